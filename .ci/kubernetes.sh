@@ -24,7 +24,7 @@ ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made her
 ip netns del "$probe"
 
 . .ci/built.sh
-tests=$(test_program services/agent kubernetes)
+tests=$(test_program crates/clusters/kubernetes kubernetes)
 BED_DIR=$(mktemp -d)
 export BED_DIR
 trap 'bash tests/testbed/kubernetes/stop.sh; rm -rf "$BED_DIR"' EXIT

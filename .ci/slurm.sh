@@ -15,7 +15,7 @@ ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made her
 ip netns del "$probe"
 
 . .ci/built.sh
-tests=$(test_program services/agent slurm)
+tests=$(test_program crates/clusters/slurm slurm)
 bed=$(mktemp -d)
 export BED_DIR=$bed/slurm
 mkdir "$BED_DIR"

@@ -10,16 +10,19 @@ use std::{
     time::Duration,
 };
 
-use agent::{Agent, schedulers::Schedulers};
+use agent::Agent;
 use build_service::LocalBuilds;
 use builder::Builder;
+use cluster_deployed::DeployedClusters;
+use cluster_local::LocalClusters;
+use clusters::Schedulers;
 use conductor::{Conductor, Observer, Settings, Woken};
 use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use lifecycle::{Input, RunState};
 use loader::{Loader, Sqlite};
 use model::{Fact, Limits, RunId, Span};
-use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
+use provisioner::{Providers, Provisioner};
 use run_index::{Elsewhere, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use supervisor::Program;
@@ -155,8 +158,8 @@ impl Services {
         let artefacts = Artefacts::new(Arc::clone(&data.store));
         let program = program()?;
         let builds = builds(data, &program);
-        let clusters = Arc::new(clusters(data, program, &clock, provisioner::processes::gpus()));
-        let scheduler = Arc::new(Schedulers::new(Arc::clone(&data.store)));
+        let clusters = Arc::new(clusters(data, program, &clock, cluster_local::gpus()));
+        let scheduler = Arc::new(Schedulers::new(&data.store));
         let warehouse = warehouse(data)?;
 
         let serve = Serve { memory: &memory, clock: &clock };
@@ -288,10 +291,12 @@ fn builds(data: &DataFolder, program: &Program) -> Arc<LocalBuilds> {
 }
 
 /// Clusters of a data folder, on a host with `gpus` GPUs.
-pub fn clusters(data: &DataFolder, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
-    let deployed = DeployedClusters::new(builds(data, &program), Arc::clone(&data.store), Arc::clone(clock));
+pub fn clusters(data: &DataFolder, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Providers {
+    let builds = builds(data, &program);
+    let deployed =
+        DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(&data.store), Arc::clone(clock));
     let clusters = supervisor::ClusterFolder::new(data.path("host").join("clusters"), program);
-    Systems { deployed, processes: Some(ProcessClusters::new(clusters, Arc::clone(clock), gpus)) }
+    Providers { deployed, local: Some(LocalClusters::new(clusters, Arc::clone(clock), gpus)) }
 }
 
 /// This program, for starting nodes and build supervisors.

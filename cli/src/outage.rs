@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster_api::ClusterProvider;
 use model::RunId;
-use provisioner::ClusterProvider;
 use service::{AttributesReader, Clock, Disposition, Handler, SystemClock};
 
 use crate::{

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use schemars::{JsonSchema, schema_for};
-use serde_json::Value;
+use schemars::{JsonSchema, SchemaGenerator, schema_for};
+use serde_json::{Value, json};
 
 /// Every schema file with its content.
 pub fn all() -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     let mut add = |path: String, schema: Value| {
-        let text = serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n";
+        let text = serde_json::to_string_pretty(&with_kinds(schema)).unwrap_or_default() + "\n";
         files.insert(PathBuf::from("schemas").join(path), text);
     };
     for (event_type, schema) in events::event_schemas() {
@@ -17,8 +17,8 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
     add("criteria.json".to_owned(), schema::<model::Criteria>());
-    add("deployed/cluster.json".to_owned(), schema::<model::WorkflowOrigin>());
-    add("deployed/gone.json".to_owned(), schema::<model::Destroyed>());
+    add("deployed/cluster.json".to_owned(), schema::<cluster_deployed::DeployedCluster>());
+    add("deployed/gone.json".to_owned(), schema::<cluster_deployed::Destroyed>());
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<model::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
@@ -41,6 +41,30 @@ pub fn all() -> BTreeMap<PathBuf, String> {
 
 fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
+}
+
+/// Replaces the definition of `System`, whose settings the domain types leave open, by those of all kinds of clusters.
+fn with_kinds(mut schema: Value) -> Value {
+    let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) else { return schema };
+    let Some(open) = definitions.get("System") else { return schema };
+    let mut generator = SchemaGenerator::default();
+    let mut kinds = clusters::schema(&mut generator, |_| true);
+    let deployed = generator.subschema_for::<cluster_deployed::Deployed>();
+    if let Some(one_of) = kinds.get_mut("oneOf").and_then(Value::as_array_mut) {
+        one_of.push(json!({
+            "description": "A cluster that build steps provision and release.",
+            "type": "object",
+            "properties": {model::DEPLOYED: deployed},
+            "additionalProperties": false,
+            "required": [model::DEPLOYED],
+        }));
+    }
+    kinds.insert("description".to_owned(), open["description"].clone());
+    definitions.insert("System".to_owned(), kinds.to_value());
+    for (name, definition) in generator.take_definitions(true) {
+        definitions.entry(name).or_insert(definition);
+    }
+    schema
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use std::{fmt::Write, path::Path};
 
+use cluster_deployed::Deployed;
 use model::{
-    BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
+    BuildSpec, ClusterSpec, DEPLOYED, GithubNotify, ImageSpec, News, Notify, PROCESSES, Span, Stage,
+    Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
 use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
@@ -106,18 +108,21 @@ fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)
         None => {}
     }
     match &workflow.cluster {
-        Some(ClusterSpec::Rent(System::Processes { nodes })) => {
+        Some(ClusterSpec::Rent(system)) if system.kind() == PROCESSES => {
+            let nodes = system.nodes();
             steps.push((Stage::Cluster, format!("{nodes} local processes, one per node, provisioned")));
         }
-        Some(ClusterSpec::Rent(System::Deployed(deployed))) => {
-            let nodes = deployed.nodes();
-            let kind = if deployed.kubernetes.is_some() { "Kubernetes" } else { "Slurm" };
+        Some(ClusterSpec::Rent(system)) => {
+            let Some(deployed) = Deployed::of(system) else { return steps };
+            let nodes = system.nodes();
+            let kind = deployed.system.kind();
             let deploy = described(&deployed.deploy, archives);
             let destroy = described(&deployed.destroy, archives);
-            let what = format!("a {kind} of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}");
+            let what = format!(
+                "a {kind} cluster of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}"
+            );
             steps.push((Stage::Cluster, what));
         }
-        Some(ClusterSpec::Rent(System::Slurm(_) | System::Kubernetes(_))) => {} // cannot be written in a file
         Some(ClusterSpec::Existing { name, .. }) => {
             steps.push((Stage::Cluster, format!("{name}, existing cluster, not released")))
         }
@@ -170,8 +175,8 @@ fn exists(workflow: &Workflow) -> String {
     let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + locate + limits.grace.0 * 3;
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
-            let dies = match system {
-                System::Deployed(_) => "its steps receive its lifetime, and sweeps delete it",
+            let dies = match system.kind() {
+                DEPLOYED => "its steps receive its lifetime, and sweeps delete it",
                 _ => "it expires",
             };
             format!(

@@ -18,8 +18,6 @@ mod schema;
 mod topics;
 
 pub use message::{Content, Message, UnreadableEvent};
-pub use request::{
-    CLUSTER_OFFERED, ClusterOffer, OfferedSystem, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload,
-};
+pub use request::{CLUSTER_OFFERED, ClusterOffer, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload};
 pub use schema::event_schemas;
 pub use topics::{topic_of, topics};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use cloudevents::{Data, Event, EventBuilder, EventBuilderV10};
-use model::{EventKey, Image, Kubernetes, RunClosed, RunId, Slurm, Timestamp};
+use model::{EventKey, Image, RunClosed, RunId, System, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
@@ -38,34 +38,22 @@ pub struct ClusterOffer {
     /// Name in its own system.
     pub name: String,
     /// Connection settings, as in a workflow's `cluster.existing.system`.
-    pub system: OfferedSystem,
-}
-
-/// The connection settings of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum OfferedSystem {
-    /// A Slurm cluster.
-    Slurm(Box<Slurm>),
-    /// A Kubernetes cluster.
-    Kubernetes(Box<Kubernetes>),
+    pub system: System,
 }
 
 impl ClusterOffer {
     /// Reads an offer.
     ///
     /// # Errors
-    /// Returns the problem of an invalid payload. The settings are checked with each workflow that uses them.
+    /// Returns the problem of an invalid payload. The gateway reads the settings, and checks them with each workflow that uses
+    /// them.
     pub fn of(event: &Event) -> Result<Self, String> {
         payload(event).map_err(|why| format!("payload of `{CLUSTER_OFFERED}`: {why}"))
     }
 
     /// Kind of cluster, as spelled in the offer.
-    pub const fn kind(&self) -> &'static str {
-        match self.system {
-            OfferedSystem::Slurm(_) => "slurm",
-            OfferedSystem::Kubernetes(_) => "kubernetes",
-        }
+    pub fn kind(&self) -> &str {
+        self.system.kind()
     }
 }
 

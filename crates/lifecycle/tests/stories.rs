@@ -171,8 +171,7 @@ fn a_workflow_may_do_without_image_or_benchmark() {
 #[test]
 fn an_existing_cluster_is_used_and_left_alone() {
     let mut shared = workflow();
-    shared.cluster =
-        Some(ClusterSpec::Existing { system: System::Processes { nodes: 2 }, name: "lab".into() });
+    shared.cluster = Some(ClusterSpec::Existing { system: System::processes(2), name: "lab".into() });
     let mut book = Book::open(shared);
     for fact in happy() {
         book.feed(1, fact);
@@ -258,8 +257,7 @@ fn a_failed_search_affects_neither_verdict_nor_measurements() {
 #[test]
 fn an_unneeded_search_is_stopped_before_the_run_closes() {
     let mut shared = searching();
-    shared.cluster =
-        Some(ClusterSpec::Existing { system: System::Processes { nodes: 2 }, name: "lab".into() });
+    shared.cluster = Some(ClusterSpec::Existing { system: System::processes(2), name: "lab".into() });
     let mut book = failed(shared.clone());
     book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));
     assert_eq!(book.owes(), ["locate.1.cancel"]);

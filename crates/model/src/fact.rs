@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Conclusion, EventKey, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
+use crate::{ClusterAccess, Conclusion, EventKey, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
 
 /// Builds the enum and the table that defines wire types, stages and schemas.
 macro_rules! facts {
@@ -265,13 +265,44 @@ pub struct Image {
 
 /// A cluster that accepts jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "StoredCluster")]
 pub struct Cluster {
     /// Name in its own system.
     pub name: String,
     /// Its nodes.
     pub nodes: Vec<Node>,
-    /// Address the agent uses: a folder, a login host, a context.
-    pub endpoint: String,
+    /// How the agent reaches it.
+    pub access: ClusterAccess,
+}
+
+/// A cluster that accepts jobs. One of `access` and `endpoint` is present.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "Cluster")]
+struct StoredCluster {
+    /// Name in its own system.
+    name: String,
+    /// Its nodes.
+    nodes: Vec<Node>,
+    /// How the agent reaches it.
+    #[serde(default)]
+    access: Option<ClusterAccess>,
+    /// The access in older records, as text.
+    #[serde(default)]
+    endpoint: Option<String>,
+}
+
+impl TryFrom<StoredCluster> for Cluster {
+    type Error = String;
+
+    fn try_from(stored: StoredCluster) -> Result<Self, String> {
+        let access = match (stored.access, stored.endpoint) {
+            (Some(access), _) => access,
+            (None, Some(endpoint)) => ClusterAccess::of_endpoint(&endpoint)
+                .map_err(|error| format!("cluster {}: endpoint: {error}", stored.name))?,
+            (None, None) => return Err(format!("cluster {}: `access` is missing", stored.name)),
+        };
+        Ok(Self { name: stored.name, nodes: stored.nodes, access })
+    }
 }
 
 impl Cluster {

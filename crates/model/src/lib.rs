@@ -15,15 +15,13 @@ mod command;
 mod criteria;
 mod fact;
 mod ids;
-mod kubernetes;
 mod locate;
 pub mod measurement;
 mod money;
 mod notify;
-mod plain;
 mod planted;
 mod record;
-mod slurm;
+mod system;
 mod time;
 mod workflow;
 
@@ -36,7 +34,6 @@ pub use fact::{
     RunClosed, RunRequested, RunUsed, Trigger, UNNAMED, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
-pub use kubernetes::{ApiAccess, Kubernetes, Launch, Plugin, Topology};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
 pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
@@ -44,9 +41,9 @@ pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
 pub use planted::plant;
 pub use planted::planted;
 pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
-pub use slurm::Slurm;
+pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Deployed, Destroyed, ImageSpec, Limits,
-    SourceObject, System, Workflow, WorkflowOrigin, Workload,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, ImageSpec, Limits, SourceObject, Workflow,
+    Workload,
 };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cluster, Image, Kubernetes, Node, RunId, Slurm, Timestamp, Topology, Workload};
+use crate::{Attempt, Cluster, ClusterAccess, Image, Node, RunId, Timestamp, Workload};
 
 /// After a failed verdict, repeat the benchmark on pairs of the job's nodes while the cluster still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,28 +58,15 @@ pub enum Drain {
 }
 
 impl Cluster {
-    /// A subset of the nodes, as a cluster that accepts jobs.
+    /// A subset of the nodes, as a cluster that accepts jobs through `access`.
     #[must_use]
-    pub fn part(&self, names: &[&str]) -> Self {
+    pub fn part(&self, names: &[&str], access: ClusterAccess) -> Self {
         let slots = |name: &str| {
             let named = self.nodes.iter().find(|node| node.name == name);
             named.or(self.nodes.first()).map_or(1, |node| node.slots)
         };
         let nodes = names.iter().map(|&name| Node { name: name.to_owned(), slots: slots(name) }).collect();
-        let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
-        let endpoint = match (Slurm::of(self), Kubernetes::of(self)) {
-            (Ok(Some(slurm)), _) => {
-                Slurm { nodes: count, node_list: Some(names.join(",")), ..slurm }.endpoint()
-            }
-            (_, Ok(Some(whole))) => {
-                let only_nodes = names.iter().map(|&name| name.to_owned()).collect();
-                // Named nodes may be any distance apart.
-                let topology = whole.topology.as_ref().map(|_| Topology::Unconstrained);
-                Kubernetes { nodes: count, only_nodes, topology, ..whole }.endpoint()
-            }
-            _ => self.endpoint.clone(),
-        };
-        Self { name: self.name.clone(), nodes, endpoint }
+        Self { name: self.name.clone(), nodes, access }
     }
 }
 

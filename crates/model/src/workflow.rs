@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Kubernetes, Locate, Money, Notify, Slurm, Span};
+use crate::{Criteria, Locate, Money, Notify, Span, System};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -104,99 +104,6 @@ impl ClusterSpec {
     pub const fn system(&self) -> &System {
         match self {
             Self::Rent(system) | Self::Existing { system, .. } => system,
-        }
-    }
-}
-
-/// A kind of cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum System {
-    /// Processes on the agent's host, one per node.
-    Processes {
-        /// Number of nodes, 1 to 64. A host with GPUs is always one node with all its GPUs.
-        #[schemars(range(min = 1, max = 64))]
-        nodes: u32,
-    },
-    /// An existing Slurm cluster. It cannot be provisioned.
-    Slurm(Box<Slurm>),
-    /// An existing Kubernetes cluster with JobSet. It cannot be provisioned.
-    Kubernetes(Box<Kubernetes>),
-    /// A Slurm or Kubernetes cluster that build steps provision and release.
-    Deployed(Box<Deployed>),
-}
-
-/// A cluster that Cloud Build configs provision and release, with Cluster Toolkit, Ansible or Helm. The steps
-/// receive these substitutions, if their config declares them: `_CLUSTER`, the cluster's name, which every
-/// created resource must carry; `_RUN`; `_EXPIRES`, the time at which the cluster must end by itself, in
-/// seconds since 1970; `_STATE`, a folder in the artefact bucket reserved for this cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Deployed {
-    /// Provisions the cluster. Writes the file `cluster.json`: [`WorkflowOrigin`].
-    pub deploy: BuildSpec,
-    /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the
-    /// file `gone.json`: [`Destroyed`].
-    pub destroy: BuildSpec,
-    /// Settings of the provisioned Slurm cluster. `cluster.json` supplies settings that are known only
-    /// afterwards.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slurm: Option<Slurm>,
-    /// Settings of the provisioned Kubernetes cluster, instead of Slurm.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubernetes: Option<Kubernetes>,
-}
-
-impl Deployed {
-    /// Number of requested nodes.
-    pub fn nodes(&self) -> u32 {
-        let slurm = self.slurm.as_ref().map(|slurm| slurm.nodes);
-        slurm.or(self.kubernetes.as_ref().map(|kubernetes| kubernetes.nodes)).unwrap_or(0)
-    }
-}
-
-/// Result of a deployment: its file `cluster.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WorkflowOrigin {
-    /// All nodes of the cluster that accept jobs.
-    pub nodes: Vec<crate::Node>,
-    /// Slurm settings known only after the deployment; they override the workflow's.
-    #[serde(default)]
-    pub slurm: serde_json::Map<String, serde_json::Value>,
-    /// Kubernetes settings known only after the deployment; they override the workflow's.
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
-    pub kubernetes: serde_json::Map<String, serde_json::Value>,
-}
-
-/// Remaining resources of a deployment: its file `gone.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Destroyed {
-    /// Resources that still exist, from the provider's own lists.
-    pub left: Vec<String>,
-    /// Lists that were checked.
-    pub evidence: String,
-}
-
-impl System {
-    /// The spelling in a workflow file.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Processes { .. } => "processes",
-            Self::Slurm(_) => "slurm",
-            Self::Kubernetes(_) => "kubernetes",
-            Self::Deployed(_) => "deployed",
-        }
-    }
-
-    /// Number of requested nodes.
-    pub fn nodes(&self) -> u32 {
-        match self {
-            Self::Processes { nodes } => *nodes,
-            Self::Slurm(slurm) => slurm.nodes,
-            Self::Kubernetes(kubernetes) => kubernetes.nodes,
-            Self::Deployed(deployed) => deployed.nodes(),
         }
     }
 }

@@ -75,7 +75,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
             slots => format!("{} ({slots} slots)", node.name),
         });
         add("nodes", Some(format!("{}: {}", cluster.nodes.len(), listed(nodes))), false);
-        add("endpoint", Some(cluster.endpoint.clone()), true);
+        add("endpoint", Some(cluster.access.to_string()), true);
     }
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
     if let Some(logs) = state.logs() {

@@ -95,7 +95,7 @@ impl RunSummary {
         Self {
             run: state.run.clone(),
             workflow: state.workflow.name.clone(),
-            system: spec.map(|spec| spec.system().name().to_owned()),
+            system: spec.map(|spec| spec.system().kind().to_owned()),
             cluster: state.cluster().map(|cluster| cluster.name.clone()).or(existing),
             trigger: state.trigger.clone(),
             requested_at: state.requested_at,

@@ -41,7 +41,7 @@ pub fn whole() -> Workflow {
         name: "sim".to_owned(),
         description: String::new(),
         image: Some(build()),
-        cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
+        cluster: Some(ClusterSpec::Rent(System::processes(2))),
         benchmark: Some(Benchmark {
             workload: Workload {
                 collective: Collective::AllReduce,
@@ -74,7 +74,7 @@ pub fn any(dice: &mut Dice) -> Workflow {
         }
         1 => workflow.image = None,
         2..4 => {
-            let system = System::Processes { nodes: 3 };
+            let system = System::processes(3);
             workflow.cluster = Some(ClusterSpec::Existing { system, name: EXISTING.to_owned() });
         }
         4 => workflow.benchmark = None,
@@ -86,11 +86,11 @@ pub fn any(dice: &mut Dice) -> Workflow {
     {
         // With two nodes no pair can identify the bad one.
         if let ClusterSpec::Rent(system) = cluster {
-            *system = System::Processes { nodes: 3 + u32::try_from(dice.below(4)).unwrap_or(0) };
+            *system = System::processes(3 + u32::try_from(dice.below(4)).unwrap_or(0));
         }
         // On an existing cluster, a late pair always has a place to run.
         if dice.once_in(3) {
-            let system = System::Processes { nodes: 3 };
+            let system = System::processes(3);
             *cluster = ClusterSpec::Existing { system, name: EXISTING.to_owned() };
         }
         if dice.once_in(2) {

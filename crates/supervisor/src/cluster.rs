@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use model::{Cluster, Deleted, Node, Timestamp};
+use model::{Cluster, ClusterAccess, Deleted, Node, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -157,8 +157,8 @@ impl ClusterFolder {
         if coming {
             return Ok(ClusterState::Coming);
         }
-        let endpoint = folder.display().to_string();
-        Ok(ClusterState::Ready(Cluster { name: name.to_owned(), nodes: request.nodes, endpoint }))
+        let access = ClusterAccess::processes(&folder.display().to_string());
+        Ok(ClusterState::Ready(Cluster { name: name.to_owned(), nodes: request.nodes, access }))
     }
 
     /// Releases a cluster: kills its nodes and all their processes, checks that none is left, and removes its

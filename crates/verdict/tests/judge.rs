@@ -13,7 +13,7 @@ static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
     name: "test".into(),
     nodes: ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 2 }).to_vec(),
-    endpoint: String::new(),
+    access: model::ClusterAccess::processes(""),
 });
 
 fn workload() -> Workload {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use cluster_api::{ClusterLayout, Substitution};
+use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Deployed, Limits, Reference, Span,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Limits, PROCESSES, Reference, Span,
     System, Workflow, Workload, measurement::size,
 };
 
@@ -51,9 +53,9 @@ pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
         if let Some(cost) = &workflow.cost {
             found.budget(cost, &workflow.limits, system);
         }
-        if let System::Deployed(deployed) = system {
-            found.substitutions(deployed);
-            found.stated_twice(deployed);
+        if let Some(deployed) = Deployed::of(system) {
+            found.substitutions(&deployed);
+            found.stated_twice(&deployed);
         }
     }
     found.0
@@ -156,7 +158,7 @@ impl FeasibilityFindings {
 
     /// Compares ranks and nodes of the cluster with the criteria.
     fn ranks(&mut self, system: &System, benchmark: Option<&Benchmark>) {
-        let Some(ClusterLayout { field, nodes, ranks_per_node, gpus_per_node }) = layout(system) else {
+        let Some((field, ClusterLayout { nodes, ranks_per_node, gpus_per_node })) = layout(system) else {
             return;
         };
         if let Some(gpus) = gpus_per_node.filter(|gpus| *gpus > 0 && ranks_per_node > *gpus) {
@@ -178,7 +180,7 @@ impl FeasibilityFindings {
 
     fn locate(&mut self, workflow: &Workflow, system: &System) {
         let nodes = system.nodes();
-        if workflow.locate.is_some() && nodes < 3 && !matches!(system, System::Processes { .. }) {
+        if workflow.locate.is_some() && nodes < 3 && system.kind() != PROCESSES {
             let message =
                 format!("{nodes} nodes make one pair at most, which singles out no node; it needs 3 or more");
             self.warning("locate", message);
@@ -250,32 +252,9 @@ impl FeasibilityFindings {
 
     /// Quantities stated both in the cluster's settings and in the substitutions of its steps.
     fn stated_twice(&mut self, deployed: &Deployed) {
-        let text = |value: Option<String>| value.filter(|value| !value.is_empty());
-        let number = |value: Option<u32>| value.map(|value| value.to_string());
-        let (kind, settings) = match (&deployed.slurm, &deployed.kubernetes) {
-            (Some(slurm), _) => {
-                let settings = [
-                    ("_NODES", "nodes", number(Some(slurm.nodes))),
-                    ("_RANKS_PER_NODE", "ranks_per_node", number(Some(slurm.ranks_per_node))),
-                    ("_GPUS", "gpus_per_node", number(slurm.gpus_per_node)),
-                    ("_PARTITION", "partition", text(slurm.partition.clone())),
-                    ("_MPI", "mpi", text(slurm.mpi.clone())),
-                ];
-                ("slurm", settings.to_vec())
-            }
-            (None, Some(kubernetes)) => {
-                let settings = [
-                    ("_NODES", "nodes", number(Some(kubernetes.nodes))),
-                    ("_RANKS_PER_NODE", "ranks_per_node", number(Some(kubernetes.ranks_per_node))),
-                    ("_GPUS", "gpus_per_node", number(kubernetes.gpus_per_node)),
-                    ("_NAMESPACE", "namespace", text(Some(kubernetes.namespace.clone()))),
-                    ("_QUEUE", "queue", text(kubernetes.queue.clone())),
-                ];
-                ("kubernetes", settings.to_vec())
-            }
-            (None, None) => return,
-        };
-        for (name, setting, here) in settings {
+        let kind = deployed.system.kind();
+        let Some(form) = clusters::kind(kind).map(|kind| kind.form()) else { return };
+        for Substitution { name, setting, value: here } in (form.substitutions)(deployed.system.settings()) {
             let there = effective(&deployed.deploy, name).filter(|there| !["", "0"].contains(there));
             if let Some((there, here)) = there.zip(here).filter(|(there, here)| there != here) {
                 let message = format!(
@@ -299,36 +278,19 @@ fn effective<'a>(build: &'a BuildSpec, name: &str) -> Option<&'a str> {
     build.substitutions.get(name).map(String::as_str).or_else(|| declared.as_str())
 }
 
-/// Placement of ranks.
-struct ClusterLayout {
-    field: &'static str,
-    nodes: u32,
-    ranks_per_node: u32,
-    gpus_per_node: Option<u32>,
-}
-
-/// `None` for processes, whose number depends on the host's GPUs.
-fn layout(system: &System) -> Option<ClusterLayout> {
-    let (slurm, kubernetes, deployed) = match system {
-        System::Processes { .. } => return None,
-        System::Slurm(slurm) => (Some(&**slurm), None, false),
-        System::Kubernetes(kubernetes) => (None, Some(&**kubernetes), false),
-        System::Deployed(deployed) => (deployed.slurm.as_ref(), deployed.kubernetes.as_ref(), true),
+/// Field of the cluster's settings, and the placement of its ranks. `None` for processes, whose number depends on the host's
+/// GPUs.
+fn layout(system: &System) -> Option<(String, ClusterLayout)> {
+    let deployed = Deployed::of(system).map(|deployed| deployed.system);
+    let (field, system) = match &deployed {
+        Some(system) => ("cluster.rent.deployed", system),
+        None => ("cluster.existing.system", system),
     };
-    if let Some(slurm) = slurm {
-        let field = if deployed { "cluster.rent.deployed.slurm" } else { "cluster.existing.system.slurm" };
-        let (nodes, ranks_per_node, gpus_per_node) = (slurm.nodes, slurm.ranks_per_node, slurm.gpus_per_node);
-        return Some(ClusterLayout { field, nodes, ranks_per_node, gpus_per_node });
-    }
-    let kubernetes = kubernetes?;
-    let field =
-        if deployed { "cluster.rent.deployed.kubernetes" } else { "cluster.existing.system.kubernetes" };
-    let (nodes, ranks_per_node) = (kubernetes.nodes, kubernetes.ranks_per_node);
-    Some(ClusterLayout { field, nodes, ranks_per_node, gpus_per_node: kubernetes.gpus_per_node })
+    Some((format!("{field}.{}", system.kind()), clusters::layout(system)?))
 }
 
 fn ranks(system: &System) -> Option<u32> {
-    layout(system).map(|layout| layout.nodes.saturating_mul(layout.ranks_per_node))
+    layout(system).map(|(_, layout)| layout.nodes.saturating_mul(layout.ranks_per_node))
 }
 
 /// Sizes that nccl-tests prints, bytes: if every rank has its own part, it is rounded down to 16 bytes.

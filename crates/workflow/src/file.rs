@@ -1,9 +1,9 @@
 //! The format of workflow files.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
-use model::{ByteSize, ClusterCost, Collective, Image, Kubernetes, Limits, Locate, Notify, Slurm};
-use schemars::JsonSchema;
+use model::{ByteSize, ClusterCost, Collective, Image, Limits, Locate, Notify, System};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use triggers::Triggers;
 
@@ -86,39 +86,74 @@ pub enum RentFile {
         #[schemars(range(min = 1, max = 64))]
         nodes: u32,
     },
-    /// A Slurm or Kubernetes cluster that build steps provision and release.
+    /// A cluster that build steps provision and release.
     Deployed(Box<DeployedFile>),
 }
 
 /// A cluster that Cloud Build configs provision and release. docs/CLUSTERS.md describes their substitutions
 /// and required output files.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct DeployedFile {
     /// Provisions the cluster.
     pub deploy: BuildFile,
     /// Releases the cluster.
     pub destroy: BuildFile,
-    /// The provisioned Slurm cluster; set either this or `kubernetes`.
-    pub slurm: Option<Slurm>,
-    /// The provisioned Kubernetes cluster.
-    pub kubernetes: Option<Kubernetes>,
+    /// The provisioned cluster: settings by the name of its kind, exactly one.
+    #[serde(flatten)]
+    pub systems: BTreeMap<String, serde_json::Value>,
 }
 
-/// Kinds of existing clusters.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum SystemFile {
-    /// Processes on the agent's host, one per node.
-    Processes {
-        /// Number of nodes, 1 to 64.
-        #[schemars(range(min = 1, max = 64))]
-        nodes: u32,
-    },
-    /// A Slurm cluster.
-    Slurm(Box<Slurm>),
-    /// A Kubernetes cluster with JobSet.
-    Kubernetes(Box<Kubernetes>),
+impl JsonSchema for DeployedFile {
+    fn schema_name() -> Cow<'static, str> {
+        "DeployedFile".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let build = |generator: &mut SchemaGenerator, description: &str| {
+            let mut build = generator.subschema_for::<BuildFile>();
+            build.insert("description".to_owned(), description.into());
+            build
+        };
+        let mut properties = serde_json::Map::new();
+        properties.insert("deploy".to_owned(), build(generator, "Provisions the cluster.").into());
+        properties.insert("destroy".to_owned(), build(generator, "Releases the cluster.").into());
+        for kind in clusters::KINDS.into_iter().filter(|kind| kind.can_be_deployed()) {
+            let form = kind.form();
+            let mut settings = (form.schema)(generator);
+            let description = format!("The provisioned cluster, if it is {}", lower_first(form.description));
+            settings.insert("description".to_owned(), description.into());
+            properties.insert(form.kind.to_owned(), settings.into());
+        }
+        schemars::json_schema!({
+            "description": "A cluster that Cloud Build configs provision and release, of exactly one kind. docs/CLUSTERS.md \
+                            describes their substitutions and required output files.",
+            "type": "object",
+            "properties": properties,
+            "required": ["deploy", "destroy"],
+            "additionalProperties": false,
+        })
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// A kind of existing cluster and its settings.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SystemFile(pub System);
+
+impl JsonSchema for SystemFile {
+    fn schema_name() -> Cow<'static, str> {
+        "SystemFile".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = clusters::schema(generator, |_| true);
+        schema.insert("description".to_owned(), "Kinds of existing clusters.".into());
+        schema
+    }
 }
 
 /// An existing cluster.

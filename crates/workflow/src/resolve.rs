@@ -7,9 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, SourceObject, System,
-    Workflow, Workload,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, Notify, SourceObject, System, Workflow,
+    Workload,
 };
 use sha2::{Digest, Sha256};
 use triggers::Triggers;
@@ -18,8 +19,7 @@ use crate::{
     document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, YamlDocument, scalar},
     feasible::{self, FeasibilityFinding, In},
     file::{
-        BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile, WorkflowFile,
-        WorkloadFile,
+        BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, WorkflowFile, WorkloadFile,
     },
 };
 
@@ -265,50 +265,54 @@ impl<'a> WorkflowReader<'a> {
 
     fn cluster(&mut self, cluster: &ClusterFile) -> Option<ClusterSpec> {
         Some(match cluster {
-            ClusterFile::Rent(RentFile::Processes { nodes }) => {
-                ClusterSpec::Rent(System::Processes { nodes: *nodes })
-            }
+            ClusterFile::Rent(RentFile::Processes { nodes }) => ClusterSpec::Rent(System::processes(*nodes)),
             ClusterFile::Rent(RentFile::Deployed(deployed)) => {
-                ClusterSpec::Rent(System::Deployed(Box::new(self.deployed(deployed)?)))
+                ClusterSpec::Rent(self.deployed(deployed)?.to_system())
             }
             ClusterFile::Existing(ExistingFile { system, name }) => {
-                let system = match system {
-                    SystemFile::Processes { nodes } => System::Processes { nodes: *nodes },
-                    SystemFile::Slurm(slurm) => {
-                        self.settings("cluster.existing.system.slurm", slurm.problems());
-                        System::Slurm(slurm.clone())
-                    }
-                    SystemFile::Kubernetes(kubernetes) => {
-                        self.settings("cluster.existing.system.kubernetes", kubernetes.problems());
-                        System::Kubernetes(kubernetes.clone())
-                    }
-                };
+                let system =
+                    self.settings("cluster.existing.system", system.0.kind(), system.0.settings())?;
                 ClusterSpec::Existing { system, name: name.clone() }
             }
         })
     }
 
-    fn settings(&mut self, field: &str, problems: Vec<(String, String)>) {
-        for (setting, problem) in problems {
-            self.complain(&format!("{field}.{setting}"), problem);
+    /// Checks the settings of a kind of cluster, and fills in their defaults.
+    fn settings(&mut self, field: &str, kind: &str, settings: &serde_json::Value) -> Option<System> {
+        let field = format!("{field}.{kind}");
+        let Some(form) = clusters::kind(kind).map(|kind| kind.form()) else {
+            self.complain(
+                &field,
+                format!("is not a kind of cluster; known: {}", clusters::names(|_| true).join(", ")),
+            );
+            return None;
+        };
+        match (form.complete)(settings) {
+            Ok(settings) => Some(System::new(kind, settings)),
+            Err(problems) => {
+                for (setting, problem) in problems {
+                    let field = if setting.is_empty() { field.clone() } else { format!("{field}.{setting}") };
+                    self.complain(&field, problem);
+                }
+                None
+            }
         }
     }
 
     fn deployed(&mut self, file: &DeployedFile) -> Option<Deployed> {
         let field = "cluster.rent.deployed";
-        match (&file.slurm, &file.kubernetes) {
-            (Some(slurm), None) => self.settings(&format!("{field}.slurm"), slurm.problems()),
-            (None, Some(kubernetes)) => self.settings(&format!("{field}.kubernetes"), kubernetes.problems()),
-            _ => self.complain(field, "expected either `slurm` or `kubernetes`"),
-        }
+        let mut given = file.systems.iter().filter(|(_, settings)| !settings.is_null());
+        let system = match (given.next(), given.next()) {
+            (Some((kind, settings)), None) => self.settings(field, kind, settings),
+            _ => {
+                let kinds = clusters::names(|kind| kind.can_be_deployed());
+                self.complain(field, format!("expected exactly one of {}", kinds.join(", ")));
+                None
+            }
+        };
         let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, &TOLD_TO_DEPLOY, "cluster.json");
         let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, &TOLD_TO_DESTROY, "gone.json");
-        Some(Deployed {
-            deploy: deploy?,
-            destroy: destroy?,
-            slurm: file.slurm.clone(),
-            kubernetes: file.kubernetes.clone(),
-        })
+        Some(Deployed { deploy: deploy?, destroy: destroy?, system: system? })
     }
 
     /// Steps that provision or release a cluster must use the required substitutions and write the required

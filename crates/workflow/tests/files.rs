@@ -63,7 +63,7 @@ fn a_good_file_resolves_with_every_default() {
     let folder = folder(GOOD);
     let resolved = resolve(&folder.path().join("w.yaml"), &["limits.attempts=3".parse().unwrap()]).unwrap();
     let workflow = resolved.workflow;
-    assert_eq!(workflow.cluster, Some(ClusterSpec::Rent(System::Processes { nodes: 2 })));
+    assert_eq!(workflow.cluster, Some(ClusterSpec::Rent(System::processes(2))));
     let workload = workflow.benchmark.unwrap().workload;
     assert_eq!((workload.max_bytes, workload.step_factor, workload.iterations), (65536, 2, 20));
     assert_eq!(workload.sizes().len(), 14);
@@ -237,10 +237,9 @@ fn cluster_steps_must_use_substitutions_and_write_results() {
 
     write(config(all, "cluster.json"), config("_CLUSTER: ''", "gone.json"));
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
-    let Some(ClusterSpec::Rent(System::Deployed(spec))) = &resolved.workflow.cluster else {
-        panic!("deployed")
-    };
-    assert_eq!((resolved.archives.len(), spec.nodes()), (1, 2), "one source, one archive");
+    let system = resolved.workflow.cluster.as_ref().unwrap().system();
+    let spec = cluster_deployed::Deployed::of(system).expect("a deployed cluster");
+    assert_eq!((resolved.archives.len(), system.nodes()), (1, 2), "one source, one archive");
     assert_eq!(spec.deploy.source, spec.destroy.source);
 
     write(config("_OTHER: ''", "made"), config("_X: ''", "made"));
@@ -294,12 +293,11 @@ fn triggers_and_parameters_are_checked_with_positions() {
 fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/kubernetes-cpu.yaml");
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
-    let Some(ClusterSpec::Existing { system: System::Kubernetes(kubernetes), .. }) =
-        resolved.workflow.cluster
-    else {
-        panic!("a Kubernetes")
+    let Some(ClusterSpec::Existing { system, .. }) = resolved.workflow.cluster else {
+        panic!("an existing cluster")
     };
-    assert_eq!((kubernetes.nodes, kubernetes.gpus_per_node), (4, None));
+    let layout = clusters::layout(&system).unwrap();
+    assert_eq!((system.kind(), layout.nodes, layout.gpus_per_node), ("kubernetes", 4, None));
     for (field, wrong) in [
         ("image", "host/name:latest"),
         ("namespace", "Default"),

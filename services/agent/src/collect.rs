@@ -11,6 +11,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
+use cluster_api::{Outputs, Scheduler, Written};
 use ledger::{ArtefactError, Artefacts, ArtifactOwner};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
@@ -18,10 +19,7 @@ use model::{
 use redact::Rules;
 use service::PortError;
 
-use crate::{
-    job_name,
-    port::{Outputs, Scheduler, Written},
-};
+use crate::job_name;
 use body::OutputFile;
 use names::Names;
 

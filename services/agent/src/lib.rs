@@ -12,21 +12,11 @@
 //! Idempotent by name: a job is named after its command, and a submission first looks for an existing job.
 
 pub mod collect;
-pub mod conformance;
-pub mod fake;
-#[cfg(feature = "kubernetes")]
-pub mod kubernetes;
 pub mod locate;
-pub mod port;
-pub mod processes;
-pub mod render;
-pub mod schedulers;
-pub mod slurm;
-mod stage;
-mod written;
 
 use std::sync::Arc;
 
+use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::Artefacts;
 use model::{
     Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, NodeSearch, Span, Stage,
@@ -37,7 +27,6 @@ use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 pub use collect::{CollectLimits, Collector};
 pub use locate::Locator;
-pub use port::{JobSpec, JobStatus, Scheduler};
 
 /// The agent's handler, over any [`Scheduler`].
 pub struct Agent {

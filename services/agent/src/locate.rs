@@ -12,6 +12,7 @@
 
 use std::{io::Cursor, sync::Arc};
 
+use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
     Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, NodeSearch, Span, SuspectNode,
@@ -24,7 +25,6 @@ use verdict::locate::{Located, PairOptions, SweepOutcome, Tried, best_of, from_t
 use crate::{
     collect::{Collector, damaged},
     job_name,
-    port::{JobSpec, JobStatus, Scheduler},
 };
 
 /// A pair cannot show which of two nodes is bad.
@@ -171,7 +171,7 @@ impl Locator {
         pair: &NodePair<'_>,
         over: Option<&Over>,
     ) -> Result<Option<SweepOutcome>, PortError> {
-        let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
+        let (cluster, name) = (self.scheduler.part(&pair.search.cluster, &pair.ends)?, pair.name());
         let mut standing = self.look(&cluster, &name).await?;
         if over.is_some() && matches!(standing, JobStatus::Absent | JobStatus::Going) {
             // A submission in flight must not start afterwards.
@@ -188,7 +188,7 @@ impl Locator {
                 // pair, and cancels the pair by its name.
                 let ended: Option<Over> = self.read(pair.id, "over.json").await?;
                 if ended.is_none() {
-                    self.scheduler.submit(&pair.job()).await?;
+                    self.scheduler.submit(&pair.job(cluster)).await?;
                 }
                 return Ok(None);
             }
@@ -222,7 +222,7 @@ impl Locator {
 
     /// Parsed logs of a pair.
     async fn logs(&self, pair: &NodePair<'_>) -> Result<Vec<Reading>, PortError> {
-        let (part, cluster) = (pair.part(), pair.search.cluster.part(&pair.ends));
+        let (part, cluster) = (pair.part(), self.scheduler.part(&pair.search.cluster, &pair.ends)?);
         let owner = ArtifactOwner { command: pair.id, part: Some(&part) };
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
         let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, |log| nccl::read(log));
@@ -338,8 +338,8 @@ impl NodePair<'_> {
     }
 
     /// Uses the largest size only: smaller sizes show a bad node less clearly and take longer.
-    fn job(&self) -> JobSpec {
-        let NodeSearch { cluster, image, workload, ends_at, .. } = self.search;
+    fn job(&self, cluster: Cluster) -> JobSpec {
+        let NodeSearch { image, workload, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);
         let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
         let labels = [
@@ -349,7 +349,7 @@ impl NodePair<'_> {
         ];
         JobSpec {
             name: self.name(),
-            cluster: cluster.part(&self.ends),
+            cluster,
             image: image.clone(),
             workload: Workload { min_bytes: size, max_bytes: size, ..workload.clone() },
             limit,

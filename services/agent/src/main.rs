@@ -2,7 +2,8 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use agent::{Agent, schedulers::Schedulers};
+use agent::Agent;
+use clusters::Schedulers;
 use gcp::StorageLocation;
 use ledger::Artefacts;
 use model::Span;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let scheduler = Arc::new(Schedulers::new(Arc::clone(&store)));
+            let scheduler = Arc::new(Schedulers::new(&store));
             let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.look);
             Ok(wiring.worker(agent, &Agent::TAKES, store))
         },

@@ -6,13 +6,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agent::{
-    CollectLimits, Collector, JobSpec, JobStatus, Scheduler,
-    port::{FileTail, Outputs, Written},
-};
+use agent::{CollectLimits, Collector};
+use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};
 use ledger::{Artefacts, Digest, MemoryStore, ObjectReader, Store};
 use model::{
-    Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject, Stage, Verb,
+    Attempt, Class, Cluster, ClusterAccess, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject,
+    Stage, Verb,
 };
 use redact::Rules;
 use service::PortError;
@@ -117,7 +116,7 @@ impl World {
     /// Collects, and checks the stored objects against the manifest.
     async fn collect(&self) -> (Manifest, BTreeMap<String, (ManifestObject, Vec<u8>)>) {
         let id = id();
-        let cluster = Cluster { name: "c".into(), nodes: vec![], endpoint: "paper".into() };
+        let cluster = Cluster { name: "c".into(), nodes: vec![], access: ClusterAccess::processes("paper") };
         let jobs = [JobRef { attempt: Attempt::FIRST, handle: None }];
         let Fact::LogsCollected(logs) = self.collector().collect(&id, &cluster, &jobs).await.unwrap() else {
             panic!("collected nothing")

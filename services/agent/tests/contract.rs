@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, fake::FakeScheduler};
+use agent::Agent;
+use cluster_api::fake_scheduler::FakeScheduler;
 use ledger::{Artefacts, MemoryStore};
 use test_support::contract::{LOOK, Service};
 

@@ -10,11 +10,12 @@ use std::{
     },
 };
 
-use agent::{CollectLimits, Collector, JobSpec, JobStatus, Locator, Scheduler, port::Outputs};
+use agent::{CollectLimits, Collector, Locator};
+use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler};
 use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
-    NodeSearch, Stage, Suspects, Timestamp, Verb, Workload,
+    Attempt, Class, Cluster, ClusterAccess, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd,
+    Locate, Node, NodeSearch, Stage, Suspects, Timestamp, Verb, Workload,
 };
 use redact::Rules;
 use service::{PollResult, PortError};
@@ -188,7 +189,11 @@ fn nodes(count: usize) -> Vec<Node> {
 
 fn search(count: usize, locate: Locate) -> NodeSearch {
     NodeSearch {
-        cluster: Cluster { name: "lab".into(), nodes: nodes(count), endpoint: "/lab".into() },
+        cluster: Cluster {
+            name: "lab".into(),
+            nodes: nodes(count),
+            access: ClusterAccess::processes("/lab"),
+        },
         image: None,
         workload: Workload {
             collective: Collective::AllReduce,

@@ -5,7 +5,8 @@
 
 use std::{fs, io::Write, path::Path, sync::Arc, time::Instant};
 
-use agent::{CollectLimits, Collector, processes::Processes};
+use agent::{CollectLimits, Collector};
+use cluster_local::LocalJobs;
 use ledger::{Artefacts, FolderStore, MemoryStore};
 use model::{Attempt, Cluster, CommandId, Fact, JobRef, Stage, Verb};
 use redact::Rules;
@@ -38,12 +39,16 @@ async fn an_oversized_log_is_collected_in_constant_memory() {
     let limits =
         CollectLimits { file_bytes: if gib == 0 { 24 << 20 } else { 5 << 30 }, ..CollectLimits::default() };
     let collector = Collector {
-        scheduler: Arc::new(Processes::new(Arc::new(MemoryStore::default()))),
+        scheduler: Arc::new(LocalJobs::new(Arc::new(MemoryStore::default()))),
         artefacts: Artefacts::new(Arc::new(FolderStore::open(root.path().join("bucket")).unwrap())),
         rules: Arc::new(rules.unwrap()),
         limits,
     };
-    let cluster = Cluster { name: "c".into(), nodes: vec![], endpoint: root.path().display().to_string() };
+    let cluster = Cluster {
+        name: "c".into(),
+        nodes: vec![],
+        access: model::ClusterAccess::processes(&root.path().display().to_string()),
+    };
     let jobs = [JobRef { attempt: Attempt::FIRST, handle: None }];
     let begun = Instant::now();
     let Fact::LogsCollected(logs) = collector.collect(&id, &cluster, &jobs).await.unwrap() else {

@@ -1,7 +1,7 @@
 //! Clusters offered by other systems: each offer starts the workflows that accept it, once.
 
-use events::{ClusterOffer, RunAnswer};
-use model::{EventKey, Origin, RunId, Trigger};
+use events::{CLUSTER_OFFERED, ClusterOffer, RunAnswer};
+use model::{EventKey, Origin, RunId, System, Trigger};
 use serde::{Deserialize, Serialize};
 use service::{AttributesReader, Disposition, Event};
 use sha2::{Digest, Sha256};
@@ -33,10 +33,23 @@ impl From<StartError> for Why {
     }
 }
 
+/// The offer with the defaults of its kind of cluster in the settings.
+fn completed(offer: ClusterOffer) -> Result<ClusterOffer, String> {
+    let wrong = |why: String| format!("payload of `{CLUSTER_OFFERED}`: system: {why}");
+    let name = offer.kind();
+    let Some(kind) = clusters::kind(name).filter(|kind| kind.can_be_offered()) else {
+        let known = clusters::names(|kind| kind.can_be_offered()).join(", ");
+        return Err(wrong(format!("expected one of {known}, found `{name}`")));
+    };
+    let settings =
+        (kind.form().read)(offer.system.settings()).map_err(|why| wrong(format!("{name}: {why}")))?;
+    Ok(ClusterOffer { system: System::new(name, settings), ..offer })
+}
+
 impl Gateway {
     pub(crate) async fn offered(&self, event: &Event) -> Disposition {
         let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
-        let concerned = match ClusterOffer::of(event) {
+        let concerned = match ClusterOffer::of(event).and_then(completed) {
             Ok(offer) => self.concerned(&key, &offer).await.map(|workflows| (offer, workflows)),
             Err(why) => Err(Why::Final(why)),
         };

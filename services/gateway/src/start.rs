@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use events::{ClusterOffer, OfferedSystem};
+use events::ClusterOffer;
 use ledger::{Creation, Ledger, Store};
 use model::{
-    Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Kubernetes, Origin, RunId, RunRequested, Slurm,
-    Trigger,
+    Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Origin, RunId, RunRequested, System, Trigger,
 };
 use serde::{Deserialize, Serialize};
 use service::Publisher;
@@ -270,20 +269,16 @@ impl Starter {
         offer: &ClusterOffer,
     ) -> Result<(), StartError> {
         let kind = offer.kind();
-        let settings = |system: &serde_json::Value| system.get(kind).cloned();
-        let offered =
-            serde_json::to_value(&offer.system).ok().as_ref().and_then(settings).unwrap_or_default();
         let own =
             entry.resolve(&[], None).await.ok().and_then(|resolved| match resolved.workflow.cluster? {
-                ClusterSpec::Existing { system, .. } => {
-                    serde_json::to_value(system).ok().as_ref().and_then(settings)
-                }
-                ClusterSpec::Rent(_) => None,
+                ClusterSpec::Existing { system, .. } if system.kind() == kind => Some(system),
+                ClusterSpec::Existing { .. } | ClusterSpec::Rent(_) => None,
             });
-        let usual = usual(&offer.system);
+        let own = own.as_ref().map(System::settings);
+        let usual = clusters::kind(kind).map(|kind| (kind.form().defaults)()).unwrap_or_default();
         let known = OfferedCluster { source, system: kind, name: &offer.name };
         let wanting = entry.offered.on.cluster.iter().filter(|on| on.wants(known));
-        let refusals = wanting.map(|on| on.refuses(&offered, own.as_ref(), &usual));
+        let refusals = wanting.map(|on| on.refuses(offer.system.settings(), own, &usual));
         // One trigger that allows all settings is enough.
         let Some(refused) = refusals.min_by_key(Vec::len).filter(|refused| !refused.is_empty()) else {
             return Ok(());
@@ -296,19 +291,6 @@ impl Starter {
         };
         Err(StartError::Invalid(FileProblems(refused.into_iter().map(problem).collect())))
     }
-}
-
-/// Default settings for this kind of cluster.
-fn usual(system: &OfferedSystem) -> serde_json::Value {
-    let least = serde_json::json!({"nodes": 1, "shared_folder": ""});
-    let least = match system {
-        OfferedSystem::Slurm(_) => {
-            serde_json::from_value(least).map(|slurm: Slurm| serde_json::to_value(slurm))
-        }
-        OfferedSystem::Kubernetes(_) => serde_json::from_value(serde_json::json!({"nodes": 1}))
-            .map(|kubernetes: Kubernetes| serde_json::to_value(kubernetes)),
-    };
-    least.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 impl StartRequest {

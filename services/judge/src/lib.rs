@@ -196,9 +196,9 @@ impl Case<'_> {
     /// Fingerprint fields that no log contains.
     fn setup(&self) -> Fingerprint {
         let system = self.spec.map(|spec| match spec {
-            ClusterSpec::Rent(system) => system.name().to_owned(),
+            ClusterSpec::Rent(system) => system.kind().to_owned(),
             // Two clusters of one kind have separate histories.
-            ClusterSpec::Existing { system, name } => format!("{} {name}", system.name()),
+            ClusterSpec::Existing { system, name } => format!("{} {name}", system.kind()),
         });
         let fields = [
             ("system", system),

@@ -8,23 +8,16 @@
 //!
 //! Idempotent by name: a cluster is named after its run and attempt, and an existing one is adopted.
 
-pub mod conformance;
-pub mod deployed;
-pub mod fake;
-#[cfg(feature = "kubernetes")]
-pub mod kubernetes;
-pub mod port;
-pub mod processes;
-pub mod slurm;
+mod providers;
 pub mod sweep;
-pub mod systems;
 
 use std::sync::Arc;
 
+use cluster_api::{ClusterProvider, ClusterStatus, Order};
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
-pub use port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
+pub use providers::Providers;
 pub use sweep::{Fate, Sweeper, Swept, sweep};
 
 /// The provisioner's handler, over any [`ClusterProvider`].

@@ -6,14 +6,11 @@ use build_service::{
     Builds, LocalBuilds,
     location::{BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
 };
+use cluster_deployed::DeployedClusters;
+use cluster_local::{LocalClusters, gpus};
 use gcp::{Parts, Unfit, Wiring};
 use model::Span;
-use provisioner::{
-    Provisioner, Sweeper,
-    deployed::DeployedClusters,
-    processes::{ProcessClusters, gpus},
-    systems::Systems,
-};
+use provisioner::{Providers, Provisioner, Sweeper};
 use service::serve::PeriodicTask;
 use supervisor::Program;
 
@@ -62,7 +59,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
             let builds = supervisor::BuildFolder::new(folder.join("builds"), program.clone());
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             let clusters = supervisor::ClusterFolder::new(folder.join("clusters"), program);
-            (store, Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
+            (store, Arc::new(builds), Some(LocalClusters::new(clusters, clock(), gpus())))
         }
         BuildLocation::CloudBuild { .. } if config.secrets.is_some() => {
             return Err(
@@ -76,8 +73,8 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
             (store, Arc::new(builds), None)
         }
     };
-    let deployed = DeployedClusters::new(builds, Arc::clone(&store), clock());
-    let clusters = Arc::new(Systems { deployed, processes });
+    let deployed = DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(&store), clock());
+    let clusters = Arc::new(Providers { deployed, local: processes });
     let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
     let worker = Provisioner::new(clusters, config.look);
     let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);

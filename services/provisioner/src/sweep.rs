@@ -10,7 +10,7 @@ use model::{Deleted, Span, Timestamp};
 use service::{PortError, serve::PeriodicTask};
 use tracing::warn;
 
-use crate::port::{ClusterProvider, ListedCluster};
+use cluster_api::{ClusterProvider, ListedCluster};
 
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use provisioner::{Provisioner, fake::FakeClusters};
+use cluster_api::fake_provider::FakeClusters;
+use provisioner::Provisioner;
 use test_support::contract::{LOOK, Service};
 
 fn service() -> Service {

@@ -7,11 +7,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, Order, fake_provider::FakeClusters};
+use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{
-    ClusterListing, ClusterProvider, ClusterStatus, Fate, Order, Swept, fake::FakeClusters,
-    processes::ProcessClusters, sweep,
-};
+use provisioner::{Fate, Swept, sweep};
 use service::{Clock, ManualClock, PortError, SystemClock};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -20,7 +19,7 @@ const GRACE: Span = Span::from_secs(120);
 fn order(run: &str, expires_at: Timestamp) -> Order {
     let run = run.parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
-    Order { name: id.resource_name(), id, system: System::Processes { nodes: 1 }, expires_at }
+    Order { name: id.resource_name(), id, system: System::processes(1), expires_at }
 }
 
 fn fates(swept: &[Swept]) -> Vec<(&str, &str)> {
@@ -99,7 +98,7 @@ async fn deletions_must_be_confirmed_by_the_list_and_unlabelled_clusters_stay() 
 async fn expired_process_clusters_are_ended_by_the_sweep() {
     let root = tempfile::tempdir().unwrap();
     let clusters = supervisor::ClusterFolder::new(root.path(), support::program());
-    let provider = |clock: Arc<dyn Clock>| ProcessClusters::new(clusters.clone(), clock, 0);
+    let provider = |clock: Arc<dyn Clock>| LocalClusters::new(clusters.clone(), clock, 0);
     let now = SystemClock.now();
     let here = provider(Arc::new(SystemClock));
     here.create(&order("swept", now + Span::from_secs(60))).await.unwrap();

@@ -10,7 +10,7 @@ use crate::bed::Bed;
 #[derive(Deserialize)]
 struct Cluster {
     nodes: Vec<Node>,
-    slurm: model::Slurm,
+    slurm: cluster_slurm::Slurm,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ fn a_cluster_is_provisioned() {
     let cluster: Cluster = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
     let nodes: Vec<_> = cluster.nodes.iter().map(|node| (node.name.as_str(), node.slots)).collect();
     assert_eq!(nodes, [("dgx01", 2), ("dgx02", 2), ("dgx03", 2), ("dgx04", 2)]);
-    assert_eq!(cluster.slurm.problems(), []);
+    assert_eq!(cluster_api::Settings::problems(&cluster.slurm), []);
     assert_eq!(cluster.slurm.shared_folder, "/mnt/shared/burnin-dgx");
     assert_eq!(
         (cluster.slurm.nodes, cluster.slurm.ranks_per_node, cluster.slurm.gpus_per_node),

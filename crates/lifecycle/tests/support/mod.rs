@@ -15,7 +15,7 @@ pub fn workflow() -> Workflow {
             source: None,
             substitutions: Default::default(),
         })),
-        cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
+        cluster: Some(ClusterSpec::Rent(System::processes(2))),
         benchmark: Some(Benchmark {
             workload: Workload {
                 collective: Collective::AllReduce,
@@ -54,7 +54,7 @@ pub fn cluster() -> Cluster {
     Cluster {
         name: "quickstart-1-cluster-1".into(),
         nodes: vec![node("n0"), node("n1")],
-        endpoint: "e".into(),
+        access: ClusterAccess::processes("e"),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn workflow() -> Workflow {
             source: Some(SourceObject { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
             substitutions: Default::default(),
         })),
-        cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
+        cluster: Some(ClusterSpec::Rent(System::processes(2))),
         benchmark: Some(Benchmark {
             workload: Workload {
                 collective: Collective::AllReduce,
@@ -115,7 +115,7 @@ pub fn cluster() -> Cluster {
     Cluster {
         name: "quickstart-1-cluster-1".into(),
         nodes: vec![node("n0"), node("n1")],
-        endpoint: "/var/lib/burnin/clusters/quickstart-1-cluster-1".into(),
+        access: ClusterAccess::processes("/var/lib/burnin/clusters/quickstart-1-cluster-1"),
     }
 }
 

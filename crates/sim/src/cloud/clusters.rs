@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 use model::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
-use provisioner::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 use service::{Clock, PortError};
 
 use super::{answered, passing};
@@ -57,8 +57,8 @@ impl SimCluster {
 
     fn facts(&self, name: &str) -> model::Cluster {
         let nodes = (0..self.nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 });
-        let endpoint = format!("sim:{name}");
-        model::Cluster { name: name.to_owned(), nodes: nodes.collect(), endpoint }
+        let access = model::ClusterAccess::new("sim", name);
+        model::Cluster { name: name.to_owned(), nodes: nodes.collect(), access }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use agent::{JobStatus, Scheduler, port::Outputs};
+use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler};
 use ledger::ObjectReader;
 use model::{Class, Cluster, Failure, JobEnd, planted};
 use service::PortError;
@@ -98,7 +98,7 @@ impl Inner {
         }
     }
 
-    fn begin_job(&mut self, world: &Arc<SimWorld>, job: &agent::JobSpec) {
+    fn begin_job(&mut self, world: &Arc<SimWorld>, job: &JobSpec) {
         let name = job.name.clone();
         if self.clouds.jobs.contains_key(&name) {
             return;
@@ -154,7 +154,7 @@ impl Inner {
 
 #[async_trait::async_trait]
 impl Scheduler for SimScheduler {
-    async fn submit(&self, job: &agent::JobSpec) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let mut job = job.clone();
         if planted("random_in_a_job_name") {
             job.name = format!("{}{}", job.name, self.0.world.inner().dice.below(1000));

@@ -135,7 +135,7 @@ impl World {
             other => panic!("{name}: {other:?}"),
         });
         assert_eq!(cluster.nodes.len(), nodes);
-        JobFolder::at(cluster.endpoint)
+        JobFolder::at(cluster.access.processes_folder().unwrap())
     }
 
     /// A job of one script, which finds the machine's folder in `$WORLD`.

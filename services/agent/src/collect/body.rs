@@ -17,7 +17,7 @@ use service::PortError;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::StreamReader;
 
-use crate::port::{FileTail, Scheduler};
+use cluster_api::{FileTail, Scheduler};
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;

@@ -45,7 +45,7 @@ pub fn workflow() -> Workflow {
             source: None,
             substitutions: Default::default(),
         })),
-        cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
+        cluster: Some(ClusterSpec::Rent(System::processes(2))),
         benchmark: Some(Benchmark {
             workload: Workload {
                 collective: Collective::AllReduce,
@@ -93,7 +93,7 @@ pub fn answers() -> Vec<Event> {
             Fact::ClusterReady(Cluster {
                 name: "quickstart-1-cluster-1".into(),
                 nodes: vec![node("n0"), node("n1")],
-                endpoint: "e".into(),
+                access: ClusterAccess::processes("e"),
             }),
         ),
         ("agent", Fact::JobAccepted(handle())),

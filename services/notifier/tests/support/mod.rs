@@ -100,8 +100,11 @@ impl Paper {
             manifest_sha256: None,
         };
         let node = Node { name: "node-0".into(), slots: 1 };
-        let cluster =
-            Cluster { name: self.cluster.clone(), nodes: vec![node], endpoint: "nowhere".to_owned() };
+        let cluster = Cluster {
+            name: self.cluster.clone(),
+            nodes: vec![node],
+            access: model::ClusterAccess::processes("nowhere"),
+        };
         let mut entries = vec![(self.began, Ok(self.requested()))];
         let closed = |conclusion| (self.ended, Err(RecordEntry::Closed { conclusion }));
         match self.how {

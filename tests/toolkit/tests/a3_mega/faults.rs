@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cluster_api::{ClusterProvider, ClusterStatus};
 use model::Span;
-use provisioner::{ClusterProvider, ClusterStatus};
 
 use crate::world::World;
 

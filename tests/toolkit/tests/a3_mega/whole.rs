@@ -2,8 +2,8 @@
 
 use std::{env, fs};
 
-use model::Slurm;
-use provisioner::{ClusterProvider, ClusterStatus};
+use cluster_api::{ClusterProvider, ClusterStatus, Settings};
+use cluster_slurm::Slurm;
 use toolkit::repository;
 
 use crate::world::World;
@@ -30,7 +30,7 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World
         panic!("{:?}", world.clusters.poll(&world.order.name).await)
     };
     assert_eq!((cluster.slots(), cluster.nodes.len()), (16, 2));
-    let slurm = Slurm::of(&cluster).unwrap().unwrap();
+    let slurm = Slurm::of(&cluster).unwrap();
     assert_eq!(slurm.partition.as_deref(), Some("a3mega"));
     let profile = slurm.profile.unwrap();
     assert!(profile.starts_with(&slurm.shared_folder) && fs::exists(&profile).unwrap(), "{profile}");

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
+use cluster_api::{ClusterProvider, ClusterStatus, Order};
+use cluster_deployed::{Deployed, DeployedClusters};
 use ledger::{FolderStore, Store};
-use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
-use provisioner::{ClusterProvider, ClusterStatus, Order, deployed::DeployedClusters};
+use model::{Attempt, CommandId, Deleted, Span, Stage, Verb};
 use serde_json::json;
 use service::{Clock, ManualClock, PortError, SystemClock};
 use supervisor::Program;
@@ -55,12 +56,12 @@ impl World {
         let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());
         let path = repository("workflows").join(workflow);
         let resolved = workflow::resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
-        let Some(ClusterSpec::Rent(System::Deployed(deployed))) = resolved.workflow.cluster else {
+        let cluster = resolved.workflow.cluster.expect("a cluster");
+        let Some(mut deployed) = Deployed::of(cluster.system()) else {
             panic!("{workflow} rents no cluster by steps")
         };
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
-        let Deployed { mut deploy, mut destroy, slurm, kubernetes } = *deployed;
-        for build in [&mut deploy, &mut destroy] {
+        for build in [&mut deployed.deploy, &mut deployed.destroy] {
             build.config["options"] = json!({"env": cloud.environment()});
             let container = format!("{}#nvidia/pytorch:24.04-py3", registry().unwrap());
             let mut said = wanted();
@@ -79,14 +80,14 @@ impl World {
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
         let builds = supervisor::BuildFolder::new(root.path().join("builds"), program());
         let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
-        let clusters = DeployedClusters::new(builds, store, clock.clone());
+        let clusters = DeployedClusters::new(&clusters::KINDS, builds, store, clock.clone());
         let id = CommandId {
             run: "nightly-1a2b".parse().unwrap(),
             stage: Stage::Cluster,
             attempt: Attempt::FIRST,
             verb: Verb::Start,
         };
-        let system = System::Deployed(Box::new(Deployed { deploy, destroy, slurm, kubernetes }));
+        let system = deployed.to_system();
         let expires_at = clock.now() + Span::from_secs(36_000);
         let order = Order { name: id.resource_name(), id, system, expires_at };
         Self { cloud, clock, order, clusters, _root: root }

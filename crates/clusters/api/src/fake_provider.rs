@@ -1,0 +1,92 @@
+//! Simulated clusters, for the simulator and for running the provisioner alone.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use model::{Class, Cluster, ClusterAccess, Deleted, Failure, Node};
+use service::{Clock, PortError};
+
+use crate::provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
+
+/// A provider that brings every cluster up at the second poll.
+pub struct FakeClusters {
+    clock: Arc<dyn Clock>,
+    clusters: Mutex<BTreeMap<String, Fake>>,
+}
+
+enum Fake {
+    Coming(u32, Cluster, ListedCluster),
+    GivenBack,
+}
+
+impl FakeClusters {
+    /// A provider without clusters.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, clusters: Mutex::default() }
+    }
+
+    /// Names of the existing clusters.
+    pub fn alive(&self) -> Vec<String> {
+        let clusters = self.clusters();
+        clusters
+            .iter()
+            .filter(|(_, fake)| !matches!(fake, Fake::GivenBack))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Fake>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl ClusterProvider for FakeClusters {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        let nodes = order.system.nodes();
+        let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
+        let access = ClusterAccess::new("fake", &order.name);
+        let cluster = Cluster { name: order.name.clone(), nodes, access };
+        let listed = ListedCluster {
+            name: order.name.clone(),
+            run: order.id.run.to_string(),
+            expires_at: Some(order.expires_at),
+        };
+        match self.clusters().entry(order.name.clone()).or_insert(Fake::Coming(0, cluster, listed)) {
+            Fake::Coming(..) => Ok(order.name.clone()),
+            Fake::GivenBack => {
+                let why = format!("{} was released", order.name);
+                Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
+            }
+        }
+    }
+
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
+        Ok(match self.clusters().get_mut(name) {
+            None | Some(Fake::GivenBack) => ClusterStatus::Absent,
+            Some(Fake::Coming(looks, cluster, _)) => {
+                *looks += 1;
+                if *looks > 1 { ClusterStatus::Ready(cluster.clone()) } else { ClusterStatus::Coming }
+            }
+        })
+    }
+
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        self.clusters().insert(name.to_owned(), Fake::GivenBack);
+        let evidence = "the list is empty".to_owned();
+        Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() })
+    }
+
+    async fn list(&self) -> Result<ClusterListing, PortError> {
+        let there = |fake: &Fake| match fake {
+            Fake::Coming(_, _, listed) => Some(listed.clone()),
+            Fake::GivenBack => None,
+        };
+        Ok(ClusterListing {
+            at: self.clock.now(),
+            clusters: self.clusters().values().filter_map(there).collect(),
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! A scheduler that only simulates jobs, for the simulator and for running the agent alone.
+
+use std::{
+    collections::BTreeMap,
+    io::Cursor,
+    sync::{Mutex, PoisonError},
+};
+
+use ledger::ObjectReader;
+use model::{Cluster, JobEnd};
+use service::PortError;
+
+use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler};
+
+/// Each job ends at the third poll and leaves one file.
+pub struct FakeScheduler {
+    log: Vec<u8>,
+    jobs: Mutex<BTreeMap<String, PlannedJob>>,
+}
+
+#[derive(Default)]
+struct PlannedJob {
+    looks: u32,
+    submitted: bool,
+    cancelled: bool,
+}
+
+impl FakeScheduler {
+    /// `log`: output of every job.
+    pub fn new(log: impl Into<Vec<u8>>) -> Self {
+        Self { log: log.into(), jobs: Mutex::default() }
+    }
+
+    fn with<T>(&self, name: &str, work: impl FnOnce(&mut PlannedJob) -> T) -> T {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        work(jobs.entry(name.to_owned()).or_default())
+    }
+}
+
+fn ended(state: &str, exit_code: i32) -> JobStatus {
+    let exit_code = Some(exit_code);
+    JobStatus::Ended(JobEnd {
+        state: state.into(),
+        exit_code,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+    })
+}
+
+#[async_trait::async_trait]
+impl Scheduler for FakeScheduler {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        self.with(&job.name, |planned| planned.submitted = true);
+        Ok(job.name.clone())
+    }
+
+    async fn poll(&self, _: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        Ok(self.with(name, |planned| {
+            planned.looks += u32::from(planned.submitted);
+            match planned {
+                PlannedJob { submitted: false, .. } => JobStatus::Absent,
+                PlannedJob { cancelled: true, .. } => ended("CANCELLED", 0),
+                PlannedJob { looks, .. } if *looks < 3 => JobStatus::Going,
+                _ => ended("COMPLETED", 0),
+            }
+        }))
+    }
+
+    async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
+        self.with(name, |planned| planned.cancelled |= planned.looks < 3);
+        Ok(())
+    }
+
+    async fn outputs(&self, _: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        Ok(self.with(name, |planned| planned.submitted).then_some("node-0.log").into_iter().collect())
+    }
+
+    async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<ObjectReader, PortError> {
+        Ok(Box::new(Cursor::new(self.log.clone())))
+    }
+}

@@ -1,0 +1,122 @@
+//! A kind of cluster, for rooms that work with all of them.
+
+use std::sync::Arc;
+
+use ledger::Store;
+use model::System;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::Value;
+use service::PortError;
+
+use crate::{
+    provider::ClusterStatus,
+    scheduler::Scheduler,
+    settings::{Settings, SettingsProblems},
+};
+
+/// A kind of cluster that accepts jobs.
+#[async_trait::async_trait]
+pub trait ClusterKind: Send + Sync {
+    /// Its settings.
+    fn form(&self) -> SettingsForm;
+
+    /// Whether an external system may offer such a cluster (`dev.burnin.cluster.offered.v1`).
+    fn can_be_offered(&self) -> bool {
+        true
+    }
+
+    /// Whether build steps may provision such a cluster (`cluster.rent.deployed`).
+    fn can_be_deployed(&self) -> bool {
+        true
+    }
+
+    /// The scheduler of such clusters. `store`: bucket of the images and of the jobs' records.
+    fn scheduler(&self, store: Arc<dyn Store>) -> Arc<dyn Scheduler>;
+
+    /// Whether an existing cluster accepts a job with these settings. `name` is the one in its own system.
+    ///
+    /// # Errors
+    /// Returns an error if a request fails, or a permanent one that names what the cluster lacks.
+    async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
+}
+
+/// Placement of a job's ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterLayout {
+    /// Number of nodes.
+    pub nodes: u32,
+    /// Processes per node.
+    pub ranks_per_node: u32,
+    /// GPUs per node, if requested.
+    pub gpus_per_node: Option<u32>,
+}
+
+/// A setting that the build steps of a deployed cluster may also receive as a substitution. Both must be equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitution {
+    /// Name of the substitution, `_NODES`.
+    pub name: &'static str,
+    /// The setting, `nodes`.
+    pub setting: &'static str,
+    /// Its value; `None` if it is not set.
+    pub value: Option<String>,
+}
+
+impl Substitution {
+    /// A setting that is a number.
+    pub fn number(name: &'static str, setting: &'static str, value: Option<u32>) -> Self {
+        Self { name, setting, value: value.map(|value| value.to_string()) }
+    }
+
+    /// A setting that is a text; an empty one counts as not set.
+    pub fn text(name: &'static str, setting: &'static str, value: Option<&str>) -> Self {
+        let value = value.filter(|value| !value.is_empty());
+        Self { name, setting, value: value.map(str::to_owned) }
+    }
+}
+
+/// The settings of one kind, without their type.
+#[derive(Clone, Copy)]
+pub struct SettingsForm {
+    /// Name of the kind in workflow files, offers and the ledger.
+    pub kind: &'static str,
+    /// The kind in one sentence, for schemas.
+    pub description: &'static str,
+    /// JSON schema of the settings.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Fills in the defaults, without checking the values.
+    pub read: fn(&Value) -> Result<Value, String>,
+    /// Checks settings and fills in the defaults.
+    pub complete: fn(&Value) -> Result<Value, SettingsProblems>,
+    /// The settings with the default in every optional field.
+    pub defaults: fn() -> Value,
+    /// Placement of the ranks; `None` if the settings do not decide it.
+    pub layout: fn(&Value) -> Option<ClusterLayout>,
+    /// Settings that build steps may also receive.
+    pub substitutions: fn(&Value) -> Vec<Substitution>,
+}
+
+impl SettingsForm {
+    /// The form of a type.
+    pub const fn of<S: Settings>() -> Self {
+        Self {
+            kind: S::KIND,
+            description: S::DESCRIPTION,
+            schema: |generator| generator.subschema_for::<S>(),
+            read: |given| {
+                S::deserialize(given).map(|settings| to_value(&settings)).map_err(|error| error.to_string())
+            },
+            complete: |given| S::checked(given).map(|settings| to_value(&settings)),
+            defaults: || to_value(&S::least()),
+            layout: |settings| S::deserialize(settings).ok()?.layout(),
+            substitutions: |settings| {
+                S::deserialize(settings).map(|settings| settings.substitutions()).unwrap_or_default()
+            },
+        }
+    }
+}
+
+fn to_value(settings: &impl serde::Serialize) -> Value {
+    // Serialization fails only for maps with non-string keys, which no settings have.
+    serde_json::to_value(settings).unwrap_or_default()
+}

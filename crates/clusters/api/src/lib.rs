@@ -1,0 +1,29 @@
+//! What a kind of cluster is. One crate implements each kind; `clusters` lists them.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`Settings`] | the settings in workflow files: their form, their rules, what they say about nodes and ranks |
+//! | [`ClusterKind`] | the settings of one kind, the probe of an existing cluster, and its scheduler |
+//! | [`Scheduler`] | submits, polls and cancels jobs, reads their output, drains nodes |
+//! | [`ClusterProvider`] | creates and deletes clusters |
+//!
+//! [`scheduler_conformance`] and [`provider_conformance`] check every adapter.
+
+pub mod fake_provider;
+pub mod fake_scheduler;
+mod kind;
+pub mod nccl_tests;
+pub mod output_folder;
+pub mod provider;
+pub mod provider_conformance;
+pub mod scheduler;
+pub mod scheduler_conformance;
+pub mod settings;
+pub mod shell;
+mod stage;
+
+pub use kind::{ClusterKind, ClusterLayout, SettingsForm, Substitution};
+pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
+pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};
+pub use settings::{Settings, SettingsProblems};
+pub use stage::stage;

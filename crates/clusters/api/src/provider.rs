@@ -1,0 +1,87 @@
+//! The port to providers, which create and delete clusters.
+
+use model::{Cluster, CommandId, Deleted, System, Timestamp};
+use service::PortError;
+
+/// A cluster to provision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The creating command; its run and attempt become labels.
+    pub id: CommandId,
+    /// Cluster name.
+    pub name: String,
+    /// Kind and settings.
+    pub system: System,
+    /// End of the lease: the cluster must then end by itself, even if every service is down.
+    pub expires_at: Timestamp,
+}
+
+/// State of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterStatus {
+    /// Unknown to the provider.
+    Absent,
+    /// Starting.
+    Coming,
+    /// Ready for jobs.
+    Ready(Cluster),
+    /// Failed to start, or broken.
+    Broken(String),
+}
+
+/// All our clusters at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterListing {
+    /// The provider's clock at the time of the listing: it alone decides which leases have expired.
+    pub at: Timestamp,
+    /// Every existing cluster with our labels.
+    pub clusters: Vec<ListedCluster>,
+}
+
+/// A cluster and its labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedCluster {
+    /// Cluster name.
+    pub name: String,
+    /// Label: the run it was created for.
+    pub run: String,
+    /// Label: end of the lease. `None` if the label is missing or invalid: the cluster is then never deleted automatically.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A provider of clusters.
+#[async_trait::async_trait]
+pub trait ClusterProvider: Send + Sync + 'static {
+    /// Creates a cluster, or adopts an existing one of that name. Returns the provider's handle.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if the cluster can never be created.
+    async fn create(&self, order: &Order) -> Result<String, PortError>;
+
+    /// State of a cluster.
+    ///
+    /// # Errors
+    /// Returns an error if the provider request fails.
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError>;
+
+    /// State of an existing cluster that was not provisioned here.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails.
+    async fn find(&self, system: &System, name: &str) -> Result<ClusterStatus, PortError> {
+        let _ = system;
+        self.poll(name).await
+    }
+
+    /// Deletes a cluster. Returns once the provider confirms that nothing is left; an absent cluster is confirmed.
+    ///
+    /// # Errors
+    /// Returns an error if something is left or the provider request fails.
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError>;
+
+    /// All our existing clusters, in any state.
+    ///
+    /// # Errors
+    /// Returns an error if the provider request fails or the list is incomplete.
+    async fn list(&self) -> Result<ClusterListing, PortError>;
+}

@@ -1,0 +1,78 @@
+//! Conformance suite of [`ClusterProvider`].
+
+use std::time::Duration;
+
+use model::{Attempt, Class, Cluster, CommandId, Deleted, Stage, System, Timestamp, Verb};
+use service::PortError;
+
+use crate::provider::{ClusterProvider, ClusterStatus, Order};
+
+/// Checks that the adapter fulfils the port for this system. Its clusters expire at `expires_at`.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_at: Timestamp) {
+    let order = |attempt| {
+        let run = "conformance".parse().expect("a legal run id");
+        let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt(attempt), verb: Verb::Start };
+        Order { name: id.resource_name(), id, system: system.clone(), expires_at }
+    };
+    let name = order(1).name;
+    assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
+
+    let handle = clusters.create(&order(1)).await.expect("a handle");
+    assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "an existing cluster is adopted");
+    let cluster = ready(clusters, &name).await;
+    assert_eq!(cluster.name, name);
+    assert!(cluster.slots() >= 1);
+    clusters.create(&order(1)).await.expect("a handle");
+    assert_eq!(ready(clusters, &name).await, cluster, "a second create changes nothing");
+
+    let listed = || async {
+        let listing = clusters.list().await.expect("a list");
+        listing.clusters.into_iter().find(|listed| listed.name == name)
+    };
+    let found = listed().await.expect("an existing cluster is listed");
+    assert_eq!(
+        (found.run.as_str(), found.expires_at),
+        ("conformance", Some(expires_at)),
+        "its labels are listed"
+    );
+
+    let deleted = gone(clusters, &name).await;
+    assert_eq!(listed().await, None, "a deleted cluster is not listed");
+    assert_eq!(deleted.name, name);
+    assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
+    assert_eq!(gone(clusters, &name).await.name, name, "a second delete changes nothing");
+    let refused = clusters.create(&order(1)).await;
+    assert!(
+        matches!(&refused, Err(PortError::Permanent(failure)) if failure.class == Class::Cancelled),
+        "a create after the delete is refused: {refused:?}"
+    );
+
+    gone(clusters, &order(2).name).await;
+    assert!(clusters.create(&order(2)).await.is_err(), "and stays refused");
+}
+
+/// Deletes a cluster; polls a slow deletion.
+async fn gone(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
+    for _ in 0..2000 {
+        match clusters.delete(name).await {
+            Ok(deleted) => return deleted,
+            Err(PortError::Transient(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(error) => panic!("{name} is not deleted: {error:?}"),
+        }
+    }
+    panic!("{name} is not deleted");
+}
+
+async fn ready(clusters: &dyn ClusterProvider, name: &str) -> Cluster {
+    for _ in 0..1000 {
+        match clusters.poll(name).await.expect("an answer") {
+            ClusterStatus::Ready(cluster) => return cluster,
+            ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+            other => panic!("{name} does not come up: {other:?}"),
+        }
+    }
+    panic!("{name} does not come up");
+}

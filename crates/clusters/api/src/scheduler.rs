@@ -1,0 +1,164 @@
+//! The port to schedulers, which run jobs on a cluster.
+
+use std::collections::BTreeMap;
+
+use ledger::ObjectReader;
+use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
+use service::PortError;
+
+/// A benchmark job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSpec {
+    /// Name and identity of the job.
+    pub name: String,
+    /// Nodes of the job: every node of this cluster, which may be a part of a larger one ([`Cluster::part`]).
+    pub cluster: Cluster,
+    /// The programs; `None` if they are installed on the cluster.
+    pub image: Option<Image>,
+    /// Benchmark arguments.
+    pub workload: Workload,
+    /// Time limit.
+    pub limit: Span,
+    /// Labels that identify the run: `burnin-run`, `burnin-attempt`, `burnin-expires`.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// State of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobStatus {
+    /// Unknown to the scheduler.
+    Absent,
+    /// Pending or running.
+    Going,
+    /// Ran to its own end, successful or not.
+    Ended(JobEnd),
+    /// Ended by the infrastructure.
+    Lost {
+        /// Code of the scheduler, such as `NODE_FAIL`.
+        code: String,
+        /// Reason.
+        why: String,
+    },
+}
+
+/// Output of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// Regular files.
+    pub files: Vec<Written>,
+    /// Entries that are not regular files or cannot be read: name and reason.
+    pub others: Vec<(String, String)>,
+}
+
+/// A file written by a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Path with `/` as separator; any text. The adapter escapes bytes that are not UTF-8 so
+    /// that no two names are equal.
+    pub name: String,
+    /// Size at the time of listing, bytes, if known.
+    pub size_bytes: Option<u64>,
+    /// Identity of the file, if known: after a rotation another file has the same name.
+    pub identity: Option<(u64, u64)>,
+}
+
+impl<N: Into<String>> FromIterator<N> for Outputs {
+    fn from_iter<I: IntoIterator<Item = N>>(names: I) -> Self {
+        let files = names.into_iter().map(|name| Written { name: name.into(), ..Written::default() });
+        Self { files: files.collect(), others: Vec::new() }
+    }
+}
+
+/// The last bytes of a file.
+pub struct FileTail {
+    /// Offset of the first byte.
+    pub from: u64,
+    /// Content from the offset on.
+    pub body: ObjectReader,
+}
+
+/// A scheduler that runs jobs.
+#[async_trait::async_trait]
+pub trait Scheduler: Send + Sync + 'static {
+    /// Submits a job unless one of that name exists. Returns the scheduler's handle.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if the job can never run.
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
+
+    /// State of a job.
+    ///
+    /// # Errors
+    /// Returns an error if the scheduler request fails.
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError>;
+
+    /// Cancels a job. A job that was not submitted yet must not start afterwards; it is then cancelled or absent.
+    ///
+    /// # Errors
+    /// Returns an error if the scheduler request fails.
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError>;
+
+    /// Lists the output of a job; empty for an unknown job. Links are not followed.
+    ///
+    /// # Errors
+    /// Returns an error if the cluster request fails.
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError>;
+
+    /// Opens one output file, up to its current end.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if this file can never be read: deleted or not permitted. Other files may still be readable.
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError>;
+
+    /// Deletes what is left of a job on its cluster, after its output is stored. Returns once nothing is left.
+    ///
+    /// # Errors
+    /// [`PortError::Transient`] while something is left.
+    async fn release(&self, _: &Cluster, _name: &str) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// The last `bytes` bytes of a file, without reading the rest; `None` if the adapter cannot do this.
+    ///
+    /// # Errors
+    /// See [`Scheduler::output`].
+    async fn ending(
+        &self,
+        _: &Cluster,
+        _: &str,
+        _: &str,
+        _bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
+        Ok(None)
+    }
+
+    /// The nodes that a job ran on, by the names accepted in [`JobSpec::cluster`].
+    ///
+    /// # Errors
+    /// Returns an error if the scheduler request fails or the nodes are no longer known.
+    async fn nodes(&self, cluster: &Cluster, _name: &str) -> Result<Vec<String>, PortError> {
+        Ok(cluster.nodes.iter().map(|node| node.name.clone()).collect())
+    }
+
+    /// A subset of the cluster's nodes, as a cluster whose jobs run on these nodes only.
+    ///
+    /// # Errors
+    /// Returns a permanent failure if the cluster's access cannot be read.
+    fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
+        Ok(cluster.part(names, cluster.access.clone()))
+    }
+
+    /// Shell command for draining a node by hand; `None` if there is no such command.
+    fn drain_command(&self, _: &Cluster, _node: &str, _reason: &str) -> Option<String> {
+        None
+    }
+
+    /// Drains a node: its jobs may end, no new job starts. Idempotent.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if it is not permitted, or the node was drained for another reason.
+    async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
+        let why = "nodes of this kind of cluster cannot be drained";
+        Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))
+    }
+}

@@ -1,0 +1,145 @@
+//! Conformance suite of [`Scheduler`].
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink, net::UnixListener},
+    path::Path,
+    time::Duration,
+};
+
+use service::PortError;
+
+use model::{Cluster, JobEnd};
+use tokio::io::AsyncReadExt;
+
+use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler, Written};
+
+/// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
+/// writes some output.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl Fn(&str) -> JobSpec) {
+    assert_eq!(scheduler.poll(cluster, "one").await.expect("an answer"), JobStatus::Absent);
+
+    let handle = scheduler.submit(&job("one")).await.expect("a handle");
+    assert_eq!(
+        scheduler.submit(&job("one")).await.expect("a handle"),
+        handle,
+        "a second submission finds the first job"
+    );
+    let end = ended(scheduler, cluster, "one").await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
+    scheduler.cancel(cluster, "one").await.expect("an answer");
+    assert_eq!(ended(scheduler, cluster, "one").await, end, "the first end state is final");
+
+    let files = scheduler.outputs(cluster, "one").await.expect("an answer");
+    assert!(!files.files.is_empty());
+    let mut text = String::new();
+    for Written { name, size_bytes, .. } in &files.files {
+        let before = text.len();
+        let mut body = scheduler.output(cluster, "one", name).await.expect("a file");
+        body.read_to_string(&mut text).await.expect("text");
+        assert!(
+            size_bytes.is_none_or(|size| size == (text.len() - before) as u64),
+            "{name} is as large as listed"
+        );
+        if let Some(mut ending) = scheduler.ending(cluster, "one", name, 3).await.expect("an answer") {
+            let mut end = String::new();
+            ending.body.read_to_string(&mut end).await.expect("text");
+            assert!(text.ends_with(&end) && end.len() <= 3, "{name} ends as it ends");
+            assert_eq!(ending.from as usize + end.len(), text.len() - before);
+        }
+    }
+    assert!(!text.is_empty());
+    assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
+
+    let ran = scheduler.nodes(cluster, "one").await.expect("nodes");
+    // A cluster may not know its nodes before a job runs on them.
+    assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
+    // A job on a part of the cluster runs on all nodes of the part, and on no other.
+    if let [_, others @ ..] = &ran[..]
+        && !others.is_empty()
+    {
+        let names: Vec<_> = others.iter().map(String::as_str).collect();
+        let part = scheduler.part(cluster, &names).expect("a part");
+        let job = JobSpec { cluster: part.clone(), ..job("part") };
+        scheduler.submit(&job).await.expect("a handle");
+        assert_eq!(ended(scheduler, &part, "part").await.state, "COMPLETED");
+        assert_eq!(scheduler.nodes(&part, "part").await.expect("an answer"), others);
+    }
+
+    scheduler.submit(&job("two")).await.expect("a handle");
+    scheduler.cancel(cluster, "two").await.expect("an answer");
+    assert_eq!(ended(scheduler, cluster, "two").await.state, "CANCELLED");
+
+    scheduler.cancel(cluster, "three").await.expect("an answer");
+    scheduler.submit(&job("three")).await.expect("a handle");
+    assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
+}
+
+/// Checks that the adapter lists only a job's own files in `folder`, the output folder of the job `name`, and follows no link
+/// out of it. Only for adapters whose jobs write into a folder of this host.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, folder: &Path) {
+    let outside = folder.with_extension("outside");
+    fs::write(&outside, "not the job's").expect("a file");
+    fs::create_dir_all(folder.join("deep/er")).expect("a folder");
+    let names = [
+        &b"hostile-new\nline"[..],
+        b"hostile-\xff\xfe",
+        b"hostile-\\xff\\xfe",
+        b"hostile- ~$(x)%20",
+        b"deep/er/hostile.log",
+        b"hostile.log.1",
+        &[b'h'; 255],
+    ];
+    for file in names {
+        fs::write(folder.join(OsStr::from_bytes(file)), file).expect("a file");
+    }
+    for (link, target) in
+        [("link-out", outside.as_path()), ("link-folder", Path::new("/etc")), ("link-in", Path::new("deep"))]
+    {
+        symlink(target, folder.join(link)).expect("a link");
+    }
+    let socket = UnixListener::bind(folder.join("socket")).expect("a socket");
+
+    let listed = scheduler.outputs(cluster, name).await.expect("an answer");
+    let mut found = BTreeSet::new();
+    for file in &listed.files {
+        let mut content = Vec::new();
+        let mut body = scheduler.output(cluster, name, &file.name).await.expect("a file");
+        body.read_to_end(&mut content).await.expect("bytes");
+        assert_ne!(content, b"not the job's", "{} leads out", file.name);
+        found.insert(content);
+    }
+    for file in names {
+        assert!(found.contains(file), "{} is found", file.escape_ascii());
+    }
+    for other in ["link-out", "link-folder", "link-in", "socket"] {
+        assert!(listed.others.iter().any(|(name, why)| name == other && !why.is_empty()), "{other} is named");
+    }
+    for none in ["link-out", "link-folder/passwd", "../x", "nothing", "socket"] {
+        assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} cannot be read");
+    }
+    for none in ["link-out", "link-folder/passwd", "nothing"] {
+        let refused = scheduler.output(cluster, name, none).await;
+        assert!(matches!(refused, Err(PortError::Permanent(_))), "{none} is a permanent error");
+    }
+    drop(socket);
+}
+
+async fn ended(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str) -> JobEnd {
+    for _ in 0..3000 {
+        match scheduler.poll(cluster, name).await.expect("an answer") {
+            JobStatus::Ended(end) => return end,
+            JobStatus::Going => tokio::time::sleep(Duration::from_millis(10)).await,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    panic!("{name} does not end");
+}

@@ -1,0 +1,114 @@
+//! Settings of a kind of cluster, and checks that several kinds share.
+
+use model::{Class, Cluster, ClusterAccess, Failure, System};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use service::PortError;
+
+use crate::kind::{ClusterLayout, Substitution};
+
+/// Invalid settings, each as field and expectation. The field is empty if the settings as a whole cannot be read.
+pub type SettingsProblems = Vec<(String, String)>;
+
+/// The settings of one kind of cluster in a workflow file. They must state `nodes`: [`System::nodes`].
+pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
+    /// Name of the kind in workflow files, offers and the ledger.
+    const KIND: &'static str;
+    /// The kind in one sentence, for schemas.
+    const DESCRIPTION: &'static str;
+
+    /// Settings that the cluster would reject or misread.
+    fn problems(&self) -> SettingsProblems;
+
+    /// Placement of the ranks; `None` if the settings do not decide it.
+    fn layout(&self) -> Option<ClusterLayout>;
+
+    /// Settings that build steps may also receive.
+    fn substitutions(&self) -> Vec<Substitution> {
+        Vec::new()
+    }
+
+    /// Settings with only the required fields: what offers that add nothing have.
+    fn least() -> Self;
+
+    /// Reads and checks settings.
+    ///
+    /// # Errors
+    /// Returns every problem.
+    fn checked(given: &Value) -> Result<Self, SettingsProblems> {
+        let read = Self::deserialize(given).map_err(|error| vec![(String::new(), error.to_string())])?;
+        let problems = read.problems();
+        if problems.is_empty() { Ok(read) } else { Err(problems) }
+    }
+
+    /// The settings as a system.
+    fn system(&self) -> System {
+        System::new(Self::KIND, self)
+    }
+
+    /// The settings as the access to a cluster.
+    fn access(&self) -> ClusterAccess {
+        ClusterAccess::new(Self::KIND, self)
+    }
+
+    /// The checked settings of a cluster of this kind.
+    ///
+    /// # Errors
+    /// Returns a permanent failure if the cluster is of another kind or its settings are invalid.
+    fn of(cluster: &Cluster) -> Result<Self, PortError> {
+        if cluster.access.kind() != Self::KIND {
+            return Err(wrong_kind(cluster, Self::KIND));
+        }
+        let settings: Self = cluster
+            .access
+            .read()
+            .map_err(|error| wrong(cluster, &format!("access.{}: {error}", Self::KIND)))?;
+        match settings.problems().into_iter().next() {
+            Some((field, problem)) => Err(wrong(cluster, &format!("{field}: {problem}"))),
+            None => Ok(settings),
+        }
+    }
+}
+
+/// The failure of a scheduler that receives a cluster of another kind.
+pub fn wrong_kind(cluster: &Cluster, expected: &str) -> PortError {
+    wrong(cluster, &format!("access: expected a cluster of kind {expected}, found {}", cluster.access.kind()))
+}
+
+/// The failure of a scheduler that cannot use a cluster's settings.
+pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
+    PortError::Permanent(Failure::new(Class::Input, "SETTINGS", format!("cluster {}: {why}", cluster.name)))
+}
+
+/// An invalid value as one short line.
+pub fn shown(text: &str) -> String {
+    text.chars().take(60).flat_map(char::escape_debug).collect()
+}
+
+/// Why a number is outside 1 to `most`.
+pub fn not_in_range(number: u32, most: u32) -> Option<String> {
+    (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
+}
+
+/// Why a text is not an absolute path.
+pub fn not_a_path(path: &str) -> Option<String> {
+    let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
+    bad.then(|| {
+        format!(
+            "expected an absolute path of at most 1024 bytes without control characters, found `{}`",
+            shown(path)
+        )
+    })
+}
+
+/// Why a name and a value are not an environment variable. `longest`: maximum length of the name, bytes.
+pub fn not_a_variable(name: &str, value: &str, longest: usize) -> Option<String> {
+    let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');
+    if !first || !letters || name.len() > longest {
+        return Some(format!("expected a name of letters, digits and _, found `{}`", shown(name)));
+    }
+    (value.contains('\0') || value.len() > 16 << 10)
+        .then(|| "expected a value of at most 16 KiB without a zero byte".to_owned())
+}

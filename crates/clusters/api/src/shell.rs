@@ -1,0 +1,14 @@
+//! Words of a shell command line.
+
+/// One word that bash reads as exactly this text, control characters included.
+pub fn quote(text: &str) -> String {
+    if !text.chars().any(|letter| letter.is_ascii_control()) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let escaped = text.chars().map(|letter| match letter {
+        '\'' | '\\' => format!("\\{letter}"),
+        letter if letter.is_ascii_control() => format!("\\{:03o}", u32::from(letter)),
+        letter => letter.to_string(),
+    });
+    format!("$'{}'", escaped.collect::<String>())
+}

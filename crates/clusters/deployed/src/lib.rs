@@ -1,0 +1,57 @@
+//! Clusters that build steps provision and release, with Cluster Toolkit, Ansible or Helm.
+
+pub mod provider;
+
+use model::{BuildSpec, DEPLOYED, Node, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use provider::DeployedClusters;
+
+/// A cluster that Cloud Build configs provision and release. The steps receive these substitutions, if their config declares
+/// them: `_CLUSTER`, the cluster's name, which every created resource must carry; `_RUN`; `_EXPIRES`, the time at which the
+/// cluster must end by itself, in seconds since 1970; `_STATE`, a folder in the artefact bucket reserved for this cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deployed {
+    /// Provisions the cluster. Writes the file `cluster.json`: [`DeployedCluster`].
+    pub deploy: BuildSpec,
+    /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the file `gone.json`:
+    /// [`Destroyed`].
+    pub destroy: BuildSpec,
+    /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only afterwards.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub system: System,
+}
+
+impl Deployed {
+    /// The settings, as the system of a workflow.
+    pub fn to_system(&self) -> System {
+        System::new(DEPLOYED, self)
+    }
+
+    /// The settings of a deployed system; `None` for other systems.
+    pub fn of(system: &System) -> Option<Self> {
+        (system.kind() == DEPLOYED).then(|| system.read().ok()).flatten()
+    }
+}
+
+/// Result of a deployment: its file `cluster.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeployedCluster {
+    /// All nodes of the cluster that accept jobs.
+    pub nodes: Vec<Node>,
+    /// By the name of the cluster's kind: settings known only after the deployment. They override the workflow's.
+    #[serde(flatten)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Remaining resources of a deployment: its file `gone.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Destroyed {
+    /// Resources that still exist, from the provider's own lists.
+    pub left: Vec<String>,
+    /// Lists that were checked.
+    pub evidence: String,
+}

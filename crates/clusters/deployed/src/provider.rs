@@ -1,0 +1,386 @@
+//! Clusters deployed and destroyed by build steps: a deployment is a build, and so is a teardown.
+//!
+//! ```text
+//! clusters/open/{name}           the request, written before the deployment starts; removed when nothing is left
+//! clusters/{name}/given-back     released: no deployment may start
+//! clusters/{name}/failed-{n}     teardown n failed: time and reason
+//! clusters/{name}/gone           confirmation that nothing is left
+//! clusters/{name}/state/         files of the steps
+//! ```
+//!
+//! All objects are in the artefact bucket, so that any process with access to the bucket can destroy the cluster. A failed
+//! teardown is repeated with growing delays until one reports that nothing is left.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use build_service::{BuildKey, BuildPhase, Builds};
+use cluster_api::{
+    ClusterKind, ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order, SettingsForm,
+};
+use ledger::{ArtefactError, Artefacts, Creation, Store};
+use model::{
+    BuildSpec, Class, Cluster, ClusterAccess, CommandId, DEPLOYED, Deleted, Failure, Image, Span, Timestamp,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use service::{Clock, PortError};
+use tokio::io::AsyncReadExt;
+use tracing::{info, warn};
+
+use crate::{Deployed, DeployedCluster, Destroyed};
+
+/// Timeout of a teardown; then it is started again.
+const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
+/// Delay after the first failed teardown; doubled after each further one.
+const FIRST_PAUSE: Span = Span::from_secs(30);
+const LONGEST_PAUSE: Span = Span::from_secs(1800);
+
+const OPEN: &str = "clusters/open/";
+
+/// Clusters deployed and destroyed by builds.
+pub struct DeployedClusters {
+    kinds: &'static [&'static dyn ClusterKind],
+    builds: Arc<dyn Builds>,
+    store: Arc<dyn Store>,
+    artefacts: Artefacts,
+    clock: Arc<dyn Clock>,
+}
+
+/// The recorded request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct DeployRequest {
+    command: String,
+    expires_at: Timestamp,
+    deployed: Deployed,
+}
+
+/// A failed teardown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ReleaseFailure {
+    at: Timestamp,
+    why: String,
+}
+
+impl DeployedClusters {
+    /// `kinds`: what the steps may provision. `builds` runs the steps; their files are in `store`.
+    pub fn new(
+        kinds: &'static [&'static dyn ClusterKind],
+        builds: Arc<dyn Builds>,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let artefacts = Artefacts::new(Arc::clone(&store));
+        Self { kinds, builds, store, artefacts, clock }
+    }
+
+    /// Whether a cluster of this name was requested.
+    ///
+    /// # Errors
+    /// Returns an error if the bucket request fails.
+    pub async fn knows(&self, name: &str) -> Result<bool, PortError> {
+        Ok(self.has(&(OPEN.to_owned() + name)).await? || self.has(&note(name, "gone")).await?)
+    }
+
+    async fn has(&self, object: &str) -> Result<bool, PortError> {
+        self.store.read(object).await.map(|found| found.is_some()).map_err(PortError::transient)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PortError> {
+        self.artefacts.get(object).await.map_err(|error| match error {
+            ArtefactError::Store(error) => PortError::transient(error),
+            ArtefactError::Damaged { .. } => PortError::Permanent(Failure::new(
+                Class::Infrastructure,
+                "ARTEFACT_DAMAGED",
+                error.to_string(),
+            )),
+        })
+    }
+
+    async fn note<T: Serialize + Sync>(&self, object: &str, content: &T) -> Result<Creation, PortError> {
+        let text = serde_json::to_vec_pretty(content).map_err(PortError::transient)?;
+        self.store.create(object, text.into()).await.map_err(PortError::transient)
+    }
+
+    /// Substitutions for the steps, as far as their config declares them.
+    fn told(&self, name: &str, asked: &DeployRequest, command: &CommandId, build: &BuildSpec) -> BuildSpec {
+        let state = self.store.locate(&note(name, "state"));
+        let all = [
+            ("_CLUSTER", name.to_owned()),
+            ("_RUN", command.run.to_string()),
+            ("_EXPIRES", asked.expires_at.as_millis().div_euclid(1000).to_string()),
+            ("_STATE", state),
+        ];
+        let declared = |name: &str| build.config["substitutions"].get(name).is_some();
+        let told = all.into_iter().filter(|(name, _)| declared(name));
+        let told: BTreeMap<_, _> = told.map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut build = build.clone();
+        build.substitutions.extend(told);
+        build
+    }
+
+    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
+        let made = match self.left::<DeployedCluster>(image, "cluster.json").await? {
+            Ok(made) => made,
+            Err(why) => return Ok(ClusterStatus::Broken(format!("the deployment's {why}"))),
+        };
+        // Steps may succeed although a playbook failed: do not benchmark a partial cluster.
+        if let Some(problem) = self.played(image).await? {
+            return Ok(ClusterStatus::Broken(problem));
+        }
+        let kind = asked.system.kind();
+        let Some(kind) = self.kinds.iter().find(|known| known.form().kind == kind && known.can_be_deployed())
+        else {
+            return Ok(ClusterStatus::Broken(format!("a cluster of {kind} cannot be deployed by steps")));
+        };
+        Ok(ready(name, kind.form(), asked, made)
+            .unwrap_or_else(|why| ClusterStatus::Broken(format!("cluster.json: {why}"))))
+    }
+
+    /// Failures in Ansible's events: host, task and reason. The steps' files that end in `.jsonl` are such events, as written by
+    /// the callback `ansible.posix.jsonl`.
+    async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
+        for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
+            let object = image.reference.clone() + &file.name;
+            let Some(mut events) = self.store.open(&object).await.map_err(PortError::transient)? else {
+                return Ok(Some(format!("the deployment's {} is not in the bucket", file.name)));
+            };
+            let (mut reader, mut piece) = (ansible_events::EventReader::default(), vec![0; 64 << 10]);
+            loop {
+                match events.read(&mut piece).await.map_err(PortError::transient)? {
+                    0 => break,
+                    length => reader.take(&piece[..length]),
+                }
+            }
+            let findings = reader.findings();
+            if !findings.good() {
+                return Ok(Some(format!("{}: {}", file.name, findings.problems().join("; "))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A file of a build, or a permanent error in it.
+    async fn left<T: DeserializeOwned>(
+        &self,
+        image: &Image,
+        file: &str,
+    ) -> Result<Result<T, String>, PortError> {
+        if !image.files.iter().any(|left| left.name == file) {
+            return Ok(Err(format!("steps did not write {file}")));
+        }
+        match self.artefacts.get(&(image.reference.clone() + file)).await {
+            Ok(Some(found)) => Ok(Ok(found)),
+            Ok(None) => Ok(Err(format!("{file} is not in the bucket"))),
+            Err(ArtefactError::Store(error)) => Err(PortError::transient(error)),
+            Err(ArtefactError::Damaged { why, .. }) => Ok(Err(format!("{file} cannot be read: {why}"))),
+        }
+    }
+
+    /// Numbers of the failed teardowns, and the record of the last.
+    async fn failed(&self, name: &str) -> Result<(u32, Option<ReleaseFailure>), PortError> {
+        let prefix = note(name, "failed-");
+        let noted = self.store.list(&prefix).await.map_err(PortError::transient)?;
+        let numbers = noted.iter().filter_map(|object| object.strip_prefix(&prefix)?.parse::<u32>().ok());
+        match numbers.max() {
+            None => Ok((0, None)),
+            Some(last) => Ok((last, self.get(&format!("{prefix}{last}")).await?)),
+        }
+    }
+
+    /// Advances the teardown by one step.
+    async fn destroy(
+        &self,
+        name: &str,
+        asked: &DeployRequest,
+        command: &CommandId,
+    ) -> Result<Destroyed, PortError> {
+        let (last, failed) = self.failed(name).await?;
+        let key = BuildKey::numbered(command, "destroy", last + 1);
+        let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
+        match self.builds.poll(&key).await? {
+            Some(BuildPhase::Running) => going("its teardown is running"),
+            Some(BuildPhase::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
+                Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
+                Ok(Destroyed { left, .. }) => {
+                    self.again(name, last + 1, format!("still there: {}", left.join(", "))).await
+                }
+                Err(why) => self.again(name, last + 1, format!("the teardown's {why}")).await,
+            },
+            Some(BuildPhase::Failed(failure)) => self.again(name, last + 1, failure.message).await,
+            None => {
+                if let Some(failed) = failed {
+                    let pause = FIRST_PAUSE.0 * 2_u32.saturating_pow((last - 1).min(16));
+                    let next = failed.at + Span(pause.min(LONGEST_PAUSE.0));
+                    if self.clock.now() < next {
+                        return going(&format!(
+                            "{} ({last} teardowns failed; the next at {next})",
+                            failed.why
+                        ));
+                    }
+                }
+                let build = self.told(name, asked, command, &asked.deployed.destroy);
+                let handle = self.builds.start(&key, &build, LONGEST_TEARDOWN).await?;
+                info!(cluster = name, handle, "teardown started");
+                going("teardown started")
+            }
+        }
+    }
+
+    async fn again(&self, name: &str, number: u32, why: String) -> Result<Destroyed, PortError> {
+        warn!(cluster = name, number, "teardown failed: {why}");
+        let failed = ReleaseFailure { at: self.clock.now(), why: why.clone() };
+        self.note(&note(name, &format!("failed-{number}")), &failed).await?;
+        Err(PortError::Transient(format!("{name}: {why}")))
+    }
+
+    async fn stored_request(&self, name: &str) -> Result<Option<(DeployRequest, CommandId)>, PortError> {
+        let Some(asked) = self.get::<DeployRequest>(&(OPEN.to_owned() + name)).await? else {
+            return Ok(None);
+        };
+        let command = asked.command.parse().map_err(PortError::transient)?;
+        Ok(Some((asked, command)))
+    }
+
+    fn proof(&self, name: &str, evidence: String) -> Deleted {
+        Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() }
+    }
+}
+
+fn note(name: &str, what: &str) -> String {
+    format!("clusters/{name}/{what}")
+}
+
+/// The cluster for jobs: settings of the workflow, completed by the deployment.
+fn ready(
+    name: &str,
+    form: SettingsForm,
+    asked: &Deployed,
+    made: DeployedCluster,
+) -> Result<ClusterStatus, String> {
+    let DeployedCluster { nodes, settings } = made;
+    let mut completed = asked.system.settings().clone();
+    for (kind, overrides) in settings {
+        let overrides = overrides.as_object().ok_or_else(|| format!("{kind}: expected an object"))?;
+        if kind != form.kind && !overrides.is_empty() {
+            return Err("its system differs from the workflow's".to_owned());
+        }
+        for (setting, value) in overrides {
+            completed[setting] = value.clone();
+        }
+    }
+    let settings = (form.complete)(&completed).map_err(|problems| first(form.kind, problems))?;
+    let layout = (form.layout)(&settings).ok_or_else(|| format!("{}: it has no layout", form.kind))?;
+    if nodes.len() != layout.nodes as usize {
+        return Err(format!("expected {} nodes, found {}", layout.nodes, nodes.len()));
+    }
+    if let Some(node) = nodes.iter().find(|node| node.slots != layout.ranks_per_node) {
+        let (name, slots, ranks) = (&node.name, node.slots, layout.ranks_per_node);
+        return Err(format!("node {name} has {slots} slots, but jobs have {ranks} ranks per node"));
+    }
+    let access = ClusterAccess::new(form.kind, settings);
+    Ok(ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access }))
+}
+
+/// The first problem with its field.
+fn first(kind: &str, problems: Vec<(String, String)>) -> String {
+    match problems.into_iter().next() {
+        Some((field, problem)) if field.is_empty() => format!("{kind}: {problem}"),
+        Some((field, problem)) => format!("{kind}.{field}: {problem}"),
+        None => format!("{kind}: invalid settings"),
+    }
+}
+
+fn given_back(name: &str) -> PortError {
+    let why = format!("{name} was released; names are not reused");
+    PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
+}
+
+#[async_trait::async_trait]
+impl ClusterProvider for DeployedClusters {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        let refused = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why));
+        if order.system.kind() != DEPLOYED {
+            return Err(refused(format!("a cluster of {} is not deployed by steps", order.system.kind())));
+        }
+        let deployed: Deployed =
+            order.system.read().map_err(|error| refused(format!("cluster.rent.deployed: {error}")))?;
+        let name = &order.name;
+        let asked = DeployRequest {
+            command: order.id.to_string(),
+            expires_at: order.expires_at,
+            deployed: deployed.clone(),
+        };
+        let (mark, open) = (note(name, "given-back"), OPEN.to_owned() + name);
+        if self.has(&mark).await? {
+            return Err(given_back(name));
+        }
+        self.note(&open, &asked).await?;
+        // A deletion writes the mark first and then reads the request: at least one side sees the other.
+        if self.has(&mark).await? {
+            return Err(given_back(name));
+        }
+        let build = self.told(name, &asked, &order.id, &deployed.deploy);
+        let life = order.expires_at.since(self.clock.now());
+        self.builds.start(&BuildKey::of(&order.id), &build, life).await
+    }
+
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
+        if self.has(&note(name, "given-back")).await? {
+            return Ok(ClusterStatus::Absent);
+        }
+        let Some((asked, command)) = self.stored_request(name).await? else {
+            return Ok(ClusterStatus::Absent);
+        };
+        match self.builds.poll(&BuildKey::of(&command)).await? {
+            None => Ok(ClusterStatus::Absent),
+            Some(BuildPhase::Running) => Ok(ClusterStatus::Coming),
+            Some(BuildPhase::Built(image)) => self.made(name, &asked.deployed, &image).await,
+            Some(BuildPhase::Failed(failure)) => Ok(ClusterStatus::Broken(failure.message)),
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        self.note(&note(name, "given-back"), &self.clock.now()).await?;
+        let open = OPEN.to_owned() + name;
+        let deleted = match self.get::<Deleted>(&note(name, "gone")).await? {
+            Some(deleted) => deleted,
+            None => {
+                let Some((asked, command)) = self.stored_request(name).await? else {
+                    return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
+                };
+                let deployment = BuildKey::of(&command);
+                // A running deployment would recreate what the teardown deletes.
+                if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
+                    self.builds.cancel(&deployment).await?;
+                    if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
+                        return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
+                    }
+                }
+                let Destroyed { evidence, .. } = self.destroy(name, &asked, &command).await?;
+                let deleted = self.proof(name, evidence);
+                self.note(&note(name, "gone"), &deleted).await?;
+                deleted
+            }
+        };
+        self.store.remove(&open).await.map_err(PortError::transient)?;
+        Ok(deleted)
+    }
+
+    async fn list(&self) -> Result<ClusterListing, PortError> {
+        let open = self.store.list(OPEN).await.map_err(PortError::transient)?;
+        let mut clusters = Vec::new();
+        for name in open.iter().filter_map(|object| object.strip_prefix(OPEN)) {
+            if self.has(&note(name, "gone")).await? {
+                continue;
+            }
+            let (run, expires_at) = match self.stored_request(name).await {
+                Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
+                Ok(None) => continue,
+                // An unreadable request still means a cluster: list it without labels, for a person to check.
+                Err(PortError::Permanent(_)) => (String::new(), None),
+                Err(passing) => return Err(passing),
+            };
+            clusters.push(ListedCluster { name: name.to_owned(), run, expires_at });
+        }
+        Ok(ClusterListing { at: self.clock.now(), clusters })
+    }
+}

@@ -1,0 +1,130 @@
+//! Clusters deployed by steps on Cloud Build.
+
+use std::sync::Arc;
+
+use build_service::cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing};
+use cloudbuild_standin::{CloudBuild, Fault};
+use cluster_api::{ClusterProvider, ClusterStatus, Order, provider_conformance};
+use cluster_deployed::{Deployed, DeployedClusters};
+use ledger::MemoryStore;
+use model::{Attempt, BuildSpec, CommandId, Span, Stage, System, Verb};
+use serde_json::{Value, json};
+use service::{Clock, ManualClock, PortError, SystemClock};
+
+const BUCKET: &str = "burnin-artefacts";
+const LIFE: Span = Span::from_secs(3600);
+const SETTLE: Span = Span::from_secs(60);
+
+struct World {
+    cloud: CloudBuild,
+    clock: Arc<ManualClock>,
+    clusters: DeployedClusters,
+}
+
+impl World {
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::default());
+        let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
+        let client = CloudBuildClient::new("proj", "us-central1", Some(cloud.endpoint.clone()));
+        let timing = Timing { settle: SETTLE, pause: Span::from_secs(0), readings: 3 };
+        let clock = Arc::new(ManualClock::new(SystemClock.now()));
+        let builds = CloudBuilds::new(client, store.clone(), BUCKET, clock.clone(), timing);
+        let clusters = DeployedClusters::new(&clusters::KINDS, Arc::new(builds), store, clock.clone());
+        Self { cloud, clock, clusters }
+    }
+
+    /// Each build there ever was: its tag with the wish, its cluster, how it stands.
+    fn builds(&self) -> Vec<(String, String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let wish = |build: &Value| {
+            let tags = build["tags"].as_array().unwrap().iter().map(text);
+            tags.filter(|tag| tag.contains(".cluster.")).collect()
+        };
+        let builds = self.cloud.builds();
+        let told = builds
+            .iter()
+            .map(|build| (wish(build), text(&build["substitutions"]["_CLUSTER"]), text(&build["status"])));
+        told.collect()
+    }
+}
+
+fn steps(leaves: &str, content: &Value, ends: &str) -> BuildSpec {
+    let config = json!({
+        "steps": [{"name": "bash", "script": "true"}],
+        "substitutions": {"_CLUSTER": "", "_EXPIRES": ""},
+        "artifacts": {"objects": {"location": "gs://anywhere/", "paths": [leaves]}},
+        "options": {"substitutionOption": "ALLOW_LOOSE"},
+    });
+    let values = [("_ENDS", ends.to_owned()), ("_LEAVES", content.to_string())];
+    let substitutions = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    BuildSpec { config, source: None, substitutions }
+}
+
+fn system(destroy_ends: &str) -> System {
+    let made = json!({"nodes": [{"name": "a3-0", "slots": 8}], "slurm": {"partition": "a3mega"}});
+    let slurm = json!({"nodes": 1, "ranks_per_node": 8, "shared_folder": "/home/burnin"});
+    let deployed = Deployed {
+        deploy: steps("cluster.json", &made, "SUCCESS"),
+        destroy: steps("gone.json", &json!({"left": [], "evidence": "the lists are empty"}), destroy_ends),
+        system: System::new("slurm", slurm),
+    };
+    deployed.to_system()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_deployed_by_cloud_build_conform() {
+    let world = World::new().await;
+    provider_conformance::clusters(&world.clusters, &system("SUCCESS"), SystemClock.now() + LIFE).await;
+    let builds = world.builds();
+    let wishes: Vec<_> = builds.iter().map(|(wish, ..)| wish.as_str()).collect();
+    assert_eq!(
+        wishes,
+        ["burnin.conformance.cluster.1", "burnin.conformance.cluster.1.destroy-1"],
+        "one build up and one down, and none for the name that was given back first"
+    );
+    assert!(builds.iter().all(|(_, cluster, _)| cluster == "conformance-cluster-1"), "{builds:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_responses_cause_no_second_deployment_or_teardown() {
+    for fault in [Fault::LandsAndAnswers(503), Fault::LandsAndTears, Fault::Refused(503)] {
+        let world = World::new().await;
+        let run = "lossy".parse().unwrap();
+        let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
+        let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
+        let order = Order { name: name.clone(), id, system: system("SUCCESS"), expires_at };
+        world.cloud.next_create(fault);
+        while let Err(PortError::Transient(_)) = world.clusters.create(&order).await {
+            world.clock.advance(SETTLE);
+        }
+        while world.clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
+        assert!(matches!(world.clusters.poll(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
+        world.cloud.next_create(fault);
+        while let Err(PortError::Transient(_)) = world.clusters.delete(&name).await {
+            world.clock.advance(SETTLE);
+        }
+        let ended: Vec<_> = world.builds().into_iter().map(|(wish, _, status)| (wish, status)).collect();
+        let expected = ["burnin.lossy.cluster.1", "burnin.lossy.cluster.1.destroy-1"]
+            .map(|wish| (wish.to_owned(), "SUCCESS".to_owned()));
+        assert_eq!(ended, expected, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_teardown_ended_by_cloud_build_is_retried() {
+    let world = World::new().await;
+    let run = "stuck".parse().unwrap();
+    let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
+    let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
+    let order = Order { name: name.clone(), id, system: system("TIMEOUT"), expires_at };
+    world.clusters.create(&order).await.unwrap();
+    let said = loop {
+        match world.clusters.delete(&name).await {
+            Err(PortError::Transient(why)) if why.contains("teardowns failed") => break why,
+            Err(PortError::Transient(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(said.contains("the build ended as TIMEOUT") && said.contains("the next at"), "{said}");
+    assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "and it is listed until it is gone");
+}

@@ -1,0 +1,349 @@
+//! Clusters deployed by steps on this host, with a folder as provider.
+
+mod support;
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use build_service::LocalBuilds;
+use cluster_api::{ClusterProvider, ClusterStatus, Order, Settings, provider_conformance};
+use cluster_deployed::{Deployed, DeployedClusters};
+use cluster_local::LocalClusters;
+use cluster_slurm::Slurm;
+use ledger::{FolderStore, Store};
+use model::{Attempt, BuildSpec, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
+use provisioner::{Fate, Providers, sweep};
+use serde_json::{Value, json};
+use service::{Clock, ManualClock, PortError, SystemClock};
+use tempfile::TempDir;
+
+const LIFE: Span = Span::from_secs(600);
+
+/// What the provider has is what lies in the folder `there`.
+struct World {
+    root: TempDir,
+    clock: Arc<ManualClock>,
+    store: Arc<dyn Store>,
+    clusters: DeployedClusters,
+}
+
+fn steps(script: &str, leaves: &str, declared: &[&str]) -> BuildSpec {
+    let declared: serde_json::Map<String, Value> =
+        declared.iter().map(|name| ((*name).to_owned(), json!(""))).collect();
+    let config = json!({
+        "steps": [{"name": "bash", "automapSubstitutions": true, "script": format!("#!/usr/bin/env bash\nset -eu\n{script}")}],
+        "substitutions": declared,
+        "artifacts": {"objects": {"location": "gs://anywhere/", "paths": [leaves]}},
+    });
+    BuildSpec { config, source: None, substitutions: Default::default() }
+}
+
+impl World {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("there")).unwrap();
+        let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
+        let clock = Arc::new(ManualClock::new(SystemClock.now()));
+        let clusters = Self::provider(&root, &store, clock.clone());
+        Self { root, clock, store, clusters }
+    }
+
+    fn provider(root: &TempDir, store: &Arc<dyn Store>, clock: Arc<dyn Clock>) -> DeployedClusters {
+        let builds = supervisor::BuildFolder::new(root.path().join("builds"), support::program());
+        let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(store), None));
+        DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(store), clock)
+    }
+
+    fn there(&self) -> PathBuf {
+        self.root.path().join("there")
+    }
+
+    /// Everything the provider has.
+    fn has(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.there()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// A deployment whose first step is this; then it comes up as it should.
+    fn deploy(&self, first: &str, made: &Value) -> BuildSpec {
+        let there = self.there().display().to_string();
+        let script = format!(
+            "mkdir '{there}'/\"$_CLUSTER\"\nmkdir -p \"$_STATE\"; echo \"$_RUN $_EXPIRES\" >\"$_STATE/labels\"\n\
+             {first}\ncat >cluster.json <<'MADE'\n{made}\nMADE"
+        );
+        steps(&script, "cluster.json", &["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"])
+    }
+
+    /// A teardown whose first step is this; then it takes away what it finds, and says what is left.
+    fn destroy(&self, first: &str) -> BuildSpec {
+        let there = self.there().display().to_string();
+        let script = format!(
+            "{first}\nrm -rf '{there}'/\"$_CLUSTER\"\nleft=$(ls '{there}')\n\
+             printf '{{\"left\": [%s], \"evidence\": \"the folder was listed\"}}' \"${{left:+\\\"$left\\\"}}\" >gone.json"
+        );
+        steps(&script, "gone.json", &["_CLUSTER"])
+    }
+
+    fn order(&self, deploy: BuildSpec, destroy: BuildSpec) -> Order {
+        let slurm = slurm();
+        let deployed = Deployed { deploy, destroy, system: slurm.system() };
+        let id = CommandId {
+            run: "a-run".parse().unwrap(),
+            stage: Stage::Cluster,
+            attempt: Attempt::FIRST,
+            verb: Verb::Start,
+        };
+        let (system, expires_at) = (deployed.to_system(), self.clock.now() + LIFE);
+        Order { name: id.resource_name(), id, system, expires_at }
+    }
+
+    async fn settled(&self, name: &str) -> ClusterStatus {
+        for _ in 0..3000 {
+            match self.clusters.poll(name).await.unwrap() {
+                ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(5)).await,
+                other => return other,
+            }
+        }
+        panic!("{name} does not settle")
+    }
+
+    /// Retries until the cluster is deleted, or the reason is neither a running nor a started teardown.
+    async fn delete(&self, name: &str) -> Result<Deleted, String> {
+        for _ in 0..3000 {
+            match self.clusters.delete(name).await {
+                Ok(deleted) => return Ok(deleted),
+                Err(PortError::Transient(why))
+                    if ["teardown is running", "teardown started", "being stopped"]
+                        .iter()
+                        .any(|word| why.contains(word)) =>
+                {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Err(PortError::Transient(why)) => return Err(why),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("{name} stays")
+    }
+}
+
+fn slurm() -> Slurm {
+    serde_json::from_value(json!({"nodes": 2, "ranks_per_node": 8, "shared_folder": "/home/later"})).unwrap()
+}
+
+fn two(slurm: &Value) -> Value {
+    json!({"nodes": [{"name": "n1", "slots": 8}, {"name": "n2", "slots": 8}], "slurm": slurm})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployed_clusters_conform() {
+    let world = World::new();
+    let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(""));
+    let clusters = World::provider(&world.root, &world.store, Arc::new(SystemClock));
+    provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
+    assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
+
+    // The same behind the one door, beside processes.
+    let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
+    let both = World::new();
+    let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
+    let deployed = World::provider(&both.root, &both.store, Arc::new(SystemClock));
+    let systems = Providers { deployed, local: Some(LocalClusters::new(hosts, Arc::new(SystemClock), 0)) };
+    provider_conformance::clusters(&systems, &order.system, SystemClock.now() + LIFE).await;
+    assert_eq!(both.has(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
+    let world = World::new();
+    let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
+    let order = world.order(world.deploy("", &made), world.destroy(""));
+    world.clusters.create(&order).await.unwrap();
+    let ClusterStatus::Ready(cluster) = world.settled(&order.name).await else { panic!("it comes up") };
+    let settings = Slurm::of(&cluster).unwrap();
+    assert_eq!((settings.shared_folder.as_str(), settings.nodes), ("/mnt/really here", 2));
+    assert_eq!(settings.partition.as_deref(), Some("a3mega"));
+    assert_eq!((cluster.slots(), cluster.nodes[1].name.as_str()), (16, "n2"));
+    let labels = world.store.read(&format!("clusters/{}/state/labels", order.name)).await.unwrap().unwrap();
+    let seconds = order.expires_at.as_millis() / 1000;
+    assert_eq!(
+        String::from_utf8_lossy(&labels),
+        format!("a-run {seconds}\n"),
+        "in the bucket, by its own folder"
+    );
+    assert_eq!(world.has(), [order.name.as_str()]);
+    let deleted = world.delete(&order.name).await.unwrap();
+    assert_eq!((deleted.evidence.as_str(), world.has().len()), ("the folder was listed", 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_playbook_is_reported_with_host_and_task() {
+    let recorded =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/ansible-events/tests/data/ansible-2.17");
+    let cases = [
+        ("ok", None),
+        ("task-failed", Some("task-failed.jsonl: ")),
+        ("cut-off", Some("dgx03 is unreachable")),
+        ("unreachable", Some("dgx3 is unreachable")),
+    ];
+    for (events, expected) in cases {
+        let world = World::new();
+        let mut deploy =
+            world.deploy(&format!("mkdir events; cp '{recorded}/{events}.jsonl' events/"), &two(&json!({})));
+        deploy.config["artifacts"]["objects"]["paths"] = json!(["cluster.json", "events/*.jsonl"]);
+        let order = world.order(deploy, world.destroy(""));
+        world.clusters.create(&order).await.unwrap();
+        match (world.settled(&order.name).await, expected) {
+            (ClusterStatus::Ready(_), None) => {}
+            (ClusterStatus::Broken(why), Some(expected)) => {
+                assert!(why.contains(expected), "{events}: {why}")
+            }
+            (other, _) => panic!("{events}: {other:?}"),
+        }
+        world.delete(&order.name).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployed_cluster_is_checked_against_the_request() {
+    let node = |name: &str, slots: u32| json!({"name": name, "slots": slots});
+    let cases = [
+        (json!({"nodes": [node("n1", 8)]}), "expected 2 nodes, found 1"),
+        (json!({"nodes": [node("n1", 8), node("n2", 4)]}), "node n2 has 4 slots"),
+        (json!({"nodes": []}), "found 0"),
+        (json!({"nodes": [node("n1", 8), node("n2", 8)], "extra": 1}), "unknown field `extra`"),
+        (two(&json!({"partition": "a b"})), "slurm.partition"),
+        (two(&json!({"shared_foldr": "/x"})), "unknown field `shared_foldr`"),
+        (json!([]), "cluster.json"),
+        (
+            json!({"nodes": [node("n1", 8), node("n2", 8)], "kubernetes": {"queue": "a4"}}),
+            "its system differs",
+        ),
+    ];
+    for (made, expected) in cases {
+        let world = World::new();
+        let order = world.order(world.deploy("", &made), world.destroy(""));
+        world.clusters.create(&order).await.unwrap();
+        let standing = world.settled(&order.name).await;
+        assert!(
+            matches!(&standing, ClusterStatus::Broken(why) if why.contains(expected)),
+            "{made}: {standing:?}"
+        );
+        world.delete(&order.name).await.unwrap();
+        assert_eq!(world.has(), [""; 0], "a cluster nobody can use is given back all the same");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
+    let nodes = json!([{"name": "n1", "slots": 8}, {"name": "n2", "slots": 8}]);
+    let access = json!({"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}});
+    for (namespace, problem) in [("burnin", ""), ("Burnin", "cluster.json: kubernetes.namespace: ")] {
+        let world = World::new();
+        let made = json!({"nodes": nodes, "kubernetes": {"namespace": namespace, "access": access}});
+        let mut order = world.order(world.deploy("", &made), world.destroy(""));
+        let mut deployed = Deployed::of(&order.system).unwrap();
+        let asked = json!({"nodes": 2, "ranks_per_node": 8, "queue": "a4"});
+        deployed.system = System::new("kubernetes", asked);
+        order.system = deployed.to_system();
+        world.clusters.create(&order).await.unwrap();
+        match world.settled(&order.name).await {
+            ClusterStatus::Ready(cluster) => {
+                let kubernetes = cluster_kubernetes::Kubernetes::of(&cluster).unwrap();
+                assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
+                assert_eq!(kubernetes.queue.as_deref(), Some("a4"));
+                assert!(matches!(kubernetes.access, cluster_kubernetes::ApiAccess::Gke { .. }));
+            }
+            ClusterStatus::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        world.delete(&order.name).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partial_deployment_is_destroyed() {
+    let world = World::new();
+    let deploy = world.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
+    let order = world.order(deploy, world.destroy(""));
+    world.clusters.create(&order).await.unwrap();
+    let ClusterStatus::Broken(why) = world.settled(&order.name).await else { panic!("it fails") };
+    assert!(why.contains("quota H100 exceeded"), "{why}");
+    assert_eq!(world.has(), [order.name.as_str()], "half of it is there");
+    world.delete(&order.name).await.unwrap();
+    assert_eq!(world.has(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_deployment_is_stopped_before_the_teardown() {
+    let world = World::new();
+    let order = world.order(world.deploy("sleep 300", &two(&json!({}))), world.destroy(""));
+    world.clusters.create(&order).await.unwrap();
+    while world.has().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(world.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Coming);
+    world.delete(&order.name).await.unwrap();
+    assert_eq!(world.has(), [""; 0]);
+    assert!(world.clusters.create(&order).await.is_err(), "and stays so");
+    assert_eq!(world.has(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
+    let world = World::new();
+    let tries = world.root.path().join("tries");
+    let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
+    let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(&first));
+    world.clusters.create(&order).await.unwrap();
+    world.settled(&order.name).await;
+    let count = || fs::read_to_string(&tries).unwrap_or_default().lines().count();
+    for (failed, pause) in [(1, 30), (2, 60)] {
+        world.delete(&order.name).await.unwrap_err();
+        let why = world.delete(&order.name).await.unwrap_err();
+        assert!(why.contains(&format!("{failed} teardowns failed; the next at")), "{why}");
+        assert_eq!((count(), world.has().len()), (failed, 1), "no haste");
+        world.clock.advance(Span::from_secs(pause - 1));
+        assert!(world.delete(&order.name).await.is_err());
+        world.clock.advance(Span::from_secs(1));
+    }
+    world.delete(&order.name).await.unwrap();
+    assert_eq!((count(), world.has().len()), (3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
+    for (first, said) in [
+        ("touch '{there}'/a-disk", "still there: a-disk"),
+        ("exit 0", "no file matches \"gone.json\""),
+        ("echo '{\"left\": []}' >gone.json; exit 0", "missing field `evidence`"),
+    ] {
+        let world = World::new();
+        let first = first.replace("{there}", &world.there().display().to_string());
+        let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(&first));
+        world.clusters.create(&order).await.unwrap();
+        world.settled(&order.name).await;
+        let why = world.delete(&order.name).await.unwrap_err();
+        assert!(why.contains(said), "{said}: {why}");
+        assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "so it is listed");
+
+        // The second door finds it by itself, and says what is the matter.
+        world.clock.advance(LIFE);
+        let swept = sweep(&world.clusters, Span::from_secs(1), false).await.unwrap();
+        assert!(matches!(swept[0].fate, Fate::Kept { .. }), "{swept:?}");
+        world.clock.advance(Span::from_secs(1));
+        let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
+        assert!(matches!(&swept[0].fate, Fate::Left(_)), "{swept:?}");
+        let why = world.delete(&order.name).await.unwrap_err();
+        assert!(why.contains(said), "{why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_request_is_left_to_an_operator() {
+    let world = World::new();
+    world.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
+    world.clock.advance(LIFE);
+    let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
+    assert_eq!(swept[0].fate, Fate::Unlabelled);
+    assert_eq!(swept[0].cluster.expires_at, None::<Timestamp>);
+}

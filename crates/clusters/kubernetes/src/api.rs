@@ -1,0 +1,310 @@
+//! The Kubernetes API, as far as a job needs it. Objects are read anew for every decision, never cached.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use kube::{
+    Api, Client, Resource,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        PropagationPolicy,
+    },
+};
+use model::{Class, Failure};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use service::PortError;
+
+use crate::{
+    Kubernetes,
+    apiserver::{limited, trouble, value},
+    client, manifest,
+};
+
+/// Annotation with the reason why a node was drained.
+const DRAINED: &str = "burnin.dev/drained";
+
+/// Clients by endpoint: keeps connections and tokens.
+#[derive(Default)]
+pub struct ClientCache(Mutex<HashMap<String, Client>>);
+
+impl ClientCache {
+    /// The API client for these settings.
+    ///
+    /// # Errors
+    /// Returns an error if there are no credentials for the cluster.
+    pub async fn of(&self, settings: &Kubernetes) -> Result<NamespacedCluster, PortError> {
+        let key = serde_json::to_string(&settings.access).map_err(PortError::transient)?;
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let client = match known {
+            Some(client) => client,
+            None => {
+                let client = client(&settings.access).await?;
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, client.clone());
+                client
+            }
+        };
+        Ok(NamespacedCluster { client, namespace: settings.namespace.clone() })
+    }
+}
+
+/// Result of a create request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// The object was created.
+    New,
+    /// The name exists. After a lost response this process may have created it: read the object.
+    Taken,
+}
+
+/// A namespace of a cluster.
+#[derive(Clone)]
+pub struct NamespacedCluster {
+    client: Client,
+    namespace: String,
+}
+
+impl NamespacedCluster {
+    fn objects(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version,
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    fn jobsets(&self) -> Api<DynamicObject> {
+        self.objects("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+    }
+
+    /// API of the pods, for watches and logs.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Reads a JobSet.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails or is forbidden.
+    pub async fn jobset(&self, name: &str) -> Result<Option<Value>, PortError> {
+        match limited(self.jobsets().get_opt(name)).await? {
+            Ok(found) => found.map(|found| value(&found)).transpose(),
+            Err(error) => Err(trouble(&error, "JobSet")),
+        }
+    }
+
+    /// Creates a JobSet unless the name exists.
+    ///
+    /// # Errors
+    /// After [`PortError::Transient`] the JobSet may exist: read it.
+    pub async fn create_jobset(&self, jobset: &Value) -> Result<Created, PortError> {
+        create(&self.jobsets(), jobset, "JobSet").await
+    }
+
+    /// Creates a secret unless the name exists.
+    ///
+    /// # Errors
+    /// See [`NamespacedCluster::create_jobset`].
+    pub async fn create_secret(&self, secret: &Value) -> Result<Created, PortError> {
+        create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
+    }
+
+    /// Deletes the JobSet with this uid and everything that it owns.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn delete_jobset(&self, name: &str, uid: &str) -> Result<(), PortError> {
+        let parameters = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match limited(self.jobsets().delete(name, &parameters)).await? {
+            Ok(_) => Ok(()),
+            // Deleted already, or the name belongs to another JobSet.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(trouble(&error, "JobSet")),
+        }
+    }
+
+    /// Reads a pod.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn pod(&self, name: &str) -> Result<Option<Value>, PortError> {
+        match limited(self.pods().get_opt(name)).await? {
+            Ok(found) => found.map(|found| value(&found)).transpose(),
+            Err(error) => Err(trouble(&error, "Pod")),
+        }
+    }
+
+    /// The pods of a JobSet.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn pods_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+        self.list(&self.pods(), &of_jobset(jobset), "Pod").await
+    }
+
+    /// The jobs of a JobSet.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn jobs_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+        self.list(&self.objects("batch", "v1", "Job", "jobs"), &of_jobset(jobset), "Job").await
+    }
+
+    /// Kueue's Workload of the JobSet with this uid; `None` without Kueue.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn workload_of(&self, uid: &str) -> Result<Option<Value>, PortError> {
+        let workloads = self.objects("kueue.x-k8s.io", "v1beta1", "Workload", "workloads");
+        let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
+        match limited(workloads.list(&label)).await? {
+            Ok(found) => found.items.first().map(value).transpose(),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(trouble(&error, "Workload")),
+        }
+    }
+
+    /// Events of the JobSet and its pods, newest last.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn events_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+        let events = self.objects("", "v1", "Event", "events");
+        let mut found = Vec::new();
+        for kind in ["JobSet", "Pod"] {
+            // A JobSet's events are selected by its name; pod names are not known here.
+            let fields = match kind {
+                "JobSet" => format!("involvedObject.kind={kind},involvedObject.name={jobset}"),
+                _ => format!("involvedObject.kind={kind},type=Warning"),
+            };
+            match limited(events.list(&ListParams::default().fields(&fields))).await? {
+                Ok(list) => {
+                    for event in list.items {
+                        let event = value(&event)?;
+                        let name = event["involvedObject"]["name"].as_str().unwrap_or_default();
+                        if name == jobset || name.starts_with(&format!("{jobset}-")) {
+                            found.push(event);
+                        }
+                    }
+                }
+                // Events only explain, they decide nothing: continue without them.
+                Err(kube::Error::Api(status)) if status.code == 403 => {}
+                Err(error) => return Err(trouble(&error, "Event")),
+            }
+        }
+        let when = |event: &Value| event["lastTimestamp"].as_str().unwrap_or_default().to_owned();
+        found.sort_by_key(when);
+        Ok(found)
+    }
+
+    /// Cordons a node and records the reason as its annotation: running pods may end, no new pod starts. Idempotent.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if the node is cordoned for another reason, is absent, or cordoning is forbidden.
+    pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
+        let refused = |error: &kube::Error| match error {
+            kube::Error::Api(status) if status.code == 403 => left(format!(
+                "the configured access must not cordon nodes; grant it the cluster roles burnin-nodes and \
+                 burnin-drain of workflows/a4-gke-testbed/rbac.yaml: {}",
+                status.message
+            )),
+            error => trouble(error, "Node"),
+        };
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        // A list, because the role for counting nodes grants no `get`.
+        let which = ListParams::default().fields(&format!("metadata.name={node}"));
+        let found = limited(nodes.list(&which)).await?.map_err(|error| refused(&error))?;
+        let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {
+            return Err(left(format!("node {node} does not exist")));
+        };
+        if spec.and_then(|spec| spec.unschedulable) == Some(true) {
+            return match metadata.annotations.unwrap_or_default().get(DRAINED) {
+                Some(because) if because == reason => Ok(()),
+                Some(because) => Err(left(format!("already drained: {because}"))),
+                None => Err(left("already cordoned, without a reason".to_owned())),
+            };
+        }
+        // With the resource version that was read: after a concurrent change the request fails and the node is read again.
+        let patch = json!({
+            "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: reason}},
+            "spec": {"unschedulable": true},
+        });
+        let patched = limited(nodes.patch(node, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+        patched.map(drop).map_err(|error| refused(&error))
+    }
+
+    /// Remaining objects of a job, as `kind/name`.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails.
+    pub async fn left_of(&self, jobset: &str) -> Result<Vec<String>, PortError> {
+        let mut left = Vec::new();
+        let ours = ListParams::default().labels(&format!("{}={jobset}", manifest::LABEL));
+        let kinds = [
+            ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", &ours),
+            ("batch", "v1", "Job", "jobs", &of_jobset(jobset)),
+            ("", "v1", "Pod", "pods", &of_jobset(jobset)),
+            ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", &of_jobset(jobset)),
+        ];
+        for (group, version, kind, plural, which) in kinds {
+            for object in self.list(&self.objects(group, version, kind, plural), which, kind).await? {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                left.push(format!("{}/{name}", kind.to_lowercase()));
+            }
+        }
+        // By name: the permission to list secrets includes reading all of them.
+        for (kind, plural, name) in
+            [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
+        {
+            match limited(self.objects("", "v1", kind, plural).get_opt(&name)).await? {
+                Ok(Some(found)) if value(&found)?["metadata"]["ownerReferences"][0]["kind"] == "JobSet" => {
+                    left.push(format!("{}/{name}", kind.to_lowercase()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(trouble(&error, kind)),
+            }
+        }
+        Ok(left)
+    }
+
+    async fn list<K>(&self, api: &Api<K>, which: &ListParams, kind: &str) -> Result<Vec<Value>, PortError>
+    where
+        K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+    {
+        match limited(api.list(which)).await? {
+            Ok(found) => found.items.iter().map(value).collect(),
+            Err(error) => Err(trouble(&error, kind)),
+        }
+    }
+}
+
+fn of_jobset(jobset: &str) -> ListParams {
+    ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"))
+}
+
+async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Created, PortError>
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource,
+{
+    let object: K = serde_json::from_value(object.clone()).map_err(PortError::transient)?;
+    let parameters = PostParams { field_manager: Some("burnin".to_owned()), ..PostParams::default() };
+    match limited(api.create(&parameters, &object)).await? {
+        Ok(_) => Ok(Created::New),
+        Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
+            Ok(Created::Taken)
+        }
+        Err(error) => Err(trouble(&error, kind)),
+    }
+}

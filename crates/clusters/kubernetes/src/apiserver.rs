@@ -1,0 +1,52 @@
+//! Requests to the API of a Kubernetes cluster, and the meaning of its errors.
+
+use std::time::Duration;
+
+use model::{Class, Failure};
+use serde::Serialize;
+use serde_json::Value;
+use service::{PortError, chain};
+
+/// The label with a node's name.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Timeout of a request.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Converts an object to JSON.
+///
+/// # Errors
+/// Returns an error only for maps with non-string keys.
+pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
+    serde_json::to_value(object).map_err(PortError::transient)
+}
+
+/// Applies the timeout to a request.
+///
+/// # Errors
+/// Returns an error if the API does not respond within half a minute.
+pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
+    let late =
+        |_| PortError::Transient(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));
+    tokio::time::timeout(LIMIT, request).await.map_err(late)
+}
+
+/// Classifies an error: most are transient; rejections by a rule are permanent.
+pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
+    let kube::Error::Api(status) = error else { return PortError::Transient(chain(error)) };
+    let refused = |class, code: &str| {
+        PortError::Permanent(Failure::new(
+            class,
+            code,
+            format!("{kind}: the cluster's API reports: {}", status.message),
+        ))
+    };
+    match status.code {
+        401 => refused(Class::Input, "UNAUTHENTICATED"),
+        403 if status.message.contains("exceeded quota") => refused(Class::Infrastructure, "QUOTA"),
+        403 if status.message.contains("is being terminated") => refused(Class::ClusterLost, "CLUSTER_GONE"),
+        403 => refused(Class::Input, "PERMISSION_DENIED"),
+        404 => refused(Class::Input, "NOT_FOUND"),
+        400 | 422 => refused(Class::Input, "REFUSED"),
+        _ => PortError::Transient(format!("{kind}: {}", status.message)),
+    }
+}

@@ -1,0 +1,85 @@
+//! Credentials for a cluster's API, fetched on this host and never stored.
+
+use std::time::Duration;
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use model::{Class, Failure};
+use serde_json::json;
+use service::{PortError, chain};
+
+use crate::ApiAccess;
+
+/// A client for the API.
+///
+/// # Errors
+/// Returns a failure with code `CREDENTIALS` without credentials for it on this host.
+pub async fn client(access: &ApiAccess) -> Result<Client, PortError> {
+    let unreadable = |field: &str, why: String| {
+        PortError::Permanent(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
+    };
+    let config = match access {
+        ApiAccess::Kubeconfig { path, context } => {
+            let field = path.as_deref().unwrap_or("kubeconfig");
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            let read = match path {
+                Some(path) => Kubeconfig::read_from(path),
+                None => Kubeconfig::read(),
+            };
+            let read = read.map_err(|error| unreadable(field, chain(&error)))?;
+            Config::from_custom_kubeconfig(read, &options)
+                .await
+                .map_err(|error| unreadable(field, chain(&error)))?
+        }
+        ApiAccess::InCluster => {
+            Config::incluster().map_err(|error| unreadable("access.in_cluster", chain(&error)))?
+        }
+        ApiAccess::Gke { server, certificate_authority } => {
+            let written = gke(server, certificate_authority).map_err(PortError::transient)?;
+            let made = Config::from_custom_kubeconfig(written, &KubeConfigOptions::default()).await;
+            made.map_err(|error| unreadable("access.gke", chain(&error)))?
+        }
+    };
+    // The caller decides for each request whether it may be retried.
+    let mut config = config;
+    (config.connect_timeout, config.default_retry) = (Some(Duration::from_secs(10)), false);
+    Client::try_from(config).map_err(|error| unreadable("access", chain(&error)))
+}
+
+/// The kubeconfig that `gcloud container clusters get-credentials` would write.
+fn gke(server: &str, certificate_authority: &str) -> Result<Kubeconfig, serde_json::Error> {
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "gke-gcloud-auth-plugin",
+                      "interactiveMode": "Never", "provideClusterInfo": true});
+    serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "gke",
+        "clusters": [{"name": "gke", "cluster": {"server": server, "certificate-authority-data": certificate_authority}}],
+        "users": [{"name": "gke", "user": {"exec": exec}}],
+        "contexts": [{"name": "gke", "context": {"cluster": "gke", "user": "gke"}}],
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gke_cluster_is_reached_by_the_plugin_with_nothing_stored() {
+        let config = gke("https://203.0.113.7", "QUJD").unwrap();
+        let user = config.auth_infos[0].auth_info.as_ref().unwrap();
+        assert_eq!(user.exec.as_ref().unwrap().command.as_deref(), Some("gke-gcloud-auth-plugin"));
+        assert!(user.token.is_none() && user.client_key_data.is_none());
+        let cluster = config.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://203.0.113.7"));
+    }
+
+    #[tokio::test]
+    async fn outside_a_cluster_there_is_no_service_account() {
+        let refused = client(&ApiAccess::InCluster).await.err();
+        assert!(
+            matches!(&refused, Some(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
+            "{refused:?}"
+        );
+    }
+}

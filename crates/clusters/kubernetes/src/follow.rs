@@ -1,0 +1,111 @@
+//! Follows a job's pods: reads their output while they write, and remembers the last state of a pod beyond its deletion.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::TryStreamExt;
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::Value;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::{
+    api::NamespacedCluster, apiserver::value, job_notes::JobNotes, logs::ContainerOutput, manifest, state,
+};
+
+/// Follows one job until dropped.
+pub struct Follower {
+    seen: Arc<Mutex<BTreeMap<String, Value>>>,
+    watching: AbortHandle,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Follower {
+    /// Follows the pods of a JobSet. A broken watch resumes; if its resource version has expired, the pods are listed again.
+    pub fn start(cluster: NamespacedCluster, notes: JobNotes, jobset: &str) -> Self {
+        let seen = Arc::new(Mutex::new(BTreeMap::new()));
+        let (all, selector) = (Arc::clone(&seen), format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
+        let watch = async move {
+            let (mut streams, mut reading) = (BTreeSet::new(), JoinSet::new());
+            let config = watcher::Config::default().labels(&selector);
+            let mut events = std::pin::pin!(watcher(cluster.pods(), config).default_backoff());
+            loop {
+                let pod = match events.try_next().await {
+                    Ok(Some(
+                        watcher::Event::Apply(pod)
+                        | watcher::Event::InitApply(pod)
+                        | watcher::Event::Delete(pod),
+                    )) => pod,
+                    Ok(Some(_)) => continue,
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::debug!("the watch of {selector} is retried: {}", service::chain(&error));
+                        continue;
+                    }
+                };
+                let Ok(pod) = value(&pod) else { continue };
+                for source in sources(&cluster, &notes, &pod) {
+                    if streams.insert(source.stream.clone()) {
+                        reading.spawn(async move { source.follow().await });
+                    }
+                }
+                let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                all.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, pod);
+            }
+            while reading.join_next().await.is_some() {}
+        };
+        Self { seen, watching: tokio::spawn(watch).abort_handle() }
+    }
+
+    /// Every pod that was seen, in its last seen state.
+    pub fn seen(&self) -> BTreeMap<String, Value> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The outputs of a pod whose containers have started.
+pub fn sources(cluster: &NamespacedCluster, notes: &JobNotes, pod: &Value) -> Vec<ContainerOutput> {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let index = state::index(pod);
+    state::containers(pod)
+        .filter(|container| {
+            ["running", "terminated"].iter().any(|state| container["state"][state].is_object())
+        })
+        .filter_map(|container| {
+            let which = container["name"].as_str()?;
+            Some(ContainerOutput {
+                cluster: cluster.clone(),
+                notes: notes.clone(),
+                pod: name.to_owned(),
+                container: which.to_owned(),
+                stream: format!("{index:05}.{which}.{name}"),
+            })
+        })
+        .collect()
+}
+
+/// File names of streams: the first pod's stream is the benchmark's log, each other node has a log of its own.
+pub fn files(streams: &[String]) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for stream in streams {
+        let mut parts = stream.splitn(3, '.');
+        let (index, container, pod) =
+            (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let index: u32 = index.and_then(|index| index.parse().ok()).unwrap_or(0);
+        let name = match (index, container == manifest::CONTAINER) {
+            (0, true) => "benchmark".to_owned(),
+            (index, true) => format!("node-{index}"),
+            (index, false) => format!("node-{index}.{container}"),
+        };
+        let plain = format!("{name}.log");
+        let name = if files.contains_key(&plain) { format!("{name}.{pod}.log") } else { plain };
+        files.insert(name, stream.clone());
+    }
+    files
+}

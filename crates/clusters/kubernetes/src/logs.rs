@@ -1,0 +1,306 @@
+//! Reads a container's output while it is written: pieces already stored survive the kubelet's log rotation.
+//!
+//! Lines are read with the kubelet's timestamps, which give the position to resume from, and stored without them, as the
+//! program wrote them.
+
+use std::{future::Future, time::Duration};
+
+use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use futures::AsyncBufReadExt;
+use kube::api::LogParams;
+use serde_json::Value;
+use service::PortError;
+use tokio::time::Instant;
+
+use crate::{
+    api::NamespacedCluster,
+    apiserver::trouble,
+    job_notes::{JobNotes, OutputCursor},
+};
+
+/// A piece is stored at this size, or when its first line has waited for `LATEST`.
+const PIECE: usize = 256 << 10;
+const LATEST: Duration = Duration::from_secs(1);
+/// Maximum length of a line; longer lines are stored in parts.
+const LINE: usize = 1 << 20;
+/// Delay between two connections.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// An output, and where it is stored.
+#[derive(Clone)]
+pub struct ContainerOutput {
+    /// Cluster of the pod.
+    pub cluster: NamespacedCluster,
+    /// The job's notes.
+    pub notes: JobNotes,
+    /// Pod name.
+    pub pod: String,
+    /// Container name.
+    pub container: String,
+    /// Name of the stored stream.
+    pub stream: String,
+}
+
+/// How a pass over the output ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passage {
+    /// The API returned everything.
+    Through,
+    /// Another agent stores the same output: its pieces are not stored again.
+    Overtaken,
+    /// The pod is deleted.
+    Gone,
+}
+
+impl ContainerOutput {
+    /// Reads until the container has ended. Errors are retried.
+    pub async fn follow(&self) {
+        loop {
+            match self.step().await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(why) => tracing::debug!(pod = self.pod, "reading its output is retried: {why:?}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn step(&self) -> Result<bool, PortError> {
+        if self.notes.end(&self.stream).await?.is_some() {
+            return Ok(true);
+        }
+        if self.passage(true, false).await? == Passage::Overtaken {
+            return Ok(false);
+        }
+        self.finish().await
+    }
+
+    /// Reads the current output; closes the stream if its container has ended or is deleted. Returns whether it is closed.
+    ///
+    /// # Errors
+    /// Returns an error if a request to the cluster or the bucket fails.
+    pub async fn finish(&self) -> Result<bool, PortError> {
+        if self.notes.end(&self.stream).await?.is_some() {
+            return Ok(true);
+        }
+        // Read the pod before the last pass: output written after this state is not missed.
+        let pod = self.cluster.pod(&self.pod).await?;
+        let ended = pod.as_ref().is_some_and(|pod| ended(pod, &self.container));
+        loop {
+            match self.passage(false, ended).await? {
+                Passage::Overtaken => {}
+                Passage::Through if ended => {
+                    self.notes.close(&self.stream, None).await?;
+                    return Ok(true);
+                }
+                Passage::Through if pod.is_some() => return Ok(false),
+                Passage::Through | Passage::Gone => {
+                    let why = "the pod was deleted before its output was read completely".to_owned();
+                    self.notes.close(&self.stream, Some(why)).await?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// One pass over the output from the stored position. `last`: text after the last newline counts as a line.
+    async fn passage(&self, follow: bool, last: bool) -> Result<Passage, PortError> {
+        let mut keeping = Keeping::after(self.notes.cursor(&self.stream).await?);
+        let since_time = keeping.until.and_then(|until| {
+            // The API takes whole seconds; repeated lines are recognised by their timestamps.
+            let whole = until.duration_trunc(TimeDelta::seconds(1)).unwrap_or(until);
+            k8s_openapi::jiff::Timestamp::from_second(whole.timestamp()).ok()
+        });
+        let asked = LogParams {
+            container: Some(self.container.clone()),
+            follow,
+            timestamps: true,
+            since_time,
+            ..LogParams::default()
+        };
+        let pods = self.cluster.pods();
+        let opened = tokio::time::timeout(Duration::from_secs(30), pods.log_stream(&self.pod, &asked));
+        let mut body = match opened.await {
+            Err(_) => {
+                return Err(PortError::Transient(format!("pod {}: timeout reading its output", self.pod)));
+            }
+            Ok(Ok(body)) => Box::pin(body),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(Passage::Gone),
+            Ok(Err(error)) => return Err(trouble(&error, "Pod")),
+        };
+        let mut line = Vec::new();
+        loop {
+            let until = keeping.since.filter(|_| follow).map(|since| since + LATEST);
+            let read = patient(until, next(&mut body, &mut line)).await;
+            let (complete, over) = match read {
+                None => (false, false),
+                Some(Ok(complete)) => (complete, !complete),
+                // Complete lines are stored; the rest is read again.
+                Some(Err(error)) => {
+                    self.keep(&mut keeping).await?;
+                    return Err(PortError::transient(error));
+                }
+            };
+            if complete || (over && last && !line.is_empty()) {
+                keeping.take(&std::mem::take(&mut line));
+            }
+            let full = keeping.body.len() >= PIECE;
+            if (read_nothing(complete, over) || over || full) && !self.keep(&mut keeping).await? {
+                return Ok(Passage::Overtaken);
+            }
+            if over {
+                return Ok(Passage::Through);
+            }
+        }
+    }
+
+    async fn keep(&self, keeping: &mut Keeping) -> Result<bool, PortError> {
+        if keeping.body.is_empty() {
+            return Ok(true);
+        }
+        let body = std::mem::take(&mut keeping.body);
+        keeping.since = None;
+        let from = keeping.cursor.bytes;
+        keeping.cursor.bytes += body.len() as u64;
+        let kept = self.notes.keep(&self.stream, from, &keeping.cursor, &body).await?;
+        keeping.cursor.gap = None;
+        Ok(kept)
+    }
+}
+
+const fn read_nothing(complete: bool, over: bool) -> bool {
+    !complete && !over
+}
+
+/// `None`: the pending lines must be stored now.
+async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) if until <= Instant::now() => None,
+        Some(until) => tokio::time::timeout_at(until, read).await.ok(),
+        None => Some(read.await),
+    }
+}
+
+/// Reads until `line` is complete. False: end of output. Cancel-safe: a second call continues.
+async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
+    loop {
+        let filled = body.fill_buf().await?;
+        if filled.is_empty() {
+            return Ok(false);
+        }
+        let end = filled.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+        let taken = end.unwrap_or(filled.len());
+        line.extend_from_slice(&filled[..taken]);
+        body.consume_unpin(taken);
+        if end.is_some() || line.len() > LINE {
+            return Ok(true);
+        }
+    }
+}
+
+/// Lines of a pass that are not stored yet.
+struct Keeping {
+    cursor: OutputCursor,
+    until: Option<DateTime<Utc>>,
+    /// Repeated lines of the last stored timestamp; `None` after the first new line.
+    again: Option<u64>,
+    body: Vec<u8>,
+    /// Arrival of the first pending line.
+    since: Option<Instant>,
+}
+
+impl Keeping {
+    fn after(cursor: OutputCursor) -> Self {
+        let until = cursor.until.parse().ok();
+        Self { again: until.map(|_| 0), until, cursor, body: Vec::new(), since: None }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        let space = line.iter().position(|byte| *byte == b' ');
+        let stamp = space.and_then(|space| std::str::from_utf8(&line[..space]).ok());
+        let time = stamp.and_then(|stamp| stamp.parse::<DateTime<Utc>>().ok());
+        let (Some(space), Some(stamp), Some(time)) = (space, stamp, time) else {
+            // Part of an overlong line.
+            if self.again.is_none() {
+                self.body.extend_from_slice(line);
+            }
+            return;
+        };
+        if let (Some(again), Some(until)) = (&mut self.again, self.until) {
+            if time < until {
+                return;
+            }
+            if time == until && *again < self.cursor.same {
+                *again += 1;
+                return;
+            }
+            if *again < self.cursor.same {
+                self.cursor.gap =
+                    Some(format!("lines between {} and {stamp} may be missing", self.cursor.until));
+            }
+            self.again = None;
+        }
+        self.cursor.same = if self.until == Some(time) { self.cursor.same + 1 } else { 1 };
+        self.until = Some(time);
+        stamp.clone_into(&mut self.cursor.until);
+        self.body.extend_from_slice(&line[space + 1..]);
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
+
+/// Whether a container of a pod has ended, or will never start.
+pub fn ended(pod: &Value, container: &str) -> bool {
+    let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
+    let mut statuses = statuses.filter_map(|list| pod["status"][list].as_array()).flatten();
+    let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    statuses.find(|status| status["name"] == container).map_or(over, |status| {
+        status["state"]["terminated"].is_object() || (over && !status["state"]["running"].is_object())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(cursor: OutputCursor, lines: &[&str]) -> (String, OutputCursor) {
+        let mut keeping = Keeping::after(cursor);
+        for line in lines {
+            keeping.take(line.as_bytes());
+        }
+        (String::from_utf8(keeping.body).unwrap(), keeping.cursor)
+    }
+
+    const LINES: [&str; 4] = [
+        "2026-11-20T19:01:41.5Z one\n",
+        "2026-11-20T19:01:41.5Z one\n",
+        "2026-11-20T19:01:41.50000001Z two\n",
+        "2026-11-20T19:01:42Z \n",
+    ];
+
+    #[test]
+    fn a_repeated_line_is_stored_once_wherever_the_connection_broke() {
+        for broke in 0..=LINES.len() {
+            let (first, cursor) = kept(OutputCursor::default(), &LINES[..broke]);
+            let (second, cursor) = kept(cursor, &LINES);
+            assert_eq!(first + &second, "one\none\ntwo\n\n", "broke after {broke}");
+            assert_eq!((cursor.gap, cursor.same), (None, 1));
+        }
+    }
+
+    #[test]
+    fn rotated_lines_are_reported_as_missing() {
+        let (_, cursor) = kept(OutputCursor::default(), &LINES[..2]);
+        let (text, cursor) = kept(cursor, &LINES[3..]);
+        assert_eq!(text, "\n");
+        assert_eq!(
+            cursor.gap.as_deref(),
+            Some("lines between 2026-11-20T19:01:41.5Z and 2026-11-20T19:01:42Z may be missing")
+        );
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_loses_no_line() {
+        let (text, _) = kept(OutputCursor::default(), &[LINES[3], LINES[0]]);
+        assert_eq!(text, "\none\n");
+    }
+}

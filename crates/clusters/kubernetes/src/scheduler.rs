@@ -1,0 +1,491 @@
+//! Jobs on an existing Kubernetes cluster: one JobSet per job.
+//!
+//! At most one job per command: the JobSet's name follows from the job's name, the API assigns a name once, and an object with
+//! the name counts only if it carries the job's own annotation. A cancelled job gets a JobSet without pods, which reserves the
+//! name. Submissions and end states are recorded in the bucket, so that no job starts again after its objects are deleted.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, Written, shell::quote};
+use ledger::{ObjectReader, Store};
+use model::{Class, Cluster, Failure, JobEnd};
+use serde_json::{Value, json};
+use service::{Clock, PortError, SystemClock};
+
+use crate::{
+    ApiAccess, Kubernetes, Launch, Topology,
+    api::{self, ClientCache, Created},
+    follow::{self, Follower},
+    job_notes::{self, JobNotes},
+    keys, logs, manifest,
+    state::{self, PodFinding, PodState},
+};
+
+/// Maximum wait for a deletion before it is polled again later.
+const DELETION: Duration = Duration::from_secs(20);
+
+/// Minimum interval between polls of a running job: the API serves the whole cluster.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Scheduler of Kubernetes clusters.
+pub struct KubernetesJobs {
+    store: Arc<dyn Store>,
+    clients: ClientCache,
+    followed: Mutex<HashMap<String, Follower>>,
+    /// Last poll that found the job running.
+    going: Mutex<HashMap<String, Instant>>,
+}
+
+/// A job on its cluster.
+struct JobContext {
+    settings: Kubernetes,
+    cluster: api::NamespacedCluster,
+    notes: JobNotes,
+    jobset: String,
+}
+
+/// The object with a job's name.
+enum FoundObjects {
+    Nothing,
+    Ours(Value),
+    /// It only reserves the name.
+    Fence(Value),
+}
+
+impl KubernetesJobs {
+    /// `store`: bucket of the job notes.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, clients: ClientCache::default(), followed: Mutex::default(), going: Mutex::default() }
+    }
+
+    /// API client and settings of a cluster.
+    async fn reached(&self, cluster: &Cluster) -> Result<(api::NamespacedCluster, Kubernetes), PortError> {
+        let settings = Kubernetes::of(cluster)?;
+        Ok((self.clients.of(&settings).await?, settings))
+    }
+
+    async fn place(&self, cluster: &Cluster, name: &str) -> Result<JobContext, PortError> {
+        let (cluster, settings) = self.reached(cluster).await?;
+        let (notes, jobset) = (JobNotes::of(&self.store, name), manifest::name(name));
+        Ok(JobContext { settings, cluster, notes, jobset })
+    }
+
+    fn paced(&self, name: &str) -> bool {
+        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
+    }
+
+    fn pace(&self, name: &str, standing: Option<&JobStatus>) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        match standing {
+            Some(JobStatus::Going) => going.insert(name.to_owned(), Instant::now()),
+            _ => going.remove(name),
+        };
+    }
+
+    /// Starts reading the output of its pods.
+    fn follow(&self, place: &JobContext, name: &str) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed
+            .entry(name.to_owned())
+            .or_insert_with(|| Follower::start(place.cluster.clone(), place.notes.clone(), &place.jobset));
+    }
+
+    fn forget(&self, name: &str) {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    fn seen(&self, name: &str) -> BTreeMap<String, Value> {
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.get(name).map(Follower::seen).unwrap_or_default()
+    }
+
+    /// Current objects of a job, and the last seen state of deleted pods.
+    async fn known(&self, place: &JobContext, name: &str, jobset: Value) -> Result<PodState, PortError> {
+        let JobContext { cluster, jobset: called, settings, .. } = place;
+        let mut pods = self.seen(name);
+        for pod in cluster.pods_of(called).await? {
+            pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
+        }
+        let mut known = PodState { pods: pods.into_values().collect(), jobset, ..PodState::default() };
+        known.pods.sort_by_key(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        if settings.queue.is_some() {
+            let uid = known.jobset["metadata"]["uid"].as_str().unwrap_or_default();
+            known.workload = cluster.workload_of(uid).await?;
+        }
+        if state::over(&known.jobset) {
+            known.jobs = cluster.jobs_of(called).await?;
+        } else if !known.pods.iter().any(state::began) {
+            known.events = cluster.events_of(called).await?;
+        }
+        Ok(known)
+    }
+
+    async fn stands(&self, place: &JobContext, name: &str) -> Result<JobStatus, PortError> {
+        let JobContext { settings, cluster, notes, jobset: called } = place;
+        if let Some(told) = notes.told().await? {
+            return told.map_err(PortError::Permanent);
+        }
+        let cancelled = notes.cancelled().await?;
+        let jobset = match place.found(name).await? {
+            FoundObjects::Ours(jobset) => jobset,
+            // A cancelled job that existed and is deleted as intended: no fence needed, nothing would delete it.
+            FoundObjects::Nothing if cancelled && notes.submitted().await?.is_some() => {
+                return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
+            }
+            FoundObjects::Nothing if cancelled => {
+                // The submission may still be in flight: then either the fence or the JobSet gets the name.
+                return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
+                    Created::New => place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
+                    Created::Taken => Ok(JobStatus::Going),
+                };
+            }
+            FoundObjects::Fence(_) => {
+                return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
+            }
+            FoundObjects::Nothing if notes.submitted().await?.is_some() => {
+                let why = format!("JobSet {called} was deleted before its end was seen");
+                return place.record_end(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await;
+            }
+            FoundObjects::Nothing => return Ok(JobStatus::Absent),
+        };
+        let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        notes.note_submitted(&uid).await?;
+        let over = state::over(&jobset);
+        if !over && (cancelled || jobset["metadata"]["deletionTimestamp"].is_string()) {
+            cluster.delete_jobset(called, &uid).await?;
+            return Ok(JobStatus::Going); // until it is deleted
+        }
+        if !over {
+            place.keys(name, &uid).await?;
+            self.follow(place, name);
+        }
+        let known = self.known(place, name, jobset).await?;
+        let now = SystemClock.now();
+        let end = match state::standing(&known, settings, now) {
+            PodFinding::Going => return Ok(JobStatus::Going),
+            PodFinding::Waiting { code, why } => {
+                notes.waits(&format!("{now} {code}: {why}")).await?;
+                return Ok(JobStatus::Going);
+            }
+            PodFinding::Ended(end) if cancelled && end.state != "COMPLETED" => {
+                Ok(JobStatus::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
+            }
+            PodFinding::Ended(end) => Ok(JobStatus::Ended(end)),
+            PodFinding::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
+            PodFinding::Failed(failure) => Err(failure),
+        };
+        if !over {
+            // A lost job must not continue or start again. Read its remaining output first.
+            self.drain(place, name).await?;
+            cluster.delete_jobset(called, &uid).await?;
+        }
+        notes.note_nodes(&state::nodes(&known.pods)).await?;
+        place.record_end(end).await
+    }
+
+    /// Reads every output up to its current end.
+    async fn drain(&self, place: &JobContext, name: &str) -> Result<(), PortError> {
+        let JobContext { cluster, notes, jobset, .. } = place;
+        let mut pods = self.seen(name);
+        for pod in cluster.pods_of(jobset).await? {
+            pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
+        }
+        for (pod, source) in pods
+            .values()
+            .flat_map(|pod| follow::sources(cluster, notes, pod).into_iter().map(move |of| (pod, of)))
+        {
+            match source.finish().await {
+                // A lost node may never respond again.
+                Err(PortError::Transient(why)) if state::node_lost(pod) => {
+                    notes.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
+                }
+                read => drop(read?),
+            }
+        }
+        // Streams of deleted pods that only another agent saw.
+        for stream in notes.streams().await? {
+            let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
+            let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };
+            let (cluster, notes) = (cluster.clone(), notes.clone());
+            logs::ContainerOutput { cluster, notes, pod, container, stream }.finish().await?;
+        }
+        Ok(())
+    }
+}
+
+impl JobContext {
+    fn handle(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.jobset)
+    }
+
+    /// The object with the job's name; refuses an object of another owner.
+    async fn found(&self, name: &str) -> Result<FoundObjects, PortError> {
+        let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(FoundObjects::Nothing) };
+        let annotations = &jobset["metadata"]["annotations"];
+        if annotations[manifest::JOB] != name {
+            let message = format!(
+                "JobSet {} in namespace {} does not belong to {name}: annotation `{}: {name}` is missing; delete it or use another namespace",
+                self.jobset,
+                self.settings.namespace,
+                manifest::JOB
+            );
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NAME_TAKEN", message)));
+        }
+        let fence = annotations[manifest::FENCE].is_string();
+        Ok(if fence { FoundObjects::Fence(jobset) } else { FoundObjects::Ours(jobset) })
+    }
+
+    /// The first end state recorded is final.
+    async fn record_end(&self, end: job_notes::Final) -> Result<JobStatus, PortError> {
+        self.notes.tell(end).await?.map_err(PortError::Permanent)
+    }
+
+    /// Creates the pods' ssh keys if needed, owned by the JobSet.
+    async fn keys(&self, name: &str, uid: &str) -> Result<(), PortError> {
+        if self.settings.launch == Launch::Mpi {
+            let (user, host) = (keys::private_key()?, keys::private_key()?);
+            self.cluster.create_secret(&manifest::keys(name, &self.settings, uid, &user, &host)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn ended(state: &str) -> JobEnd {
+    JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for KubernetesJobs {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        self.pace(&job.name, None);
+        let place = self.place(&job.cluster, &job.name).await?;
+        let JobContext { settings, cluster, notes, .. } = &place;
+        // Never start again: ended, cancelled, or deleted after it existed.
+        if notes.told().await?.is_some() || notes.cancelled().await? {
+            return Ok(place.handle());
+        }
+        let mut found = place.found(&job.name).await?;
+        if matches!(found, FoundObjects::Nothing) {
+            if notes.submitted().await?.is_some() {
+                return Ok(place.handle());
+            }
+            let jobset = manifest::jobset(job, settings).map_err(PortError::Permanent)?;
+            let created = cluster.create_jobset(&jobset).await;
+            // Read the object in any case: a response may be lost, or another agent may have created it.
+            found = place.found(&job.name).await?;
+            if let (FoundObjects::Nothing, Err(error)) = (&found, created) {
+                return Err(error);
+            }
+        }
+        if let FoundObjects::Ours(jobset) = found {
+            let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+            notes.note_submitted(uid).await?;
+            place.keys(&job.name, uid).await?;
+            if notes.cancelled().await? {
+                self.cancel(&job.cluster, &job.name).await?; // cancelled meanwhile
+            } else {
+                self.follow(&place, &job.name);
+            }
+        }
+        Ok(place.handle())
+    }
+
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        if self.paced(name) {
+            return Ok(JobStatus::Going);
+        }
+        let place = self.place(cluster, name).await?;
+        let standing = self.stands(&place, name).await;
+        self.pace(name, standing.as_ref().ok());
+        standing
+    }
+
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        let place = self.place(cluster, name).await?;
+        let JobContext { settings, cluster, notes, jobset: called } = &place;
+        self.pace(name, None);
+        notes.cancel().await?;
+        if notes.told().await?.is_some() {
+            return Ok(());
+        }
+        loop {
+            match place.found(name).await? {
+                FoundObjects::Nothing if notes.submitted().await?.is_some() => return Ok(()),
+                FoundObjects::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await?
+                {
+                    Created::New => return Ok(()),
+                    Created::Taken => {}
+                },
+                FoundObjects::Fence(_) => return Ok(()),
+                FoundObjects::Ours(jobset) if state::over(&jobset) => return Ok(()),
+                FoundObjects::Ours(jobset) => {
+                    let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+                    notes.note_submitted(uid).await?;
+                    self.drain(&place, name).await?;
+                    return cluster.delete_jobset(called, uid).await;
+                }
+            }
+        }
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        let notes = JobNotes::of(&self.store, name);
+        if notes.submitted().await?.is_none() {
+            return Ok(Outputs::default());
+        }
+        if !notes.drained().await? {
+            let place = self.place(cluster, name).await?;
+            self.drain(&place, name).await?;
+            if notes.told().await?.is_some() {
+                notes.note_drained().await?;
+                self.forget(name);
+            }
+        }
+        let mut outputs = Outputs::default();
+        for (name, stream) in follow::files(&notes.streams().await?) {
+            let missing = notes.end(&stream).await?.map(|end| end.missing).unwrap_or_default();
+            outputs.others.extend(missing.into_iter().map(|why| (name.clone(), why)));
+            let size_bytes = Some(notes.cursor(&stream).await?.bytes);
+            outputs.files.push(Written { name, size_bytes, identity: None });
+        }
+        for name in [WAITING, ENDS] {
+            let text = whole(&notes, name).await?;
+            if !text.is_empty() {
+                outputs.files.push(Written {
+                    name: name.to_owned(),
+                    size_bytes: Some(text.len() as u64),
+                    identity: None,
+                });
+            }
+        }
+        Ok(outputs)
+    }
+
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
+        let notes = JobNotes::of(&self.store, name);
+        if [WAITING, ENDS].contains(&file) {
+            return Ok(Box::new(std::io::Cursor::new(whole(&notes, file).await?)));
+        }
+        notes.open(&stream(&notes, file).await?).await
+    }
+
+    async fn ending(
+        &self,
+        _: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
+        if [WAITING, ENDS].contains(&file) {
+            return Ok(None);
+        }
+        let notes = JobNotes::of(&self.store, name);
+        let stream = stream(&notes, file).await?;
+        let from = notes.cursor(&stream).await?.bytes.saturating_sub(bytes);
+        Ok(Some(FileTail { from, body: notes.open_from(&stream, from).await? }))
+    }
+
+    async fn nodes(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        let known = JobNotes::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
+        known.ok_or_else(|| {
+            let why = format!("the nodes of {name} are unknown: no pod was seen on a node");
+            PortError::Permanent(Failure::new(Class::Input, "NODES_UNKNOWN", why))
+        })
+    }
+
+    fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
+        let whole = Kubernetes::of(cluster)?;
+        let part = Kubernetes {
+            nodes: u32::try_from(names.len()).unwrap_or(u32::MAX),
+            only_nodes: names.iter().map(|&name| name.to_owned()).collect(),
+            // Named nodes may be any distance apart.
+            topology: whole.topology.as_ref().map(|_| Topology::Unconstrained),
+            ..whole
+        };
+        Ok(cluster.part(names, Settings::access(&part)))
+    }
+
+    fn drain_command(&self, cluster: &Cluster, node: &str, _: &str) -> Option<String> {
+        let mut words = vec!["kubectl".to_owned()];
+        if let ApiAccess::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()?.access {
+            words.extend(path.map(|path| format!("--kubeconfig={}", quote(&path))));
+            words.extend(context.map(|context| format!("--context={}", quote(&context))));
+        }
+        words.extend(["cordon".to_owned(), quote(node)]);
+        Some(words.join(" "))
+    }
+
+    async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.reached(cluster).await?.0.cordon(node, reason).await
+    }
+
+    async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        let place = self.place(cluster, name).await?;
+        let JobContext { cluster, notes, jobset: called, .. } = &place;
+        if notes.released().await? {
+            return Ok(());
+        }
+        let until = Instant::now() + DELETION;
+        loop {
+            if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) = place.found(name).await? {
+                let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+                cluster.delete_jobset(called, uid).await?;
+            }
+            let left = cluster.left_of(called).await?;
+            if left.is_empty() {
+                self.forget(name);
+                return notes.note_released().await;
+            }
+            if Instant::now() > until {
+                return Err(PortError::Transient(format!(
+                    "{}: still being deleted: {}",
+                    place.handle(),
+                    left.join(", ")
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+/// Reasons for waiting, in order.
+const WAITING: &str = "waiting.log";
+/// Size and SHA-256 of each output, and whether it was read completely.
+const ENDS: &str = "outputs.json";
+
+/// One of the two files that the agent itself writes.
+async fn whole(notes: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
+    if file == WAITING {
+        return Ok(notes
+            .waiting()
+            .await?
+            .into_iter()
+            .flat_map(|line| line.into_bytes().into_iter().chain([b'\n']))
+            .collect());
+    }
+    let mut ends = serde_json::Map::new();
+    for (name, stream) in follow::files(&notes.streams().await?) {
+        ends.insert(name, json!(notes.end(&stream).await?));
+    }
+    if ends.is_empty() {
+        Ok(Vec::new())
+    } else {
+        serde_json::to_vec_pretty(&ends).map_err(PortError::transient)
+    }
+}
+
+/// The stream of a file.
+async fn stream(notes: &JobNotes, file: &str) -> Result<String, PortError> {
+    follow::files(&notes.streams().await?).remove(file).ok_or_else(|| {
+        PortError::Permanent(Failure::new(
+            Class::Workload,
+            "UNREADABLE",
+            format!("the job has no file {}", file.escape_debug()),
+        ))
+    })
+}

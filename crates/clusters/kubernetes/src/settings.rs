@@ -1,0 +1,512 @@
+//! A Kubernetes cluster with JobSet, as configured in a workflow.
+
+use std::collections::BTreeMap;
+
+use cluster_api::{
+    ClusterLayout, Settings, SettingsProblems, Substitution,
+    settings::{not_a_path, not_a_variable, not_in_range, shown},
+};
+use model::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Maximum length of an object name, bytes.
+const LONGEST: usize = 253;
+/// Maximum number of entries per map or list.
+const MOST: usize = 256;
+/// Maximum number of named nodes.
+const MOST_NAMED: usize = 8;
+
+/// Placement and resources of a job's pods, one pod per node. The cluster decides everything not set here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Kubernetes {
+    /// Access to the cluster's API.
+    #[serde(default)]
+    pub access: ApiAccess,
+    /// Namespace of the job's objects.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Kueue's LocalQueue in that namespace. Without a queue the pods are scheduled at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Kueue's WorkloadPriorityClass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<String>,
+    /// Required proximity of the pods; evaluated only by Kueue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// Number of pods, each on its own node, 1 to 4096.
+    #[schemars(range(min = 1, max = 4096))]
+    pub nodes: u32,
+    /// Processes per pod, each with one GPU if GPUs are requested, 1 to 64.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks_per_node: u32,
+    /// `nvidia.com/gpu` of each pod; `None`: the benchmark runs on CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: Option<u32>,
+    /// CPU request of each pod, thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_024_000))]
+    pub cpu_millis: Option<u32>,
+    /// Memory request and limit of each pod, MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 67_108_864))]
+    pub memory_mib: Option<u32>,
+    /// Image of the pods by digest, `HOST/NAME@sha256:...`, for workflows without an image stage. It must
+    /// contain bash and the benchmark program, and for `mpi` Open MPI and OpenSSH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Name of the secret with the registry credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret: Option<String>,
+    /// Service account of the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
+    /// Required node labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Names of the nodes to use, one pod each: exactly `nodes` names, at most 8 because Kueue limits the
+    /// kinds of pods in a job. Each node's label `kubernetes.io/hostname` must equal its name, which is the
+    /// usual case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub only_nodes: Vec<String>,
+    /// Taint keys that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerate: Vec<String>,
+    /// Annotations of the pods, for instance their attached networks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Pods use the node's network.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub host_network: bool,
+    /// Pods may use the node's devices, as GPUDirect RDMA requires.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub privileged: bool,
+    /// Launcher of the ranks.
+    #[serde(default)]
+    pub launch: Launch,
+    /// Port of rank 0 with `ranks`; rank N listens on this port + N. 1024 or more.
+    #[serde(default = "rank_port")]
+    #[schemars(range(min = 1024))]
+    pub rank_port: u16,
+    /// Installs a network plugin into each pod before the benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Plugin>,
+    /// Network interface for control traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_interface: Option<String>,
+    /// Shell file in the pods that sets up the network, sourced before each rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Folder with the benchmark programs in the image. Default: search `PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<String>,
+    /// Value of `NCCL_DEBUG`.
+    #[serde(default = "info")]
+    pub nccl_debug: String,
+    /// Environment variables of the ranks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// The cluster creates nodes on demand: none must exist before the job.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub autoscaled: bool,
+    /// Maximum wait for quota and nodes, until every pod is running.
+    #[serde(default = "half_an_hour")]
+    pub begin_within: Span,
+}
+
+/// Access to a cluster's API. Credentials are fetched on the agent's host and never stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ApiAccess {
+    /// By a kubeconfig file.
+    Kubeconfig {
+        /// Absolute path; `None`: kubectl's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+        /// The context; `None`: the current one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context: Option<String>,
+    },
+    /// From inside the cluster, with the service account of the agent's pod.
+    InCluster,
+    /// A GKE cluster, with `gke-gcloud-auth-plugin` from the `PATH`.
+    Gke {
+        /// The API's address, `https://...`.
+        server: String,
+        /// Certificate authority, PEM in base64, as `gcloud` prints it.
+        certificate_authority: String,
+    },
+}
+
+impl Default for ApiAccess {
+    fn default() -> Self {
+        Self::Kubeconfig { path: None, context: None }
+    }
+}
+
+/// Required proximity of a job's pods, in Kueue's terms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Topology {
+    /// All pods in one domain of this level (a node label), otherwise the job is not admitted.
+    Required(String),
+    /// As few domains of this level as possible.
+    Preferred(String),
+    /// Any nodes with a known topology.
+    Unconstrained,
+}
+
+/// Launcher of the ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Launch {
+    /// Each pod starts its own ranks, which find each other through `BURNIN_RANK`, `BURNIN_RANKS` and
+    /// addresses in the folder `BURNIN_RENDEZVOUS`.
+    #[default]
+    Ranks,
+    /// The first pod starts all ranks with `mpirun` over ssh.
+    Mpi,
+}
+
+/// A container that runs before the benchmark and provides files for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plugin {
+    /// Image by digest.
+    pub image: String,
+    /// Command and arguments.
+    pub command: Vec<String>,
+    /// Path at which the benchmark finds the contents of the plugin's `/plugin`.
+    pub folder: String,
+}
+
+const fn one() -> u32 {
+    1
+}
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+const fn rank_port() -> u16 {
+    29_400
+}
+fn info() -> String {
+    "INFO".to_owned()
+}
+const fn half_an_hour() -> Span {
+    Span::from_secs(1800)
+}
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Settings for Kubernetes {
+    const KIND: &'static str = "kubernetes";
+    const DESCRIPTION: &'static str = "A Kubernetes cluster with JobSet.";
+
+    fn problems(&self) -> SettingsProblems {
+        let mut found = Vec::new();
+        let mut complain = |field: &str, problem: Option<String>| {
+            found.extend(problem.map(|problem| (field.to_owned(), problem)));
+        };
+        match &self.access {
+            ApiAccess::Kubeconfig { path, context } => {
+                complain("access.kubeconfig.path", path.as_deref().and_then(not_a_path));
+                let bad = context.as_ref().filter(|context| context.is_empty() || context.len() > 1024);
+                complain("access.kubeconfig.context", bad.map(|_| "expected 1 to 1024 bytes".to_owned()));
+            }
+            ApiAccess::InCluster => {}
+            ApiAccess::Gke { server, certificate_authority } => {
+                let bad = !server.starts_with("https://") || server.chars().any(char::is_whitespace);
+                complain(
+                    "access.gke.server",
+                    bad.then(|| format!("expected https://..., found `{}`", shown(server))),
+                );
+                let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+                let bad = certificate_authority.is_empty() || !certificate_authority.bytes().all(letter);
+                complain("access.gke.certificate_authority", bad.then(|| "expected base64".to_owned()));
+            }
+        }
+        complain("namespace", not_a_label_name(&self.namespace));
+        complain("queue", self.queue.as_deref().and_then(not_a_name));
+        complain("priority_class", self.priority_class.as_deref().and_then(not_a_name));
+        if let Some(Topology::Required(level) | Topology::Preferred(level)) = &self.topology {
+            complain("topology", not_a_key(level));
+        }
+        if self.topology.is_some() && self.queue.is_none() {
+            complain("topology", Some("is evaluated only by Kueue; set `queue`".to_owned()));
+        }
+        complain("nodes", not_in_range(self.nodes, 4096));
+        complain("ranks_per_node", not_in_range(self.ranks_per_node, 64));
+        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
+        let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
+        let ports = self.rank_port < 1024
+            || (self.launch == Launch::Ranks && u64::from(self.rank_port) + ranks > 65_536);
+        let found_port = || {
+            format!("expected 1024 or more, with a port up to 65535 for each rank, found {}", self.rank_port)
+        };
+        complain("rank_port", ports.then(found_port));
+        complain("cpu_millis", self.cpu_millis.and_then(|cpus| not_in_range(cpus, 1_024_000)));
+        complain("memory_mib", self.memory_mib.and_then(|memory| not_in_range(memory, 64 << 20)));
+        complain("image", self.image.as_deref().and_then(not_an_image));
+        complain("image_pull_secret", self.image_pull_secret.as_deref().and_then(not_a_name));
+        complain("service_account", self.service_account.as_deref().and_then(not_a_name));
+        for (key, value) in &self.node_selector {
+            complain(&format!("node_selector.{}", shown(key)), not_a_key(key).or_else(|| not_a_label(value)));
+        }
+        let named = &self.only_nodes;
+        complain("only_nodes", named.iter().find_map(|node| not_a_name(node)));
+        let twice = named.iter().enumerate().find(|(place, node)| named[..*place].contains(node));
+        complain("only_nodes", twice.map(|(_, node)| format!("names `{}` twice", shown(node))));
+        let few = !named.is_empty() && (named.len() > MOST_NAMED || named.len() != self.nodes as usize);
+        let expected = || {
+            format!(
+                "expected as many as `nodes` ({}), at most {MOST_NAMED}, found {}",
+                self.nodes,
+                named.len()
+            )
+        };
+        complain("only_nodes", few.then(expected));
+        for key in &self.tolerate {
+            complain("tolerate", not_a_key(key));
+        }
+        for (key, value) in &self.annotations {
+            let too_long = (value.len() > 16 << 10).then(|| "expected at most 16 KiB".to_owned());
+            complain(&format!("annotations.{}", shown(key)), not_a_key(key).or(too_long));
+        }
+        if let Some(plugin) = &self.plugin {
+            complain("plugin.image", not_an_image(&plugin.image));
+            complain("plugin.folder", not_a_path(&plugin.folder));
+            let bad = plugin.command.is_empty() || plugin.command.iter().any(|word| word.contains('\0'));
+            complain("plugin.command", bad.then(|| "expected a program and its arguments".to_owned()));
+        }
+        let interface = self.socket_interface.as_deref().filter(|name| {
+            name.is_empty()
+                || name.len() > 64
+                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,-".contains(&byte))
+        });
+        complain(
+            "socket_interface",
+            interface.map(|name| format!("expected an interface name, found `{}`", shown(name))),
+        );
+        complain("profile", self.profile.as_deref().and_then(not_a_path));
+        complain("programs", self.programs.as_deref().and_then(not_a_path));
+        let debug =
+            self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
+        complain(
+            "nccl_debug",
+            (!debug).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned()),
+        );
+        for (name, value) in &self.environment {
+            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value, LONGEST));
+        }
+        let seconds = self.begin_within.0.as_secs();
+        complain(
+            "begin_within",
+            (seconds == 0 || seconds > 7 * 86_400).then(|| "expected 1 s to 7 days".to_owned()),
+        );
+        for (field, size) in [
+            ("node_selector", self.node_selector.len()),
+            ("tolerate", self.tolerate.len()),
+            ("annotations", self.annotations.len()),
+            ("environment", self.environment.len()),
+        ] {
+            complain(field, (size > MOST).then(|| format!("expected at most {MOST}, found {size}")));
+        }
+        found
+    }
+
+    fn layout(&self) -> Option<ClusterLayout> {
+        let Self { nodes, ranks_per_node, gpus_per_node, .. } = *self;
+        Some(ClusterLayout { nodes, ranks_per_node, gpus_per_node })
+    }
+
+    fn substitutions(&self) -> Vec<Substitution> {
+        vec![
+            Substitution::number("_NODES", "nodes", Some(self.nodes)),
+            Substitution::number("_RANKS_PER_NODE", "ranks_per_node", Some(self.ranks_per_node)),
+            Substitution::number("_GPUS", "gpus_per_node", self.gpus_per_node),
+            Substitution::text("_NAMESPACE", "namespace", Some(&self.namespace)),
+            Substitution::text("_QUEUE", "queue", self.queue.as_deref()),
+        ]
+    }
+
+    fn least() -> Self {
+        Self {
+            access: ApiAccess::default(),
+            namespace: default_namespace(),
+            queue: None,
+            priority_class: None,
+            topology: None,
+            nodes: 1,
+            ranks_per_node: one(),
+            gpus_per_node: None,
+            cpu_millis: None,
+            memory_mib: None,
+            image: None,
+            image_pull_secret: None,
+            service_account: None,
+            node_selector: BTreeMap::new(),
+            only_nodes: Vec::new(),
+            tolerate: Vec::new(),
+            annotations: BTreeMap::new(),
+            host_network: false,
+            privileged: false,
+            launch: Launch::default(),
+            rank_port: rank_port(),
+            plugin: None,
+            socket_interface: None,
+            profile: None,
+            programs: None,
+            nccl_debug: info(),
+            environment: BTreeMap::new(),
+            autoscaled: false,
+            begin_within: half_an_hour(),
+        }
+    }
+}
+
+/// A DNS name with dots, the form of most object names.
+fn not_a_name(name: &str) -> Option<String> {
+    let part = |part: &str| not_a_label_name(part).is_none();
+    (name.len() > LONGEST || !name.split('.').all(part)).then(|| {
+        format!("expected at most {LONGEST} of a-z, 0-9, - and ., as in a DNS name, found `{}`", shown(name))
+    })
+}
+
+fn not_a_label_name(name: &str) -> Option<String> {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let ends = |edge: Option<u8>| edge.is_some_and(|byte| byte != b'-');
+    let good = ends(name.bytes().next())
+        && ends(name.bytes().last())
+        && name.len() <= 63
+        && name.bytes().all(letter);
+    (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as in a DNS label, found `{}`", shown(name)))
+}
+
+/// Value of a label.
+fn not_a_label(value: &str) -> Option<String> {
+    let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let good = edge(value.bytes().next())
+        && edge(value.bytes().last())
+        && value.len() <= 63
+        && value.bytes().all(letter);
+    (!good).then(|| format!("expected at most 63 letters, digits and any of _.-, found `{}`", shown(value)))
+}
+
+/// Key of a label or annotation, with or without a domain prefix.
+fn not_a_key(key: &str) -> Option<String> {
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let good = domain.is_none_or(|domain| not_a_name(domain).is_none())
+        && !name.is_empty()
+        && not_a_label(name).is_none();
+    (!good).then(|| format!("expected a key such as example.com/name, found `{}`", shown(key)))
+}
+
+fn not_an_image(image: &str) -> Option<String> {
+    let good = image.split_once("@sha256:").is_some_and(|(name, digest)| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/:".contains(&byte);
+        !name.is_empty()
+            && name.len() <= 512
+            && name.bytes().all(letter)
+            && digest.len() == 64
+            && digest.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    });
+    (!good).then(|| {
+        format!(
+            "expected HOST/NAME@sha256: and 64 hex digits, because a tag can be moved; found `{}`",
+            shown(image)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Cluster, ClusterAccess};
+
+    use super::*;
+
+    fn minimal() -> Kubernetes {
+        serde_json::from_str(r#"{"nodes": 2}"#).unwrap()
+    }
+
+    #[test]
+    fn the_access_round_trips_all_settings() {
+        let mut kubernetes = minimal();
+        kubernetes.access = ApiAccess::InCluster;
+        kubernetes.queue = Some("a4".into());
+        kubernetes.topology = Some(Topology::Required("cloud.google.com/gce-topology-block".into()));
+        kubernetes.environment.insert("A".into(), "it's \"$(x)\"\n".into());
+        let cluster = Cluster { name: "lab".into(), nodes: vec![], access: Settings::access(&kubernetes) };
+        assert_eq!(Kubernetes::of(&cluster).unwrap(), kubernetes);
+        let other = Cluster { access: ClusterAccess::processes("/folder"), ..cluster.clone() };
+        assert!(Kubernetes::of(&other).is_err());
+        assert!(
+            Kubernetes::of(&Cluster { access: ClusterAccess::new("kubernetes", ()), ..cluster }).is_err()
+        );
+    }
+
+    #[test]
+    fn the_least_settings_have_the_defaults_of_a_file() {
+        assert_eq!(Kubernetes::least(), serde_json::from_str(r#"{"nodes": 1}"#).unwrap());
+    }
+
+    #[test]
+    fn every_invalid_field_is_reported() {
+        assert_eq!(minimal().problems(), []);
+        let wrong = serde_json::json!({
+            "access": {"kubeconfig": {"path": "config"}}, "namespace": "A", "queue": "-q", "priority_class": "a b",
+            "topology": {"required": "a b"}, "nodes": 0, "ranks_per_node": 65, "gpus_per_node": 0, "rank_port": 80, "memory_mib": 0,
+            "image": "host/name:latest", "service_account": "x_y", "node_selector": {"a b": "c", "ok": "a b"},
+            "only_nodes": ["n1", "N2", "n1"],
+            "tolerate": ["a b"], "annotations": {"": "x"}, "socket_interface": "eth0;x", "profile": "x", "programs": "x",
+            "nccl_debug": "A B", "environment": {"A B": ""}, "begin_within": "0s",
+            "plugin": {"image": "x", "command": [], "folder": "x"}
+        });
+        let kubernetes: Kubernetes = serde_json::from_value(wrong).unwrap();
+        let fields: Vec<_> = kubernetes.problems().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(
+            fields,
+            [
+                "access.kubeconfig.path",
+                "namespace",
+                "queue",
+                "priority_class",
+                "topology",
+                "nodes",
+                "ranks_per_node",
+                "gpus_per_node",
+                "rank_port",
+                "memory_mib",
+                "image",
+                "service_account",
+                "node_selector.a b",
+                "node_selector.ok",
+                "only_nodes",
+                "only_nodes",
+                "only_nodes",
+                "tolerate",
+                "annotations.",
+                "plugin.image",
+                "plugin.folder",
+                "plugin.command",
+                "socket_interface",
+                "profile",
+                "programs",
+                "nccl_debug",
+                "environment.A B",
+                "begin_within",
+            ]
+        );
+        let gke = serde_json::json!({"nodes": 1, "topology": "unconstrained",
+            "access": {"gke": {"server": "http://x", "certificate_authority": "-"}}});
+        let gke: Kubernetes = serde_json::from_value(gke).unwrap();
+        let fields: Vec<_> = gke.problems().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(fields, ["access.gke.server", "access.gke.certificate_authority", "topology"]);
+    }
+}

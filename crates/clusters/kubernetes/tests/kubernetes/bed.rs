@@ -1,0 +1,147 @@
+//! A cluster for a test: the stand-in's API server and world, and a scheduler that meets it by a kubeconfig.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cluster_api::{JobSpec, JobStatus, Scheduler, Settings};
+use cluster_kubernetes::{ApiAccess, Kubernetes, KubernetesJobs};
+use kubernetes_standin::{Api, Wants, World};
+use ledger::{MemoryStore, Store};
+use model::{Cluster, Collective, JobEnd, Span, Workload};
+use serde_json::{Value, json};
+use service::PortError;
+
+pub struct Bed {
+    pub api: Api,
+    pub world: World,
+    pub store: Arc<dyn Store>,
+    pub root: tempfile::TempDir,
+}
+
+impl Bed {
+    /// Programs called `all_reduce_perf` in the image are this shell text.
+    pub async fn up(program: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let api = Api::serve().await.unwrap();
+        let bed = Self {
+            world: World::start(wants(&api.endpoint, root.path()), api.logs()),
+            api,
+            store: Arc::new(MemoryStore::default()),
+            root,
+        };
+        let file = bed.root.path().join("all_reduce_perf");
+        std::fs::write(&file, format!("#!/bin/bash\n{program}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        kubeconfig(bed.root.path(), &bed.api.endpoint, &json!({}));
+        bed
+    }
+
+    pub fn settings(&self, more: Value) -> Kubernetes {
+        let path = self.root.path().join("kubeconfig").display().to_string();
+        settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more)
+    }
+
+    pub fn jobs(&self) -> KubernetesJobs {
+        KubernetesJobs::new(Arc::clone(&self.store))
+    }
+
+    pub fn cluster(&self, more: Value) -> Cluster {
+        Cluster { name: "bed".into(), nodes: vec![], access: Settings::access(&self.settings(more)) }
+    }
+
+    pub fn job(&self, name: &str, more: Value) -> JobSpec {
+        job(name, self.cluster(more))
+    }
+
+    /// JobSets of this job that were ever made, and are no fence.
+    pub fn made(&self, job: &str) -> usize {
+        self.api.creations("jobsets", &cluster_kubernetes::manifest::name(job))
+    }
+}
+
+pub fn wants(endpoint: &str, programs: &Path) -> Wants {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let ssh_port = free.unwrap().port();
+    Wants { endpoint: endpoint.to_owned(), programs: programs.to_owned(), ssh_port, ..Wants::default() }
+}
+
+pub fn kubeconfig(folder: &Path, server: &str, user: &Value) {
+    let insecure = server.starts_with("https");
+    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "bed",
+        "clusters": [{"name": "bed", "cluster": {"server": server, "insecure-skip-tls-verify": insecure}}],
+        "users": [{"name": "bed", "user": user}],
+        "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}]});
+    std::fs::write(folder.join("kubeconfig"), config.to_string()).unwrap();
+}
+
+pub fn settings(access: ApiAccess, more: Value) -> Kubernetes {
+    let image = format!("registry.example/burnin@sha256:{}", "0".repeat(64));
+    let mut all = json!({"nodes": 2, "image": image, "access": access});
+    for (name, value) in more.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    serde_json::from_value(all).unwrap()
+}
+
+pub fn job(name: &str, cluster: Cluster) -> JobSpec {
+    JobSpec {
+        name: name.to_owned(),
+        cluster,
+        image: None,
+        workload: Workload {
+            collective: Collective::AllReduce,
+            min_bytes: 8,
+            max_bytes: 64,
+            step_factor: 2,
+            iterations: 20,
+            warmup_iterations: 5,
+            check: true,
+        },
+        limit: Span::from_secs(120),
+        labels: [
+            ("burnin-run".to_owned(), "r-1".to_owned()),
+            ("burnin-expires".to_owned(), "2026-11-21T10:00:00.000Z".to_owned()),
+        ]
+        .into(),
+    }
+}
+
+/// Waits for a condition, a minute at most.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The end of a job, whatever kind of end.
+pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
+    let start = Instant::now();
+    loop {
+        match jobs.poll(&job.cluster, &job.name).await {
+            Ok(JobStatus::Going) | Err(PortError::Transient(_)) => {}
+            end => return end,
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{} does not end", job.name);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
+    match last(jobs, job).await {
+        Ok(JobStatus::Ended(end)) => end,
+        other => panic!("{}: {other:?}", job.name),
+    }
+}
+
+pub async fn text(jobs: &dyn Scheduler, job: &JobSpec, file: &str) -> String {
+    let mut body = jobs.output(&job.cluster, &job.name, file).await.unwrap();
+    let mut text = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut body, &mut text).await.unwrap();
+    text
+}

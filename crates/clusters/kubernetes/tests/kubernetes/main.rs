@@ -1,0 +1,225 @@
+//! The Kubernetes backend against an API server and a world that moves its objects.
+
+mod bed;
+mod nodes;
+mod once;
+mod output;
+mod real;
+
+use bed::{Bed, ended, last, text, until};
+use cluster_api::{JobStatus, Scheduler, scheduler_conformance};
+use model::Class;
+use serde_json::json;
+use service::PortError;
+
+const SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kubernetes_scheduler_conforms() {
+    let bed = Bed::up(SECOND).await;
+    let cluster = bed.cluster(json!({}));
+    scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, json!({}))).await;
+    assert_eq!(bed.made("one"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kubernetes_scheduler_conforms_with_a_queue() {
+    let bed = Bed::up(SECOND).await;
+    let settings = json!({"queue": "a4", "topology": {"preferred": "cloud.google.com/gce-topology-block"}});
+    let cluster = bed.cluster(settings.clone());
+    scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, settings.clone())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
+    let bed = Bed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"").await;
+    let (jobs, job) = (bed.jobs(), bed.job("ranks", json!({"nodes": 2, "ranks_per_node": 2})));
+    jobs.submit(&job).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.exit_code, Some(0));
+    let files = jobs.outputs(&job.cluster, "ranks").await.unwrap();
+    let names: Vec<_> = files.files.iter().map(|file| file.name.as_str()).collect();
+    assert!(names.starts_with(&["benchmark.log", "node-1.log"]), "{names:?}");
+    assert_eq!(files.others, []);
+    let all = text(&jobs, &job, "benchmark.log").await + &text(&jobs, &job, "node-1.log").await;
+    for rank in 0..4 {
+        assert_eq!(all.matches(&format!("rank {rank} of 4\n")).count(), 1, "{all}");
+    }
+    let ends: serde_json::Value = serde_json::from_str(&text(&jobs, &job, "outputs.json").await).unwrap();
+    let benchmark = text(&jobs, &job, "benchmark.log").await;
+    assert_eq!(ends["benchmark.log"]["sha256"], ledger::Digest::of(benchmark.as_bytes()).sha256);
+    assert_eq!(ends["benchmark.log"]["whole"], true);
+}
+
+/// One pod that reaches itself by a real ssh, with the job's own keys. Only `mpirun` is simulated: it prints its arguments,
+/// and starts the ranks' script once.
+#[tokio::test(flavor = "multi_thread")]
+async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
+    let there = |program: &str| {
+        ["/usr/bin/", "/usr/sbin/"]
+            .iter()
+            .any(|folder| std::path::Path::new(&format!("{folder}{program}")).exists())
+    };
+    if !["ssh", "ssh-keygen", "sshd"].iter().all(|program| there(program))
+        || !rustix::process::geteuid().is_root()
+    {
+        eprintln!("skipped: there is no OpenSSH server, or it may not be started");
+        return;
+    }
+    let bed = Bed::up("echo \"measured $A with $NCCL_DEBUG: $*\"").await;
+    let mpirun = "#!/bin/bash\necho \"mpirun: $*\" | head -1; cat \"$3\"\nwhile [[ $1 != bash ]]; do shift; done; exec \"$@\"\n";
+    std::fs::write(bed.root.path().join("mpirun"), mpirun).unwrap();
+    std::fs::set_permissions(
+        bed.root.path().join("mpirun"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let settings =
+        json!({"nodes": 1, "ranks_per_node": 8, "launch": "mpi", "environment": {"A": "it's $(x)"}});
+    let (jobs, job) = (bed.jobs(), bed.job("mpi", settings));
+    jobs.submit(&job).await.unwrap();
+    let end = ended(&jobs, &job).await;
+    jobs.outputs(&job.cluster, "mpi").await.unwrap();
+    let log = text(&jobs, &job, "benchmark.log").await;
+    assert_eq!(end.exit_code, Some(0), "{log}");
+    assert!(log.contains("pod 0 answers: ") && log.contains("127.0.0.1 slots=8\n"), "{log}");
+    assert!(log.contains("measured it's $(x) with INFO: -b 8 -e 64"), "{log}");
+    jobs.release(&job.cluster, "mpi").await.unwrap();
+    assert!(bed.api.list("/secrets").is_empty(), "the keys go with the job");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_rank_to_fail_gives_the_exit_code() {
+    let bed = Bed::up("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;
+    let (jobs, job) = (bed.jobs(), bed.job("fails", json!({})));
+    jobs.submit(&job).await.unwrap();
+    let end = ended(&jobs, &job).await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cause_in_a_termination_message_is_the_failure() {
+    let glibc = "echo \"/lib/x86_64-linux-gnu/libc.so.6: version \\`GLIBC_2.34' not found (required by libnccl-net.so)\" >&2; exit 1";
+    let bed = Bed::up(glibc).await;
+    let (jobs, job) = (bed.jobs(), bed.job("glibc", json!({})));
+    jobs.submit(&job).await.unwrap();
+    let end = last(&jobs, &job).await;
+    assert!(
+        matches!(&end, Err(PortError::Permanent(why)) if why.code == "GLIBC_MISMATCH" && why.class == Class::Input && why.message.contains("GLIBC_2.34")),
+        "{end:?}"
+    );
+    let told = jobs.poll(&job.cluster, "glibc").await;
+    assert_eq!(format!("{told:?}"), format!("{end:?}"), "and stays so");
+    assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
+}
+
+async fn text_of_outputs(jobs: &dyn Scheduler, job: &cluster_api::JobSpec) -> String {
+    let mut all = String::new();
+    for file in jobs.outputs(&job.cluster, &job.name).await.unwrap().files {
+        all += &text(jobs, job, &file.name).await;
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
+    let bed = Bed::up("true").await;
+    bed.world.hold(true);
+    let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
+    jobs.submit(&job).await.unwrap();
+    until("Kueue says why", async || {
+        assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
+        let spool = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, "waits");
+        spool.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
+    })
+    .await;
+    bed.world.hold(false);
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    assert!(text(&jobs, &job, "waiting.log").await.contains("insufficient unused quota"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_does_not_start_in_time_is_deleted() {
+    let bed = Bed::up("true").await;
+    bed.world.hold(true);
+    let (jobs, job) = (bed.jobs(), bed.job("late", json!({"queue": "a4", "begin_within": "1s"})));
+    jobs.submit(&job).await.unwrap();
+    let end = last(&jobs, &job).await;
+    assert!(
+        matches!(&end, Err(PortError::Permanent(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
+        "{end:?}"
+    );
+    until("nothing of it is left", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty()).await;
+    bed.world.hold(false);
+    jobs.submit(&job).await.unwrap();
+    assert_eq!((bed.made("late"), last(&jobs, &job).await.is_err()), (1, true), "and is not begun again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preempted_job_is_lost_and_never_restarted() {
+    let bed = Bed::up("sleep 30").await;
+    let (jobs, job) = (bed.jobs(), bed.job("preempted", json!({"queue": "a4"})));
+    jobs.submit(&job).await.unwrap();
+    let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
+    until("its pods run", async || {
+        _ = jobs.poll(&job.cluster, "preempted").await;
+        bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
+    })
+    .await;
+    bed.world.evict("preempted");
+    let end = last(&jobs, &job).await;
+    assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
+    jobs.release(&job.cluster, "preempted").await.unwrap();
+    assert_eq!((bed.api.list("/pods").len(), bed.made("preempted")), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_confirmed() {
+    let bed = Bed::up("echo done").await;
+    let (jobs, job) = (bed.jobs(), bed.job("gone", json!({})));
+    jobs.submit(&job).await.unwrap();
+    ended(&jobs, &job).await;
+    let before = text_of_outputs(&jobs, &job).await;
+    jobs.release(&job.cluster, "gone").await.unwrap();
+    for kind in ["jobset.x-k8s.io/jobsets", "batch/jobs", "/pods", "/services"] {
+        assert_eq!(bed.api.list(kind), [] as [serde_json::Value; 0], "{kind}");
+    }
+    jobs.release(&job.cluster, "gone").await.unwrap();
+    assert_eq!(jobs.submit(&job).await.unwrap(), "default/gone", "what is over is not begun again");
+    assert_eq!((bed.made("gone"), ended(&bed.jobs(), &job).await.state.as_str()), (1, "COMPLETED"));
+    assert_eq!(text_of_outputs(&bed.jobs(), &job).await, before, "its output is safe");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_other_owners_are_not_touched() {
+    let bed = Bed::up("true").await;
+    let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "theirs".to_owned());
+    let theirs = json!({"metadata": {"name": "theirs"}, "spec": {"suspend": true, "replicatedJobs": [{"name": "n", "replicas": 0}]}});
+    bed.api.change(|objects| objects.create(&key, theirs)).unwrap();
+    let (jobs, job) = (bed.jobs(), bed.job("theirs", json!({})));
+    for refused in [
+        jobs.submit(&job).await.map(drop),
+        jobs.poll(&job.cluster, "theirs").await.map(drop),
+        jobs.cancel(&job.cluster, "theirs").await,
+        jobs.release(&job.cluster, "theirs").await,
+    ] {
+        assert!(
+            matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NAME_TAKEN"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(bed.api.list("jobset.x-k8s.io/jobsets").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_jobset_is_reported() {
+    let bed = Bed::up("true").await;
+    bed.api.fault("POST", "jobsets", kubernetes_standin::Fault::Refused(404));
+    let refused = bed.jobs().submit(&bed.job("none", json!({}))).await;
+    assert!(matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_FOUND"), "{refused:?}");
+    let none =
+        bed.jobs().poll(&bed.cluster(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})), "none").await;
+    assert!(
+        matches!(&none, Err(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.contains("/nowhere")),
+        "{none:?}"
+    );
+}

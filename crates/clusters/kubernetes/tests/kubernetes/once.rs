@@ -1,0 +1,175 @@
+//! At most one JobSet per command, after crashes and lost responses.
+
+use cluster_api::{JobStatus, Scheduler};
+use cluster_kubernetes::job_notes::JobNotes;
+use futures::{FutureExt, future::poll_fn};
+use kubernetes_standin::Fault;
+use serde_json::json;
+
+use crate::bed::{Bed, ended, until};
+
+const COUNTED: &str = "echo begun";
+
+async fn begun(bed: &Bed, job: &cluster_api::JobSpec) -> usize {
+    let mut count = 0;
+    for file in bed.jobs().outputs(&job.cluster, &job.name).await.unwrap().files {
+        count += crate::bed::text(&bed.jobs(), job, &file.name).await.matches("begun\n").count();
+    }
+    count
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_creates_no_second_jobset() {
+    let bed = Bed::up(COUNTED).await;
+    let faults = [
+        Fault::CutBefore,
+        Fault::CutAfter,
+        Fault::Late,
+        Fault::LandsAndAnswers(500),
+        Fault::LandsAndAnswers(504),
+        Fault::Refused(503),
+        Fault::Refused(429),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let job = bed.job(&format!("lost-{number}"), json!({}));
+        bed.api.fault("POST", "jobsets", fault);
+        // After one process gives up, others follow at once.
+        while bed.jobs().submit(&job).await.is_err() {}
+        let jobs = bed.jobs();
+        jobs.submit(&job).await.unwrap();
+        assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "{fault:?}");
+        assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "{fault:?}");
+    }
+}
+
+/// An agent that dies at any await: the future is polled so often and dropped.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_crash_at_any_point_leaves_one_jobset() {
+    let bed = Bed::up(COUNTED).await;
+    let (mut died, mut ended_well) = (0, 0);
+    for polls in 0..60u32 {
+        let job = bed.job(&format!("dies-{polls}"), json!({}));
+        let cut = {
+            let jobs = bed.jobs();
+            let mut submission = Box::pin(jobs.submit(&job));
+            let mut left = polls;
+            let cut = poll_fn(|context| {
+                if left == 0 {
+                    return std::task::Poll::Ready(None);
+                }
+                left -= 1;
+                submission.poll_unpin(context).map(Some)
+            });
+            let cut = cut.await;
+            eprintln!("{polls} polls: {cut:?}");
+            cut.is_none()
+        };
+        died += u32::from(cut);
+        ended_well += u32::from(!cut);
+        let jobs = bed.jobs();
+        jobs.submit(&job).await.unwrap();
+        assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "after {polls} polls");
+        assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "after {polls} polls");
+        // From here on it gets to its end. On a busy machine one poll may get far.
+        if ended_well == 4 {
+            break;
+        }
+    }
+    assert!(died >= 4, "only {died} submissions were cut short");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_submissions_create_one_jobset() {
+    let bed = Bed::up(COUNTED).await;
+    let job = bed.job("at-once", json!({}));
+    let all = futures::future::join_all((0..8).map(|_| {
+        let (jobs, job) = (bed.jobs(), job.clone());
+        async move { jobs.submit(&job).await.unwrap() }
+    }));
+    assert!(all.await.iter().all(|handle| handle == "default/at-once"));
+    assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
+    assert_eq!((bed.made("at-once"), begun(&bed, &job).await), (1, 2));
+}
+
+/// The submission's own request comes after its cancel, and finds the name taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_before_its_submission_wins() {
+    let bed = Bed::up(COUNTED).await;
+    for fault in [Fault::Late, Fault::CutAfter, Fault::CutBefore] {
+        let job = bed.job(&format!("overtaken-{fault:?}").to_lowercase(), json!({}));
+        bed.api.fault("POST", "jobsets", fault);
+        _ = bed.jobs().submit(&job).await;
+        while bed.jobs().cancel(&job.cluster, &job.name).await.is_err() {}
+        assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
+        bed.jobs().submit(&job).await.unwrap();
+        until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
+        assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_at_any_point_of_a_submission_wins() {
+    let bed = Bed::up("sleep 30").await;
+    for polls in 0..24u32 {
+        let job = bed.job(&format!("crossed-{polls}"), json!({}));
+        let jobs = bed.jobs();
+        let mut submission = Box::pin(jobs.submit(&job));
+        let mut left = polls;
+        let cut = poll_fn(|context| {
+            if left == 0 {
+                return std::task::Poll::Ready(None);
+            }
+            left -= 1;
+            submission.poll_unpin(context).map(Some)
+        });
+        let done = cut.await;
+        bed.jobs().cancel(&job.cluster, &job.name).await.unwrap();
+        if done.is_none() {
+            submission.await.unwrap(); // it goes on where it was
+        }
+        assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "after {polls} polls");
+        until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
+    let bed = Bed::up("sleep 30").await;
+    let (jobs, job) = (bed.jobs(), bed.job("deleted", json!({})));
+    jobs.submit(&job).await.unwrap();
+    let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "deleted".to_owned());
+    bed.api.change(|objects| objects.delete(&key, &json!({"propagationPolicy": "Background"}))).unwrap();
+    until("the job is reported as lost", async || {
+        matches!(jobs.poll(&job.cluster, "deleted").await, Ok(JobStatus::Lost { code, .. }) if code == "DELETED")
+    })
+    .await;
+    jobs.submit(&job).await.unwrap();
+    assert_eq!(bed.made("deleted"), 1);
+    assert!(JobNotes::of(&bed.store, "deleted").told().await.unwrap().is_some());
+}
+
+/// Of a running job: the answer to its deletion gets lost, or the deletion itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_with_a_lost_response_still_ends_the_job() {
+    let bed = Bed::up("sleep 30").await;
+    for fault in
+        [Fault::CutBefore, Fault::CutAfter, Fault::Late, Fault::LandsAndAnswers(500), Fault::Refused(429)]
+    {
+        let job = bed.job(&format!("ends-{fault:?}").to_lowercase(), json!({}));
+        let jobs = bed.jobs();
+        jobs.submit(&job).await.unwrap();
+        let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
+        until("its pods run", async || bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2)
+            .await;
+        bed.api.fault("DELETE", "jobsets", fault);
+        assert!(jobs.cancel(&job.cluster, &job.name).await.is_err(), "{fault:?}");
+        // The next poll knows that the job must end.
+        assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
+        until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
+        assert_eq!(
+            bed.api.creations("jobs", &format!("{}-n-0", cluster_kubernetes::manifest::name(&job.name))),
+            1
+        );
+        assert!(bed.api.list("jobset.x-k8s.io/jobsets").is_empty(), "nor what keeps its name: {fault:?}");
+    }
+}

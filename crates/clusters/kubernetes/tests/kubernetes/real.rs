@@ -1,0 +1,177 @@
+//! The same backend on a real API server, with the real definitions of JobSet and Kueue, the real controllers of jobs and of
+//! garbage, and with no more rights than the manifest gives: `.ci/kubernetes.sh`. The tests play JobSet's controller, the
+//! scheduler and the kubelet.
+
+use std::{path::PathBuf, process::Command, sync::Arc};
+
+use cluster_api::{JobStatus, Scheduler, Settings, scheduler_conformance};
+use cluster_kubernetes::{ApiAccess, KubernetesJobs};
+use futures::{FutureExt, future::poll_fn};
+use kubernetes_standin::{Logs, Wants, World};
+use ledger::{MemoryStore, Store};
+use model::Cluster;
+use serde_json::{Value, json};
+use service::PortError;
+
+use crate::bed::{self, ended, last, text, until};
+
+/// An existing cluster, and the parts of it that the test simulates.
+struct Real {
+    folder: PathBuf,
+    store: Arc<dyn Store>,
+    _world: World,
+    _kubelet: tokio::task::JoinHandle<()>,
+    _programs: tempfile::TempDir,
+}
+
+impl Real {
+    async fn up(program: &str) -> Self {
+        let folder =
+            PathBuf::from(std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets"));
+        let programs = tempfile::tempdir().unwrap();
+        let file = programs.path().join("all_reduce_perf");
+        std::fs::write(&file, format!("#!/bin/bash\n{program}\n")).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let wants = Wants {
+            endpoint: read("endpoint"),
+            token: Some(read("admin-token")),
+            programs: programs.path().to_owned(),
+            has_controllers: true,
+            ..Wants::default()
+        };
+        let logs = Logs::default();
+        let kubelet = logs.serve("127.0.0.1:10255").await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        Self { folder, store, _world: World::start(wants, logs), _kubelet: kubelet, _programs: programs }
+    }
+
+    fn cluster(&self, mut more: Value) -> Cluster {
+        let path = self.folder.join("kubeconfig").display().to_string();
+        more["namespace"] = json!("burnin");
+        let settings = bed::settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more);
+        Cluster { name: "real".into(), nodes: vec![], access: Settings::access(&settings) }
+    }
+
+    fn jobs(&self) -> KubernetesJobs {
+        KubernetesJobs::new(Arc::clone(&self.store))
+    }
+
+    fn kubectl(&self, words: &str) -> String {
+        let mut command = Command::new("kubectl");
+        let command =
+            command.arg("--kubeconfig").arg(self.folder.join("admin")).args(words.split_whitespace());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "kubectl {words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Everything there is in the namespace that a job may have left.
+    fn left(&self) -> String {
+        self.kubectl("get jobsets,jobs,pods,services,secrets,pvc -n burnin -o name")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: .ci/kubernetes.sh"]
+async fn jobs_on_a_real_api_server_conform() {
+    let real = Real::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
+    let cluster = real.cluster(json!({}));
+    scheduler_conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
+    for name in ["one", "two", "three"] {
+        until("it is confirmed gone", async || real.jobs().release(&cluster, name).await.is_ok()).await;
+    }
+    assert_eq!(real.left(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: .ci/kubernetes.sh"]
+async fn every_manifest_is_accepted_by_jobset() {
+    let real = Real::up("true").await;
+    let plugin = json!({"image": format!("registry.example/gib@sha256:{}", "1".repeat(64)), "command": ["/install.sh"], "folder": "/usr/local/gib"});
+    let all = json!({
+        "nodes": 2, "ranks_per_node": 8, "gpus_per_node": 8, "memory_mib": 1024, "cpu_millis": 500, "queue": "a4",
+        "priority_class": "high", "topology": {"required": "cloud.google.com/gce-topology-block"}, "launch": "mpi",
+        "plugin": plugin, "profile": "/usr/local/gib/scripts/set_nccl_env.sh", "service_account": "testbed",
+        "image_pull_secret": "registry", "node_selector": {"cloud.google.com/gke-accelerator": "nvidia-b200"},
+        "tolerate": ["nvidia.com/gpu"], "annotations": {"networking.gke.io/default-interface": "eth0"},
+        "privileged": true, "host_network": true, "socket_interface": "eth0", "environment": {"A": "it's $(x)"}
+    });
+    let mut job = bed::job("everything", real.cluster(all));
+    job.labels.insert("burnin-odd".into(), "no label: at all".into());
+    real.jobs().submit(&job).await.unwrap();
+    let made: Value = serde_json::from_str(&real.kubectl("get jobset everything -n burnin -o json")).unwrap();
+    let pod = &made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+    assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "8");
+    assert_eq!(
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"],
+        "cloud.google.com/gce-topology-block"
+    );
+    assert_eq!(made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "a4");
+    // Kubernetes' own job controller takes what JobSet would hand it.
+    until("its job is made and its pods are", async || {
+        real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
+    })
+    .await;
+    // Its keys go with it.
+    let secret: Value =
+        serde_json::from_str(&real.kubectl("get secret everything-ssh -n burnin -o json")).unwrap();
+    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
+    real.jobs().cancel(&job.cluster, "everything").await.unwrap();
+    // Cancelled, or unfit before that: there is no mpirun where this test runs.
+    _ = last(&real.jobs(), &job).await;
+    until("it is confirmed gone", async || real.jobs().release(&job.cluster, "everything").await.is_ok())
+        .await;
+    assert_eq!(real.left(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: .ci/kubernetes.sh"]
+async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
+    let real = Real::up("echo begun").await;
+    let mut ended_well = 0;
+    for polls in 0..60u32 {
+        let job = bed::job(&format!("dies-{polls}"), real.cluster(json!({})));
+        let jobs = real.jobs();
+        let mut submission = Box::pin(jobs.submit(&job));
+        let mut left = polls;
+        let cut = poll_fn(|context| {
+            if left == 0 {
+                return std::task::Poll::Ready(None);
+            }
+            left -= 1;
+            submission.poll_unpin(context).map(Some)
+        });
+        let cut = cut.await.is_none();
+        drop(submission);
+        real.jobs().submit(&job).await.unwrap();
+        assert_eq!(ended(&real.jobs(), &job).await.state, "COMPLETED", "after {polls} polls");
+        let mut begun = 0;
+        for file in real.jobs().outputs(&job.cluster, &job.name).await.unwrap().files {
+            begun += text(&real.jobs(), &job, &file.name).await.matches("begun\n").count();
+        }
+        assert_eq!(begun, 2, "after {polls} polls");
+        until("it is confirmed gone", async || real.jobs().release(&job.cluster, &job.name).await.is_ok())
+            .await;
+        real.jobs().submit(&job).await.unwrap();
+        assert_eq!(real.left(), "", "and is not begun again");
+        ended_well += u32::from(!cut);
+        if ended_well == 2 {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: .ci/kubernetes.sh"]
+async fn missing_permissions_and_refusals_are_reported() {
+    let real = Real::up("true").await;
+    let cluster = real.cluster(json!({"namespace": "kube-system"}));
+    let refused = real.jobs().submit(&bed::job("elsewhere", cluster)).await;
+    assert!(
+        matches!(&refused, Err(PortError::Permanent(why)) if why.code == "PERMISSION_DENIED" && why.message.contains("jobset")),
+        "{refused:?}"
+    );
+    let none = real.jobs().poll(&real.cluster(json!({})), "never").await.unwrap();
+    assert_eq!(none, JobStatus::Absent);
+}

@@ -1,0 +1,353 @@
+//! Where a job stands, by what a real API server, JobSet and Kueue said of jobs, and by the same objects with the words
+//! that Kubernetes has for what went wrong.
+
+use std::{fs, path::Path};
+
+use cluster_kubernetes::state::{self, PodFinding, PodState, named, standing};
+use cluster_kubernetes::{Kubernetes, Topology};
+use model::{Class, Timestamp};
+use serde_json::{Value, json};
+
+/// The stream of a scenario, as a watch told it.
+fn stream(scenario: &str, kind: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubernetes-1.32");
+    let file = folder.join(format!("{scenario}.{kind}.watch.jsonl"));
+    // No pod was ever made there.
+    let none = (scenario, kind) == ("quota-pending-then-deleted", "pods");
+    let text = if none { String::new() } else { fs::read_to_string(file).unwrap() };
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Everything as it stood after the change that `last` finds, or at the end.
+fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> PodState {
+    let jobsets = stream(scenario, "jobsets");
+    let jobset = jobsets.iter().map(|event| &event["object"]).find(|object| last(object)).unwrap().clone();
+    let version =
+        |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    let until = version(&jobset);
+    let newest = |kind: &str| {
+        let mut found = std::collections::BTreeMap::new();
+        for event in stream(scenario, kind) {
+            let object = event["object"].clone();
+            if version(&object) <= until {
+                found.insert(object["metadata"]["uid"].as_str().unwrap().to_owned(), object);
+            }
+        }
+        found.into_values().collect::<Vec<_>>()
+    };
+    let (pods, jobs, workload) = (newest("pods"), newest("jobs"), newest("workloads").pop());
+    PodState { jobset, pods, jobs, workload, events: newest("events") }
+}
+
+fn settings() -> Kubernetes {
+    serde_json::from_value(json!({"nodes": 2, "queue": "a4-high"})).unwrap()
+}
+
+fn at(known: &PodState) -> PodFinding {
+    let now = "2026-11-20T19:02:30.000Z".parse::<Timestamp>().unwrap();
+    standing(known, &settings(), now)
+}
+
+fn terminal(object: &Value) -> bool {
+    object["status"]["terminalState"].is_string()
+}
+
+#[test]
+fn a_completed_job_is_recognised() {
+    let known = known("success", terminal);
+    let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
+    assert_eq!(end.started_at.unwrap().to_string(), "2026-11-20T19:01:41.000Z");
+}
+
+#[test]
+fn the_states_of_a_starting_job_are_recognised() {
+    let mut codes = Vec::new();
+    for event in stream("success", "jobsets") {
+        let version = event["object"]["metadata"]["resourceVersion"].clone();
+        let known = known("success", |object| object["metadata"]["resourceVersion"] == version);
+        codes.push(match at(&known) {
+            PodFinding::Waiting { code, .. } => code.to_owned(),
+            PodFinding::Going => "going".to_owned(),
+            PodFinding::Ended(end) => end.state,
+            other => panic!("{other:?}"),
+        });
+    }
+    codes.dedup();
+    assert_eq!(codes, ["WAITING", "going", "COMPLETED"]);
+}
+
+/// One object of each kind, as a real cluster had them at a moment.
+fn recorded(scenario: &str) -> PodState {
+    let file = format!("tests/data/kubernetes-1.32/{scenario}.objects.json");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let of = |kind: &str| all[kind].as_array().cloned().unwrap_or_default();
+    let (jobset, workload) = (of("jobsets").pop().unwrap(), of("workloads").pop());
+    PodState { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
+}
+
+/// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
+/// before the job, and then the JobSet, fails.
+#[test]
+fn a_pod_on_an_unreachable_node_is_lost_at_once() {
+    let known = recorded("node-lost");
+    assert!(known.jobset["status"]["terminalState"].is_null());
+    let PodFinding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!(code, "NODE_LOST");
+    assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
+    assert!(state::node_lost(&known.pods[0]));
+}
+
+/// Kueue's word on three pods that are to be in one block of two nodes, each with room for one.
+#[test]
+fn an_unsatisfied_topology_is_a_named_wait() {
+    let known = recorded("topology-too-large");
+    let created =
+        known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let PodFinding::Waiting { code, why } = standing(&known, &settings(), created) else {
+        panic!("{known:?}")
+    };
+    assert_eq!(code, "TOPOLOGY");
+    assert!(why.contains("topology \"bed\""), "{why}");
+}
+
+/// Two pods of half a node each: Kueue sent both to one node, where only one of them may be.
+#[test]
+fn two_pods_assigned_to_one_node_fail_at_once() {
+    let mut settings = settings();
+    let known = recorded("two-on-one-node");
+    let created =
+        known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let waits = standing(&known, &settings, created);
+    assert!(matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }), "not by Kueue: {waits:?}");
+    settings.topology = Some(Topology::Required("bed/block".to_owned()));
+    let PodFinding::Failed(why) = standing(&known, &settings, created) else { panic!("{known:?}") };
+    assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
+    assert!(why.message.contains("more than half of a node"), "{}", why.message);
+}
+
+/// JobSet's own restarts are off in what Burnin submits; what another made is read all the same.
+#[test]
+fn a_failed_job_has_the_exit_code_of_its_first_pod() {
+    let known = known("failure-one-restart", terminal);
+    let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", Some(3), None));
+}
+
+#[test]
+fn recreated_pods_are_not_a_measurement() {
+    let known = known("failure-one-restart", |object| {
+        object["status"]["restarts"] == 1 && object["status"]["replicatedJobsStatus"][0]["ready"] == 1
+    });
+    assert!(matches!(at(&known), PodFinding::Lost { code, .. } if code == "RESTARTED"), "{:?}", at(&known));
+}
+
+#[test]
+fn a_request_above_the_maximum_quota_fails() {
+    let known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
+    let PodFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "QUOTA"));
+    assert!(failure.message.contains("maximum capacity (40 > 32)"), "{}", failure.message);
+}
+
+/// Before any pod ran: the recorded job, with what Kueue says in its Workload's first condition.
+fn queued(reason: &str, message: &str) -> PodState {
+    let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
+    let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
+    assert_eq!(condition["type"], "QuotaReserved", "the recorded one");
+    (condition["reason"], condition["message"]) = (json!(reason), json!(message));
+    known
+}
+
+/// Pods that are scheduled and have not begun: the recorded ones, with this laid over their status.
+fn pending(status: Value) -> PodState {
+    let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
+    for pod in &mut known.pods {
+        for (field, value) in status.as_object().unwrap() {
+            pod["status"][field] = value.clone();
+        }
+    }
+    known
+}
+
+/// A container that cannot begin.
+fn stuck(reason: &str, message: &str) -> PodState {
+    pending(
+        json!({"containerStatuses": [{"name": "benchmark", "state": {"waiting": {"reason": reason, "message": message}}}]}),
+    )
+}
+
+/// The recorded failure, with this laid over the status of its last pod, and over what ended its container.
+fn broken(status: Value, terminated: Value) -> PodState {
+    let mut known = known("failure-one-restart", terminal);
+    let pod = known.pods.last_mut().unwrap();
+    for (field, value) in status.as_object().unwrap() {
+        pod["status"][field] = value.clone();
+    }
+    for (field, value) in terminated.as_object().unwrap() {
+        pod["status"]["containerStatuses"][0]["state"]["terminated"][field] = value.clone();
+    }
+    known
+}
+
+fn disrupted(reason: &str, message: &str) -> PodState {
+    let condition =
+        json!([{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}]);
+    broken(json!({"conditions": condition}), json!({}))
+}
+
+fn said(message: &str) -> PodState {
+    broken(json!({}), json!({"message": message}))
+}
+
+/// The code of what is found, with a word for what kind of finding it is.
+fn code(known: &PodState) -> String {
+    match at(known) {
+        PodFinding::Going => "going".to_owned(),
+        PodFinding::Waiting { code, .. } => format!("waits {code}"),
+        PodFinding::Ended(end) => format!("ended {} {:?}", end.state, end.exit_code),
+        PodFinding::Lost { code, .. } => format!("lost {code}"),
+        PodFinding::Failed(failure) => format!("{:?} {}", failure.class, failure.code).to_lowercase(),
+    }
+}
+
+#[test]
+fn every_failure_has_a_code() {
+    let evicted = |reason: &str, message: &str| {
+        let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["ready"] == 1);
+        let conditions = known.workload.as_mut().unwrap()["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "Evicted", "status": "True", "reason": reason, "message": message}));
+        known
+    };
+    let unschedulable = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."}]});
+    let cases = [
+        ("waits IMAGE_PULL", stuck("ErrImagePull", "dial tcp: i/o timeout")),
+        (
+            "input image_pull",
+            stuck(
+                "ImagePullBackOff",
+                "Back-off pulling image: rpc error: code = NotFound: failed to resolve: x@sha256:00: not found",
+            ),
+        ),
+        (
+            "input image_pull",
+            stuck(
+                "ErrImagePull",
+                "pull access denied, repository does not exist or may require authorization",
+            ),
+        ),
+        ("input image_pull", stuck("InvalidImageName", "couldn't parse image name")),
+        ("input container", stuck("CreateContainerConfigError", "secret \"x\" not found")),
+        ("input container", stuck("RunContainerError", "exec: \"bash\": executable file not found in $PATH")),
+        ("waits UNSCHEDULABLE", pending(unschedulable)),
+        (
+            "waits QUOTA",
+            queued(
+                "Pending",
+                "couldn't assign flavors to pod set workload: insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed",
+            ),
+        ),
+        ("waits QUOTA", queued("WaitingForQuota", "waiting")),
+        ("input quota", queued("ExceedsMaxQuota", "more than there is")),
+        (
+            "waits TOPOLOGY",
+            queued(
+                "Pending",
+                "topology \"gke-default\" doesn't allow to fit any of 2 pod(s). Total nodes: 4; excluded: resource \"nvidia.com/gpu\": 4",
+            ),
+        ),
+        ("waits TOPOLOGY", queued("TopologyPlacementFailed", "no")),
+        (
+            "input topology",
+            queued("Pending", "no topology domains at level: cloud.google.com/gce-topology-block"),
+        ),
+        ("input queue", queued("Inadmissible", "LocalQueue a4 doesn't exist")),
+        ("lost PREEMPTED", evicted("Preempted", "Preempted to accommodate a workload")),
+        ("lost NODE_LOST", evicted("NodeFailures", "node gke-a4-1 is not ready")),
+        ("lost EVICTED", evicted("ClusterQueueStopped", "The ClusterQueue is stopped")),
+        ("infrastructure admission_timeout", evicted("PodsReadyTimeout", "Exceeded the PodsReady timeout")),
+        (
+            "lost PREEMPTED",
+            disrupted(
+                "PreemptionByScheduler",
+                "default-scheduler: preempting to accommodate a higher priority pod",
+            ),
+        ),
+        ("lost EVICTED", disrupted("EvictionByEvictionAPI", "Eviction API: evicting")),
+        ("lost EVICTED", disrupted("TerminationByKubelet", "The node was low on resource: memory")),
+        (
+            "lost NODE_LOST",
+            disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+        ),
+        (
+            "lost EVICTED",
+            broken(
+                json!({"reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."}),
+                json!({}),
+            ),
+        ),
+        (
+            "lost NODE_LOST",
+            broken(
+                json!({"reason": "NodeShutdown", "message": "Pod was terminated in response to imminent node shutdown."}),
+                json!({}),
+            ),
+        ),
+        ("ended OUT_OF_MEMORY Some(137)", broken(json!({}), json!({"reason": "OOMKilled", "exitCode": 137}))),
+        ("ended TIMEOUT None", broken(json!({"reason": "DeadlineExceeded"}), json!({}))),
+        ("infrastructure dns_not_ready", said("DNS_NOT_READY x-n-0-1.x is not known to DNS\n")),
+        (
+            "infrastructure dns_not_ready",
+            said("ssh: Could not resolve hostname x-n-0-1.x: Name or service not known"),
+        ),
+        (
+            "infrastructure ssh_refused",
+            said("SSH_REFUSED x-n-0-1.x: ssh: connect to host x-n-0-1.x port 2222: Connection refused\n"),
+        ),
+        ("infrastructure ssh_refused", said("root@x: Permission denied (publickey).")),
+        ("input unfit", said("UNFIT the image has no sshd\n")),
+        ("input gib_missing", said("p:1:1 [0] NCCL WARN Error: network gIB not found.\n")),
+        (
+            "input gib_missing",
+            said(
+                "gke-1: /usr/local/gib/scripts/set_nccl_env.sh cannot be read: the network plugin is not in the pod\n",
+            ),
+        ),
+        (
+            "input glibc_mismatch",
+            said(
+                "NCCL WARN Error: network gIB not found.\n/lib/libc.so.6: version `GLIBC_2.34' not found (required by /usr/local/gib/lib64/libnccl-net.so)\n",
+            ),
+        ),
+        ("input rdma_missing", said("p:1:1 [0] NCCL INFO NET/gIB : No device found.\n")),
+        ("ended FAILED Some(3)", said("p: Test NCCL failure common.cu:958 'unhandled system error'\n")),
+    ];
+    for (expected, known) in cases {
+        assert_eq!(code(&known), expected, "{:?}", at(&known));
+    }
+}
+
+#[test]
+fn a_wait_timeout_names_the_reason() {
+    let late = "2026-11-20T20:02:30.000Z".parse::<Timestamp>().unwrap();
+    for (expected, known) in [
+        ("TOPOLOGY", queued("TopologyPlacementFailed", "no")),
+        ("IMAGE_PULL", stuck("ErrImagePull", "dial tcp: i/o timeout")),
+        ("ADMISSION_TIMEOUT", queued("Pending", "not yet")),
+    ] {
+        let found = standing(&known, &settings(), late);
+        let PodFinding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
+        assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, expected));
+        assert!(failure.message.starts_with("0 of 2 pods started within 30m"), "{}", failure.message);
+    }
+}
+
+#[test]
+fn a_termination_message_is_not_overinterpreted() {
+    assert_eq!(named(""), None);
+    assert_eq!(named("all is well"), None);
+    let long = format!("{} GLIBC_2.34 not found", "x".repeat(9000));
+    assert!(named(&long).is_some_and(|(.., line)| line.len() <= 500));
+}

@@ -1,0 +1,101 @@
+//! Jobs on a cluster of local processes.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use cluster_api::{
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, nccl_tests, output_folder, settings::wrong_kind, stage,
+};
+use ledger::{ObjectReader, Store};
+use model::{Class, Cluster, Failure, Image, PROCESSES};
+use service::PortError;
+use supervisor::{JobFolder, JobRequest, JobState};
+
+/// Scheduler of clusters of local processes.
+pub struct LocalJobs {
+    store: Arc<dyn Store>,
+}
+
+impl LocalJobs {
+    /// `store`: bucket of the images.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    async fn stage(&self, jobs: &JobFolder, image: &Image) -> Result<PathBuf, PortError> {
+        let folder = jobs.image_folder(&image.digest);
+        stage(&*self.store, image, &folder).await?;
+        Ok(folder)
+    }
+}
+
+/// Folder of a cluster's jobs.
+fn jobs(cluster: &Cluster) -> Result<JobFolder, PortError> {
+    let folder = cluster.access.processes_folder();
+    folder.map(JobFolder::at).ok_or_else(|| wrong_kind(cluster, PROCESSES))
+}
+
+#[async_trait::async_trait]
+impl Scheduler for LocalJobs {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        let jobs = jobs(&job.cluster)?;
+        let program = nccl_tests::program(&job.workload);
+        let program = match &job.image {
+            Some(image) => self.stage(&jobs, image).await?.join(program).display().to_string(),
+            None => program,
+        };
+        let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
+        let mut argv = vec![program];
+        argv.extend(nccl_tests::arguments(&job.workload, slots));
+        let nodes = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
+        let (limit, labels) = (job.limit, job.labels.clone());
+        let request = JobRequest { argv, env: Default::default(), limit, labels, nodes };
+        match jobs.submit(&job.name, &request) {
+            Ok(()) => Ok(job.name.clone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(PortError::Permanent(Failure::new(Class::ClusterLost, "CLUSTER_GONE", error.to_string())))
+            }
+            Err(error) => Err(PortError::transient(error)),
+        }
+    }
+
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        Ok(match jobs(cluster)?.poll(name).map_err(PortError::transient)? {
+            JobState::Absent => JobStatus::Absent,
+            JobState::Running => JobStatus::Going,
+            JobState::Ended(end) => JobStatus::Ended(end),
+            JobState::NodeFail { node } => JobStatus::Lost {
+                code: "NODE_FAIL".to_owned(),
+                why: format!("{node} was lost while the job ran"),
+            },
+            JobState::ClusterGone => {
+                JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
+            }
+        })
+    }
+
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        match jobs(cluster)?.cancel(name) {
+            // A deleted cluster has no jobs left: cancelled.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::transient(error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        output_folder::outputs(jobs(cluster)?.output_folder(name)).await
+    }
+
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
+        output_folder::output(jobs(cluster)?.output_folder(name), file).await
+    }
+
+    async fn ending(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
+        output_folder::ending(jobs(cluster)?.output_folder(name), file, bytes).await.map(Some)
+    }
+}

@@ -1,0 +1,72 @@
+//! The kinds of clusters that accept jobs, one line each.
+//!
+//! A kind is a crate beside this one: its settings, the probe of an existing cluster, and its scheduler. Everything else works
+//! with [`KINDS`]: workflow files and their schema, offers, the agent and the provisioner.
+
+mod schedulers;
+
+use cluster_api::{ClusterKind, ClusterLayout};
+use model::System;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+pub use schedulers::Schedulers;
+
+/// Every kind. A new kind adds one line.
+pub static KINDS: [&dyn ClusterKind; 3] =
+    [&cluster_local::LocalKind, &cluster_slurm::SlurmKind, &cluster_kubernetes::KubernetesKind];
+
+/// The kind with this name.
+pub fn kind(name: &str) -> Option<&'static dyn ClusterKind> {
+    KINDS.into_iter().find(|kind| kind.form().kind == name)
+}
+
+/// Names of the kinds that meet `condition`, for messages.
+pub fn names(condition: impl Fn(&dyn ClusterKind) -> bool) -> Vec<&'static str> {
+    KINDS.into_iter().filter(|kind| condition(*kind)).map(|kind| kind.form().kind).collect()
+}
+
+/// Placement of the ranks on a cluster; `None` if its settings do not decide it.
+pub fn layout(system: &System) -> Option<ClusterLayout> {
+    kind(system.kind()).and_then(|kind| (kind.form().layout)(system.settings()))
+}
+
+/// Schema of an object whose one field is a kind that meets `condition`, with the kind's settings.
+pub fn schema(generator: &mut SchemaGenerator, condition: impl Fn(&dyn ClusterKind) -> bool) -> Schema {
+    let one = |kind: &dyn ClusterKind| {
+        let form = kind.form();
+        let settings = (form.schema)(generator);
+        json!({
+            "description": form.description,
+            "type": "object",
+            "properties": {form.kind: settings},
+            "additionalProperties": false,
+            "required": [form.kind],
+        })
+    };
+    let kinds: Vec<Value> = KINDS.into_iter().filter(|kind| condition(*kind)).map(one).collect();
+    json_schema!({"oneOf": kinds})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_the_least_settings_can_be_read_again() {
+        let mut names = names(|_| true);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), KINDS.len());
+        for kind in KINDS {
+            let form = kind.form();
+            let least = (form.defaults)();
+            assert_eq!(System::new(form.kind, &least).nodes(), 1, "{}: settings state `nodes`", form.kind);
+            let layout = (form.layout)(&least);
+            assert!(layout.is_none_or(|layout| layout.nodes == 1), "{}", form.kind);
+            let problems = (form.complete)(&json!({"unknown": 1})).unwrap_err();
+            assert!(problems[0].1.contains("unknown"), "{}: {problems:?}", form.kind);
+        }
+        assert!(kind("none").is_none());
+    }
+}

@@ -1,0 +1,256 @@
+//! Slurm's commands: arguments only, no shell, a clean environment, a timeout each.
+
+use std::{ffi::OsString, time::Duration};
+
+use model::{Class, Failure};
+use service::PortError;
+use supervisor::{ProgramOutput, ask};
+
+use crate::state::SlurmJobRow;
+
+/// Timeout of each command; Slurm's own timeouts and retries are shorter.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Slurm's command-line tools.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    /// Folder searched before the `PATH`.
+    pub first: Option<OsString>,
+}
+
+impl Commands {
+    async fn ask(&self, argv: Vec<String>) -> Result<ProgramOutput, PortError> {
+        // Slurm prints times in the caller's time zone.
+        let mut env = vec![("TZ", OsString::from("UTC0"))];
+        env.extend(self.path());
+        ask(&argv, &env, LIMIT).await.map_err(PortError::transient)
+    }
+
+    fn path(&self) -> Option<(&'static str, OsString)> {
+        let mut path = self.first.clone()?;
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        Some(("PATH", path))
+    }
+
+    /// Submits a job and returns its id.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if Slurm refuses the job; after any other error the outcome is unknown.
+    pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
+        let mut argv = vec!["sbatch".to_owned()];
+        argv.extend_from_slice(options);
+        // The script is named relative to its folder, which is not sbatch's working directory.
+        if let Some(script) = argv.last_mut() {
+            *script = folder.join(&*script).display().to_string();
+        }
+        let env: Vec<_> = self.path().into_iter().collect();
+        let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
+        let number = answer.said.trim().split(';').next().and_then(|number| number.parse().ok());
+        match number {
+            Some(number) if answer.good => Ok(number),
+            _ => Err(refusal(&answer.complained)),
+        }
+    }
+
+    /// All jobs of this name and user that the controller knows.
+    ///
+    /// # Errors
+    /// Returns an error if the controller request fails.
+    pub async fn jobs(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
+        let user = format!("--user={}", user());
+        let name = format!("--name={name}");
+        let numbers = ["squeue", "--noheader", "--states=all", "--format=%i", &user, &name];
+        let listed = self.good(&numbers).await?;
+        let mut rows = Vec::new();
+        for number in listed.lines().map(str::trim).filter(|number| !number.is_empty()) {
+            let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
+            let shown = self.ask(argv.into()).await?;
+            match shown.good {
+                true => rows.extend(SlurmJobRow::shown(&shown.said)),
+                // Purged between the two requests.
+                false if shown.complained.contains("Invalid job id") => {}
+                false => return Err(PortError::Transient(shown.complained)),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// All jobs of this name in the accounting; empty without accounting storage.
+    ///
+    /// # Errors
+    /// Returns an error if the accounting request fails.
+    pub async fn accounted(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
+        let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
+        let format = format!("--format={}", SlurmJobRow::ACCOUNTED);
+        let argv = [
+            "sacct",
+            "--allocations",
+            "--parsable2",
+            "--noheader",
+            "--starttime=now-60days",
+            &user,
+            &name,
+            &format,
+        ];
+        let answer = self.ask(argv.map(str::to_owned).into()).await?;
+        match answer.good {
+            true => Ok(answer.said.lines().filter_map(SlurmJobRow::accounted).collect()),
+            false if answer.complained.contains("accounting storage is disabled") => Ok(Vec::new()),
+            false => Err(PortError::Transient(answer.complained)),
+        }
+    }
+
+    /// Cancels all jobs of this name and user, in any state.
+    ///
+    /// # Errors
+    /// Returns an error if the controller request fails.
+    pub async fn cancel(&self, name: &str) -> Result<(), PortError> {
+        let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
+        self.good(&["scancel", "--quiet", &user, &name]).await.map(drop)
+    }
+
+    /// Cancels a job unless it has started: `hold` succeeds only on a pending job.
+    ///
+    /// # Errors
+    /// Returns an error if the controller request fails.
+    pub async fn cancel_waiting(&self, number: u64) -> Result<(), PortError> {
+        let number = number.to_string();
+        let held = self.ask(["scontrol", "hold", &number].map(str::to_owned).into()).await?;
+        match held.good {
+            true => self.good(&["scancel", "--quiet", &number]).await.map(drop),
+            false => Ok(()), // it will find the claim
+        }
+    }
+
+    /// The drained or down nodes among `nodes`, or of a partition, each with its reason.
+    ///
+    /// # Errors
+    /// Returns an error if the controller request fails.
+    pub async fn drained(&self, nodes: &str, partition: Option<&str>) -> Result<Vec<String>, PortError> {
+        let mut argv = ["sinfo", "--noheader", "--Node", "--states=drain,down,fail", "--format=%N: %E"]
+            .map(str::to_owned)
+            .to_vec();
+        argv.extend((!nodes.is_empty()).then(|| format!("--nodes={nodes}")));
+        argv.extend(partition.map(|partition| format!("--partition={partition}")));
+        let answer = self.ask(argv).await?;
+        if !answer.good {
+            return Err(PortError::Transient(answer.complained));
+        }
+        let mut nodes: Vec<_> = answer.said.lines().map(|line| line.trim().to_owned()).collect();
+        nodes.dedup();
+        Ok(nodes)
+    }
+
+    /// Expands a node list such as `n[1-4],n7`.
+    ///
+    /// # Errors
+    /// Returns an error if `scontrol` fails.
+    pub async fn expand(&self, nodes: &str) -> Result<Vec<String>, PortError> {
+        let said = self.good(&["scontrol", "show", "hostnames", nodes]).await?;
+        Ok(said.lines().map(|line| line.trim().to_owned()).filter(|node| !node.is_empty()).collect())
+    }
+
+    /// Drains a node unless it is drained already.
+    ///
+    /// # Errors
+    /// [`PortError::Permanent`] if the node was drained for another reason, or Slurm refuses.
+    pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
+        if let Some(out) = self.drained(node, None).await?.into_iter().next() {
+            let because = out.split_once(": ").map_or("", |(_, because)| because);
+            return if because == reason { Ok(()) } else { Err(left(format!("already drained: {because}"))) };
+        }
+        let (node, reason) = (format!("nodename={node}"), format!("reason={reason}"));
+        let argv = ["scontrol", "update", &node, "state=drain", &reason].map(str::to_owned);
+        let answer = self.ask(argv.into()).await?;
+        match answer.good {
+            true => Ok(()),
+            false if passes(&answer.complained) => Err(PortError::Transient(answer.complained)),
+            false => Err(left(answer.complained)),
+        }
+    }
+
+    async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
+        let answer = self.ask(argv.iter().map(|&word| word.to_owned()).collect()).await?;
+        if answer.good { Ok(answer.said) } else { Err(PortError::Transient(answer.complained)) }
+    }
+}
+
+/// By id: the name may be unknown on this host.
+fn user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+/// Meaning of a failed submission. After a connection error the outcome is unknown; an error message of the controller about
+/// the job is final.
+fn refusal(complaint: &str) -> PortError {
+    if passes(complaint) || !complaint.contains("sbatch: ") {
+        return PortError::Transient(complaint.to_owned());
+    }
+    let last = complaint.lines().rev().find(|line| line.contains("error: ")).unwrap_or(complaint);
+    let reason = last.rsplit("failed: ").next().unwrap_or(last).trim_start_matches("sbatch: error: ").trim();
+    let message = format!("Slurm refuses the job: {reason}");
+    PortError::Permanent(Failure::new(Class::Input, "REFUSED", message))
+}
+
+/// Whether the error is transient.
+fn passes(complaint: &str) -> bool {
+    const PASSING: [&str; 16] = [
+        "timed out",
+        "Unable to contact",
+        "Connection",
+        "connection",
+        "temporarily",
+        "in standby mode",
+        "Zero Bytes",
+        "Transport endpoint",
+        "Communication",
+        "communication",
+        "try again",
+        "authentication",
+        "munge",
+        "Munge",
+        "ended with signal",
+        "database",
+    ];
+    PASSING.iter().any(|word| complaint.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_connection_error_the_outcome_is_unknown() {
+        for complaint in [
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying",
+            "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+            "sbatch ended with signal: 9 (SIGKILL)",
+            "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\"",
+        ] {
+            assert!(matches!(refusal(complaint), PortError::Transient(_)), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn a_job_refused_by_slurm_is_an_input_error_with_slurms_message() {
+        for (complaint, reason) in [
+            (
+                "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified",
+                "Invalid partition name specified",
+            ),
+            (
+                "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+                "Requested node configuration is not available",
+            ),
+            ("sbatch: error: Invalid --time specification", "Invalid --time specification"),
+        ] {
+            let PortError::Permanent(failure) = refusal(complaint) else { panic!("{complaint}") };
+            assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));
+            assert_eq!(failure.message, format!("Slurm refuses the job: {reason}"));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The folder of a job on the storage shared by this host and the nodes.
+//!
+//! ```text
+//! {shared}/images/{digest}/   {shared}/jobs/{job}/
+//!   job.sh         script passed to sbatch             submitted.json   job id
+//!   cancel         the job was cancelled              claim            link: the start that runs the benchmark
+//!   refused/       starts that found the claim        end.json         the job's own result, written last
+//!   output/        collected output                   standing.json    recorded end state
+//! ```
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use cluster_api::JobStatus;
+use model::JobEnd;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use supervisor::{JobFolder, lock_files};
+
+use crate::state::Marks;
+
+/// One job's folder. Every file in it is created once, atomically.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    shared: PathBuf,
+    name: String,
+}
+
+/// The recorded end of a job, final once written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FolderEnd {
+    Ended(JobEnd),
+    Lost { code: String, why: String },
+}
+
+impl Folder {
+    /// The folder of a job under a cluster's shared folder.
+    pub fn of(shared: &str, name: &str) -> Self {
+        Self { shared: shared.into(), name: name.to_owned() }
+    }
+
+    /// Path of the folder.
+    pub fn path(&self) -> PathBuf {
+        self.shared.join("jobs").join(&self.name)
+    }
+
+    /// The job folders of the cluster.
+    pub fn jobs(&self) -> JobFolder {
+        JobFolder::at(&self.shared)
+    }
+
+    /// Reads all marks in the folder.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn marks(&self) -> io::Result<Marks> {
+        let folder = self.path();
+        let claim = match fs::read_link(folder.join("claim")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            link => Some(link?.display().to_string()),
+        };
+        Ok(Marks {
+            cancelled: folder.join("cancel").try_exists()?,
+            submitted: lock_files::read_json(&folder.join("submitted.json"))?,
+            claim,
+            refused: lock_files::names(&folder.join("refused"))?,
+            end: lock_files::read_json(&folder.join("end.json"))?,
+        })
+    }
+
+    /// Writes the script. Resubmitting writes identical bytes.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be written.
+    pub fn write_script(&self, script: &str) -> io::Result<()> {
+        fs::create_dir_all(self.path().join("output"))?;
+        let draft = self.path().join(format!("job.sh.draft-{}", std::process::id()));
+        fs::write(&draft, script)?;
+        fs::rename(draft, self.path().join("job.sh"))
+    }
+
+    /// Records the Slurm job id. Returns the first one recorded, which is final.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be written.
+    pub fn note_number(&self, number: u64) -> io::Result<u64> {
+        self.note("submitted.json", &number)
+    }
+
+    /// The recorded end state.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn recorded_end(&self) -> io::Result<Option<JobStatus>> {
+        let told: Option<FolderEnd> = lock_files::read_json(&self.path().join("standing.json"))?;
+        Ok(told.map(JobStatus::from))
+    }
+
+    /// Records an end state. Returns the first one recorded, which is final: Slurm forgets jobs, and its state of a job may change
+    /// while nodes come and go.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be written.
+    pub fn record_end(&self, standing: JobStatus) -> io::Result<JobStatus> {
+        let told = match standing {
+            JobStatus::Ended(end) => FolderEnd::Ended(end),
+            JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },
+            other => return Ok(other),
+        };
+        self.note("standing.json", &told).map(JobStatus::from)
+    }
+
+    /// Appends a reason for waiting when it changes; the file is collected with the output.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be written.
+    pub fn waits(&self, reason: &str, now: model::Timestamp) -> io::Result<()> {
+        let file = self.path().join("output").join("waiting.log");
+        let before = fs::read_to_string(&file).unwrap_or_default();
+        // Slurm has not evaluated the job yet.
+        if reason == "None" || before.lines().last().is_some_and(|line| line.ends_with(&format!(" {reason}")))
+        {
+            return Ok(());
+        }
+        tracing::info!(job = %self.name, %reason, "the job waits");
+        append(&file, &format!("{now} {reason}\n"))
+    }
+
+    fn note<T: Serialize + DeserializeOwned>(&self, file: &str, value: &T) -> io::Result<T> {
+        let path = self.path().join(file);
+        lock_files::create_json(&path, value)?;
+        lock_files::read_json(&path)?
+            .ok_or_else(|| io::Error::other(format!("{} disappeared", path.display())))
+    }
+}
+
+fn append(file: &Path, line: &str) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    io::Write::write_all(&mut fs::File::options().create(true).append(true).open(file)?, line.as_bytes())
+}
+
+impl From<FolderEnd> for JobStatus {
+    fn from(told: FolderEnd) -> Self {
+        match told {
+            FolderEnd::Ended(end) => Self::Ended(end),
+            FolderEnd::Lost { code, why } => Self::Lost { code, why },
+        }
+    }
+}

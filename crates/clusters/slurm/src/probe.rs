@@ -1,0 +1,87 @@
+//! Checks an existing Slurm cluster: it responds, and has enough nodes for the job.
+
+use std::{ffi::OsString, io::ErrorKind, time::Duration};
+
+use cluster_api::{ClusterStatus, Settings};
+use model::{Cluster, Node};
+use service::PortError;
+use supervisor::ask;
+
+use crate::Slurm;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Requests the nodes of the partition from the controller.
+///
+/// # Errors
+/// Returns an error if the controller request fails.
+pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError> {
+    if let Some((field, problem)) = slurm.problems().first() {
+        return Ok(ClusterStatus::Broken(format!("{name}: {field}: {problem}")));
+    }
+    let mut argv = ["sinfo", "--noheader", "--Node", "--format=%N"].map(str::to_owned).to_vec();
+    argv.extend(slurm.partition.as_ref().map(|partition| format!("--partition={partition}")));
+    let answer = match ask(&argv, &[("LC_ALL", OsString::from("C"))], LIMIT).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(ClusterStatus::Broken(format!("{error}; Slurm's commands must be on the PATH")));
+        }
+        answer => answer.map_err(PortError::transient)?,
+    };
+    if !answer.good {
+        return Err(PortError::Transient(answer.complained));
+    }
+    Ok(nodes(name, slurm, &answer.said))
+}
+
+/// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes.
+fn nodes(name: &str, slurm: &Slurm, said: &str) -> ClusterStatus {
+    let mut there: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    there.sort_unstable();
+    there.dedup();
+    let (asked, found) = (usize::try_from(slurm.nodes).unwrap_or(usize::MAX), there.len());
+    if found < asked {
+        let partition = slurm.partition.as_deref().unwrap_or("of the default");
+        return ClusterStatus::Broken(format!(
+            "{name}: {asked} nodes requested, partition {partition} has {found}"
+        ));
+    }
+    let node = |number: usize| match there.get(number) {
+        Some(node) if found == asked => (*node).to_owned(),
+        _ => format!("any-{number}"),
+    };
+    let nodes = (0..asked).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();
+    ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: slurm.access() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn four() -> Slurm {
+        serde_json::from_str(r#"{"nodes": 4, "ranks_per_node": 8, "shared_folder": "/home/burnin"}"#).unwrap()
+    }
+
+    #[test]
+    fn the_nodes_are_known_if_the_job_uses_all_of_them() {
+        // sinfo lists a node once per partition.
+        let ClusterStatus::Ready(cluster) = nodes("lab", &four(), "n1\nn1\nn2\nn3\nn4\n") else { panic!() };
+        assert_eq!(
+            cluster.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
+            ["n1", "n2", "n3", "n4"]
+        );
+        assert_eq!((cluster.slots(), cluster.name.as_str()), (32, "lab"));
+        assert_eq!(Slurm::of(&cluster).unwrap(), four());
+    }
+
+    #[test]
+    fn the_nodes_are_unknown_if_the_job_uses_some_of_them() {
+        let ClusterStatus::Ready(cluster) = nodes("lab", &four(), "n1\nn2\nn3\nn4\nn5\n") else { panic!() };
+        assert_eq!(cluster.nodes[0].name, "any-0");
+    }
+
+    #[test]
+    fn too_few_nodes_are_reported() {
+        let ClusterStatus::Broken(why) = nodes("lab", &four(), "n1\n") else { panic!() };
+        assert_eq!(why, "lab: 4 nodes requested, partition of the default has 1");
+    }
+}

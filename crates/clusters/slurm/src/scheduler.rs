@@ -1,0 +1,297 @@
+//! Jobs on an existing Slurm cluster, through Slurm's own commands.
+//!
+//! At most one job per command: the job name is its identity. The agent looks it up before and after a submission, Slurm lets a
+//! second job of the name wait for the first, and only the start that creates the link `claim` runs the benchmark. The end is
+//! read from the controller, then from the accounting if there is one, and from the job's folder; the first end state recorded
+//! is final.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use cluster_api::{
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings, shell::quote, stage,
+};
+use ledger::{ObjectReader, Store};
+use model::{Class, Cluster, Failure};
+use service::{Clock, PortError, SystemClock};
+
+use crate::{
+    Slurm,
+    commands::Commands,
+    folder::Folder,
+    script,
+    state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
+};
+
+/// Minimum interval between polls of a running job: the controller serves the whole cluster.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Scheduler of Slurm clusters.
+pub struct SlurmJobs {
+    store: Arc<dyn Store>,
+    commands: Commands,
+    /// Last poll that found the job running.
+    going: Mutex<HashMap<String, Instant>>,
+}
+
+impl SlurmJobs {
+    /// `store`: bucket of the images. Finds Slurm's commands in the `PATH`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, commands: Commands::default(), going: Mutex::default() }
+    }
+
+    /// Searches `folder` for commands before the `PATH`.
+    #[must_use]
+    pub fn with_commands(mut self, folder: impl Into<OsString>) -> Self {
+        self.commands.first = Some(folder.into());
+        self
+    }
+
+    /// Everything known about a job: the controller's rows, the accounting's if the controller has purged the job, and the marks
+    /// of its folder. The marks are read last, so that they are not older than the rows.
+    async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
+        let mut rows = self.commands.jobs(name).await?;
+        if rows.is_empty() {
+            rows = self.commands.accounted(name).await?;
+        }
+        Ok((rows, read(folder, Folder::marks).await?))
+    }
+
+    /// Id of an existing job, as reported to the caller.
+    async fn adopt(&self, folder: &Folder, name: &str) -> Result<Option<u64>, PortError> {
+        let (mut rows, marks) = self.known(folder, name).await?;
+        rows.sort_by_key(|row| row.id);
+        let begun = marks.claim.as_deref().and_then(|claim| claim.split('.').next()?.parse().ok());
+        rows.retain(|row| !state::refused(row));
+        let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
+            return Ok(None);
+        };
+        // A second job, after a submission whose response was lost. It would only find the claim.
+        let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
+        for row in
+            rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
+        {
+            self.commands.cancel_waiting(row.id).await?;
+        }
+        read(folder, move |folder| folder.note_number(number)).await.map(Some)
+    }
+
+    async fn stands(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
+        if let Some(told) = read(folder, Folder::recorded_end).await? {
+            return Ok(told);
+        }
+        let marks = read(folder, Folder::marks).await?;
+        let now = SystemClock.now();
+        // A successful benchmark reports its own end, whether the controller is up or not.
+        let alone = marks.end.as_ref().filter(|end| end.launched && end.exit_code == 0);
+        let (rows, marks) = match alone {
+            Some(_) => (Vec::new(), marks),
+            None => self.known(folder, name).await?,
+        };
+        let mut finding = state::standing(&rows, &marks, now);
+        if let Some(nodes) = state::unexplained(&rows, &marks, &finding) {
+            // When a prolog fails, Slurm shows a job that must not be requeued as cancelled.
+            let drained = self.commands.drained(nodes, None).await?;
+            if drained.iter().any(|node| node.contains("Prolog error")) {
+                let why = format!("a node of {nodes} could not start it");
+                finding = SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why };
+            }
+        }
+        let open = rows.iter().any(|row| !matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost));
+        // A lost job must not continue, and a cancelled job must not start: it may have been submitted after its cancel.
+        let over = matches!(finding, SlurmFinding::Lost { .. } | SlurmFinding::Never { .. });
+        if over {
+            let marked = name.to_owned();
+            read(folder, move |folder| folder.jobs().cancel(&marked)).await?;
+        }
+        if open && (over || marks.cancelled) {
+            self.commands.cancel(name).await?;
+        }
+        let standing = match finding {
+            SlurmFinding::Absent => JobStatus::Absent,
+            SlurmFinding::Going => JobStatus::Going,
+            SlurmFinding::Waiting(reason) => {
+                read(folder, move |folder| folder.waits(&reason, now)).await?;
+                JobStatus::Going
+            }
+            SlurmFinding::Ended(end) => JobStatus::Ended(end),
+            SlurmFinding::Lost { code, why } if code == "LAUNCH_FAILED" => {
+                let drained = self.commands.drained("", slurm.partition.as_deref()).await?.join(", ");
+                let why = if drained.is_empty() { why } else { format!("{why}; out of service: {drained}") };
+                JobStatus::Lost { code, why }
+            }
+            SlurmFinding::Lost { code, why } => {
+                // Naming the bad node only helps the operator: an error here changes nothing.
+                let nodes = rows.last().map_or("", |row| row.nodes.as_str());
+                let nodes =
+                    if nodes.is_empty() { None } else { self.commands.drained(nodes, None).await.ok() };
+                let bad = nodes.unwrap_or_default().join(", ");
+                let why = if bad.is_empty() { why } else { format!("{why}; out of service: {bad}") };
+                JobStatus::Lost { code, why }
+            }
+            SlurmFinding::Never { reason } => {
+                let message =
+                    format!("the job can never start: {reason}; correct the workflow or the cluster");
+                return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
+            }
+        };
+        read(folder, move |folder| folder.record_end(standing)).await
+    }
+
+    fn paced(&self, name: &str) -> bool {
+        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
+    }
+
+    fn pace(&self, name: &str, standing: Option<&JobStatus>) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        match standing {
+            Some(JobStatus::Going) => going.insert(name.to_owned(), Instant::now()),
+            _ => going.remove(name),
+        };
+    }
+}
+
+/// Reads a job's folder, which may be on a slow network file system.
+async fn read<T: Send + 'static>(
+    folder: &Folder,
+    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+) -> Result<T, PortError> {
+    let folder = folder.clone();
+    let done = tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)?;
+    done.map_err(PortError::transient)
+}
+
+/// Slurm settings of a cluster, and a job's folder.
+fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
+    let slurm = Slurm::of(cluster)?;
+    // The name becomes a folder name, and an element of a comma-separated list for squeue and scancel.
+    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
+    if !letters || name.len() > 128 || !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        let shown = settings::shown(name);
+        let why = format!(
+            "job name: expected at most 128 letters, digits and any of _.-, beginning with a letter or a digit, found `{shown}`"
+        );
+        return Err(settings::wrong(cluster, &why));
+    }
+    let folder = Folder::of(&slurm.shared_folder, name);
+    Ok((slurm, folder))
+}
+
+#[async_trait::async_trait]
+impl Scheduler for SlurmJobs {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        let (slurm, folder) = place(&job.cluster, &job.name)?;
+        self.pace(&job.name, None);
+        let marks = read(&folder, Folder::marks).await?;
+        if let Some(number) = marks.submitted {
+            return Ok(number.to_string());
+        }
+        if marks.cancelled {
+            return Ok(job.name.clone()); // cancelled or ended: nothing to submit
+        }
+        if let Some(number) = self.adopt(&folder, &job.name).await? {
+            return Ok(number.to_string());
+        }
+        let programs = match &job.image {
+            Some(image) => {
+                let programs = folder.jobs().image_folder(&image.digest);
+                stage(&*self.store, image, &programs).await?;
+                Some(programs.display().to_string())
+            }
+            None => slurm.programs.clone(),
+        };
+        let path = folder.path();
+        let text = script::script(job, &slurm, &path.display().to_string(), programs.as_deref());
+        read(&folder, move |folder| folder.write_script(&text)).await?;
+        let options = script::options(job, &slurm, &path.display().to_string());
+        let submitted = self.commands.submit(&options, &path).await;
+        // Look up the job in any case: a response may be lost, or another agent may have submitted it.
+        let number = match (self.adopt(&folder, &job.name).await?, submitted) {
+            (Some(number), _) => number,
+            (None, Ok(number)) => read(&folder, move |folder| folder.note_number(number)).await?,
+            (None, Err(error)) => return Err(error),
+        };
+        if read(&folder, Folder::marks).await?.cancelled {
+            self.commands.cancel(&job.name).await?; // cancelled meanwhile
+        }
+        Ok(number.to_string())
+    }
+
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        let (slurm, folder) = place(cluster, name)?;
+        if self.paced(name) {
+            return Ok(JobStatus::Going);
+        }
+        let standing = self.stands(&slurm, &folder, name).await;
+        self.pace(name, standing.as_ref().ok());
+        standing
+    }
+
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        let (_, folder) = place(cluster, name)?;
+        self.pace(name, None);
+        let marked = name.to_owned();
+        read(&folder, move |folder| folder.jobs().cancel(&marked)).await?;
+        self.commands.cancel(name).await
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        output_folder::outputs(folder_of_output(cluster, name)?).await
+    }
+
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
+        output_folder::output(folder_of_output(cluster, name)?, file).await
+    }
+
+    async fn ending(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
+        output_folder::ending(folder_of_output(cluster, name)?, file, bytes).await.map(Some)
+    }
+
+    async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        let (_, folder) = place(cluster, name)?;
+        let marks = read(&folder, Folder::marks).await?;
+        // The job's own record stays; the controller purges jobs.
+        let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
+        if nodes.is_empty() {
+            let rows = self.known(&folder, name).await?.0;
+            nodes = rows.last().map(|row| row.nodes.clone()).unwrap_or_default();
+        }
+        if nodes.is_empty() {
+            let why = format!("the nodes of {name} are no longer known");
+            return Err(PortError::Permanent(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
+        }
+        self.commands.expand(&nodes).await
+    }
+
+    fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
+        let nodes = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let part = Slurm { nodes, node_list: Some(names.join(",")), ..Slurm::of(cluster)? };
+        Ok(cluster.part(names, part.access()))
+    }
+
+    fn drain_command(&self, _: &Cluster, node: &str, reason: &str) -> Option<String> {
+        let [nodename, reason] = [format!("nodename={node}"), format!("reason={reason}")];
+        Some(format!("scontrol update {} state=drain {}", quote(&nodename), quote(&reason)))
+    }
+
+    async fn drain(&self, _: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.commands.drain(node, reason).await
+    }
+}
+
+fn folder_of_output(cluster: &Cluster, name: &str) -> Result<PathBuf, PortError> {
+    Ok(place(cluster, name)?.1.jobs().output_folder(name))
+}

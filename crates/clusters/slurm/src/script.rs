@@ -1,0 +1,115 @@
+//! The script that Slurm runs, and its sbatch options. Pure.
+//!
+//! Only one script per job name ever runs the benchmark: the one that creates the link `claim`. Slurm may hold a second job of
+//! the name after a submission whose response was lost, or requeue the first; such a script records itself under `refused` and
+//! exits. The result of a script is in `end.json`, written last and atomically.
+
+use cluster_api::{JobSpec, nccl_tests, shell::quote};
+use model::Workload;
+
+use crate::Slurm;
+
+/// Exit code of the script before the benchmark starts: its folder is not visible.
+pub const BLIND: i32 = 78;
+/// Exit code of the script before the benchmark starts: its folder is not writable.
+pub const MUTE: i32 = 73;
+
+/// Arguments of `sbatch`.
+pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
+    let minutes = job.limit.0.as_secs().div_ceil(60).max(1);
+    let mut options = vec![
+        "--parsable".to_owned(),
+        format!("--job-name={}", job.name),
+        format!("--chdir={folder}"),
+        // Relative: Slurm expands % and \ in a path.
+        "--output=output/slurm.log".to_owned(),
+        "--open-mode=append".to_owned(),
+        "--export=ALL".to_owned(),
+        "--no-requeue".to_owned(),
+        // Of two jobs with one name the second waits for the end of the first.
+        "--dependency=singleton".to_owned(),
+        format!("--time={minutes}"),
+        format!("--nodes={}", slurm.nodes),
+        format!("--ntasks-per-node={}", slurm.ranks_per_node),
+    ];
+    if !job.labels.is_empty() {
+        let labels: Vec<_> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        options.push(format!("--comment={}", labels.join(",")));
+    }
+    let named = [
+        ("--partition", &slurm.partition),
+        ("--account", &slurm.account),
+        ("--qos", &slurm.qos),
+        ("--reservation", &slurm.reservation),
+        ("--constraint", &slurm.constraint),
+        ("--nodelist", &slurm.node_list),
+    ];
+    options.extend(named.iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value.as_ref()?))));
+    options.extend(slurm.gpus_per_node.map(|gpus| format!("--gpus-per-node={gpus}")));
+    options.extend(slurm.memory_mib.map(|memory| format!("--mem={memory}")));
+    options.extend(slurm.exclusive.then(|| "--exclusive".to_owned()));
+    options.push("job.sh".to_owned());
+    options
+}
+
+/// The script of a job with its files in `folder` and its program in `programs`.
+pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>) -> String {
+    let JobSpec { name, workload, .. } = job;
+    let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
+        format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
+    });
+    let environment: String =
+        slurm.environment.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
+    let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));
+    let debug = quote(&slurm.nccl_debug);
+    let (folder, command) = (quote(folder), command(workload, programs));
+    format!(
+        r#"#!/bin/bash
+# {name}, written by Burnin. Of all jobs of this name only the one that creates the link `claim` runs the benchmark.
+set -u
+cd -- {folder} || exit {BLIND}
+began=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
+attempt=$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}
+if ! ln -sT -- "$attempt" claim 2>/dev/null; then
+  [ -L claim ] && mkdir -p refused && : >"refused/$attempt" && exit 0
+  exit {MUTE}
+fi
+
+# Written last, atomically: launched or not, exit code.
+end() {{
+  printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"started_at":"%s","ended_at":"%s","nodes":"%s"}}\n' \
+    "$attempt" "$1" "$2" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" "$SLURM_JOB_NODELIST" >end.draft && mv -T end.draft end.json
+  exit "$2"
+}}
+
+# A cancel leaves the mark first and then checks the claim: at least one side sees the other.
+[ -e cancel ] && end false 0
+
+export BURNIN_RENDEZVOUS="$PWD/rendezvous"
+mkdir -p -- "$BURNIN_RENDEZVOUS"
+{environment}{profile}export NCCL_DEBUG={debug}
+export NCCL_DEBUG_FILE=output/nccl.%h.%p.log
+
+# Check that every node can be reached before the claim counts.
+srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >output/hosts.log 2>&1 || end false "$?"
+
+srun --label --kill-on-bad-exit=1{mpi} {command} >output/benchmark.log 2>&1
+code=$?
+# srun exits with the highest code, that of ranks it killed. The first failure is closest to the cause.
+if [ "$code" -gt 128 ]; then
+  first=$(sed -n '/^srun: error: .* Exited with exit code [0-9]*$/{{s/.* //p;q}}' output/benchmark.log)
+  code=${{first:-$code}}
+fi
+end true "$code"
+"#
+    )
+}
+
+/// Program and arguments as shell words. Each rank has one GPU.
+fn command(workload: &Workload, programs: Option<&str>) -> String {
+    let program = nccl_tests::program(workload);
+    let program =
+        programs.map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
+    let words = std::iter::once(program).chain(nccl_tests::arguments(workload, 1));
+    words.map(|word| quote(&word)).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,239 @@
+//! A Slurm cluster, as configured in a workflow.
+
+use std::collections::BTreeMap;
+
+use cluster_api::{
+    ClusterLayout, Settings, SettingsProblems, Substitution,
+    settings::{self, not_a_path, not_in_range, shown},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Maximum length of any name in Slurm, bytes.
+const LONGEST: usize = 128;
+
+/// Slurm options of a job and the launch of its ranks. The cluster decides everything not set here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Slurm {
+    /// Nodes of the job, 1 to 4096 (`--nodes`).
+    #[schemars(range(min = 1, max = 4096))]
+    pub nodes: u32,
+    /// Processes per node, each with one GPU if GPUs are requested, 1 to 64 (`--ntasks-per-node`).
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks_per_node: u32,
+    /// A folder that the agent's host and every node share under this path, without `%` and `\`. It holds
+    /// images, marks and output of jobs.
+    pub shared_folder: String,
+    /// `--partition`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// `--account`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// `--qos`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    /// `--reservation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// `--constraint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    /// The only nodes the job may use (`--nodelist`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_list: Option<String>,
+    /// `--gpus-per-node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: Option<u32>,
+    /// Memory per node, MiB; 0 means all of it (`--mem`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u32>,
+    /// Allow no other job on the same nodes (`--exclusive`). A benchmark that shares its nodes also measures
+    /// the other work.
+    #[serde(default = "yes")]
+    pub exclusive: bool,
+    /// Bootstrap of the ranks (`srun --mpi`): `pmix`, `pmi2`, `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<String>,
+    /// Shell file on the nodes that sets up the network, sourced before the ranks start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Folder with the benchmark programs on the nodes, for workflows without an image. Default: search
+    /// `PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<String>,
+    /// Value of `NCCL_DEBUG`; each process writes one file.
+    #[serde(default = "info")]
+    pub nccl_debug: String,
+    /// Environment variables of the ranks, set before `profile` is sourced, which may need them and checks
+    /// its own values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+const fn one() -> u32 {
+    1
+}
+const fn yes() -> bool {
+    true
+}
+fn info() -> String {
+    "INFO".to_owned()
+}
+
+impl Settings for Slurm {
+    const KIND: &'static str = "slurm";
+    const DESCRIPTION: &'static str = "A Slurm cluster.";
+
+    fn problems(&self) -> SettingsProblems {
+        let mut found = Vec::new();
+        let mut complain = |field: &str, problem: Option<String>| {
+            found.extend(problem.map(|problem| (field.to_owned(), problem)));
+        };
+        complain("nodes", not_in_range(self.nodes, 4096));
+        complain("ranks_per_node", not_in_range(self.ranks_per_node, 64));
+        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
+        // A comma separates several names; `=` and white space end a value in some of Slurm's files.
+        let names = [
+            ("partition", &self.partition, ""),
+            ("account", &self.account, ""),
+            ("qos", &self.qos, ""),
+            ("reservation", &self.reservation, ""),
+            ("constraint", &self.constraint, "&|!*()[],"),
+            ("node_list", &self.node_list, "[],"),
+            ("mpi", &self.mpi, ""),
+        ];
+        for (field, name, beside) in names {
+            complain(field, name.as_deref().and_then(|name| not_a_name(name, beside)));
+        }
+        complain("nccl_debug", not_a_name(&self.nccl_debug, ""));
+        complain("shared_folder", not_a_path(&self.shared_folder));
+        // Slurm expands both in any part of an output path.
+        let misread = self.shared_folder.contains(['\\', '%']);
+        let found_one =
+            || format!("expected a path without \\ and %, found `{}`", shown(&self.shared_folder));
+        complain("shared_folder", misread.then(found_one));
+        complain("profile", self.profile.as_deref().and_then(not_a_path));
+        complain("programs", self.programs.as_deref().and_then(not_a_path));
+        for (name, value) in &self.environment {
+            let field = format!("environment.{}", shown(name));
+            complain(&field, not_a_variable(name, value));
+        }
+        found
+    }
+
+    fn layout(&self) -> Option<ClusterLayout> {
+        let Self { nodes, ranks_per_node, gpus_per_node, .. } = *self;
+        Some(ClusterLayout { nodes, ranks_per_node, gpus_per_node })
+    }
+
+    fn substitutions(&self) -> Vec<Substitution> {
+        vec![
+            Substitution::number("_NODES", "nodes", Some(self.nodes)),
+            Substitution::number("_RANKS_PER_NODE", "ranks_per_node", Some(self.ranks_per_node)),
+            Substitution::number("_GPUS", "gpus_per_node", self.gpus_per_node),
+            Substitution::text("_PARTITION", "partition", self.partition.as_deref()),
+            Substitution::text("_MPI", "mpi", self.mpi.as_deref()),
+        ]
+    }
+
+    fn least() -> Self {
+        Self {
+            nodes: 1,
+            ranks_per_node: one(),
+            shared_folder: String::new(),
+            partition: None,
+            account: None,
+            qos: None,
+            reservation: None,
+            constraint: None,
+            node_list: None,
+            gpus_per_node: None,
+            memory_mib: None,
+            exclusive: yes(),
+            mpi: None,
+            profile: None,
+            programs: None,
+            nccl_debug: info(),
+            environment: BTreeMap::new(),
+        }
+    }
+}
+
+fn not_a_name(name: &str, beside: &str) -> Option<String> {
+    let good =
+        |letter: char| letter.is_ascii_alphanumeric() || "_.@:+-".contains(letter) || beside.contains(letter);
+    let begins = name.starts_with(|first: char| first.is_ascii_alphanumeric() || "_([!".contains(first));
+    let bad = !begins || name.len() > LONGEST || !name.chars().all(good);
+    bad.then(|| {
+        format!(
+            "expected at most {LONGEST} letters, digits and any of _.@:+-{beside}, beginning with a letter, a digit or _, found `{}`",
+            shown(name)
+        )
+    })
+}
+
+fn not_a_variable(name: &str, value: &str) -> Option<String> {
+    // Slurm's own variables control srun: use the dedicated fields instead.
+    if ["SLURM_", "SBATCH_", "SRUN_"].iter().any(|prefix| name.starts_with(prefix)) {
+        return Some("is reserved by Slurm; use the dedicated field, if one exists".to_owned());
+    }
+    settings::not_a_variable(name, value, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Cluster, ClusterAccess};
+
+    use super::*;
+
+    fn minimal() -> Slurm {
+        serde_json::from_str(r#"{"nodes": 2, "shared_folder": "/home/burnin"}"#).unwrap()
+    }
+
+    #[test]
+    fn the_access_round_trips_all_settings() {
+        let mut slurm = minimal();
+        slurm.environment.insert("A".into(), "it's \"$(x)\"\n".into());
+        let cluster = Cluster { name: "lab".into(), nodes: vec![], access: slurm.access() };
+        assert_eq!(Slurm::of(&cluster).unwrap(), slurm);
+        let other = Cluster { access: ClusterAccess::processes("/folder"), ..cluster.clone() };
+        assert!(Slurm::of(&other).is_err());
+        assert!(Slurm::of(&Cluster { access: ClusterAccess::new("slurm", ()), ..cluster }).is_err());
+    }
+
+    #[test]
+    fn the_least_settings_have_the_defaults_of_a_file() {
+        let file = serde_json::json!({"nodes": 1, "shared_folder": ""});
+        assert_eq!(Slurm::least(), serde_json::from_value(file).unwrap());
+    }
+
+    #[test]
+    fn every_invalid_field_is_reported() {
+        assert_eq!(minimal().problems(), []);
+        let mut slurm = minimal();
+        slurm.nodes = 0;
+        slurm.partition = Some("a,b".into());
+        slurm.qos = Some("--uid=0".into());
+        slurm.shared_folder = "home".into();
+        slurm.profile = Some("/etc/a\nb".into());
+        slurm.environment.insert("A B".into(), String::new());
+        slurm.environment.insert("SLURM_NTASKS".into(), "9".into());
+        let fields: Vec<_> = slurm.problems().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(
+            fields,
+            [
+                "nodes",
+                "partition",
+                "qos",
+                "shared_folder",
+                "profile",
+                "environment.A B",
+                "environment.SLURM_NTASKS"
+            ]
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! The test bed that `.ci/slurm.sh` brings up, as its controller's host sees it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cluster_api::{JobSpec, JobStatus, Scheduler, Settings};
+use cluster_slurm::{Slurm, SlurmJobs};
+use ledger::MemoryStore;
+use model::{Cluster, Collective, JobEnd, Span, Workload};
+
+/// The longest anything may take here, on a machine with other things to do. A node that is silent is down after half a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A running Slurm of four nodes, and a folder of this test's own on all of them.
+pub struct Bed {
+    pub root: PathBuf,
+    pub shared: PathBuf,
+    pub slurm: Slurm,
+}
+
+impl Bed {
+    /// The bed whose folder the gate names; a shared folder whose name is not made for shells.
+    pub fn up(test: &str) -> Self {
+        let root = PathBuf::from(std::env::var_os("BURNIN_SLURM_BED").expect("run by .ci/slurm.sh"));
+        let shared = root.join("shared").join(format!("{test} it's a $(touch \"x\") é"));
+        std::fs::create_dir_all(&shared).unwrap();
+        let settings = serde_json::json!({"nodes": 4, "shared_folder": shared, "partition": "main"});
+        let bed = Self { root, slurm: serde_json::from_value(settings).unwrap(), shared };
+        bed.heal();
+        bed
+    }
+
+    /// Nodes and controller up and idle, whatever the test before did to them.
+    fn heal(&self) {
+        _ = std::fs::remove_dir_all(self.root.join("fault"));
+        std::fs::create_dir_all(self.root.join("fault")).unwrap();
+        if !self.run("scontrol ping").contains("UP") {
+            self.start_controller("");
+        }
+        self.run("scancel --user=root");
+        for node in 1..=4 {
+            self.link(node, "up");
+            if !self.alive(&format!("slurmd.n{node}")) {
+                self.start_node(node);
+            }
+        }
+        self.until("every node is idle", || {
+            self.run("scontrol update nodename=n[1-4] state=resume");
+            self.run("sinfo -h -p main -N -o %T").lines().filter(|state| *state == "idle").count() == 4
+        });
+    }
+
+    pub fn cluster_with(&self, change: impl FnOnce(&mut Slurm)) -> Cluster {
+        let mut slurm = self.slurm.clone();
+        change(&mut slurm);
+        Cluster { name: "bed".into(), nodes: vec![], access: slurm.access() }
+    }
+
+    /// A new agent's view.
+    pub fn jobs(&self) -> SlurmJobs {
+        SlurmJobs::new(Arc::new(MemoryStore::default()))
+    }
+
+    /// A job of the given name whose ranks run this shell script.
+    pub fn job(&self, name: &str, script: &str) -> JobSpec {
+        let programs = self.shared.join("programs").join(name);
+        let program = programs.join("all_reduce_perf");
+        std::fs::create_dir_all(&programs).unwrap();
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let cluster = self.cluster_with(|slurm| slurm.programs = Some(programs.display().to_string()));
+        let labels =
+            [("burnin-run", "r-1"), ("burnin-attempt", "1"), ("burnin-expires", "2027-01-15T08:00:00.000Z")];
+        JobSpec {
+            name: name.into(),
+            cluster,
+            image: None,
+            workload: workload(),
+            limit: Span::from_secs(300),
+            labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        }
+    }
+
+    /// How often a benchmark of this name has begun: each rank that begins adds a letter.
+    pub fn begun(&self, name: &str) -> usize {
+        std::fs::read(self.count(name)).map_or(0, |bytes| bytes.len())
+    }
+
+    /// The file that ranks count themselves in, as a word of the shell.
+    pub fn count(&self, name: &str) -> PathBuf {
+        self.root.join("shared").join(format!("begun-{name}"))
+    }
+
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.shared.join("jobs").join(name)
+    }
+
+    /// A command line on the controller's host; what it said.
+    pub fn run(&self, line: &str) -> String {
+        let output = Command::new("sh").args(["-c", line]).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim().to_owned()
+    }
+
+    /// A command line on a node.
+    pub fn on(&self, node: &str, line: &str) -> String {
+        self.run(&format!("{} {node} {line}", self.root.join("on").display()))
+    }
+
+    /// Numbers of all jobs of a name.
+    pub fn numbers(&self, name: &str) -> Vec<String> {
+        self.run(&format!("squeue -h -t all -o %i -n {name}")).lines().map(str::to_owned).collect()
+    }
+
+    pub fn link(&self, node: u32, state: &str) {
+        let up = std::fs::read_to_string(self.root.join("run/up")).unwrap();
+        let prefix = up.split(['=', ' ']).nth(1).unwrap().to_owned();
+        self.run(&format!("ip -n {prefix}-sw link set pn{node} {state}"));
+    }
+
+    fn pid(&self, daemon: &str) -> Option<String> {
+        let pid = std::fs::read_to_string(self.root.join("run").join(format!("{daemon}.pid"))).ok()?;
+        Some(pid.trim().to_owned())
+    }
+
+    pub fn alive(&self, daemon: &str) -> bool {
+        let status =
+            self.pid(daemon).and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
+        status.is_some_and(|status| !status.contains("State:\tZ"))
+    }
+
+    /// Ends a daemon at once, by its process id.
+    pub fn kill(&self, daemon: &str) {
+        let pid = self.pid(daemon).expect("a daemon that was started");
+        self.run(&format!("kill -9 {pid}"));
+        self.until("the daemon is gone", || !self.alive(daemon));
+    }
+
+    pub fn start_controller(&self, how: &str) {
+        self.run(&format!("slurmctld {how}"));
+        self.until("the controller answers", || self.run("scontrol ping").contains("UP"));
+    }
+
+    pub fn start_node(&self, node: u32) {
+        self.on(&format!("n{node}"), &format!("slurmd -N n{node}"));
+    }
+
+    pub fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+pub fn workload() -> Workload {
+    Workload {
+        collective: Collective::AllReduce,
+        min_bytes: 8,
+        max_bytes: 64,
+        step_factor: 2,
+        iterations: 20,
+        warmup_iterations: 5,
+        check: true,
+    }
+}
+
+/// Looks until something else than `Going` is found.
+pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
+    let begun = Instant::now();
+    loop {
+        match jobs.poll(&job.cluster, &job.name).await {
+            Ok(JobStatus::Going) => assert!(begun.elapsed() < PATIENCE, "{} goes on for ever", job.name),
+            Ok(standing) => return standing,
+            Err(service::PortError::Transient(why)) => {
+                assert!(begun.elapsed() < PATIENCE, "{}: {why}", job.name)
+            }
+            Err(service::PortError::Permanent(failure)) => panic!("{}: {failure:?}", job.name),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The same, where the job comes to an end of its own.
+pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
+    match settled(jobs, job).await {
+        JobStatus::Ended(end) => end,
+        other => panic!("{}: {other:?}", job.name),
+    }
+}
+
+/// The same, where it is lost: Slurm's word and what happened.
+pub async fn lost(jobs: &dyn Scheduler, job: &JobSpec) -> (String, String) {
+    match settled(jobs, job).await {
+        JobStatus::Lost { code, why } => (code, why),
+        other => panic!("{}: {other:?}", job.name),
+    }
+}
+
+/// All text that a job wrote into one file.
+pub async fn text(jobs: &dyn Scheduler, job: &JobSpec, file: &str) -> String {
+    let mut body = jobs.output(&job.cluster, &job.name, file).await.expect("a file");
+    let mut text = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut body, &mut text).await.unwrap();
+    text
+}
+
+/// A folder of commands that go before Slurm's own.
+pub fn wrapper(folder: &Path, command: &str, script: &str) {
+    std::fs::create_dir_all(folder).unwrap();
+    let path = folder.join(command);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,133 @@
+//! Infrastructure failures of a job, and how they are reported.
+
+use std::time::{Duration, SystemTime};
+
+use cluster_api::{JobStatus, Scheduler};
+
+use crate::bed::{Bed, ended, lost};
+
+/// Waits until the benchmark runs on every node.
+fn running(bed: &Bed, name: &str) {
+    bed.until("the benchmark has begun", || bed.begun(name) == 4);
+}
+
+fn long(bed: &Bed, name: &str) -> cluster_api::JobSpec {
+    let count = bed.count(name).display().to_string();
+    bed.job(name, &format!("printf x >>'{count}'; exec sleep 100"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_controller_outage_changes_nothing() {
+    let bed = Bed::up("away");
+    let jobs = bed.jobs();
+    let count = bed.count("away").display().to_string();
+    let job = bed.job("away", &format!("printf x >>'{count}'; sleep 15"));
+    jobs.submit(&job).await.unwrap();
+    running(&bed, "away");
+    // The controller saves jobs every few seconds. Killed before that it would forget this one and reuse its number.
+    let began = SystemTime::now();
+    let state = bed.root.join("state/job_state");
+    let saved = || state.metadata().and_then(|file| file.modified()).is_ok_and(|saved| saved > began);
+    bed.until("the controller saved its jobs", saved);
+    bed.kill("slurmctld");
+    let unanswered = bed.jobs().poll(&job.cluster, &job.name).await;
+    assert!(
+        matches!(unanswered, Err(service::PortError::Transient(_))),
+        "the outcome is unknown: {unanswered:?}"
+    );
+    bed.start_controller("");
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    assert_eq!(bed.begun("away"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn an_unreachable_node_loses_the_job() {
+    let bed = Bed::up("cut");
+    let job = long(&bed, "cut");
+    bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "cut");
+    bed.link(3, "down");
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert!(code == "NODE_FAIL" && why.contains("out of service: n3: "), "{code}: {why}");
+    bed.link(3, "up");
+    assert_eq!(lost(&bed.jobs(), &job).await, (code, why), "and that stays what happened");
+    assert_eq!(bed.begun("cut"), 4, "it is not begun again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_dead_node_daemon_loses_the_job() {
+    let bed = Bed::up("daemon");
+    let job = long(&bed, "daemon");
+    bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "daemon");
+    bed.kill("slurmd.n4");
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "NODE_FAIL", "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_failed_prolog_is_reported_with_the_drained_node() {
+    let bed = Bed::up("prolog");
+    let job = long(&bed, "prolog");
+    std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
+    bed.jobs().submit(&job).await.unwrap();
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "LAUNCH_FAILED", "{why}");
+    assert!(why.contains("n2: Prolog error"), "{why}");
+    bed.until("nothing of it waits", || bed.run("squeue -h -n prolog").is_empty());
+    assert_eq!(bed.begun("prolog"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn an_external_scancel_ends_the_job_as_cancelled() {
+    let bed = Bed::up("scancel");
+    let job = long(&bed, "scancel");
+    let number = bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "scancel");
+    bed.run(&format!("scancel {number}"));
+    let end = ended(&bed.jobs(), &job).await;
+    assert_eq!(end.state, "CANCELLED");
+    assert_eq!(bed.jobs().submit(&job).await.unwrap(), number, "it is not submitted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_requeued_job_does_not_run_again() {
+    let bed = Bed::up("requeue");
+    let job = long(&bed, "requeue");
+    let number = bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "requeue");
+    // An administrator overrides the job's own setting.
+    let refused = bed.run(&format!("scontrol requeue {number}"));
+    assert!(refused.contains("disabled"), "a job of ours cannot be requeued as it is: {refused}");
+    bed.run(&format!("scontrol update jobid={number} requeue=1"));
+    bed.run(&format!("scontrol requeue {number}"));
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "REQUEUED", "{why}");
+    bed.until("nothing of it is left", || bed.run("squeue -h -n requeue").is_empty());
+    assert_eq!(bed.begun("requeue"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_held_job_waits_and_can_be_cancelled() {
+    let bed = Bed::up("held");
+    bed.run("scontrol update nodename=n1 state=drain reason=test");
+    let job = long(&bed, "held");
+    let jobs = bed.jobs();
+    let number = jobs.submit(&job).await.unwrap();
+    bed.run(&format!("scontrol hold {number}"));
+    for _ in 0..3 {
+        assert_eq!(bed.jobs().poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let waiting = std::fs::read_to_string(bed.folder("held").join("output/waiting.log")).unwrap();
+    assert!(waiting.contains("JobHeld"), "{waiting}");
+    jobs.cancel(&job.cluster, &job.name).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
+}

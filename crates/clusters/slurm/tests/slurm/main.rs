@@ -1,0 +1,112 @@
+//! The Slurm scheduler on a real Slurm. `.ci/slurm.sh` brings one up and runs these, one after the other, on its
+//! controller's host; elsewhere they are ignored.
+
+mod bed;
+mod faults;
+mod hostile;
+mod once;
+
+use bed::{Bed, ended, text};
+use cluster_api::{JobStatus, Scheduler, scheduler_conformance};
+use model::Class;
+
+/// Takes about a second and writes output.
+const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn the_slurm_scheduler_conforms() {
+    let bed = Bed::up("conformance");
+    let cluster = bed.job("programs", ABOUT_A_SECOND).cluster;
+    let job = |name: &str| cluster_api::JobSpec {
+        name: name.into(),
+        cluster: cluster.clone(),
+        ..bed.job("programs", ABOUT_A_SECOND)
+    };
+    scheduler_conformance::scheduler(&bed.jobs(), &cluster, job).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn every_node_runs_its_rank_and_a_failure_is_reported() {
+    let bed = Bed::up("failure");
+    let jobs = bed.jobs();
+    // The rank that fails takes the others along: it waits until each of them has printed its line.
+    let script = format!(
+        "echo \"on $(hostname)\"; printf x >> {0}; \
+         [ $SLURM_PROCID = 2 ] && until [ $(wc -c < {0}) -ge 4 ]; do sleep 0.1; done && exit 7; sleep 60",
+        bed.count("fails").display()
+    );
+    let job = bed.job("fails", &script);
+    jobs.submit(&job).await.unwrap();
+    let end = ended(&jobs, &job).await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)));
+    let log = text(&jobs, &job, "benchmark.log").await;
+    for node in 0..4 {
+        assert!(log.contains(&format!("{node}: on n{}", node + 1)), "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn impossible_jobs_are_refused_with_slurms_reason() {
+    let bed = Bed::up("never");
+    let jobs = bed.jobs();
+    for (name, change) in [
+        (
+            "too-many-nodes",
+            (|slurm: &mut cluster_slurm::Slurm| slurm.nodes = 9) as fn(&mut cluster_slurm::Slurm),
+        ),
+        ("no-such-partition", |slurm| slurm.partition = Some("nowhere".into())),
+        ("no-such-feature", |slurm| slurm.constraint = Some("h100".into())),
+    ] {
+        let mut job = bed.job(name, "true");
+        job.cluster = bed.cluster_with(change);
+        let submitted = jobs.submit(&job).await;
+        // 22.05 takes a job that is too large and lets it wait for ever; 24.11 refuses it.
+        let refused = match submitted {
+            Err(service::PortError::Permanent(failure)) => failure,
+            Err(other) => panic!("{name}: {other:?}"),
+            Ok(_) => loop {
+                match jobs.poll(&job.cluster, name).await {
+                    Err(service::PortError::Permanent(failure)) => break failure,
+                    Ok(JobStatus::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                    other => panic!("{name}: {other:?}"),
+                }
+            },
+        };
+        assert_eq!(refused.class, Class::Input, "{name}");
+        assert!(refused.message.len() > 20, "{name}: {}", refused.message);
+        bed.until("it is not in the queue", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn the_reason_for_waiting_is_in_the_output() {
+    let bed = Bed::up("waits");
+    let jobs = bed.jobs();
+    bed.run("scontrol update nodename=n2 state=drain reason=fans");
+    let job = bed.job("waits", "true");
+    jobs.submit(&job).await.unwrap();
+    let waiting = bed.folder("waits").join("output/waiting.log");
+    let begun = std::time::Instant::now();
+    let told = || std::fs::read_to_string(&waiting).unwrap_or_default();
+    // Slurm looks for a reason when it next looks at the queue, and then has several words for this one.
+    let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
+    while !words.iter().any(|word| told().contains(word)) {
+        assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
+        assert!(begun.elapsed().as_secs() < 90, "no reason is reported: {}", told());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(
+        jobs.outputs(&job.cluster, &job.name)
+            .await
+            .unwrap()
+            .files
+            .iter()
+            .any(|file| file.name == "waiting.log")
+    );
+    jobs.cancel(&job.cluster, &job.name).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
+}

@@ -1,0 +1,163 @@
+//! At most one job per command, after lost responses, crashes and duplicate jobs.
+
+use std::time::{Duration, Instant};
+
+use cluster_api::Scheduler;
+
+use crate::bed::{Bed, ended, wrapper};
+
+/// Each start of the benchmark leaves a letter a rank.
+fn counting(bed: &Bed, name: &str) -> cluster_api::JobSpec {
+    let count = bed.count(name).display().to_string();
+    bed.job(name, &format!("printf x >>'{count}'; sleep 1"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_submission_with_a_lost_response_is_found() {
+    let bed = Bed::up("lost-answer");
+    let lossy = bed.shared.join("lossy");
+    wrapper(
+        &lossy,
+        "sbatch",
+        "/usr/bin/sbatch \"$@\" >/dev/null\n\
+         echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1",
+    );
+    let job = counting(&bed, "lost-answer");
+    let number = bed.jobs().with_commands(&lossy).submit(&job).await.expect("it was accepted");
+    assert_eq!(bed.jobs().submit(&job).await.unwrap(), number);
+    assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
+    assert_eq!((bed.numbers("lost-answer"), bed.begun("lost-answer")), (vec![number], 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_lost_submission_is_repeated() {
+    let bed = Bed::up("never-arrived");
+    let deaf = bed.shared.join("deaf");
+    wrapper(
+        &deaf,
+        "sbatch",
+        "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+    );
+    let job = counting(&bed, "never-arrived");
+    let refused = bed.jobs().with_commands(&deaf).submit(&job).await;
+    assert!(matches!(refused, Err(service::PortError::Transient(why)) if why.contains("Unable to contact")));
+    bed.jobs().submit(&job).await.unwrap();
+    assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
+    assert_eq!(bed.begun("never-arrived"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
+    let bed = Bed::up("twice");
+    let job = counting(&bed, "twice");
+    // The second sbatch of a race: nobody looks in between.
+    let twice = bed.shared.join("twice");
+    wrapper(&twice, "sbatch", "/usr/bin/sbatch \"$@\" >/dev/null; exec /usr/bin/sbatch \"$@\"");
+    let jobs = bed.jobs().with_commands(&twice);
+    jobs.submit(&job).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    bed.until("nothing of the name is left", || bed.run("squeue -h -n twice").is_empty());
+    assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
+
+    // Both get to begin: the claim alone decides.
+    let job = counting(&bed, "both");
+    bed.jobs().submit(&job).await.unwrap();
+    let (folder, script) = (bed.folder("both"), bed.folder("both").join("job.sh"));
+    bed.run(&format!(
+        "cd / && sbatch --parsable -N4 --job-name=both --partition=main --output=/dev/null \"{}\"",
+        script.display().to_string().replace('$', "\\$").replace('"', "\\\"")
+    ));
+    bed.until("both are over", || bed.run("squeue -h -n both").is_empty());
+    assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
+    assert_eq!((bed.numbers("both").len(), bed.begun("both")), (2, 4));
+    assert_eq!(
+        std::fs::read_dir(folder.join("refused")).unwrap().count(),
+        1,
+        "the second says that it did nothing"
+    );
+}
+
+/// Dropped at any moment: what an agent that is killed leaves behind. How long a submission takes is this machine's own,
+/// so that the moments are parts of one that was measured.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn an_agent_crash_during_a_submission_leaves_one_job() {
+    let bed = Bed::up("dies");
+    let measured = bed.job("measured", "true");
+    let start = Instant::now();
+    bed.jobs().submit(&measured).await.unwrap();
+    let mut whole = start.elapsed();
+    ended(&bed.jobs(), &measured).await;
+
+    let mut cut_first = 0;
+    for moment in 0..16u32 {
+        let name = format!("dies-{moment}");
+        let job = counting(&bed, &name);
+        for attempt in 0..3 {
+            let (jobs, job) = (bed.jobs(), job.clone());
+            let start = Instant::now();
+            let submission = tokio::spawn(async move {
+                let accepted = jobs.submit(&job).await;
+                (accepted, start.elapsed())
+            });
+            tokio::time::sleep(whole * moment / 16).await;
+            submission.abort();
+            match submission.await {
+                Err(_) => cut_first += u32::from(attempt == 0),
+                // Only a first one submits: those after it may find the job and are shorter.
+                Ok((_, took)) if attempt == 0 => whole = took,
+                Ok(_) => {}
+            }
+        }
+        let jobs = bed.jobs();
+        jobs.submit(&job).await.unwrap();
+        assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+        bed.until("nothing of the name is left", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        assert_eq!(bed.begun(&name), 4, "moment {moment}: {:?}", bed.numbers(&name));
+    }
+    assert!(cut_first >= 8, "only {cut_first} of 16 submissions were cut short");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_cancel_before_its_submission_wins() {
+    let bed = Bed::up("overtakes");
+    for moment in 0..8u64 {
+        let name = format!("overtakes-{moment}");
+        let job = counting(&bed, &name);
+        let (jobs, submitted) = (bed.jobs(), job.clone());
+        let submission = tokio::spawn(async move { jobs.submit(&submitted).await });
+        tokio::time::sleep(Duration::from_millis(moment * 5)).await;
+        bed.jobs().cancel(&job.cluster, &name).await.unwrap();
+        _ = submission.await;
+        assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED");
+        bed.until("nothing of the name is left", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn the_result_is_known_after_the_controller_purged_the_job() {
+    let bed = Bed::up("forgotten");
+    let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
+    for job in [&good, &bad] {
+        bed.jobs().submit(job).await.unwrap();
+        bed.until("it has said how it ended", || bed.folder(&job.name).join("end.json").exists());
+    }
+    bed.until("nothing is left", || bed.run("squeue -h").is_empty());
+    bed.kill("slurmctld");
+    bed.start_controller("-c");
+    assert_eq!(bed.run("squeue -h -t all"), "", "a controller without memory");
+    let (well, badly) = (ended(&bed.jobs(), &good).await, ended(&bed.jobs(), &bad).await);
+    assert_eq!((well.state.as_str(), well.exit_code), ("COMPLETED", Some(0)));
+    assert_eq!((badly.state.as_str(), badly.exit_code), ("FAILED", Some(9)));
+    bed.jobs().submit(&good).await.expect("the old number");
+    assert_eq!(
+        (bed.numbers("forgotten-good").len(), bed.begun("forgotten-good")),
+        (0, 4),
+        "it is not submitted again"
+    );
+}

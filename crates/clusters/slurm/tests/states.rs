@@ -1,0 +1,210 @@
+//! Recorded output of two Slurm versions, and the states derived from it.
+
+use std::path::Path;
+
+use cluster_slurm::state::{
+    LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind, canonical, kind, kind_of_all, standing,
+};
+use model::Timestamp;
+
+const VERSIONS: [&str; 2] = ["22.05", "24.11"];
+
+fn recorded(version: &str, file: &str) -> String {
+    let path = Path::new("tests/data").join(format!("slurm-{version}")).join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The controller's record.
+fn shown(version: &str, scenario: &str) -> SlurmJobRow {
+    SlurmJobRow::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
+}
+
+/// As the accounts had it: the allocation's line, in the columns that the adapter asks for.
+fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
+    let text = recorded(version, &format!("{scenario}.sacct.txt"));
+    let line = text.lines().nth(1).expect("a line");
+    let column: Vec<&str> = line.split('|').collect();
+    let asked = [column[0], column[2], column[3], column[8], column[9], column[6], column[10]].join("|");
+    SlurmJobRow::accounted(&asked).expect("a job")
+}
+
+fn late() -> Timestamp {
+    "2026-11-21T00:00:00Z".parse().unwrap()
+}
+
+fn claimed(row: &SlurmJobRow) -> Marks {
+    Marks { claim: Some(format!("{}.0", row.id)), ..Marks::default() }
+}
+
+fn ending(row: &SlurmJobRow, launched: bool, exit_code: i32) -> Marks {
+    let at = chrono::DateTime::from_timestamp_millis(1_763_700_000_000).unwrap();
+    let attempt = format!("{}.0", row.id);
+    let end =
+        LauncherEnd { attempt, launched, exit_code, started_at: at, ended_at: at, nodes: String::new() };
+    Marks { end: Some(end), ..claimed(row) }
+}
+
+fn found(row: &SlurmJobRow, marks: &Marks) -> String {
+    match standing(std::slice::from_ref(row), marks, late()) {
+        SlurmFinding::Absent => "absent".into(),
+        SlurmFinding::Waiting(reason) => format!("waiting: {reason}"),
+        SlurmFinding::Going => "going".into(),
+        SlurmFinding::Ended(end) => format!("{} {:?} {:?}", end.state, end.exit_code, end.signal),
+        SlurmFinding::Lost { code, .. } => format!("lost: {code}"),
+        SlurmFinding::Never { reason } => format!("never: {reason}"),
+    }
+}
+
+#[test]
+fn both_slurm_versions_give_the_same_states() {
+    for version in VERSIONS {
+        let check = |scenario: &str, begun: bool, expected: &str| {
+            let row = shown(version, scenario);
+            let marks = if begun { claimed(&row) } else { Marks::default() };
+            assert_eq!(found(&row, &marks), expected, "{version} {scenario}: {row:?}");
+        };
+        check("running", true, "going");
+        check("cancelled", true, "CANCELLED None Some(15)");
+        check("node-cut-off", true, "lost: NODE_FAIL");
+        check("requeued", true, "lost: REQUEUED");
+        check("prolog-failed", false, "lost: LAUNCH_FAILED");
+        check("dependency-never", false, "CANCELLED None None");
+        check("failed-exit3", true, "FAILED Some(3) None");
+        check("completed", true, "lost: NO_END");
+        let row = shown(version, "completed");
+        assert_eq!(found(&row, &ending(&row, true, 0)), "COMPLETED Some(0) None");
+        let row = shown(version, "failed-one-rank");
+        assert_eq!(found(&row, &ending(&row, true, 7)), "FAILED Some(7) None");
+        let row = shown(version, "failed-signal");
+        assert_eq!(found(&row, &ending(&row, true, 139)), "FAILED Some(139) Some(11)");
+        assert_eq!(found(&row, &ending(&row, false, 1)), "lost: LAUNCH_FAILED");
+    }
+    // 24.11 refuses such a job at once.
+    assert_eq!(found(&shown("22.05", "pending-impossible"), &Marks::default()), "never: PartitionNodeLimit");
+    assert_eq!(found(&shown("22.05", "pending"), &Marks::default()), "waiting: Priority");
+    assert_eq!(found(&shown("24.11", "pending"), &Marks::default()), "waiting: Resources");
+}
+
+#[test]
+fn accounting_and_controller_agree_on_ended_jobs() {
+    for version in VERSIONS {
+        for scenario in ["completed", "failed-exit3", "failed-one-rank", "cancelled", "node-cut-off"] {
+            let (shown, accounted) = (shown(version, scenario), accounted(version, scenario));
+            assert_eq!(accounted.state, shown.state, "{version} {scenario}");
+            assert_eq!(accounted.id, shown.id, "{version} {scenario}");
+            assert_eq!(accounted.ended_at, shown.ended_at, "{version} {scenario}");
+        }
+        assert_eq!(accounted(version, "failed-exit3").exit, (3, 0));
+        assert_eq!(
+            found(&accounted(version, "node-cut-off"), &claimed(&accounted(version, "node-cut-off"))),
+            "lost: NODE_FAIL"
+        );
+    }
+}
+
+#[test]
+fn a_refused_submission_is_not_a_job() {
+    let refused = SlurmJobRow::accounted("8|FAILED|1:0|None|2026-11-20T19:13:16|None assigned|None").unwrap();
+    assert_eq!(found(&refused, &Marks::default()), "absent");
+}
+
+/// 22.05 gives one word, 24.11 a list of them.
+#[test]
+fn json_states_are_parsed_in_both_forms() {
+    let expected = [
+        ("completed", SlurmStateKind::Ended),
+        ("running", SlurmStateKind::Going),
+        ("prolog-failed", SlurmStateKind::Waiting),
+    ];
+    for version in VERSIONS {
+        for (scenario, kind) in expected {
+            let json: serde_json::Value =
+                serde_json::from_str(&recorded(version, &format!("{scenario}.squeue.json"))).unwrap();
+            let id = shown(version, scenario).id;
+            let jobs = json["jobs"].as_array().unwrap();
+            let state = &jobs.iter().find(|job| job["job_id"] == id).unwrap()["job_state"];
+            let words: Vec<&str> = match state {
+                serde_json::Value::Array(words) => words.iter().filter_map(|word| word.as_str()).collect(),
+                word => vec![word.as_str().unwrap()],
+            };
+            assert_eq!(kind_of_all(words.iter().copied()), kind, "{version} {scenario}: {state}");
+        }
+    }
+    assert_eq!(kind_of_all(["RUNNING", "COMPLETING"]), SlurmStateKind::Going);
+    assert_eq!(kind_of_all(["FAILED", "COMPLETING"]), SlurmStateKind::Going);
+    assert_eq!(kind_of_all(["PENDING", "REQUEUE_HOLD"]), SlurmStateKind::Again);
+}
+
+#[test]
+fn every_state_of_the_documentation_has_its_kind() {
+    let table = [
+        (SlurmStateKind::Ended, "CANCELLED COMPLETED DEADLINE FAILED OUT_OF_MEMORY TIMEOUT"),
+        (SlurmStateKind::Lost, "BOOT_FAIL LAUNCH_FAILED NODE_FAIL PREEMPTED RECONFIG_FAIL REVOKED"),
+        (SlurmStateKind::Waiting, "PENDING"),
+        (
+            SlurmStateKind::Going,
+            "RUNNING COMPLETING CONFIGURING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED POWER_UP_NODE EXPEDITING",
+        ),
+        (SlurmStateKind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
+        // A word of a version to come: the job is left alone until its stage's limit.
+        (SlurmStateKind::Going, "HYPERSPACE"),
+    ];
+    for (expected, words) in table {
+        for word in words.split(' ') {
+            assert_eq!(kind(word), expected, "{word}");
+        }
+    }
+    for (spelling, word) in [
+        ("CANCELLED by 1000", "CANCELLED"),
+        ("CANCELLED+", "CANCELLED"),
+        ("node_fail", "NODE_FAIL"),
+        ("LAUNCH FAILED", "LAUNCH_FAILED"),
+        ("launch failed requeued held", "LAUNCH_FAILED"),
+    ] {
+        assert_eq!(canonical(spelling), word);
+    }
+}
+
+#[test]
+fn reasons_for_waiting_are_distinguished() {
+    let waiting = |reason: &str, restarts| {
+        let row = SlurmJobRow {
+            id: 4,
+            state: "PENDING".into(),
+            reason: reason.into(),
+            restarts,
+            ..SlurmJobRow::default()
+        };
+        found(&row, &Marks::default())
+    };
+    assert_eq!(waiting("Resources", 0), "waiting: Resources");
+    assert_eq!(waiting("JobHeldUser", 0), "waiting: JobHeldUser", "an administrator may release it");
+    assert_eq!(waiting("JobHeldUser", 1), "lost: LAUNCH_FAILED", "it had been begun");
+    assert_eq!(waiting("launch_failed_requeued_held", 1), "lost: LAUNCH_FAILED");
+    assert_eq!(
+        waiting("ReqNodeNotAvail,_UnavailableNodes:n[1-2]", 0),
+        "waiting: ReqNodeNotAvail,_UnavailableNodes:n[1-2]"
+    );
+    for reason in
+        ["PartitionTimeLimit", "BadConstraints", "AssocMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"]
+    {
+        assert_eq!(waiting(reason, 0), format!("never: {reason}"));
+    }
+    assert_eq!(waiting("QOSMaxJobsPerUserLimit", 0), "waiting: QOSMaxJobsPerUserLimit");
+}
+
+#[test]
+fn of_two_jobs_with_one_name_the_claiming_one_counts() {
+    let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
+    let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
+    let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
+    assert_eq!(standing(&rows, &marks, late()), SlurmFinding::Going);
+    // Purged by Slurm, without a record of its end.
+    assert!(
+        matches!(standing(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
+    );
+    // Nothing started, and nothing may start.
+    let marks = Marks { cancelled: true, ..Marks::default() };
+    assert!(matches!(standing(&[], &marks, late()), SlurmFinding::Ended(end) if end.state == "CANCELLED"));
+    assert_eq!(standing(&[], &Marks::default(), late()), SlurmFinding::Absent);
+}
