@@ -287,7 +287,15 @@ impl<'a> WorkflowReader<'a> {
             );
             return None;
         };
-        match (form.complete)(settings) {
+        let mut settings = settings.clone();
+        let folder = self.folder;
+        let mut read = |path: &Path| {
+            let path = folder.join(path);
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let named = (form.inline)(&mut settings, &mut read);
+        let completed = if named.is_empty() { (form.complete)(&settings) } else { Err(named) };
+        match completed {
             Ok(settings) => Some(System::new(kind, settings)),
             Err(problems) => {
                 for (setting, problem) in problems {

@@ -1,6 +1,6 @@
 //! A kind of cluster, for rooms that work with all of them.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use ledger::Store;
 use model::System;
@@ -84,6 +84,8 @@ pub struct SettingsForm {
     pub description: &'static str,
     /// JSON schema of the settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Replaces files that the settings name by their content: [`Settings::inline`].
+    pub inline: fn(&mut Value, &mut dyn FnMut(&Path) -> Result<String, String>) -> SettingsProblems,
     /// Fills in the defaults, without checking the values.
     pub read: fn(&Value) -> Result<Value, String>,
     /// Checks settings and fills in the defaults.
@@ -103,8 +105,11 @@ impl SettingsForm {
             kind: S::KIND,
             description: S::DESCRIPTION,
             schema: |generator| generator.subschema_for::<S>(),
+            inline: S::inline,
             read: |given| {
-                S::deserialize(given).map(|settings| to_value(&settings)).map_err(|error| error.to_string())
+                S::deserialize(given)
+                    .map(|settings| to_value(&settings.completed()))
+                    .map_err(|error| error.to_string())
             },
             complete: |given| S::checked(given).map(|settings| to_value(&settings)),
             defaults: || to_value(&S::least()),

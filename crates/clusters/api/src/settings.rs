@@ -1,5 +1,7 @@
 //! Settings of a kind of cluster, and checks that several kinds share.
 
+use std::path::Path;
+
 use model::{Class, Cluster, ClusterAccess, Failure, System};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
@@ -29,6 +31,18 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         Vec::new()
     }
 
+    /// Replaces files that the settings in a workflow file name by their content. `read`: reads a file by its path relative to
+    /// the workflow file.
+    fn inline(_: &mut Value, _read: &mut dyn FnMut(&Path) -> Result<String, String>) -> SettingsProblems {
+        Vec::new()
+    }
+
+    /// The settings with fields that follow from others.
+    #[must_use]
+    fn completed(self) -> Self {
+        self
+    }
+
     /// Settings with only the required fields: what offers that add nothing have.
     fn least() -> Self;
 
@@ -38,6 +52,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// Returns every problem.
     fn checked(given: &Value) -> Result<Self, SettingsProblems> {
         let read = Self::deserialize(given).map_err(|error| vec![(String::new(), error.to_string())])?;
+        let read = read.completed();
         let problems = read.problems();
         if problems.is_empty() { Ok(read) } else { Err(problems) }
     }

@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 pub use schedulers::Schedulers;
 
 /// Every kind. A new kind adds one line.
-pub static KINDS: [&dyn ClusterKind; 3] =
-    [&cluster_local::LocalKind, &cluster_slurm::SlurmKind, &cluster_kubernetes::KubernetesKind];
+pub static KINDS: [&dyn ClusterKind; 4] = [
+    &cluster_local::LocalKind,
+    &cluster_slurm::SlurmKind,
+    &cluster_kubernetes::KubernetesKind,
+    &cluster_hosts::HostsKind,
+];
 
 /// The kind with this name.
 pub fn kind(name: &str) -> Option<&'static dyn ClusterKind> {

@@ -1,0 +1,51 @@
+//! Checks that every host answers.
+
+use cluster_api::{ClusterStatus, Settings};
+use model::{Cluster, Node};
+use service::PortError;
+
+use crate::{settings::Hosts, ssh};
+
+/// Maximum number of hosts that a message names.
+const NAMED: usize = 8;
+
+/// Connects to every host, all at once.
+///
+/// # Errors
+/// Returns an error if this machine cannot write its temporary folder.
+pub async fn probe(name: &str, hosts: &Hosts) -> Result<ClusterStatus, PortError> {
+    if let Some((field, problem)) = hosts.problems().first() {
+        return Ok(ClusterStatus::Broken(format!("{name}: {field}: {problem}")));
+    }
+    let config = crate::folder::ssh_config(hosts).map_err(PortError::transient)?;
+    let mut silent = Vec::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for host in &hosts.hosts {
+        let (config, host) = (config.clone(), host.name.clone());
+        tasks.spawn(async move {
+            let answer = ssh::run(&config, &host, "exit 0").await;
+            answer.err().map(|why| format!("{host}: {why}"))
+        });
+    }
+    while let Some(answer) = tasks.join_next().await {
+        silent.extend(answer.map_err(PortError::transient)?);
+    }
+    if !silent.is_empty() {
+        return Ok(ClusterStatus::Broken(format!("{name}: {}", listed(silent))));
+    }
+    let nodes = hosts.hosts.iter().map(|host| Node { name: host.name.clone(), slots: hosts.ranks(host) });
+    Ok(ClusterStatus::Ready(Cluster {
+        name: name.to_owned(),
+        nodes: nodes.collect(),
+        access: hosts.access(),
+    }))
+}
+
+/// Reasons by host, sorted and shortened.
+pub fn listed(mut reasons: Vec<String>) -> String {
+    reasons.sort();
+    let more = reasons.len().saturating_sub(NAMED);
+    reasons.truncate(NAMED);
+    let text = reasons.join("; ");
+    if more == 0 { text } else { format!("{text}; and {more} more hosts") }
+}

@@ -1,0 +1,188 @@
+//! Jobs on machines reached by ssh.
+//!
+//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs it. The
+//! start outlives the agent. If it dies itself, its processes are ended on every host before the job counts as lost.
+
+use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+
+use cluster_api::{
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder,
+    settings::{self, shown},
+    stage,
+};
+use ledger::{ObjectReader, Store};
+use model::{Cluster, Image, Timestamp};
+use service::{Clock, PortError, SystemClock};
+
+use crate::{
+    folder::{self, Folder, Launcher},
+    script,
+    settings::Hosts,
+    ssh,
+};
+
+/// Wait for a started script to claim its job.
+const CLAIM: Duration = Duration::from_secs(10);
+
+/// Scheduler of lists of hosts.
+pub struct HostsJobs {
+    store: Arc<dyn Store>,
+}
+
+impl HostsJobs {
+    /// `store`: bucket of the images.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Downloads the image to this machine; the job's script copies it to the hosts.
+    async fn image(&self, hosts: &Hosts, image: Option<&Image>) -> Result<Option<PathBuf>, PortError> {
+        let Some(image) = image else { return Ok(None) };
+        let digest = image.digest.replace(':', "-");
+        let folder = PathBuf::from(&hosts.work_folder).join("images").join(digest);
+        stage(&*self.store, image, &folder).await?;
+        Ok(Some(folder))
+    }
+
+    /// Result of a job whose start is gone: killed, or this machine was restarted.
+    async fn orphaned(&self, hosts: &Hosts, folder: &Folder, job: &str) -> Result<JobStatus, PortError> {
+        let left = sweep(hosts, folder, job).await?;
+        if folder.is_cancelled().map_err(PortError::transient)? {
+            // Cancelled means that no process is left: the hosts that do not answer are asked again.
+            return match left.is_empty() {
+                true => record(folder, "CANCELLED", ""),
+                false => Err(PortError::Transient(format!(
+                    "processes of the cancelled job {job} may be left: {}",
+                    left.join("; ")
+                ))),
+            };
+        }
+        let mut why = "the process that ran mpirun on this machine is gone, without a result".to_owned();
+        if !left.is_empty() {
+            why += &format!("; its processes may be left: {}", left.join("; "));
+        }
+        record(folder, "LAUNCHER_LOST", &why)
+    }
+}
+
+fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+fn record(folder: &Folder, state: &str, why: &str) -> Result<JobStatus, PortError> {
+    folder.record(state, why, now()).map_err(PortError::transient)
+}
+
+/// Ends all processes of a job on this machine and on every host. Returns the hosts where some may be left.
+async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>, PortError> {
+    let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
+    let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);
+    let swept = supervisor::ask(&here, &[], Duration::from_secs(30)).await.map_err(PortError::transient)?;
+    let mut left = if swept.good { Vec::new() } else { vec![format!("this machine: {}", swept.complained)] };
+    let config = folder::ssh_config(hosts).map_err(PortError::transient)?;
+    let remote = format!("set -- {}\n{}", cluster_api::shell::quote(&mark), script::SWEEP);
+    let mut tasks = tokio::task::JoinSet::new();
+    for host in &hosts.hosts {
+        let (config, host, remote) = (config.clone(), host.name.clone(), remote.clone());
+        tasks.spawn(async move {
+            ssh::run(&config, &host, &remote).await.err().map(|why| format!("{host}: {why}"))
+        });
+    }
+    while let Some(answer) = tasks.join_next().await {
+        left.extend(answer.map_err(PortError::transient)?);
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// Settings of a cluster, and the folder of a job.
+fn job_of(cluster: &Cluster, name: &str) -> Result<(Hosts, Folder), PortError> {
+    let hosts = Hosts::of(cluster)?;
+    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
+    if !letters || name.len() > 128 || !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        let why = format!(
+            "job name: expected at most 128 letters, digits and any of _.-, beginning with a letter or a digit, found `{}`",
+            shown(name)
+        );
+        return Err(settings::wrong(cluster, &why));
+    }
+    let folder = Folder::of(&hosts, name);
+    Ok((hosts, folder))
+}
+
+#[async_trait::async_trait]
+impl Scheduler for HostsJobs {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        let (hosts, folder) = job_of(&job.cluster, &job.name)?;
+        let path = folder.path().display().to_string();
+        if folder.launcher().map_err(PortError::transient)? != Launcher::None {
+            return Ok(path);
+        }
+        let image = self.image(&hosts, job.image.as_ref()).await?;
+        let image = image.map(|image| image.display().to_string());
+        let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;
+        let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
+        folder.write(&files).map_err(PortError::transient)?;
+        // A session of its own: signals to the agent's terminal do not reach it, and it outlives the agent.
+        let mut start = tokio::process::Command::new("setsid");
+        start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
+        start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status =
+            start.status().await.map_err(|error| PortError::Transient(format!("setsid: {error}")))?;
+        if !status.success() {
+            return Err(PortError::Transient(format!("setsid ended with {status}")));
+        }
+        let started = tokio::time::Instant::now();
+        while folder.launcher().map_err(PortError::transient)? == Launcher::None {
+            if started.elapsed() > CLAIM {
+                let why = format!("{path}/job.sh did not start within {} s", CLAIM.as_secs());
+                return Err(PortError::Transient(why));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(path)
+    }
+
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        let (hosts, folder) = job_of(cluster, name)?;
+        // The launcher is read first: a result that it wrote just before its end is then found.
+        let launcher = folder.launcher().map_err(PortError::transient)?;
+        if let Some(end) = folder.end().map_err(PortError::transient)? {
+            return Ok(end);
+        }
+        match launcher {
+            Launcher::None => Ok(JobStatus::Absent),
+            Launcher::Running => Ok(JobStatus::Going),
+            Launcher::Gone if folder.never_started() => record(&folder, "CANCELLED", ""),
+            Launcher::Gone => self.orphaned(&hosts, &folder, name).await,
+        }
+    }
+
+    /// The script sees the mark within a second, and ends the benchmark on every host before it writes the result.
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        let (_, folder) = job_of(cluster, name)?;
+        folder.cancel().map_err(PortError::transient)
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        output_folder::outputs(job_of(cluster, name)?.1.output()).await
+    }
+
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
+        output_folder::output(job_of(cluster, name)?.1.output(), file).await
+    }
+
+    async fn ending(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
+        output_folder::ending(job_of(cluster, name)?.1.output(), file, bytes).await.map(Some)
+    }
+
+    fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
+        Ok(cluster.part(names, Hosts::of(cluster)?.part(names).access()))
+    }
+}

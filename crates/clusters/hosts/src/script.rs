@@ -1,0 +1,248 @@
+//! The script that runs a job on the agent's machine, and what it starts on the hosts. Pure.
+//!
+//! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts
+//! `mpirun`, asks every host for a sign of life, and ends what is left of the job on every host before it writes the result.
+//! All processes of a job carry the variable `BURNIN_JOB`, by which they are found.
+
+use cluster_api::{JobSpec, nccl_tests, shell::quote};
+use model::Workload;
+
+use crate::settings::Hosts;
+
+/// Kills all processes of this job on a host, and reports an error if some are left. `$1`: the variable with its value.
+pub const SWEEP: &str = r#"for try in {1..40}; do
+  left=
+  for process in /proc/[0-9]*; do
+    pid=${process#/proc/}
+    [[ $pid == "$$" || $pid == "${BURNIN_KEEP:-}" ]] && continue
+    tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -qxF -- "$1" || continue
+    [[ $(sed 's/.*) //; s/ .*//' "$process/stat" 2>/dev/null) == Z ]] && continue
+    left="$left $pid"
+    kill -KILL "$pid" 2>/dev/null
+  done
+  [[ -z $left ]] && break
+  sleep 0.25
+done
+[[ -z $left ]] || { echo "processes$left cannot be ended" >&2; exit 1; }
+"#;
+
+/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing.
+const CHECK: &str = r#"fail() { echo "$*" >&2; exit 1; }
+if [[ -n $2 ]]; then [[ -x $2/bin/orted || -x $2/bin/prted ]] || fail "Open MPI is not in $2; install it, or correct mpi.folder"
+else type -P orted >/dev/null || type -P prted >/dev/null || fail "Open MPI (orted) is not on the PATH of ssh commands; install it, or set mpi.folder"; fi
+[[ -z $1 ]] || type -P -- "$1" >/dev/null || fail "the program $1 is missing"
+[[ -z $3 || -r $3 ]] || fail "the profile $3 cannot be read"
+"#;
+
+/// Writes a job's result and ends. Everything before the benchmark's own text.
+const HEAD: &str = r#"#!/bin/bash
+# Written by Burnin. Of all starts of this job only the one that creates the link `claim` runs the benchmark.
+set -u
+umask 077
+cd -- "$(dirname -- "$0")" || exit 78
+read -r stat <"/proc/$$/stat"
+stat=(${stat##*)})
+ln -sT -- "$$.${stat[19]}" claim 2>/dev/null || exit 0
+export BURNIN_JOB
+stamp() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
+began=$(stamp)
+say() { printf '%s %s\n' "$(stamp)" "$*" >>output/launch.log; }
+# Arguments: state, exit code, reason of a loss. The first result is final.
+finish() {
+  printf '%s\n' "$1" "$2" "$began" "$(stamp)" "${3//[[:cntrl:]]/ }" >end.draft && ln -T end.draft end
+  exit 0
+}
+remote() { local host=$1; shift; timeout 40 ssh -F "$config" -T "$host" "exec bash -c $(printf '%q ' "$@")" </dev/null; }
+# Runs a function for every host at once. Leaves `NAME: last line` of those that fail in $bad.
+every_host() {
+  local host pids=() at=0
+  rm -rf answers && mkdir answers
+  for host in "${hosts[@]}"; do "$1" "$host" >"answers/$host" 2>&1 & pids+=($!); done
+  bad=
+  for host in "${hosts[@]}"; do
+    wait "${pids[at++]}" && continue
+    bad+="${bad:+; }$host: $(tail -n 1 "answers/$host")"
+  done
+}
+sweep_host() { remote "$1" "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB"; }
+# Ends what is left of the job, everywhere. Hosts that do not answer end their ranks themselves, with the lost connection.
+sweep_all() {
+  kill -KILL "${beats[@]}" 2>/dev/null
+  BURNIN_KEEP=$$ bash -c "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB" 2>>output/launch.log
+  every_host sweep_host
+  [[ -z $bad ]] || say "processes of the job may be left: $bad"
+}
+# An empty `beats` needs a value for `kill`.
+beats=(0x)
+"#;
+
+/// From the checks to the result.
+const BODY: &str = r#"check_host() { remote "$1" "$check" check "$program" "$mpi_folder" "$profile"; }
+reach_host() { remote "$1" 'exit 0' x; }
+copy_image() {
+  tar -C "$image" -cf - . | timeout 600 ssh -F "$config" -T "$1" "mkdir -p $(printf %q "$image") && tar -C $(printf %q "$image") -xf - --keep-newer-files"
+}
+stop() {
+  say "stopping: $1"
+  kill -TERM "$mpi" 2>/dev/null
+  for _ in {1..40}; do kill -0 "$mpi" 2>/dev/null || break; sleep 0.25; done
+  kill -KILL "$mpi" 2>/dev/null
+  sweep_all
+}
+[[ ! -e cancel ]] || finish CANCELLED "" ""
+mpirun=${mpi_folder:+$mpi_folder/bin/}mpirun
+type -P -- "$mpirun" >/dev/null || finish LAUNCH_FAILED "" "this machine has no $mpirun; install Open MPI, or set mpi.folder"
+if [[ -n $image ]]; then
+  every_host copy_image
+  [[ -z $bad ]] || finish LAUNCH_FAILED "" "the image cannot be copied: $bad"
+fi
+every_host check_host
+[[ -z $bad ]] || finish LAUNCH_FAILED "" "$bad"
+say "every host answers"
+beat() { while :; do remote "$1" 'exit 0' x >/dev/null 2>&1 && : >"alive/$1"; sleep "$pace"; done; }
+mkdir -p alive
+beats=()
+for host in "${hosts[@]}"; do : >"alive/$host"; beat "$host" & beats+=($!); done
+[[ ! -e cancel ]] || { sweep_all; finish CANCELLED "" ""; }
+"$mpirun" "${root[@]}" ${mpi_folder:+--prefix "$mpi_folder"} --hostfile hostfile -np "$ranks" --bind-to none \
+  --mca plm_rsh_agent "$PWD/rsh" --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 "${options[@]}" \
+  bash -c "$(<rank.sh)" rank "${command[@]}" >output/benchmark.log 2>output/mpirun.log </dev/null &
+mpi=$!
+say "mpirun is process $mpi"
+deadline=$((SECONDS + limit))
+while kill -0 "$mpi" 2>/dev/null; do
+  [[ ! -e cancel ]] || { stop cancelled; finish CANCELLED "" ""; }
+  ((SECONDS < deadline)) || { stop "the limit of $limit s"; finish TIMEOUT "" ""; }
+  now=$(date +%s) lost=
+  for host in "${hosts[@]}"; do
+    seen=$(stat -c %Y "alive/$host")
+    ((now - seen <= silent)) || lost+="${lost:+, }$host"
+  done
+  if [[ -n $lost ]]; then
+    stop "lost $lost"
+    finish NODE_LOST "" "$lost did not answer for $silent s"
+  fi
+  sleep 0.5
+done
+wait "$mpi"; code=$?
+say "mpirun ended with $code"
+bad=
+((code == 0)) || every_host reach_host
+lost=$bad
+sweep_all
+[[ ! -e cancel || $code == 0 ]] || finish CANCELLED "" ""
+[[ -z $lost ]] || finish NODE_LOST "" "$lost"
+((code == 0)) && finish COMPLETED 0 ""
+finish FAILED "$code" ""
+"#;
+
+/// Starts one rank. Programs without MPI find each other by addresses in the folder `BURNIN_RENDEZVOUS`.
+const RANK_HEAD: &str = r#"export BURNIN_RANK=$OMPI_COMM_WORLD_RANK BURNIN_RANKS=$OMPI_COMM_WORLD_SIZE BURNIN_HOST=0.0.0.0
+export BURNIN_RENDEZVOUS=$work/jobs/$BURNIN_JOB_NAME/rendezvous
+mkdir -p -- "$BURNIN_RENDEZVOUS" || exit 78
+first=0 here=
+for entry in "${entries[@]}"; do
+  read -r count address <<<"$entry"
+  ((BURNIN_RANK >= first && BURNIN_RANK < first + count)) && here=$first
+  first=$((first + count))
+done
+first=0
+for entry in "${entries[@]}"; do
+  read -r count address <<<"$entry"
+  for ((rank = first; rank < first + count && first != here; rank++)); do
+    printf '%s:%d' "$address" $((BURNIN_PORT + rank)) >"$BURNIN_RENDEZVOUS/.$BURNIN_RANK-$rank"
+    mv -fT -- "$BURNIN_RENDEZVOUS/.$BURNIN_RANK-$rank" "$BURNIN_RENDEZVOUS/rank-$rank"
+  done
+  first=$((first + count))
+done
+"#;
+
+/// The variable `BURNIN_JOB` of a job: its name, and a digest of the folder, which tells apart equal names of two installations.
+pub fn mark(job: &str, folder: &str) -> String {
+    format!("{job}@{}", &ledger::Digest::of(folder.as_bytes()).sha256[..12])
+}
+
+/// Files of a job's folder. `image`: staged image on this machine, at the same path on every host.
+pub fn files(
+    job: &JobSpec,
+    hosts: &Hosts,
+    folder: &str,
+    config: &str,
+    image: Option<&str>,
+) -> Vec<(&'static str, String)> {
+    let words = |words: &[String]| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    let names: Vec<_> = hosts.hosts.iter().map(|host| host.name.clone()).collect();
+    let total: u32 = hosts.hosts.iter().map(|host| hosts.ranks(host)).sum();
+    let mark = mark(&job.name, folder);
+    let command = command(&job.workload, hosts, image);
+    let root: &[String] =
+        if rustix::process::geteuid().is_root() { &["--allow-run-as-root".to_owned()] } else { &[] };
+    let empty = String::new();
+    // A third of the span, so that two signs of life may be late.
+    let silent = hosts.silent_after.0.as_secs();
+    let settings = format!(
+        "BURNIN_JOB={}\nconfig={} image={} limit={} silent={silent} pace={} ranks={total}\nmpi_folder={} profile={} program={}\n\
+         hosts=({})\nroot=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\n",
+        quote(&mark),
+        quote(config),
+        quote(image.unwrap_or_default()),
+        job.limit.0.as_secs().max(1),
+        (silent / 3).clamp(1, 10),
+        quote(hosts.mpi.folder.as_ref().unwrap_or(&empty)),
+        quote(hosts.profile.as_ref().unwrap_or(&empty)),
+        quote(command.first().unwrap_or(&empty)),
+        words(&names),
+        words(root),
+        words(&hosts.mpi.options),
+        words(&command),
+        quote(SWEEP),
+        quote(CHECK),
+    );
+    let (shebang, head) = HEAD.split_once('\n').unwrap_or_default();
+    let hostfile =
+        hosts.hosts.iter().map(|host| format!("{} slots={}\n", host.name, hosts.ranks(host))).collect();
+    let rsh = format!(
+        "#!/bin/bash\n# How mpirun starts its daemons: with the mark of the job.\nhost=$1\nshift\n\
+         exec ssh -F {} -T \"$host\" {}\"$*\"\n",
+        quote(config),
+        quote(&format!("export BURNIN_JOB={}; ", quote(&mark))),
+    );
+    vec![
+        ("hostfile", hostfile),
+        ("rsh", rsh),
+        ("rank.sh", rank(job, hosts)),
+        ("job.sh", format!("{shebang}\n{settings}{head}{BODY}")),
+    ]
+}
+
+fn rank(job: &JobSpec, hosts: &Hosts) -> String {
+    let entry = |host: &crate::Host| {
+        let address = host.address.as_ref().unwrap_or(&host.name);
+        let address = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+        quote(&format!("{} {address}", hosts.ranks(host)))
+    };
+    let entries: Vec<_> = hosts.hosts.iter().map(entry).collect();
+    let environment: String =
+        hosts.environment.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
+    let profile = hosts.profile.as_ref().map_or_else(String::new, |profile| {
+        format!("set +u\n. {} || exit 88\nset -u\n{environment}", quote(profile))
+    });
+    format!(
+        "set -u\nwork={} BURNIN_JOB_NAME={} entries=({})\nexport BURNIN_PORT={}\n{RANK_HEAD}{environment}{profile}\
+         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\nexec \"$@\"\n",
+        quote(&hosts.work_folder),
+        quote(&job.name),
+        entries.join(" "),
+        hosts.rank_port,
+        quote(&hosts.nccl_debug),
+    )
+}
+
+/// Program and arguments. Each rank has one GPU.
+fn command(workload: &Workload, hosts: &Hosts, image: Option<&str>) -> Vec<String> {
+    let program = nccl_tests::program(workload);
+    let folder = image.or(hosts.programs.as_deref());
+    let program =
+        folder.map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
+    std::iter::once(program).chain(nccl_tests::arguments(workload, 1)).collect()
+}

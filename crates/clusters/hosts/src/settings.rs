@@ -1,0 +1,457 @@
+//! Machines reached by ssh, as configured in a workflow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cluster_api::{
+    ClusterLayout, Settings, SettingsProblems,
+    settings::{not_a_path, not_a_variable, not_in_range, shown},
+};
+use model::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ReadFile, hostfile};
+
+/// Maximum number of hosts.
+const MOST_HOSTS: u32 = 4096;
+/// Maximum length of a host name or variable name, bytes.
+const LONGEST: usize = 253;
+
+/// Machines reached by ssh from the agent's machine; Open MPI's `mpirun` there starts the ranks. ssh's own configuration
+/// (`~/.ssh/config`, agent, known hosts) applies where nothing else is set; passwords are never asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hosts {
+    /// The machines; every one is used.
+    #[serde(default)]
+    pub hosts: Vec<Host>,
+    /// A hostfile of Open MPI instead of `hosts`, relative to the workflow file: a host per line, with `slots=N` ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostfile: Option<String>,
+    /// Number of hosts; filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// User on the hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Port of ssh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Private key for ssh on the agent's machine, absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_file: Option<String>,
+    /// Further options of ssh, each `Name=value` as in ssh_config.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh_options: Vec<String>,
+    /// Processes per host, each with one GPU if there are GPUs, 1 to 64.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks_per_node: u32,
+    /// GPUs per host; `None`: the benchmark runs on CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: Option<u32>,
+    /// Folder for jobs and images, on the agent's machine and on every host. It need not be shared.
+    #[serde(default = "work_folder")]
+    pub work_folder: String,
+    /// Folder with the benchmark programs on the hosts, for workflows without an image. Default: search `PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<String>,
+    /// Shell file on the hosts that sets up the network, sourced before each rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Environment variables of the ranks. They override the profile, which also sees them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Value of `NCCL_DEBUG`.
+    #[serde(default = "info")]
+    pub nccl_debug: String,
+    /// Open MPI.
+    #[serde(default)]
+    pub mpi: Mpi,
+    /// Port of rank 0 for programs that use `BURNIN_RENDEZVOUS` instead of MPI; rank N listens on this port + N.
+    #[serde(default = "rank_port")]
+    #[schemars(range(min = 1024))]
+    pub rank_port: u16,
+    /// A host that does not answer for this long during a job is lost.
+    #[serde(default = "silent_after")]
+    pub silent_after: Span,
+}
+
+/// One machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Name in results and messages.
+    pub name: String,
+    /// Host name or address for ssh; default: `name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// User, instead of the common one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Port of ssh, instead of the common one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Private key, instead of the common one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_file: Option<String>,
+    /// Processes, instead of `ranks_per_node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks: Option<u32>,
+    /// GPUs, instead of `gpus_per_node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus: Option<u32>,
+}
+
+/// Open MPI on the agent's machine and on the hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mpi {
+    /// Installation folder, with `bin/mpirun`, the same everywhere. Default: search `PATH`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Options of `mpirun`. NCCL uses MPI only to start, so TCP is the default.
+    pub options: Vec<String>,
+}
+
+impl Default for Mpi {
+    fn default() -> Self {
+        let options = ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "coll", "^hcoll"];
+        Self { folder: None, options: options.map(str::to_owned).into() }
+    }
+}
+
+const fn one() -> u32 {
+    1
+}
+fn work_folder() -> String {
+    "/var/tmp/burnin".to_owned()
+}
+fn info() -> String {
+    "INFO".to_owned()
+}
+const fn rank_port() -> u16 {
+    29_400
+}
+const fn silent_after() -> Span {
+    Span::from_secs(60)
+}
+
+impl Hosts {
+    /// Number of ranks on a host.
+    pub fn ranks(&self, host: &Host) -> u32 {
+        host.ranks.unwrap_or(self.ranks_per_node)
+    }
+
+    /// The settings for only these hosts.
+    #[must_use]
+    pub fn part(&self, names: &[&str]) -> Self {
+        let hosts: Vec<_> = names
+            .iter()
+            .filter_map(|name| self.hosts.iter().find(|host| host.name == *name))
+            .cloned()
+            .collect();
+        Self { hosts, nodes: None, ..self.clone() }.completed()
+    }
+}
+
+impl Settings for Hosts {
+    const KIND: &'static str = "hosts";
+    const DESCRIPTION: &'static str = "Machines reached by ssh; Open MPI's mpirun starts the ranks.";
+
+    fn inline(settings: &mut Value, read: ReadFile<'_>) -> SettingsProblems {
+        let Some(path) = settings.get("hostfile").and_then(Value::as_str).map(str::to_owned) else {
+            return Vec::new();
+        };
+        let wrong = |why: String| vec![("hostfile".to_owned(), why)];
+        if settings.get("hosts").is_some() {
+            return wrong("cannot be combined with `hosts`; remove one of them".to_owned());
+        }
+        let hosts = read(path.as_ref())
+            .and_then(|text| hostfile::parse(&text).map_err(|why| format!("{path}: {why}")));
+        match hosts {
+            Ok(hosts) => {
+                settings["hosts"] = hosts.into();
+                settings.as_object_mut().map(|settings| settings.shift_remove("hostfile"));
+                Vec::new()
+            }
+            Err(why) => wrong(why),
+        }
+    }
+
+    fn completed(mut self) -> Self {
+        self.nodes = self.nodes.or(u32::try_from(self.hosts.len()).ok());
+        self
+    }
+
+    fn problems(&self) -> SettingsProblems {
+        let mut found = Vec::new();
+        let mut complain = |field: &str, problem: Option<String>| {
+            found.extend(problem.map(|problem| (field.to_owned(), problem)));
+        };
+        if self.hostfile.is_some() {
+            complain("hostfile", Some("is read only from a workflow file; write `hosts` here".to_owned()));
+        } else if self.hosts.is_empty() {
+            complain("hosts", Some("is empty; name at least one host".to_owned()));
+        }
+        let count = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        let stated = self.nodes.filter(|nodes| *nodes != count);
+        complain("nodes", stated.map(|nodes| format!("{nodes}, but `hosts` has {count}; remove `nodes`")));
+        complain(
+            "hosts",
+            (count > MOST_HOSTS).then(|| format!("expected at most {MOST_HOSTS}, found {count}")),
+        );
+        let mut names = BTreeSet::new();
+        for (at, host) in self.hosts.iter().enumerate() {
+            let field = |name: &str| format!("hosts[{at}].{name}");
+            complain(&field("name"), not_a_host(&host.name, false));
+            let twice = !names.insert(&host.name);
+            complain(&field("name"), twice.then(|| format!("`{}` is in the list twice", shown(&host.name))));
+            complain(
+                &field("address"),
+                host.address.as_deref().and_then(|address| not_a_host(address, true)),
+            );
+            complain(&field("user"), host.user.as_deref().and_then(not_a_user));
+            complain(
+                &field("port"),
+                (host.port == Some(0)).then(|| "expected 1 to 65535, found 0".to_owned()),
+            );
+            complain(&field("identity_file"), host.identity_file.as_deref().and_then(not_a_key_file));
+            complain(&field("ranks"), host.ranks.and_then(|ranks| not_in_range(ranks, 64)));
+            complain(&field("gpus"), host.gpus.and_then(|gpus| not_in_range(gpus, 64)));
+            let (ranks, gpus) = (self.ranks(host), host.gpus.or(self.gpus_per_node));
+            let few = gpus.filter(|gpus| *gpus > 0 && ranks > *gpus);
+            complain(
+                &field("ranks"),
+                few.map(|gpus| format!("{ranks} ranks on {gpus} GPUs; each rank needs a GPU")),
+            );
+        }
+        complain("user", self.user.as_deref().and_then(not_a_user));
+        complain("port", (self.port == Some(0)).then(|| "expected 1 to 65535, found 0".to_owned()));
+        complain("identity_file", self.identity_file.as_deref().and_then(not_a_key_file));
+        for option in &self.ssh_options {
+            complain("ssh_options", not_an_option(option));
+        }
+        complain("ranks_per_node", not_in_range(self.ranks_per_node, 64));
+        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
+        complain("work_folder", not_a_path(&self.work_folder));
+        complain("programs", self.programs.as_deref().and_then(not_a_path));
+        complain("profile", self.profile.as_deref().and_then(not_a_path));
+        for (name, value) in &self.environment {
+            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value, LONGEST));
+        }
+        let debug =
+            self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
+        complain(
+            "nccl_debug",
+            (!debug).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned()),
+        );
+        complain("mpi.folder", self.mpi.folder.as_deref().and_then(not_a_path));
+        let control = |option: &&String| {
+            option.is_empty() || option.len() > 4096 || option.chars().any(char::is_control)
+        };
+        let bad = self.mpi.options.iter().find(control);
+        complain(
+            "mpi.options",
+            bad.map(|option| format!("expected words without control characters, found `{}`", shown(option))),
+        );
+        let ranks: u32 = self.hosts.iter().map(|host| self.ranks(host)).fold(0, u32::saturating_add);
+        let ports = self.rank_port < 1024 || u32::from(self.rank_port).saturating_add(ranks) > 65_536;
+        complain(
+            "rank_port",
+            ports.then(|| {
+                format!(
+                    "expected 1024 or more, with a port up to 65535 for each rank, found {}",
+                    self.rank_port
+                )
+            }),
+        );
+        let seconds = self.silent_after.0.as_secs();
+        complain(
+            "silent_after",
+            (!(5..=3600).contains(&seconds))
+                .then(|| format!("expected 5 s to 1 h, found {}", self.silent_after)),
+        );
+        found
+    }
+
+    /// `None` if hosts have different numbers of ranks.
+    fn layout(&self) -> Option<ClusterLayout> {
+        let first = self.hosts.first()?;
+        let same = self.hosts.iter().all(|host| self.ranks(host) == self.ranks(first));
+        same.then(|| ClusterLayout {
+            nodes: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
+            ranks_per_node: self.ranks(first),
+            gpus_per_node: first.gpus.or(self.gpus_per_node),
+        })
+    }
+
+    fn least() -> Self {
+        let host = Host {
+            name: "host".to_owned(),
+            address: None,
+            user: None,
+            port: None,
+            identity_file: None,
+            ranks: None,
+            gpus: None,
+        };
+        Self {
+            hosts: vec![host],
+            hostfile: None,
+            nodes: Some(1),
+            user: None,
+            port: None,
+            identity_file: None,
+            ssh_options: Vec::new(),
+            ranks_per_node: one(),
+            gpus_per_node: None,
+            work_folder: work_folder(),
+            programs: None,
+            profile: None,
+            environment: BTreeMap::new(),
+            nccl_debug: info(),
+            mpi: Mpi::default(),
+            rank_port: rank_port(),
+            silent_after: silent_after(),
+        }
+    }
+}
+
+/// A host name; an address may also be IPv6. ssh would read a leading `-` as an option.
+fn not_a_host(name: &str, address: bool) -> Option<String> {
+    let letter =
+        |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter) || (address && letter == ':');
+    let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric() || (address && first == ':'));
+    let bad = !starts || name.len() > LONGEST || !name.chars().all(letter);
+    let beside = if address { " and :" } else { "" };
+    bad.then(|| {
+        format!(
+            "expected at most {LONGEST} letters, digits and any of -._{beside}, beginning with a letter or a digit, found `{}`",
+            shown(name)
+        )
+    })
+}
+
+fn not_a_user(name: &str) -> Option<String> {
+    let letter = |letter: char| letter.is_ascii_alphanumeric() || "-._@".contains(letter);
+    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    (!starts || name.len() > 64 || !name.chars().all(letter))
+        .then(|| format!("expected a user name, found `{}`", shown(name)))
+}
+
+/// ssh_config expands `%` and `$`, and a quote would end the value.
+fn not_a_key_file(path: &str) -> Option<String> {
+    not_a_path(path).or_else(|| {
+        path.contains(['%', '"', '$', '\\'])
+            .then(|| format!("expected a path without %, $, \" and \\, found `{}`", shown(path)))
+    })
+}
+
+fn not_an_option(option: &str) -> Option<String> {
+    let good = option.split_once('=').is_some_and(|(name, value)| {
+        !name.is_empty()
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric())
+            && !value.is_empty()
+            && option.len() <= 1024
+            && !value.chars().any(char::is_control)
+    });
+    (!good).then(|| format!("expected Name=value as in ssh_config, found `{}`", shown(option)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(settings: Value) -> Hosts {
+        serde_json::from_value(settings).unwrap()
+    }
+
+    fn fields(settings: Value) -> Vec<String> {
+        read(settings).problems().into_iter().map(|(field, _)| field).collect()
+    }
+
+    #[test]
+    fn the_least_settings_have_the_defaults_of_a_file() {
+        assert_eq!(Hosts::least(), read(json!({"hosts": [{"name": "host"}]})).completed());
+        let whole = serde_json::to_value(Hosts::least()).unwrap();
+        assert_eq!(read(whole), Hosts::least(), "stored settings are read again");
+    }
+
+    #[test]
+    fn an_empty_list_a_duplicate_and_shell_characters_are_reported_with_their_field() {
+        assert_eq!(fields(json!({})), ["hosts"]);
+        assert_eq!(fields(json!({"hosts": [{"name": "n1"}, {"name": "n1"}]})), ["hosts[1].name"]);
+        for name in ["-oProxyCommand=x", "n1;reboot", "$(reboot)", "n 1", "n1\n", ""] {
+            assert_eq!(fields(json!({"hosts": [{"name": name}]})), ["hosts[0].name"], "{name}");
+            assert_eq!(
+                fields(json!({"hosts": [{"name": "n", "address": name}]})),
+                ["hosts[0].address"],
+                "{name}"
+            );
+        }
+        assert_eq!(fields(json!({"hosts": [{"name": "n1"}], "nodes": 2})), ["nodes"]);
+    }
+
+    #[test]
+    fn every_invalid_field_is_reported() {
+        let wrong = json!({
+            "hosts": [{"name": "n1", "address": "fd00::1", "user": "-x", "port": 0, "identity_file": "key", "ranks": 9, "gpus": 8}],
+            "user": "a b", "port": 0, "identity_file": "/a%b", "ssh_options": ["ProxyJump"], "ranks_per_node": 0,
+            "gpus_per_node": 65, "work_folder": "x", "programs": "x", "profile": "x", "environment": {"A B": ""},
+            "nccl_debug": "A B", "mpi": {"folder": "x", "options": ["a\nb"]}, "rank_port": 80, "silent_after": "1s",
+        });
+        let expected = [
+            "hosts[0].user",
+            "hosts[0].port",
+            "hosts[0].identity_file",
+            "hosts[0].ranks",
+            "user",
+            "port",
+            "identity_file",
+            "ssh_options",
+            "ranks_per_node",
+            "gpus_per_node",
+            "work_folder",
+            "programs",
+            "profile",
+            "environment.A B",
+            "nccl_debug",
+            "mpi.folder",
+            "mpi.options",
+            "rank_port",
+            "silent_after",
+        ];
+        assert_eq!(fields(wrong), expected);
+    }
+
+    #[test]
+    fn a_hostfile_is_read_once_and_replaces_the_list() {
+        let mut settings = json!({"hostfile": "hosts.txt", "user": "me"});
+        let problems = Hosts::inline(&mut settings, &mut |path| {
+            assert_eq!(path.to_str(), Some("hosts.txt"));
+            Ok("n1 slots=2\nn2 slots=2\n".to_owned())
+        });
+        assert_eq!(problems, []);
+        let hosts = read(settings).completed();
+        assert_eq!(hosts.layout(), Some(ClusterLayout { nodes: 2, ranks_per_node: 2, gpus_per_node: None }));
+        let mut both = json!({"hostfile": "x", "hosts": []});
+        assert_eq!(Hosts::inline(&mut both, &mut |_| unreachable!("it is not read"))[0].0, "hostfile");
+        assert_eq!(fields(json!({"hostfile": "x"})), ["hostfile"]);
+    }
+
+    #[test]
+    fn hosts_may_have_different_numbers_of_ranks() {
+        let hosts = read(json!({"hosts": [{"name": "a", "ranks": 2}, {"name": "b"}], "ranks_per_node": 4}));
+        assert_eq!((hosts.problems(), hosts.layout()), (vec![], None));
+        assert_eq!(hosts.part(&["b"]).layout().map(|layout| layout.ranks_per_node), Some(4));
+    }
+}
