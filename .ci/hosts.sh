@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Tests the hosts scheduler with real sshd and real Open MPI on four ssh hosts in namespaces; then a whole run on them.
+set -euo pipefail
+skip() { echo "skipped: jobs on ssh hosts, because $*"; exit 77; }
+[[ $(id -u) == 0 ]] || skip "the hosts' namespaces need root"
+packages=(openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo)
+if ! type -P mpirun orted ssh ip nsenter >/dev/null || [[ ! -x /usr/sbin/sshd ]]; then
+  type -P apt-get >/dev/null || skip "Open MPI or OpenSSH is not installed and there is no apt-get"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
+    skip "these packages cannot be installed: ${packages[*]}"
+fi
+probe=bedprobe$$
+ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
+ip netns del "$probe"
+
+. .ci/built.sh
+tests=$(test_program crates/clusters/hosts hosts)
+bed=$(mktemp -d)
+export BED_DIR=$bed/machines BED_HOSTS="h1 h2 h3 h4"
+trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
+mkdir "$BED_DIR"
+chmod 755 "$bed"
+bash tests/testbed/ansible/start.sh
+echo "4 ssh hosts, $(mpirun --version | sed -n 1p)"
+"$BED_DIR/here" env BURNIN_HOSTS_BED="$BED_DIR" RUST_BACKTRACE=0 "$tests" --ignored --test-threads=1
+
+echo "a whole run on the hosts"
+python3 - "$BED_DIR" >"$bed/hosts.txt" <<'SCRIPT'
+import sys
+for host in ["h1", "h2", "h3", "h4"]:
+    print(open(f"{sys.argv[1]}/pid/{host}.address").read().strip(), "slots=1")
+SCRIPT
+"$BED_DIR/here" timeout 200 "$programs/burnin" run workflows/hosts.yaml --data "$bed/data" \
+  --set cluster.existing.system.hosts="{hostfile: $bed/hosts.txt, user: ops, identity_file: $BED_DIR/ssh/id, work_folder: $bed/work, \
+ssh_options: [UserKnownHostsFile=$bed/known_hosts, StrictHostKeyChecking=accept-new]}"
+bash tests/testbed/ansible/stop.sh
