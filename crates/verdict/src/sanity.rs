@@ -8,10 +8,9 @@ use model::{
 };
 
 use crate::{
-    judge::{RunEvidence, reason},
-    network,
-    one_rank::one_rank,
-    start,
+    evidence::RunEvidence,
+    network, start,
+    table::{halves, one_rank},
 };
 
 /// The benchmark did not start.
@@ -23,16 +22,16 @@ pub fn reasons(evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<R
     let mut reasons = job(evidence);
     let tables = &evidence.reading.tables;
     match tables.as_slice() {
-        [] => reasons.push(reason(Verdict::Inconclusive, "NO_TABLE", no_table(evidence))),
+        [] => reasons.push(Reason::new(Verdict::Inconclusive, "NO_TABLE", no_table(evidence))),
         [table] => reasons.extend(one(table, evidence, criteria)),
-        many => reasons.push(reason(
+        many => reasons.push(Reason::new(
             Verdict::Inconclusive,
             "MANY_TABLES",
             format!("{} tables where one was asked for: the ranks may have run on their own", many.len()),
         )),
     }
     if reasons.is_empty() {
-        reasons.push(reason(Verdict::Pass, "SANE", sane(evidence)));
+        reasons.push(Reason::new(Verdict::Pass, "SANE", sane(evidence)));
     }
     if let Some(required) = criteria.and_then(|criteria| criteria.network.as_deref()) {
         reasons.push(network::judged(evidence.clues, required));
@@ -85,16 +84,16 @@ fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     match (end.state.as_str(), end.exit_code) {
         ("COMPLETED", Some(0) | None) => Vec::new(),
         // Its result is unknown.
-        _ if stopped(evidence) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
+        _ if stopped(evidence) => vec![Reason::new(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ if !start::began(evidence) && !start::faulty(evidence) => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
             let text = format!(
                 "{how} before the benchmark printed anything, so nothing was measured; correct the image, the command \
                  or the launcher and run again: {error}"
             );
-            vec![reason(Verdict::Inconclusive, NOT_STARTED, text)]
+            vec![Reason::new(Verdict::Inconclusive, NOT_STARTED, text)]
         }
-        _ => vec![reason(Verdict::Fail, "JOB_FAILED", how)],
+        _ => vec![Reason::new(Verdict::Fail, "JOB_FAILED", how)],
     }
 }
 
@@ -105,7 +104,7 @@ fn stopped(evidence: &RunEvidence<'_>) -> bool {
 
 fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    let mut add = |weighs, code, text: String| reasons.push(reason(weighs, code, text));
+    let mut add = |weighs, code, text: String| reasons.push(Reason::new(weighs, code, text));
     match table.ended {
         LogEnd::Complete => {}
         LogEnd::Failed => {
@@ -308,10 +307,4 @@ fn plausible(table: &Table, add: &mut impl FnMut(Verdict, &'static str, String))
         );
         add(Verdict::Inconclusive, "IMPLAUSIBLE", text);
     }
-}
-
-pub fn halves(table: &Table) -> impl Iterator<Item = (u64, &Half)> {
-    table.rows.iter().flat_map(|row| {
-        [&row.out_of_place, &row.in_place].into_iter().flatten().map(move |half| (row.size_bytes, half))
-    })
 }
