@@ -72,9 +72,9 @@ impl<'a> GroupSearch<'a> {
         for member in outcome.members.iter().filter_map(|name| self.number.get(name.as_str())) {
             group[*member] = true;
         }
-        self.belief.hear(&group, outcome.degraded);
+        self.belief.learn(&group, outcome.degraded);
         if let Some(hedged) = &mut self.hedged {
-            hedged.hear(&group, outcome.degraded);
+            hedged.learn(&group, outcome.degraded);
         }
         self.tests += 1;
     }
