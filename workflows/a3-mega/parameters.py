@@ -1,7 +1,7 @@
 """Checks what was asked for before anything is made, and writes it to asked.json for the other steps.
 
 Parameters come as environment variables, the substitutions of deploy.yaml and destroy.yaml. All problems are reported at
-once, each as `name: what was expected`; the exit code is 64 then. `asked.py destroy` checks what a teardown needs.
+once, each as `name: what was expected`; the exit code is 64 then. `parameters.py destroy` checks what a teardown needs.
 Python's own library only.
 """
 

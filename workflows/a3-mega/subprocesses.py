@@ -63,8 +63,8 @@ def at(wanted, machine, command, script=None, timeout=120):
     return call(words, given=script, timeout=timeout)
 
 
-def asked():
-    """What asked.py wrote."""
+def read_parameters():
+    """Parameters written by parameters.py."""
     with open("asked.json", encoding="utf-8") as file:
         return json.load(file)
 
