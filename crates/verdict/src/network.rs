@@ -22,8 +22,12 @@ pub fn judged(clues: &Clues, required: &str) -> Reason {
         Reason::new(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
     } else if used == BTreeSet::from([required]) {
         let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();
-        let say = if lines == 1 { "line says" } else { "lines say" };
-        Reason::new(Verdict::Pass, "RIGHT_NETWORK", format!("{lines} {say} {names}, none another network"))
+        let say = if lines == 1 { "line names" } else { "lines name" };
+        Reason::new(
+            Verdict::Pass,
+            "RIGHT_NETWORK",
+            format!("{lines} {say} {names}, and no line another network"),
+        )
     } else {
         Reason::new(
             Verdict::Fail,

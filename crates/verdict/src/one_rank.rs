@@ -30,7 +30,7 @@ pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>
         }
         (true, false) => (
             Verdict::Inconclusive,
-            "nor was the data checked, so nothing was measured; set `check: true`, or run on two GPUs or more".to_owned(),
+            "and the data was not checked, so nothing was measured; set `check: true`, or run on two GPUs or more".to_owned(),
         ),
         (true, true) => {
             return Reason::new(Verdict::Pass, "ONE_RANK", format!("{DATA}{}", copied(table)));

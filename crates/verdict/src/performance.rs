@@ -97,8 +97,8 @@ fn against(
         // Curves with different identities are not compared.
         let of = identity.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let next = match standard.pin {
-            Some(_) => "release its pin, or pin a run of what runs now",
-            None => "learn one of what runs now",
+            Some(_) => "release its pin, or pin a run of the current configuration",
+            None => "learn one of the current configuration",
         };
         let text = format!("{of} when the baseline was learned: {next}");
         return vec![Reason::new(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
@@ -132,7 +132,7 @@ fn against(
     if !changed.is_empty() {
         let of = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let text = match reasons.iter().any(|reason| reason.weighs == Verdict::Fail) {
-            true => format!("what else changed since the baseline, and may be why: {of}"),
+            true => format!("also changed since the baseline, a possible cause: {of}"),
             false => format!("{of} when the baseline was learned; the curve is the same"),
         };
         reasons.push(Reason::new(Verdict::Pass, "SETUP_CHANGED", text));
@@ -196,7 +196,7 @@ fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(R
     let most = baseline.tolerated(region);
     (slower > most).then(|| {
         let text = format!(
-            "{} takes {:.1} % longer than in {} healthy runs; {:.1} % would still be noise",
+            "{} takes {:.1} % longer than in {} healthy runs; {:.1} % is still noise",
             region.words(),
             100.0 * slower,
             baseline.runs,

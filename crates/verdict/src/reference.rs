@@ -145,10 +145,9 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
     }));
     if reasons.is_empty() {
         let plateau = compared.iter().filter(|point| point.region == Region::Plateau);
-        // Not `-0.0 %`.
-        let above = 0.0 - median(plateau.flat_map(|point| point.missing.iter().copied()).collect());
+        let below = median(plateau.flat_map(|point| point.missing.iter().copied()).collect());
         let text =
-            format!("the plateau is at {:+.1} % of the reference ({})", 100.0 * above, reference.source);
+            format!("the plateau's bus bandwidth {} the reference ({})", relation(below), reference.source);
         reasons.push(Reason::new(Verdict::Pass, "AS_REFERENCE", text));
     }
     reasons
@@ -168,4 +167,14 @@ fn missing(table: &Table, at: &Floor) -> Vec<f64> {
     let row = table.rows.iter().find(|row| (row.size_bytes as f64 - asked).abs() <= SAME_SIZE * asked);
     let halves = row.into_iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
     halves.map(|half| 1.0 - half.busbw / at.busbw).collect()
+}
+
+/// Relation of a bandwidth to a reference that exceeds it by the fraction `below`.
+fn relation(below: f64) -> String {
+    let percent = format!("{:.1}", 100.0 * below.abs());
+    match percent.as_str() {
+        "0.0" => "equals".to_owned(),
+        percent if below > 0.0 => format!("is {percent} % below"),
+        percent => format!("is {percent} % above"),
+    }
 }
