@@ -69,7 +69,7 @@ pub enum CliCommand {
             value_name = "URL",
             hide_env = true
         )]
-        github: notifier::courier::GithubApi,
+        github: notifier::senders::GithubApi,
     },
     /// Check a workflow file, the files that it references, and whether a run of it can succeed. Exit code 64 for errors, and
     /// for warnings with --strict.

@@ -8,6 +8,7 @@ mod local;
 mod outage;
 mod output;
 mod progress;
+mod release;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,4 @@
-//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported within seconds; after a
-//! long ledger outage the run releases its clusters without the ledger.
+//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported within seconds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,14 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster_api::ClusterProvider;
-use model::RunId;
-use service::{AttributesReader, Clock, Disposition, Handler, SystemClock};
+use service::{AttributesReader, Disposition, Handler};
 
-use crate::{
-    local::{DataFolder, clusters, program},
-    output::note,
-};
+use crate::output::note;
 
 /// Failures outside this program, such as a full disk or a missing program, are retried without a message for this long, because
 /// most are transient. Then each is reported once.
@@ -81,24 +75,4 @@ impl Handler for WatchedConductor {
         self.outages.note(event.id(), why);
         handled
     }
-}
-
-/// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
-pub async fn release_directly(data: &DataFolder, run: &RunId) -> Vec<String> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let provider = match program() {
-        Ok(program) => clusters(data, program, &clock, 0),
-        Err(error) => return vec![error.message],
-    };
-    let listed = match provider.list().await {
-        Ok(listed) => listed.clusters,
-        Err(error) => return vec![format!("clusters could not be listed: {error:?}")],
-    };
-    let mut left = Vec::new();
-    for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
-        if let Err(service::PortError::Transient(why)) = provider.delete(&cluster.name).await {
-            left.push(format!("{}: {why}", cluster.name));
-        }
-    }
-    left
 }

@@ -4,7 +4,7 @@ has to reach it. Nothing is done where _AGENT names no program.
 
 import json
 
-from calls import asked, at, call, end
+from subprocesses import at, call, end, read_parameters
 from deploy import found
 from toolkit import put
 
@@ -37,7 +37,7 @@ def subscriptions(kept):
 
 
 def install():
-    wanted, machine = asked(), found()["login"]
+    wanted, machine = read_parameters(), found()["login"]
     if not wanted["agent"]:
         print("no agent is asked for: _AGENT", flush=True)
         return

@@ -9,8 +9,8 @@ import re
 import sys
 import time
 
-import asked as reading
-from calls import Failed, asked, at, call, end, pins
+import parameters
+from subprocesses import Failed, at, call, end, pins, read_parameters
 from toolkit import Deployment, put, versions
 
 
@@ -32,7 +32,7 @@ def blueprint(wanted, part):
 
 def prepared():
     """Everything that can be known to be wrong before something is made."""
-    wanted = asked()
+    wanted = read_parameters()
     versions()
     where = [f"--project={wanted['project']}", "--format=json"]
     if wanted["provisioning"] == "reservation":
@@ -76,7 +76,7 @@ def lustre_machines(count):
 
 
 def base():
-    wanted = asked()
+    wanted = read_parameters()
     # A teardown finds there what it has to look for, and where.
     put(wanted["state"], "asked.json")
     prepared()
@@ -96,7 +96,7 @@ def base():
     outputs = deployment.outputs("primary")
     storage = outputs.get("network_storage_" + ("lustrefs" if wanted["storage"] == "lustre" else "homefs")) or {}
     server = str(storage.get("server_ip") or "")
-    if wanted["storage"] == "lustre" and reading.nid(server) is None:
+    if wanted["storage"] == "lustre" and parameters.nid(server) is None:
         raise ValueError(f"server_ip: expected a Lustre network identifier ADDRESS@tcp from the base deployment, found {server[:80]!r}")
     if wanted["storage"] == "filestore" and not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){3}", server):
         raise ValueError(f"server_ip: expected an IPv4 address from the base deployment, found {server[:80]!r}")
@@ -109,7 +109,7 @@ def base():
 
 
 def image():
-    wanted, pin = asked(), pins()
+    wanted, pin = read_parameters(), pins()
     settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "image_name": wanted["image"],
                 "image_family": wanted["short"], "slurm_cluster_name": wanted["short"], "disk_gb": wanted["disk_gb"],
                 "source_image": wanted["source_image"], "source_image_project": [wanted["source_project"]],
@@ -142,7 +142,7 @@ def scheduling(wanted):
 
 
 def cluster():
-    wanted, known, pin = asked(), found(), pins()
+    wanted, known, pin = read_parameters(), found(), pins()
     settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "slurm_cluster_name": wanted["short"],
                 "instance_image": {"name": known["image"], "project": wanted["project"]}, "disk_gb": wanted["disk_gb"],
                 "partition_name": wanted["partition"], "node_count": wanted["nodes"], "gpu_range": wanted["gpu_range"],

@@ -7,7 +7,7 @@ controller or Packer made, images, other people's firewall rules on our networks
 import json
 
 from agent import change, subscriptions
-from calls import Failed, asked, call, end
+from subprocesses import Failed, call, end, read_parameters
 from toolkit import Deployment, get
 from toolkit import listed as stored
 
@@ -92,7 +92,7 @@ def gone(left, evidence):
 
 
 def destroy():
-    told = asked()
+    told = read_parameters()
     kept = stored(told["state"], "asked.json")
     if not kept:
         return gone([], f"nothing is kept in {told['state']}, where a deployment says what it wants before it makes anything")

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 
-from calls import Failed, asked, at, call, end, pins
+from subprocesses import Failed, at, call, end, pins, read_parameters
 from deploy import found
 
 GPUS = 8
@@ -41,7 +41,7 @@ def missing(wanted, said):
 
 
 def wait():
-    wanted = asked()
+    wanted = read_parameters()
     with open("job/ready.sh", encoding="utf-8") as file:
         script = file.read()
     deadline = time.monotonic() + 60 * wanted["ready_minutes"]
@@ -67,7 +67,7 @@ def wait():
 
 
 def prepare():
-    wanted, known, pin = asked(), found(), pins()
+    wanted, known, pin = read_parameters(), found(), pins()
     machine, folder = known["login"], f"burnin-{wanted['short']}"
     at(wanted, machine, f"mkdir -p {folder}")
     call(["gcloud", "compute", "scp", "--recurse", f"--project={wanted['project']}", f"--zone={wanted['zone']}", "--tunnel-through-iap",

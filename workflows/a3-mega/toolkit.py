@@ -12,7 +12,7 @@ import re
 import shutil
 import tarfile
 
-from calls import Failed, call, pins
+from subprocesses import Failed, call, pins
 
 LOCK = re.compile(r"^\W*ID:\s+([0-9A-Za-z-]+)\s*$", re.MULTILINE)
 
@@ -20,17 +20,17 @@ LOCK = re.compile(r"^\W*ID:\s+([0-9A-Za-z-]+)\s*$", re.MULTILINE)
 class Deployment:
     """One of the three: `base`, `image`, `cluster`."""
 
-    def __init__(self, asked, part):
-        self.asked, self.part = asked, part
-        self.name = f"{asked['short']}-{part}"
+    def __init__(self, parameters, part):
+        self.parameters, self.part = parameters, part
+        self.name = f"{parameters['short']}-{part}"
 
     def create(self, blueprint, settings):
         """Writes the settings as a deployment file (JSON is YAML) and makes the folder; nothing is made in the cloud."""
-        asked = self.asked
-        labels = {"burnin-cluster": asked["cluster"], "burnin-run": asked["run"], "burnin-expires": str(asked["expires"])}
-        variables = {"project_id": asked["project"], "deployment_name": self.name, "region": asked["region"],
-                     "zone": asked["zone"], "labels": labels, **settings}
-        backend = {"type": "gcs", "configuration": {"bucket": asked["bucket"]}}
+        parameters = self.parameters
+        labels = {"burnin-cluster": parameters["cluster"], "burnin-run": parameters["run"], "burnin-expires": str(parameters["expires"])}
+        variables = {"project_id": parameters["project"], "deployment_name": self.name, "region": parameters["region"],
+                     "zone": parameters["zone"], "labels": labels, **settings}
+        backend = {"type": "gcs", "configuration": {"bucket": parameters["bucket"]}}
         with open(f"{self.part}.deployment.yaml", "w", encoding="utf-8") as file:
             json.dump({"vars": variables, "terraform_backend_defaults": backend}, file, indent=1)
         call(["gcluster", "create", blueprint, "--deployment-file", f"{self.part}.deployment.yaml", "--out", ".",
@@ -74,17 +74,17 @@ class Deployment:
 
     def keep(self):
         """Keeps the folder as it is now, without what `terraform init` brings anew."""
-        kept = kept_of(self.asked, self.part)
+        kept = kept_of(self.parameters, self.part)
         number = max(kept, default=0) + 1
         file = f"{self.part}-{number}.tar.gz"
         skip = lambda entry: None if os.path.basename(entry.name) == ".terraform" else entry
         with tarfile.open(file, "w:gz") as archive:
             archive.add(self.name, filter=skip)
-        put(self.asked["state"], file)
+        put(self.parameters["state"], file)
 
     def fetch(self):
         """Brings the newest folder that was kept; false when none was, because it never began."""
-        kept = kept_of(self.asked, self.part)
+        kept = kept_of(self.parameters, self.part)
         if not kept:
             return False
         content = get(kept[max(kept)], f"{self.part}.tar.gz")
@@ -127,9 +127,9 @@ def listed(state, pattern):
         return []
 
 
-def kept_of(asked, part):
+def kept_of(parameters, part):
     """What is kept of a part: number to place."""
-    found = ((re.search(rf"/{part}-([0-9]+)\.tar\.gz$", place), place) for place in listed(asked["state"], f"{part}-*.tar.gz"))
+    found = ((re.search(rf"/{part}-([0-9]+)\.tar\.gz$", place), place) for place in listed(parameters["state"], f"{part}-*.tar.gz"))
     return {int(match[1]): place for match, place in found if match}
 
 

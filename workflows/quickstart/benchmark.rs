@@ -7,14 +7,11 @@ use std::{
 
 use crate::{
     FLOAT,
-    collective::Collective,
+    collective::{Collective, PERIOD, value},
     options::Options,
     ring::Ring,
     table::{end_row, general, print_foot, print_head, print_row, squeeze},
 };
-
-/// Values repeat with this period, a prime, so that a chunk in a wrong place is a wrong value.
-const PERIOD: usize = 251;
 
 pub fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>) -> i32 {
     print_head(ring, options);
@@ -130,11 +127,6 @@ fn break_down(fault: Option<(&str, u64)>) {
         },
         _ => {}
     }
-}
-
-/// Small whole numbers: their sum is exact in whatever order it is made.
-pub fn value(rank: usize, index: usize, round: usize) -> f32 {
-    ((index * 7 + rank * 13 + round * 5) % PERIOD) as f32
 }
 
 fn fill(buffer: &mut [u8], rank: usize, round: usize) {

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::{FLOAT, benchmark::value};
+use crate::FLOAT;
+
+/// Values repeat with this period, a prime, so that a chunk in a wrong place is a wrong value.
+pub const PERIOD: usize = 251;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Collective {
@@ -103,4 +106,9 @@ impl Collective {
             Self::Sendrecv => value((rank + ranks - 1) % ranks, index, round),
         }
     }
+}
+
+/// The test data of a rank: small whole numbers: their sum is exact in any order.
+pub fn value(rank: usize, index: usize, round: usize) -> f32 {
+    ((index * 7 + rank * 13 + round * 5) % PERIOD) as f32
 }

@@ -27,6 +27,7 @@
 mod benchmark;
 mod collective;
 mod connect;
+mod failure;
 mod options;
 mod ring;
 mod table;

@@ -13,8 +13,8 @@ use crate::{
     BLOCK, FLOAT, LOST, TIMEOUT,
     collective::Collective,
     connect::{answer, call, hello, publish},
+    failure::fail,
     options::Options,
-    table::fail,
 };
 
 /// Bytes that are written before the other side is read. Both neighbours have room for two of these in their socket buffers, so

@@ -1,17 +1,14 @@
 //! The text that nccl-tests prints.
 
-use std::{
-    env, fs, process,
-    sync::atomic::{AtomicBool, Ordering},
+use std::{process, sync::atomic::Ordering};
+
+use crate::{
+    BLOCK, WRONG,
+    collective::Collective,
+    failure::{IN_ROW, SOURCE, host},
+    options::Options,
+    ring::Ring,
 };
-
-use crate::{BLOCK, WRONG, collective::Collective, options::Options, ring::Ring};
-
-/// Named in failures, as nccl-tests names its own source.
-const SOURCE: &str = "collective_perf.rs";
-
-/// Whether a row of the table has been begun and not ended.
-static IN_ROW: AtomicBool = AtomicBool::new(false);
 
 pub fn print_head(ring: &mut Ring, options: &Options) {
     let host = host();
@@ -89,23 +86,6 @@ pub fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, aver
     // A barrier: a rank that exits early would look like a lost neighbour to a slow one.
     ring.sum(0.0);
     code
-}
-
-/// Ends this process as the real one ends on a failure.
-pub fn fail(line: u32, code: i32, text: &str) -> ! {
-    if IN_ROW.swap(false, Ordering::Relaxed) {
-        println!();
-    }
-    let host = host();
-    println!("{host}: Test failure {SOURCE}:{line} '{text}'");
-    println!(" .. {host} pid {}: Test failure {SOURCE}:{}", process::id(), line!());
-    process::exit(code)
-}
-
-pub fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| env::var("HOSTNAME").ok());
-    let name = name.unwrap_or_default();
-    name.trim().split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
 }
 
 /// A number with two decimals, or with as many as fit the width, or with an exponent.

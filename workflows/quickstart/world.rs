@@ -12,10 +12,10 @@ use std::{
 use crate::{
     LOST,
     benchmark::benchmark,
+    failure::{fail, host},
     name,
     options::Options,
     ring::Ring,
-    table::{fail, host},
 };
 
 /// Starts one copy a rank and waits for all of them. One that fails takes the others along, after a moment in which

@@ -1,6 +1,8 @@
 //! `cargo xtask schemas`, `rooms` and `rights`: writes generated files; with `--check`, only compares them.
 //! `cargo xtask style`: checks words.
 
+#[cfg(test)]
+mod readmes;
 mod rights;
 mod rooms;
 mod schemas;

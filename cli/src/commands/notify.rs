@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use model::Notify;
 use notifier::{
-    courier::{GithubApi, HttpSender, TestResult},
     secrets::Secrets,
+    senders::{GithubApi, HttpSender, TestResult},
 };
 use service::SystemClock;
 
@@ -34,10 +34,10 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         )));
     }
     let secrets = Secrets::of_process(channels.to_owned());
-    let courier = HttpSender::new(secrets, GithubApi::default(), Arc::new(SystemClock));
+    let sender = HttpSender::new(secrets, GithubApi::default(), Arc::new(SystemClock));
     let mut failed = Vec::new();
     for ((kind, _), wish) in wanted {
-        match courier.test(wish).await {
+        match sender.test(wish).await {
             TestResult::Delivered(status) => {
                 print_plain(&format!("{kind} {name}: delivered, status {status}\n"))
             }

@@ -21,8 +21,8 @@ use crate::{
     documents::RunDocument,
     exit::{CliError, Exit},
     local::{DataFolder, LocalServices},
-    outage::release_directly,
     progress::Progress,
+    release::release_directly,
 };
 
 /// Requests a run and drives it until it is closed.

@@ -19,7 +19,7 @@ use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,
-    courier::{GithubApi, HttpSender},
+    senders::{GithubApi, HttpSender},
 };
 use run_index::RunIndex;
 use service::{
@@ -199,11 +199,11 @@ fn notifier(
     link: notifier::RunLink,
 ) -> Arc<Notifier> {
     let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
-    let courier = HttpSender::new(secrets, github, Arc::clone(&services.clock));
+    let sender = HttpSender::new(secrets, github, Arc::clone(&services.clock));
     Notifier::new(notifier::NotifierSetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
-        courier: Arc::new(courier),
+        sender: Arc::new(sender),
         bus: services.upstream(),
         clock: Arc::clone(&services.clock),
         link: Some(link),

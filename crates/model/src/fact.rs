@@ -490,6 +490,13 @@ pub struct Reason {
     pub text: String,
 }
 
+impl Reason {
+    /// A reason for a verdict.
+    pub fn new(weighs: Verdict, code: &str, text: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), weighs, text: text.into() }
+    }
+}
+
 /// The measurements were judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictReached {

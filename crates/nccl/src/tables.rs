@@ -5,69 +5,22 @@
 //! goes to the newest open run that expects it.
 
 use crate::budget::{self, Budget, BudgetKind};
-use crate::layout::Layout;
 use crate::notes::Notes;
+use crate::open_run::{OpenRun, RunPhase};
 use model::measurement::{Device, LogEnd, Reading, Row, Table};
-use std::collections::BTreeSet;
-use std::rc::Rc;
 
 /// Maximum tables per log.
 const TABLES: usize = 4_096;
 /// Maximum concurrent programs: older runs receive no further lines.
 const AT_ONCE: usize = 1_024;
+/// Maximum programs that one process starts together.
+const STARTED_TOGETHER: usize = 16;
+/// Stream of lines without a launcher's tag.
+const UNTAGGED: u64 = 0;
 /// Message for a log with a removed part.
 const CUT: &str = "a piece of the log was cut out when it was collected";
 /// Bytes of a run besides its data: its final table, the columns, versions and the collective.
 const RUN: usize = size_of::<Table>() + 640;
-
-/// The steps of a run, in print order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RunPhase {
-    Version,
-    Starting,
-    Banner,
-    Devices,
-    Rank,
-    Header,
-    Row,
-}
-
-/// A run in progress.
-pub(crate) struct OpenRun {
-    pub(crate) table: Table,
-    pub(crate) layout: Option<Rc<Layout>>,
-    pub(crate) notes: Notes,
-    /// The hosts of the Rank lines.
-    pub(crate) hosts: BTreeSet<Vec<u8>>,
-    /// A Rank line was truncated or omitted, so the number of ranks is unknown.
-    pub(crate) ranks_missing: bool,
-    step: RunPhase,
-    stream: u64,
-    /// The same process started another run: this one receives no further lines.
-    superseded: bool,
-    /// A part of its output was removed from the log.
-    cut: bool,
-    /// The budget is exhausted: this run is tracked to its end without storing data.
-    left_out: bool,
-}
-
-impl OpenRun {
-    fn open(&self) -> bool {
-        self.table.ended != LogEnd::Complete && !self.superseded
-    }
-
-    /// Determines how the run ended, from its messages and earlier ones.
-    fn conclude(&mut self, failed_before: bool) -> LogEnd {
-        // Rows may be missing, which the summary alone would not show.
-        if self.cut && self.table.ended == LogEnd::Complete {
-            self.table.ended = LogEnd::Truncated;
-        }
-        if self.table.ended != LogEnd::Complete && (self.notes.failed() || failed_before) {
-            self.table.ended = LogEnd::Failed;
-        }
-        self.table.ended
-    }
-}
 
 /// All runs of a log.
 #[derive(Default)]
@@ -87,42 +40,30 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// The run of a line of this step; opens one if the step is in the past for all runs.
+    /// The run that a line of this step belongs to: an open run that expects the step, otherwise a new one.
     pub(crate) fn at(&mut self, step: RunPhase, stream: u64) -> usize {
-        let waits = |run: &OpenRun| {
-            // Rank lines repeat.
-            run.open() && (run.step < step || (run.step == step && step == RunPhase::Rank))
-        };
-        // The newest ended run of this process stops the search.
-        let of = self.recent(|run| run.stream == stream && (!run.open() || waits(run)));
-        let same = of.filter(|&at| self.runs[at].open());
-        // Not every line of a run has its tag.
-        let unknown = || self.recent(|run| run.stream == stream).is_none();
-        let found = same.or_else(|| {
-            let last = self.runs.len().checked_sub(1)?;
-            ((unknown() || self.runs[last].stream == 0) && waits(&self.runs[last])).then_some(last)
-        });
-        let at = found.unwrap_or_else(|| self.begin(stream));
+        let at = self.expecting(step, stream).unwrap_or_else(|| self.begin(stream));
         self.runs[at].step = self.runs[at].step.max(step);
         at
     }
 
-    fn begin(&mut self, stream: u64) -> usize {
-        for run in self.runs.iter_mut().rev().take(16) {
-            // Programs started together have made little progress; a run with a failure or a table has ended.
-            let over = run.step >= RunPhase::Header || run.notes.failure.is_some();
-            if run.stream == stream && over {
-                run.superseded = true;
-                self.budget.shrink(&mut run.table.rows);
-            }
+    /// The open run that expects this step.
+    fn expecting(&self, step: RunPhase, stream: u64) -> Option<usize> {
+        // The newest ended run of this process stops the search: its older runs are over.
+        let own = self.recent(|run| run.stream == stream && (!run.open() || run.expects(step)));
+        if let Some(at) = own.filter(|&at| self.runs[at].open()) {
+            return Some(at);
         }
-        self.programs.dedup();
-        let collective = match self.programs[..] {
-            [name] => Some(name.to_owned()),
-            // Several programs were named: ambiguous.
-            _ => None,
-        };
-        self.programs.clear();
+        // Not every line of a run has its tag: a line of a process without a run, and any line after an
+        // untagged run, continues the newest run.
+        let at = self.runs.len().checked_sub(1)?;
+        let untagged = self.runs[at].stream == UNTAGGED || self.recent(|run| run.stream == stream).is_none();
+        (untagged && self.runs[at].expects(step)).then_some(at)
+    }
+
+    /// Starts a run of this process.
+    fn begin(&mut self, stream: u64) -> usize {
+        self.supersede_earlier_runs(stream);
         if let Some(mut last) = self.runs.pop_if(|run| run.left_out) {
             self.worst = self.worst.max(Some(severity(last.conclude(false))));
         }
@@ -130,32 +71,34 @@ impl Tables {
             || !self.budget.room(&mut self.runs, BudgetKind::Runs)
             || !self.budget.take(RUN, BudgetKind::Runs);
         self.budget.left_out |= left_out;
-        let table = Table {
-            collective,
-            ranks: None,
-            devices: Vec::new(),
-            nccl_tests_version: None,
-            nccl_version: self.library.take(),
-            started_at: None,
-            unmeasured: 0,
-            rows: Vec::new(),
-            out_of_bounds: None,
-            average_busbw: None,
-            ended: LogEnd::Truncated,
-        };
-        self.runs.push(OpenRun {
-            table,
-            layout: None,
-            notes: Notes::default(),
-            hosts: BTreeSet::new(),
-            ranks_missing: false,
-            step: RunPhase::Version,
-            stream,
-            superseded: false,
-            cut: false,
-            left_out,
-        });
+        let mut run = OpenRun::new(stream, left_out);
+        run.table.collective = self.named_program();
+        run.table.nccl_version = self.library.take();
+        self.runs.push(run);
         self.runs.len() - 1
+    }
+
+    /// Ends the earlier runs of a process that starts another one. Programs started together have made little
+    /// progress; a run with a failure or a table has ended.
+    fn supersede_earlier_runs(&mut self, stream: u64) {
+        for run in self.runs.iter_mut().rev().take(STARTED_TOGETHER) {
+            let over = run.step >= RunPhase::Header || run.notes.failure.is_some();
+            if run.stream == stream && over {
+                run.superseded = true;
+                self.budget.shrink(&mut run.table.rows);
+            }
+        }
+    }
+
+    /// The test program named since the start of the last run; `None` if several were named.
+    fn named_program(&mut self) -> Option<String> {
+        self.programs.dedup();
+        let name = match self.programs[..] {
+            [name] => Some(name.to_owned()),
+            _ => None,
+        };
+        self.programs.clear();
+        name
     }
 
     /// The newest matching open run, of this process if possible.
@@ -269,50 +212,38 @@ impl Tables {
 
     /// Ends the log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(self, damage: Option<String>) -> Reading {
-        let mut first: Option<(u64, String)> = None;
-        let mut earliest = |found: Option<(u64, String)>| {
-            if let Some(found) = found
-                && first.as_ref().is_none_or(|first| found.0 < first.0)
-            {
-                first = Some(found);
-            }
-        };
-        let mut worst = self.worst;
-        let cut = self.cut && self.runs.iter().all(|run| run.cut);
-        let mut tables = Vec::with_capacity(self.runs.len());
-        for (at, mut run) in self.runs.into_iter().enumerate() {
-            let before = (at == 0).then_some(&self.before);
-            let ended = run.conclude(before.is_some_and(|notes| notes.failure.is_some()));
+        let Self { runs, before, budget, cut, mut worst, .. } = self;
+        let mut first_error = FirstError::default();
+        let all_cut = cut && runs.iter().all(|run| run.cut);
+        let mut tables = Vec::with_capacity(runs.len());
+        for (at, mut run) in runs.into_iter().enumerate() {
+            // Messages before the first run belong to it.
+            let earlier = (at == 0).then_some(&before);
+            let ended = run.conclude(earlier.is_some_and(|notes| notes.failure.is_some()));
             if ended == LogEnd::Failed || (ended == LogEnd::Complete && run.notes.went_wrong()) {
-                earliest(run.notes.earliest());
-                earliest(before.and_then(Notes::earliest));
+                first_error.consider(run.notes.earliest());
+                first_error.consider(earlier.and_then(Notes::earliest));
             }
             worst = worst.max(Some(severity(ended)));
             if run.left_out {
                 continue;
             }
-            run.table.ranks = ranks(&run);
+            run.table.ranks = run.ranks();
             tables.push(run.table);
         }
         let ended = match worst {
-            None if self.before.failure.is_some()
-                || self.before.warning.is_some()
-                || self.before.hint.is_some() =>
-            {
-                earliest(self.before.earliest().or(self.before.hint));
+            Some(COMPLETE) => LogEnd::Complete,
+            Some(TRUNCATED) => LogEnd::Truncated,
+            Some(_) => LogEnd::Failed,
+            None if before.failure.is_some() || before.warning.is_some() || before.hint.is_some() => {
+                first_error.consider(before.earliest().or(before.hint));
                 LogEnd::Failed
             }
             None => LogEnd::Empty,
-            Some(0) => LogEnd::Complete,
-            Some(1) => LogEnd::Truncated,
-            Some(_) => LogEnd::Failed,
         };
-        let left_out = self.budget.left_out.then(|| {
-            let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
-            format!("the log exceeds the memory limit: kept {rows} rows of {} tables", tables.len())
-        });
-        let damage = damage.or_else(|| cut.then(|| CUT.to_owned()));
-        let found = first.map(|(_, text)| text).filter(|text| !text.is_empty()).or(damage);
+        let damage = damage.or_else(|| all_cut.then(|| CUT.to_owned()));
+        let left_out = budget.left_out.then(|| left_out_text(&tables));
+        let found = first_error.text().or(damage);
         // Missing table data is reported besides other errors.
         let first_error = match (found, left_out) {
             (Some(found), Some(left_out)) => Some(format!("{found}; {left_out}")),
@@ -322,22 +253,39 @@ impl Tables {
     }
 }
 
-fn severity(ended: LogEnd) -> u8 {
-    match ended {
-        LogEnd::Complete => 0,
-        LogEnd::Truncated | LogEnd::Empty => 1,
-        LogEnd::Failed => 2,
+/// The earliest message of a log.
+#[derive(Default)]
+struct FirstError(Option<(u64, String)>);
+
+impl FirstError {
+    /// Keeps the message with the lower line number.
+    fn consider(&mut self, message: Option<(u64, String)>) {
+        if let Some(message) = message
+            && self.0.as_ref().is_none_or(|first| message.0 < first.0)
+        {
+            self.0 = Some(message);
+        }
+    }
+
+    fn text(self) -> Option<String> {
+        self.0.map(|(_, text)| text).filter(|text| !text.is_empty())
     }
 }
 
-/// The number of Rank lines, if they are 0..N-1 without a gap.
-fn ranks(run: &OpenRun) -> Option<u32> {
-    let devices = &run.table.devices;
-    if run.table.ranks.is_some() || run.ranks_missing || devices.is_empty() {
-        return run.table.ranks;
+fn left_out_text(tables: &[Table]) -> String {
+    let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
+    format!("the log exceeds the memory limit: kept {rows} rows of {} tables", tables.len())
+}
+
+/// Ends of a run, by severity: the worst one is the end of the log.
+const COMPLETE: u8 = 0;
+const TRUNCATED: u8 = 1;
+const FAILED: u8 = 2;
+
+fn severity(ended: LogEnd) -> u8 {
+    match ended {
+        LogEnd::Complete => COMPLETE,
+        LogEnd::Truncated | LogEnd::Empty => TRUNCATED,
+        LogEnd::Failed => FAILED,
     }
-    let mut ranks: Vec<u32> = devices.iter().map(|device| device.rank).collect();
-    ranks.sort_unstable();
-    let whole = ranks.iter().enumerate().all(|(at, rank)| *rank as usize == at);
-    whole.then(|| u32::try_from(ranks.len()).ok()).flatten()
 }

@@ -6,12 +6,13 @@ use crate::clean;
 use crate::headerless;
 use crate::interleaved;
 use crate::layout::{Halves, Layout, placement};
+use crate::open_run::{OpenRun, RunPhase};
 use crate::phrase::{Phrase, collective, phrases};
 use crate::position;
 use crate::prefix::{Stripped, strip};
-use crate::row::{Filled, Partial, RowContext};
+use crate::row::{Beginning, Filled, Gap, Partial, RowContext};
 use crate::scan::{is_blank, text};
-use crate::tables::{OpenRun, RunPhase, Tables};
+use crate::tables::Tables;
 use model::measurement::{Device, Reading};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -107,7 +108,7 @@ impl TextReader {
         let taken = taken.or_else(|| {
             // Rows after an unknown prefix.
             let at = ends_like_row(rest, 2).then(|| headerless::anchor(rest))??;
-            self.row(line, at, true)
+            self.row(line, at, Beginning::Unknown)
         });
         match taken {
             None => self.phrases(line),
@@ -135,10 +136,10 @@ impl TextReader {
 
     /// Processes a line of numbers: a row, or halves of an earlier row. Returns the start of the rest.
     fn numbers(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
-        self.row(line, start, false).or_else(|| self.halves(line, start))
+        self.row(line, start, Beginning::Known).or_else(|| self.halves(line, start))
     }
 
-    fn row(&mut self, line: LineParts<'_>, start: usize, anywhere: bool) -> Option<usize> {
+    fn row(&mut self, line: LineParts<'_>, start: usize, beginning: Beginning) -> Option<usize> {
         let Some(run) = self.tables.open(line.stream, |run| run.layout.is_some()) else {
             return self.headless_row(line, start);
         };
@@ -146,14 +147,15 @@ impl TextReader {
         let layout = Rc::clone(table.layout.as_ref()?);
         let context = RowContext { layout: &layout, hosts: &table.hosts, ended: line.ended, strict: false };
         let mut partial = Partial::default();
-        let at = context.left(&mut partial.row, line.rest, start, anywhere)?;
-        let glued = line.rest.get(at).is_some_and(|&byte| !is_blank(byte));
-        let filled = context.fill(&mut partial, line.rest, at, glued);
+        let at = context.left(&mut partial.row, line.rest, start, beginning)?;
+        let joined = line.rest.get(at).is_some_and(|&byte| !is_blank(byte));
+        let gap = if joined { Gap::Output } else { Gap::Blanks };
+        let filled = context.fill(&mut partial, line.rest, at, gap);
         if partial.filled == 0 && !interleaved::TYPES.contains(&partial.row.dtype.as_str()) {
             // Two numbers and a word begin many other lines.
             return None;
         }
-        let kept = line.ended || (partial.filled > 0 && context.adds_up(line.rest, at, &partial, glued));
+        let kept = line.ended || (partial.filled > 0 && context.adds_up(line.rest, at, &partial, gap));
         // An earlier row of the same process is final.
         self.replace(line.stream);
         match filled {
@@ -177,8 +179,8 @@ impl TextReader {
         let context =
             RowContext { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
         let mut partial = Partial::default();
-        let at = context.left(&mut partial.row, line.rest, start, true)?;
-        let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, false) else { return None };
+        let at = context.left(&mut partial.row, line.rest, start, Beginning::Unknown)?;
+        let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, Gap::Blanks) else { return None };
         let run = self.tables.headless(line.stream);
         self.tables.push(run, partial.row);
         Some(at)

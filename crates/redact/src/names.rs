@@ -2,7 +2,7 @@
 
 use crate::{
     Kind,
-    scan::{Hit, Swallow},
+    scan::{Hit, Swallow, word},
     view::{StreamWindow, Undecided},
 };
 
@@ -54,11 +54,6 @@ pub fn is_secret_name(name: &str) -> bool {
 
 fn blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
-}
-
-/// Whether this byte can be part of an unquoted value.
-pub(crate) fn word(byte: u8) -> bool {
-    !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`')
 }
 
 fn line(byte: u8) -> bool {

@@ -2,6 +2,11 @@
 
 use crate::Kind;
 
+/// Whether this byte can be part of an unquoted value.
+pub(crate) fn word(byte: u8) -> bool {
+    !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`')
+}
+
 /// A confirmed match.
 pub(crate) enum ScanMatch {
     /// A secret.
@@ -71,7 +76,7 @@ impl Swallow {
                         (b'\\', None) if !ends => return Swallowed::AllButOne(self),
                         (b'\\', Some(b'n' | b'r' | b't' | b'"')) => return Swallowed::End(at, 0),
                         (b'\\', Some(_)) => at += 2,
-                        (byte, _) if crate::names::word(*byte) => at += 1,
+                        (byte, _) if word(*byte) => at += 1,
                         _ => return Swallowed::End(at, 0),
                     }
                 }

@@ -10,8 +10,8 @@ use crate::{
     findings::Tone,
     history::percent,
     markdown::{code, escaped},
-    page::{self, Drawing},
     plot::{Canvas, slower},
+    render::{self, Drawing},
     terminal::{Paint, Paper, Style},
     text::{self, figure},
 };
@@ -164,13 +164,13 @@ struct ComparisonPage<'a> {
 #[must_use]
 pub fn html(pair: RunPair<'_>) -> String {
     let (_, word) = headline(pair.found);
-    page::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), TEMPLATE, view(pair))
+    render::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), TEMPLATE, view(pair))
 }
 
 /// The content of that page, for embedding in a page with the style [`crate::CSS`].
 #[must_use]
 pub fn part(pair: RunPair<'_>) -> String {
-    page::body(TEMPLATE, view(pair)).unwrap_or_else(|error| page::unmade(&error))
+    render::body(TEMPLATE, view(pair)).unwrap_or_else(|error| render::unmade(&error))
 }
 
 const TEMPLATE: &str =

@@ -12,7 +12,7 @@ use verdict::{
 
 use crate::{
     history::percent,
-    page,
+    render,
     text::{self, figure},
 };
 
@@ -82,7 +82,8 @@ struct SizeRow {
 #[must_use]
 pub fn part(series: Series<'_>) -> String {
     let Some(view) = SizePage::of(series) else { return String::new() };
-    page::body(include_str!("../templates/sizes.html.j2"), view).unwrap_or_else(|error| page::unmade(&error))
+    render::body(include_str!("../templates/sizes.html.j2"), view)
+        .unwrap_or_else(|error| render::unmade(&error))
 }
 
 impl SizePage {

@@ -2,7 +2,7 @@
 //!
 //! The ledger is the only source of truth, and a run consists of about a dozen small objects. A run that is
 //! closed and has released everything never changes, so it is folded once and its [`RunSummary`] is stored in
-//! *segments* (object name: chapters): objects that are created once, each with the summaries of many runs.
+//! *segments* (below `view/2/`): objects that are created once, each with the summaries of many runs.
 //! They are stored beside the artefacts:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Segments (object name: chapters): summaries of closed runs, stored in groups because they never change.
+//! Segments (objects below `view/2/`): summaries of closed runs, stored in groups because they never change.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -16,7 +16,7 @@ pub(crate) const ABREAST: usize = 32;
 const FOLDER: &str = "view/2/";
 
 #[derive(Deserialize, Serialize)]
-struct Chapter {
+struct Segment {
     lines: Vec<RunSummary>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreErro
         let body = store.read(&name).await?;
         Ok::<_, StoreError>((name, body))
     });
-    let chapters: Vec<_> = reads.buffer_unordered(ABREAST).try_collect().await?;
+    let segments: Vec<_> = reads.buffer_unordered(ABREAST).try_collect().await?;
     let mut lines = Vec::new();
-    for (name, body) in chapters {
-        match serde_json::from_slice::<Chapter>(&body.unwrap_or_default()) {
-            Ok(chapter) => lines.extend(chapter.lines),
+    for (name, body) in segments {
+        match serde_json::from_slice::<Segment>(&body.unwrap_or_default()) {
+            Ok(segment) => lines.extend(segment.lines),
             // No data is lost: its runs are folded again and stored in another segment.
             Err(error) => warn!("{name} is not used: {error}"),
         }
@@ -43,7 +43,7 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreErro
 /// effect.
 pub(crate) async fn keep(store: &dyn Store, mut lines: Vec<RunSummary>) -> Result<(), StoreError> {
     lines.sort_by(|a, b| a.run.cmp(&b.run));
-    let Ok(body) = serde_json::to_vec(&Chapter { lines }) else { return Ok(()) };
+    let Ok(body) = serde_json::to_vec(&Segment { lines }) else { return Ok(()) };
     let digest = Digest::of(&body).sha256;
     let name = format!("{FOLDER}{}.json", digest.get(..16).unwrap_or(&digest));
     store.create(&name, Bytes::from(body)).await.map(drop)

@@ -113,14 +113,14 @@ async fn a_closed_run_is_folded_only_once() {
     // Within the pace nobody is asked at all.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (0, 0));
-    // Cold: the chapters, and a fold of what is in none: the open ones and less than one chapter of closed ones.
+    // Cold: the segments, and a fold of what is in none: the open ones and less than one segment of closed ones.
     let second = world.view();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
     let (reads, lists) = world.counting.asked();
-    let (chapters, unkept) = (990 / 128, 990 % 128);
+    let (segments, unkept) = (990 / 128, 990 % 128);
     assert_eq!(
         reads,
-        chapters + unkept * 4 + 11 * 2,
+        segments + unkept * 4 + 11 * 2,
         "three records and the end, of an open run one and the end"
     );
     assert_eq!(lists, 3);
@@ -131,10 +131,10 @@ async fn a_closed_run_is_folded_only_once() {
 async fn damaged_segments_and_ledgers_hide_no_other_run() {
     let world = World::with(1..200).await;
     world.view().all().await.unwrap();
-    let chapters = world.store.list("view/").await.unwrap();
-    assert_eq!(chapters.len(), 1);
-    world.store.remove(&chapters[0]).await.unwrap();
-    world.store.create(&chapters[0], "{".into()).await.unwrap();
+    let segments = world.store.list("view/").await.unwrap();
+    assert_eq!(segments.len(), 1);
+    world.store.remove(&segments[0]).await.unwrap();
+    world.store.create(&segments[0], "{".into()).await.unwrap();
     world.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
     world.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
     let view = world.view();

@@ -17,9 +17,10 @@ use tokio::sync::oneshot;
 use crate::{
     Fault, Happening,
     effect::{EffectKind, EffectResult, Effects},
-    fleet::{Fleet, Group},
-    incidents::{cancel, contradict},
-    world::{SimService, SimWorld},
+    interference::{cancel, contradict},
+    process::SimService,
+    roster::{Group, Roster},
+    world::SimWorld,
 };
 
 /// Redelivery timeout without an acknowledgement, regardless of the first handler.
@@ -30,18 +31,23 @@ const SLOWEST_RETRY: i64 = 60_000;
 /// The bus, from the view of one process.
 pub struct SimBus {
     door: Effects,
-    fleet: Arc<Fleet>,
+    roster: Arc<Roster>,
 }
 
 impl SimBus {
     /// Uses an effect port of a process.
-    pub fn new(door: Effects, fleet: Arc<Fleet>) -> Self {
-        Self { door, fleet }
+    pub fn new(door: Effects, roster: Arc<Roster>) -> Self {
+        Self { door, roster }
     }
 
-    /// Its world.
-    pub fn world(&self) -> Arc<SimWorld> {
+    fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.door.world)
+    }
+
+    /// The same bus for senders that are none of our processes.
+    fn outside(&self) -> Self {
+        let door = Effects { service: SimService::Outside, ..self.door.clone() };
+        Self::new(door, Arc::clone(&self.roster))
     }
 }
 
@@ -92,13 +98,11 @@ impl Bus for SimBus {
         let effect = |inner: &mut crate::world::Inner| {
             inner.note(service, Happening::Published { by: service, event: Arc::clone(&event) });
             if service != SimService::Outside {
-                let door = Effects { service: SimService::Outside, ..self.door.clone() };
-                contradict(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
+                contradict(inner, self.world(), self.outside(), &event);
             }
             let overtaken = begins_something(&event) && inner.strikes(Fault::Overtaken);
             if overtaken {
-                let door = Effects { service: SimService::Outside, ..self.door.clone() };
-                cancel(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
+                cancel(inner, self.world(), self.outside(), &event);
             }
             for group in Group::taking(event.ty()) {
                 if !irreplaceable(&event) && inner.strikes(Fault::Drop) {
@@ -116,7 +120,7 @@ impl Bus for SimBus {
                         delay += inner.dice.between(500, 30_000);
                     }
                     inner.in_flight += 1;
-                    let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);
+                    let carried = carry(Arc::clone(&self.roster), Arc::clone(&event), group, delay);
                     inner.spawn(SimService::Outside, carried);
                 }
             }
@@ -148,17 +152,17 @@ impl<F: Future + Unpin> Future for Timed<F> {
 }
 
 /// Delivers an event to one member of a group until it is acknowledged.
-pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i64) {
-    let world = fleet.world();
+pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: i64) {
+    let world = roster.world();
     world.sleep(delay).await;
     let mut wait = FIRST_RETRY;
     loop {
-        if let Some((service, handler)) = fleet.pick(group) {
+        if let Some((service, handler)) = roster.pick(group) {
             world.inner().say(SimService::Outside, || {
                 format!("delivers {} to {service}", event.ty().trim_start_matches("dev.burnin."))
             });
             let (tell, told) = oneshot::channel();
-            let (at, delivered, parking) = (Arc::clone(&world), Arc::clone(&event), fleet.parking(service));
+            let (at, delivered, parking) = (Arc::clone(&world), Arc::clone(&event), roster.parking(service));
             let early = planted("ack_before_handling");
             if early {
                 world.inner().note(service, Happening::Acked { by: service, event: Arc::clone(&event) });

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
-use crate::{Scenario, SimOutcome, run, world::Moment};
+use crate::{Scenario, SimOutcome, process::Moment, run};
 
 /// A crash point.
 pub type CrashPoint = (u64, Moment);

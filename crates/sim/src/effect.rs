@@ -7,7 +7,8 @@ use service::{Clock, Spawn, spawn::Work};
 
 use crate::{
     Fault,
-    world::{Inner, Moment, START, SimService, SimWorld},
+    process::{Moment, SimService},
+    world::{Inner, START, SimWorld},
 };
 
 /// Target of a call.

@@ -11,7 +11,7 @@ use std::{
 
 use service::spawn::Work;
 
-use crate::world::{SimService, SimWorld};
+use crate::{process::SimService, world::SimWorld};
 
 type Queue = Arc<Mutex<Vec<u64>>>;
 

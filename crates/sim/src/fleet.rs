@@ -13,14 +13,15 @@ use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
 use model::{Span, planted};
 use provisioner::Provisioner;
-use service::{Bus, Clock, DeadLetters, Handler, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
+use service::{Bus, Clock, Handler, Spawn, SystemClock, Worker, WorkerHandler};
 
 use crate::{
     bus::SimBus,
     cloud::{SimBuilds, SimClusters, SimScheduler, SimWarehouse},
     effect::Effects,
-    store::SimStore,
-    world::{SimService, SimWorld},
+    process::SimService,
+    roster::Roster,
+    world::SimWorld,
 };
 
 /// Poll interval of workers.
@@ -31,50 +32,10 @@ const SWEEP_GRACE: Span = Span::from_secs(120);
 /// Interval at which a conductor wakes every open run.
 const TICK: Span = Span::from_secs(20);
 
-/// Processes that share a subscription: each event is delivered to one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Both conductors.
-    Conductors,
-    /// One worker.
-    Worker(SimService),
-}
-
-impl Group {
-    /// All groups.
-    pub const ALL: [Self; 6] = [
-        Self::Conductors,
-        Self::Worker(SimService::Builder),
-        Self::Worker(SimService::Provisioner),
-        Self::Worker(SimService::Agent),
-        Self::Worker(SimService::Loader),
-        Self::Worker(SimService::Judge),
-    ];
-
-    fn takes(self, event_type: &str) -> bool {
-        match self {
-            Self::Conductors => conductor::takes().contains(&event_type),
-            Self::Worker(SimService::Builder) => Builder::TAKES.contains(&event_type),
-            Self::Worker(SimService::Provisioner) => Provisioner::TAKES.contains(&event_type),
-            Self::Worker(SimService::Agent) => Agent::TAKES.contains(&event_type),
-            Self::Worker(SimService::Loader) => Loader::TAKES.contains(&event_type),
-            Self::Worker(SimService::Judge) => Judge::TAKES.contains(&event_type),
-            Self::Worker(_) => false,
-        }
-    }
-
-    /// The groups that receive events of a type.
-    pub fn taking(event_type: &str) -> impl Iterator<Item = Self> {
-        let event_type = event_type.to_owned();
-        Self::ALL.into_iter().filter(move |group| group.takes(&event_type))
-    }
-}
-
 /// All processes.
 pub struct Fleet {
     world: Arc<SimWorld>,
-    bucket: Arc<dyn Store>,
-    alive: Mutex<BTreeMap<SimService, Arc<dyn Handler>>>,
+    roster: Arc<Roster>,
     lives: Mutex<BTreeMap<SimService, u32>>,
     settings: Mutex<BTreeMap<SimService, Span>>,
 }
@@ -82,13 +43,8 @@ pub struct Fleet {
 impl Fleet {
     /// No processes yet, with a bucket.
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            world,
-            bucket,
-            alive: Mutex::default(),
-            lives: Mutex::default(),
-            settings: Mutex::default(),
-        })
+        let roster = Arc::new(Roster::new(Arc::clone(&world), bucket));
+        Arc::new(Self { world, roster, lives: Mutex::default(), settings: Mutex::default() })
     }
 
     /// Its world.
@@ -96,44 +52,9 @@ impl Fleet {
         Arc::clone(&self.world)
     }
 
-    /// A live member of a group.
-    pub fn pick(&self, group: Group) -> Option<(SimService, Arc<dyn Handler>)> {
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = |service: SimService| Some((service, Arc::clone(alive.get(&service)?)));
-        match group {
-            Group::Worker(service) => found(service),
-            Group::Conductors => {
-                let first = u8::from(self.world.inner().dice.once_in(2));
-                found(SimService::Conductor(first)).or_else(|| found(SimService::Conductor(1 - first)))
-            }
-        }
-    }
-
-    /// Where a process parks unreadable events.
-    pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
-        if planted("park_without_keeping") {
-            return Arc::new(Nowhere);
-        }
-        let door = self.door(service);
-        Arc::new(StoreParking::new(self.store(service), Arc::new(door)))
-    }
-
-    fn door(&self, service: SimService) -> Effects {
-        Effects { world: Arc::clone(&self.world), service }
-    }
-
-    fn store(&self, service: SimService) -> Arc<dyn Store> {
-        Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
-    }
-
-    /// Ends a process. Returns `false` if it was not running.
-    pub fn gone(&self, service: SimService) -> bool {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
-    }
-
-    /// Ends all processes.
-    pub fn clear(&self) {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// The live processes.
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.roster)
     }
 
     /// Sets the resend interval of a conductor from its next start on.
@@ -154,9 +75,9 @@ impl Fleet {
             settings.get(&service).copied().unwrap_or(resend)
         };
         self.world.inner().say(service, || format!("starts, life {life}"));
-        let door = self.door(service);
-        let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), Arc::clone(self)));
-        let artefacts = || Artefacts::in_place(self.store(service));
+        let door = self.roster.door(service);
+        let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), self.roster()));
+        let artefacts = || Artefacts::in_place(self.roster.store(service));
         let handler = match service {
             SimService::Outside => return,
             SimService::Conductor(number) => self.conductor(door, number, life, bus, resend),
@@ -182,7 +103,7 @@ impl Fleet {
                 worker(Judge::new(artefacts(), past), bus, door)
             }
         };
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
+        self.roster.add(service, handler);
     }
 
     /// The sweeper reads only the provider's state.
@@ -218,7 +139,7 @@ impl Fleet {
             *written += 1;
             if planted("forget_the_nonce") { "n".to_owned() } else { format!("{number}-{life}-{written}") }
         };
-        let ledger = Ledger::new(self.store(door.service), Arc::new(nonces));
+        let ledger = Ledger::new(self.roster.store(door.service), Arc::new(nonces));
         let clock: Arc<dyn Clock> =
             if planted("real_clock") { Arc::new(SystemClock) } else { Arc::new(door.clone()) };
         let resend = if planted("never_send_again") { Span::from_secs(1 << 40) } else { resend };
@@ -252,15 +173,5 @@ struct Deaf;
 impl Handler for Deaf {
     async fn handle(&self, _: &service::Event) -> service::Disposition {
         service::Disposition::Done
-    }
-}
-
-/// Stores nothing.
-struct Nowhere;
-
-#[async_trait::async_trait]
-impl DeadLetters for Nowhere {
-    async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
-        Ok(())
     }
 }

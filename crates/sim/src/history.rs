@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use cloudevents::{AttributesReader, Event};
 use model::{RunId, Stage, Timestamp};
 
-use crate::world::SimService;
+use crate::process::SimService;
 
 /// An event outside the services.
 #[derive(Clone, Debug)]

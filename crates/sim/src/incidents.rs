@@ -3,18 +3,10 @@
 use std::sync::Arc;
 
 use cloudevents::{Event, EventBuilder, EventBuilderV10};
-use events::{Content, Message};
-use model::{CancelRequested, Class, Fact, Failure, Span};
+use model::Span;
 use service::Bus;
 
-use crate::{
-    Fault, Happening,
-    bus::SimBus,
-    effect::Effects,
-    fleet::Fleet,
-    scenario::Blow,
-    world::{Inner, SimService},
-};
+use crate::{Fault, bus::SimBus, effect::Effects, fleet::Fleet, process::SimService, scenario::Blow};
 
 /// Applies a failure to a process once, after a delay.
 pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimService, blow: Blow) {
@@ -62,7 +54,7 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimSer
         Blow::Poison => {
             struck(Fault::Poison);
             let door = Effects { world: Arc::clone(&world), service: SimService::Outside };
-            let bus = SimBus::new(door, fleet);
+            let bus = SimBus::new(door, fleet.roster());
             let number = world.inner().dice.number();
             for event in poison(number) {
                 bus.publish(event).await.ok(); // its loss is harmless
@@ -91,41 +83,4 @@ fn poison(number: u64) -> Vec<Event> {
         event("dev.burnin.job.submit.v1", "runs/../..", empty),
     ];
     events.into_iter().flatten().collect()
-}
-
-/// Sometimes publishes a false end of a stage.
-pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
-    let Ok(message) = Message::from_event(event) else { return };
-    let Content::Fact(fact) = &message.content else { return };
-    let Some(stage) = fact.stage().filter(|_| fact.is_terminal()) else { return };
-    if !inner.strikes(Fault::Contradiction) {
-        return;
-    }
-    let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.dice.index(3)];
-    let failure = Failure::new(class, "CONTRADICTED", "another observer reports a different result");
-    let run = message.run.clone();
-    inner.note(SimService::Outside, Happening::Contradicted { run: run.clone(), stage });
-    let lie = Message::fact("intruder", run, message.attempt, Fact::failed(stage, failure)).to_event();
-    inner.in_flight += 1;
-    inner.spawn(SimService::Outside, async move {
-        bus.publish(lie).await.ok(); // a lost false message has no effect
-        bus.world().inner().in_flight -= 1;
-    });
-}
-
-/// Cancels the run of an event while the event is being delivered.
-pub fn cancel(inner: &mut Inner, bus: SimBus, event: &Event) {
-    let Ok(Message { run, attempt, .. }) = Message::from_event(event) else { return };
-    let cancel = CancelRequested { by: "alice".to_owned(), reason: "changed their mind".to_owned() };
-    let cancel = Message::fact("cli", run, attempt, Fact::CancelRequested(cancel)).to_event();
-    let after = inner.dice.between(0, 1_000);
-    inner.in_flight += 1;
-    inner.spawn(SimService::Outside, async move {
-        let world = bus.world();
-        world.sleep(after).await;
-        while bus.publish(cancel.clone()).await.is_err() {
-            world.sleep(1_000).await;
-        }
-        world.inner().in_flight -= 1;
-    });
 }

@@ -3,8 +3,10 @@
 use model::{RunId, Span, Workflow};
 
 use crate::{
-    Dice, Fault, Faults, workload,
-    world::{Moment, START, SimService},
+    Dice, Fault, Faults,
+    process::{Moment, SimService},
+    workload,
+    world::START,
 };
 
 /// A requested run.

@@ -17,11 +17,13 @@ use crate::{
     cloud::SimCluster,
     effect::Effects,
     executor::Executor,
-    fleet::{Fleet, Group},
+    fleet::Fleet,
     incidents::befall,
+    process::SimService,
+    roster::Group,
     store::at_once,
     workload,
-    world::{START, SimService, SimWorld},
+    world::{START, SimWorld},
 };
 
 /// Maximum number of calls per run.
@@ -128,7 +130,7 @@ impl Simulation {
     pub fn ask(&self, asked: &RequestedRun) {
         let say = |after: i64, fact: Fact| {
             let door = Effects { world: Arc::clone(&self.world), service: SimService::Outside };
-            let bus = SimBus::new(door, Arc::clone(&self.fleet));
+            let bus = SimBus::new(door, self.fleet.roster());
             let message = Message::fact("cli", asked.run.clone(), Attempt::FIRST, fact);
             let world = Arc::clone(&self.world);
             self.world.inner().in_flight += 1;
@@ -157,7 +159,7 @@ impl Simulation {
         let died = self.world.inner().take_died();
         for service in died {
             // A process that is already dead restarts only once.
-            if !self.fleet.gone(service) {
+            if !self.fleet.roster().gone(service) {
                 continue;
             }
             let (world, fleet) = (Arc::clone(&self.world), Arc::clone(&self.fleet));
@@ -236,7 +238,7 @@ impl Simulation {
             for group in Group::taking(cloudevents::AttributesReader::ty(&*event)) {
                 let delay = inner.dice.between(0, 60_000);
                 inner.in_flight += 1;
-                let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);
+                let carried = carry(self.fleet.roster(), Arc::clone(&event), group, delay);
                 inner.spawn(SimService::Outside, carried);
             }
         }
@@ -269,6 +271,6 @@ impl Simulation {
 impl Drop for Simulation {
     fn drop(&mut self) {
         self.executor.clear();
-        self.fleet.clear();
+        self.fleet.roster().clear();
     }
 }

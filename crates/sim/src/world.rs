@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::{self, Write},
+    fmt::Write,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -10,83 +10,16 @@ use std::{
 
 use service::spawn::Work;
 
-use crate::{Dice, Fault, Faults, Happening, cloud::Clouds};
+use crate::{
+    cloud::state::Clouds,
+    faults::{Fault, Faults},
+    history::Happening,
+    process::{Condition, Moment, SimService},
+    rng::Dice,
+};
 
 /// Start time of every simulation: milliseconds since 1970.
 pub const START: i64 = 1_800_000_000_000;
-
-/// A process of the simulated world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SimService {
-    /// Not one of our processes: providers, people, the bus itself.
-    Outside,
-    /// One of two conductors.
-    Conductor(u8),
-    /// The builder.
-    Builder,
-    /// The provisioner.
-    Provisioner,
-    /// The agent.
-    Agent,
-    /// The loader.
-    Loader,
-    /// The judge.
-    Judge,
-    /// The independent sweeper: without ledger and bus.
-    Sweeper,
-}
-
-impl SimService {
-    /// All of our processes.
-    pub const ALL: [Self; 8] = [
-        Self::Conductor(0),
-        Self::Conductor(1),
-        Self::Builder,
-        Self::Provisioner,
-        Self::Agent,
-        Self::Loader,
-        Self::Judge,
-        Self::Sweeper,
-    ];
-}
-
-impl fmt::Display for SimService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Outside => "world",
-            Self::Conductor(0) => "conductor-0",
-            Self::Conductor(_) => "conductor-1",
-            Self::Builder => "builder",
-            Self::Provisioner => "provisioner",
-            Self::Agent => "agent",
-            Self::Loader => "loader",
-            Self::Judge => "judge",
-            Self::Sweeper => "sweeper",
-        })
-    }
-}
-
-/// When a process dies, relative to a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
-    /// Before the effect of the call.
-    Before,
-    /// After it, before the caller receives the result.
-    After,
-}
-
-/// Condition of a live process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Condition {
-    /// Time until which its calls block.
-    pub silent_until: i64,
-    /// The same, not ended by the general end of faults.
-    pub out_until: i64,
-    /// Factor on the duration of its calls.
-    pub slowness: i64,
-    /// Offset of its clock, milliseconds.
-    pub skew: i64,
-}
 
 /// Shared state.
 pub struct SimWorld {

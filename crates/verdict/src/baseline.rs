@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     fingerprint::Fingerprint,
-    one_rank::one_rank,
     repeat::{self, RepeatGroup, RepeatLevel},
+    statistics::median,
+    table::one_rank,
 };
 
 /// Minimum fraction of the best bandwidth that belongs to the plateau.
@@ -353,16 +354,5 @@ fn pool(points: &mut [BaselinePoint]) {
         for point in points.iter_mut().filter(|point| point.region == region) {
             point.spread = point.spread.max(pooled);
         }
-    }
-}
-
-/// Median; 0 for an empty list.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        odd if odd % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
     }
 }

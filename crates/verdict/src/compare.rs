@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    baseline::{Region, SizeKey, halves, median, regions},
+    baseline::{Region, SizeKey, halves, regions},
     fingerprint::Fingerprint,
+    statistics::median,
 };
 
 /// Differences between two runs. This is the document `burnin/compare/v1`.

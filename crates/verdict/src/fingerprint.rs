@@ -1,11 +1,9 @@
 //! Environment of a run: the fields that make two curves comparable, or explain their difference.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::judge::RunEvidence;
 
 /// Fields, sorted by name. Unknown fields are absent.
 ///
@@ -47,30 +45,6 @@ impl std::fmt::Display for Difference<'_> {
 }
 
 impl Fingerprint {
-    /// Fingerprint of a run, from its log and the other evidence.
-    #[must_use]
-    pub fn of(evidence: &RunEvidence<'_>) -> Self {
-        let mut fields = evidence.setup.cloned().unwrap_or_default().0;
-        if let [table] = evidence.reading.tables.as_slice() {
-            let hosts: BTreeSet<_> = table.devices.iter().map(|device| &device.host).collect();
-            let clues = evidence.clues;
-            let networks = clues.networks.keys().map(String::as_str).collect::<Vec<_>>().join("+");
-            let told = [
-                ("collective", table.collective.clone()),
-                ("ranks", table.ranks.map(|ranks| ranks.to_string())),
-                ("nodes", (!hosts.is_empty()).then(|| hosts.len().to_string())),
-                ("device", table.devices.first().and_then(|device| device.name.clone())),
-                ("nccl", table.nccl_version.clone()),
-                ("nccl_tests", table.nccl_tests_version.clone()),
-                ("driver", clues.cuda_driver.as_ref().map(|version| format!("CUDA {version}"))),
-                ("plugin", clues.plugin.clone()),
-                ("network", (!networks.is_empty()).then_some(networks)),
-            ];
-            fields.extend(told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-        }
-        Self(fields)
-    }
-
     /// A field.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)

@@ -116,5 +116,5 @@ impl Grid {
 /// Noise of one run, estimated from differences of neighbours: level changes are rare among them.
 fn sigma(series: &[f64]) -> f64 {
     let differences = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    DIFFERENCE_TO_SIGMA * crate::baseline::median(differences)
+    DIFFERENCE_TO_SIGMA * crate::statistics::median(differences)
 }

@@ -1,59 +1,17 @@
 //! Collects reasons and derives the verdict.
 
-use model::{Cluster, Criteria, JobEnd, Reason, Verdict, Workload, measurement::Reading};
+use model::{Reason, Verdict, measurement::Reading};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    baseline::Baseline,
-    clues::Clues,
     diagnose::{self, Diagnosis, diagnose},
+    evidence::RunEvidence,
     fingerprint::Fingerprint,
     locate::{Suspect, from_processes},
-    performance,
-    pin::Pin,
-    sanity,
+    performance, sanity,
+    standard::Standard,
 };
-
-/// Input of a verdict. The request is known only for a run, not for a single log.
-#[derive(Clone, Copy, Debug)]
-pub struct RunEvidence<'a> {
-    /// Measurements in the logs.
-    pub reading: &'a Reading,
-    /// Other evidence in the logs.
-    pub clues: &'a Clues,
-    /// End of the job.
-    pub job: Option<&'a JobEnd>,
-    /// Requested benchmark.
-    pub workload: Option<&'a Workload>,
-    /// Cluster of the run: one rank per slot.
-    pub cluster: Option<&'a Cluster>,
-    /// Fingerprint fields that are not in the logs.
-    pub setup: Option<&'a Fingerprint>,
-}
-
-impl<'a> RunEvidence<'a> {
-    /// Evidence from a single log.
-    pub const fn of(reading: &'a Reading, clues: &'a Clues) -> Self {
-        Self { reading, clues, job: None, workload: None, cluster: None, setup: None }
-    }
-}
-
-/// Reference values of a verdict.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Standard<'a> {
-    /// Criteria, including published references.
-    pub criteria: Option<&'a Criteria>,
-    /// Healthy curve of this cluster.
-    pub baseline: Option<&'a Baseline>,
-    /// The [level](Baseline::level) of every run since the baseline was learned, oldest first.
-    pub earlier: &'a [f64],
-    /// Manual choice of the baseline, if any.
-    pub pin: Option<&'a Pin>,
-    /// Reasons about the baseline itself: runs excluded from it, or why the cluster's history does not
-    /// provide one.
-    pub learned: &'a [Reason],
-}
 
 /// A verdict with its reasons. This is the document `burnin/verdict/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -136,8 +94,4 @@ fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis], verdict: Verdic
     }
     suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     suspects
-}
-
-pub(crate) fn reason(weighs: Verdict, code: &str, text: impl Into<String>) -> Reason {
-    Reason { code: code.to_owned(), weighs, text: text.into() }
 }

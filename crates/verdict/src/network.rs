@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Reason, Verdict, measurement::Reading};
 
-use crate::{clues::Clues, judge::reason};
+use crate::clues::Clues;
 
 /// Number of participating nodes according to the Rank lines.
 pub fn nodes(reading: &Reading) -> usize {
@@ -19,12 +19,20 @@ pub fn judged(clues: &Clues, required: &str) -> Reason {
     if used.is_empty() {
         let text =
             format!("no line names the network in use, {required} is required: run with NCCL_DEBUG=INFO");
-        reason(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
+        Reason::new(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
     } else if used == BTreeSet::from([required]) {
         let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();
-        let say = if lines == 1 { "line says" } else { "lines say" };
-        reason(Verdict::Pass, "RIGHT_NETWORK", format!("{lines} {say} {names}, none another network"))
+        let say = if lines == 1 { "line names" } else { "lines name" };
+        Reason::new(
+            Verdict::Pass,
+            "RIGHT_NETWORK",
+            format!("{lines} {say} {names}, and no line another network"),
+        )
     } else {
-        reason(Verdict::Fail, "WRONG_NETWORK", format!("the network used is {names}, {required} is required"))
+        Reason::new(
+            Verdict::Fail,
+            "WRONG_NETWORK",
+            format!("the network used is {names}, {required} is required"),
+        )
     }
 }

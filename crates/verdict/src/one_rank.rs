@@ -6,24 +6,7 @@ use model::{
     measurement::{self, Table},
 };
 
-use crate::{
-    judge::{RunEvidence, Standard, reason},
-    sanity::{halves, unchecked},
-};
-
-/// A printed bandwidth above this is not a rounded 0.
-const PRINTED: f64 = 0.1;
-
-/// Whether only one rank ran. Without Rank lines the bus bandwidth shows it: no other number of ranks has the
-/// factor 0.
-#[must_use]
-pub fn one_rank(table: &Table) -> bool {
-    let mut moved = halves(table).filter(|(_, half)| half.algbw >= PRINTED).peekable();
-    match table.ranks {
-        Some(ranks) => ranks == 1,
-        None => moved.peek().is_some() && moved.all(|(_, half)| half.busbw == 0.0),
-    }
-}
+use crate::{evidence::RunEvidence, sanity::unchecked, standard::Standard};
 
 /// Judges the data of one rank; it is no evidence about a link.
 pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Reason {
@@ -47,13 +30,13 @@ pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>
         }
         (true, false) => (
             Verdict::Inconclusive,
-            "nor was the data checked, so nothing was measured; set `check: true`, or run on two GPUs or more".to_owned(),
+            "and the data was not checked, so nothing was measured; set `check: true`, or run on two GPUs or more".to_owned(),
         ),
         (true, true) => {
-            return reason(Verdict::Pass, "ONE_RANK", format!("{DATA}{}", copied(table)));
+            return Reason::new(Verdict::Pass, "ONE_RANK", format!("{DATA}{}", copied(table)));
         }
     };
-    reason(weighs, "ONE_RANK", format!("{WHY}; {rest}"))
+    Reason::new(weighs, "ONE_RANK", format!("{WHY}; {rest}"))
 }
 
 /// Memory bandwidth of the rank: out of place, a collective of one rank copies its input to its output.

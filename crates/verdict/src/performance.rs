@@ -7,12 +7,12 @@ use model::{
 
 use crate::{
     baseline::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
+    evidence::RunEvidence,
     fingerprint::Fingerprint,
     history::{Segment, segments},
-    judge::{RunEvidence, Standard, reason},
-    one_rank::{self, one_rank},
-    reference, repeat,
-    sanity::halves,
+    one_rank, reference, repeat,
+    standard::Standard,
+    table::halves,
 };
 
 /// The healthy runs do not repeat.
@@ -37,7 +37,7 @@ pub fn reasons(
         let against = against(table, fingerprint, baseline, standard);
         // The pin does not affect the verdict, but is listed with any objection.
         if let (Some(pin), false) = (standard.pin, against.is_empty()) {
-            reasons.push(reason(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
+            reasons.push(Reason::new(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
         }
         reasons.extend(against);
     }
@@ -52,14 +52,14 @@ fn floors(table: &Table, criteria: &Criteria) -> Vec<Reason> {
         let at = format!("at {}", size(floor.size_bytes));
         if at_size().next().is_none() {
             let text = format!("{at} nothing was measured, so the floor cannot be checked");
-            reason(Verdict::Inconclusive, "NOT_MEASURED", text)
+            Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text)
         } else if slowest < floor.busbw {
             let text =
                 format!("{at} bus bandwidth is {slowest} GB/s, below the floor of {} GB/s", floor.busbw);
-            reason(Verdict::Fail, "BELOW_FLOOR", text)
+            Reason::new(Verdict::Fail, "BELOW_FLOOR", text)
         } else {
             let text = format!("{at} bus bandwidth is {slowest} GB/s, the floor is {} GB/s", floor.busbw);
-            reason(Verdict::Pass, "ABOVE_FLOOR", text)
+            Reason::new(Verdict::Pass, "ABOVE_FLOOR", text)
         }
     });
     judged.collect()
@@ -97,11 +97,11 @@ fn against(
         // Curves with different identities are not compared.
         let of = identity.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let next = match standard.pin {
-            Some(_) => "release its pin, or pin a run of what runs now",
-            None => "learn one of what runs now",
+            Some(_) => "release its pin, or pin a run of the current configuration",
+            None => "learn one of the current configuration",
         };
         let text = format!("{of} when the baseline was learned: {next}");
-        return vec![reason(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
+        return vec![Reason::new(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
     }
     let apart = baseline.repeatability();
     if apart > repeat::MOST {
@@ -112,13 +112,13 @@ fn against(
             100.0 * apart,
             100.0 * repeat::MOST
         );
-        return vec![reason(Verdict::Inconclusive, UNSTABLE, text)];
+        return vec![Reason::new(Verdict::Inconclusive, UNSTABLE, text)];
     }
     let mut reasons = Vec::new();
     let missing = baseline.points.len() - baseline.slowdowns(table).count();
     if missing > 0 {
         let text = format!("{missing} of the baseline's {} points were not measured", baseline.points.len());
-        reasons.push(reason(Verdict::Inconclusive, "NOT_MEASURED", text));
+        reasons.push(Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text));
     }
     let slower: Vec<_> =
         Region::ALL.into_iter().filter_map(|region| whole_region(table, baseline, region)).collect();
@@ -132,16 +132,16 @@ fn against(
     if !changed.is_empty() {
         let of = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let text = match reasons.iter().any(|reason| reason.weighs == Verdict::Fail) {
-            true => format!("what else changed since the baseline, and may be why: {of}"),
+            true => format!("also changed since the baseline, a possible cause: {of}"),
             false => format!("{of} when the baseline was learned; the curve is the same"),
         };
-        reasons.push(reason(Verdict::Pass, "SETUP_CHANGED", text));
+        reasons.push(Reason::new(Verdict::Pass, "SETUP_CHANGED", text));
     }
     if as_before {
         let moved = baseline.level(table).unwrap_or(0.0);
         let text =
             format!("the plateau is within {:.1} % of {} healthy runs", 100.0 * moved.abs(), baseline.runs);
-        reasons.push(reason(Verdict::Pass, "AS_BASELINE", text));
+        reasons.push(Reason::new(Verdict::Pass, "AS_BASELINE", text));
     }
     reasons
 }
@@ -165,7 +165,7 @@ fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> 
         100.0 * level,
         100.0 * (level - before)
     );
-    Some(reason(Verdict::Fail, "DRIFTED", text))
+    Some(Reason::new(Verdict::Fail, "DRIFTED", text))
 }
 
 impl Baseline {
@@ -196,13 +196,13 @@ fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(R
     let most = baseline.tolerated(region);
     (slower > most).then(|| {
         let text = format!(
-            "{} takes {:.1} % longer than in {} healthy runs; {:.1} % would still be noise",
+            "{} takes {:.1} % longer than in {} healthy runs; {:.1} % is still noise",
             region.words(),
             100.0 * slower,
             baseline.runs,
             100.0 * most
         );
-        (region, reason(Verdict::Fail, "BELOW_BASELINE", text))
+        (region, Reason::new(Verdict::Fail, "BELOW_BASELINE", text))
     })
 }
 
@@ -228,7 +228,7 @@ fn single_sizes(table: &Table, baseline: &Baseline) -> Vec<Reason> {
             size(point.key.size_bytes),
             100.0 * slower
         );
-        reason(Verdict::Fail, "DIP", text)
+        Reason::new(Verdict::Fail, "DIP", text)
     });
     dips.collect()
 }

@@ -6,8 +6,9 @@ use model::{
 };
 
 use crate::{
-    baseline::{Region, median, regions},
-    judge::{RunEvidence, reason},
+    baseline::{Region, regions},
+    evidence::RunEvidence,
+    statistics::median,
 };
 
 /// Maximum relative difference between a measured size and the reference's: nccl-tests rounds a message so
@@ -27,7 +28,7 @@ pub(crate) fn reasons(table: &Table, evidence: &RunEvidence<'_>, criteria: &Crit
         let collective = of.collective.unwrap_or("an unknown collective");
         let ranks = of.ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
         let text = format!("the criteria have no reference for {collective}{ranks}");
-        return vec![reason(Verdict::Inconclusive, "NO_REFERENCE", text)];
+        return vec![Reason::new(Verdict::Inconclusive, "NO_REFERENCE", text)];
     };
     against(table, reference, criteria.tolerance)
 }
@@ -112,7 +113,7 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
             compared.len(),
             size(first.at.size_bytes)
         );
-        reasons.push(reason(Verdict::Inconclusive, "NOT_MEASURED", text));
+        reasons.push(Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text));
     }
     for region in Region::ALL {
         let here = compared.iter().filter(|point| point.region == region);
@@ -126,7 +127,7 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
                 reference.source,
                 100.0 * most
             );
-            reasons.push(reason(Verdict::Fail, "BELOW_REFERENCE", text));
+            reasons.push(Reason::new(Verdict::Fail, "BELOW_REFERENCE", text));
         }
     }
     let dips = compared.iter().filter(|point| {
@@ -140,15 +141,14 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
             100.0 * point.missing.iter().copied().fold(f64::INFINITY, f64::min),
             point.at.busbw
         );
-        reason(Verdict::Fail, "DIP", text)
+        Reason::new(Verdict::Fail, "DIP", text)
     }));
     if reasons.is_empty() {
         let plateau = compared.iter().filter(|point| point.region == Region::Plateau);
-        // Not `-0.0 %`.
-        let above = 0.0 - median(plateau.flat_map(|point| point.missing.iter().copied()).collect());
+        let below = median(plateau.flat_map(|point| point.missing.iter().copied()).collect());
         let text =
-            format!("the plateau is at {:+.1} % of the reference ({})", 100.0 * above, reference.source);
-        reasons.push(reason(Verdict::Pass, "AS_REFERENCE", text));
+            format!("the plateau's bus bandwidth {} the reference ({})", relation(below), reference.source);
+        reasons.push(Reason::new(Verdict::Pass, "AS_REFERENCE", text));
     }
     reasons
 }
@@ -167,4 +167,14 @@ fn missing(table: &Table, at: &Floor) -> Vec<f64> {
     let row = table.rows.iter().find(|row| (row.size_bytes as f64 - asked).abs() <= SAME_SIZE * asked);
     let halves = row.into_iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
     halves.map(|half| 1.0 - half.busbw / at.busbw).collect()
+}
+
+/// Relation of a bandwidth to a reference that exceeds it by the fraction `below`.
+fn relation(below: f64) -> String {
+    let percent = format!("{:.1}", 100.0 * below.abs());
+    match percent.as_str() {
+        "0.0" => "equals".to_owned(),
+        percent if below > 0.0 => format!("is {percent} % below"),
+        percent => format!("is {percent} % above"),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::baseline::median;
+use crate::statistics::median;
 
 /// Minimum distance between two levels: a healthy plateau varies by less than 2 %.
 const GAP: f64 = 0.02;

@@ -8,10 +8,9 @@ use model::{
 };
 
 use crate::{
-    judge::{RunEvidence, reason},
-    network,
-    one_rank::one_rank,
-    start,
+    evidence::RunEvidence,
+    network, start,
+    table::{halves, one_rank},
 };
 
 /// The benchmark did not start.
@@ -23,16 +22,16 @@ pub fn reasons(evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<R
     let mut reasons = job(evidence);
     let tables = &evidence.reading.tables;
     match tables.as_slice() {
-        [] => reasons.push(reason(Verdict::Inconclusive, "NO_TABLE", no_table(evidence))),
+        [] => reasons.push(Reason::new(Verdict::Inconclusive, "NO_TABLE", no_table(evidence))),
         [table] => reasons.extend(one(table, evidence, criteria)),
-        many => reasons.push(reason(
+        many => reasons.push(Reason::new(
             Verdict::Inconclusive,
             "MANY_TABLES",
-            format!("{} tables where one was asked for: the ranks may have run on their own", many.len()),
+            format!("{} tables instead of one: the ranks may have run independently", many.len()),
         )),
     }
     if reasons.is_empty() {
-        reasons.push(reason(Verdict::Pass, "SANE", sane(evidence)));
+        reasons.push(Reason::new(Verdict::Pass, "SANE", sane(evidence)));
     }
     if let Some(required) = criteria.and_then(|criteria| criteria.network.as_deref()) {
         reasons.push(network::judged(evidence.clues, required));
@@ -85,16 +84,16 @@ fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     match (end.state.as_str(), end.exit_code) {
         ("COMPLETED", Some(0) | None) => Vec::new(),
         // Its result is unknown.
-        _ if stopped(evidence) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
+        _ if stopped(evidence) => vec![Reason::new(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ if !start::began(evidence) && !start::faulty(evidence) => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
             let text = format!(
                 "{how} before the benchmark printed anything, so nothing was measured; correct the image, the command \
                  or the launcher and run again: {error}"
             );
-            vec![reason(Verdict::Inconclusive, NOT_STARTED, text)]
+            vec![Reason::new(Verdict::Inconclusive, NOT_STARTED, text)]
         }
-        _ => vec![reason(Verdict::Fail, "JOB_FAILED", how)],
+        _ => vec![Reason::new(Verdict::Fail, "JOB_FAILED", how)],
     }
 }
 
@@ -105,7 +104,7 @@ fn stopped(evidence: &RunEvidence<'_>) -> bool {
 
 fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    let mut add = |weighs, code, text: String| reasons.push(reason(weighs, code, text));
+    let mut add = |weighs, code, text: String| reasons.push(Reason::new(weighs, code, text));
     match table.ended {
         LogEnd::Complete => {}
         LogEnd::Failed => {
@@ -117,7 +116,7 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
         LogEnd::Truncated | LogEnd::Empty => {
             // With a summary, something before it is missing.
             let how = match table.average_busbw.and(evidence.reading.first_error.as_deref()) {
-                Some(error) => format!("the log is not whole: {error}"),
+                Some(error) => format!("the log is incomplete: {error}"),
                 None => "the log stops before the summary".to_owned(),
             };
             add(Verdict::Inconclusive, "TRUNCATED", how);
@@ -126,7 +125,7 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
     if let Some(asked) = evidence.workload.map(|workload| workload.collective.as_str())
         && let Some(found) = table.collective.as_deref().filter(|found| *found != asked)
     {
-        add(Verdict::Inconclusive, "WRONG_COLLECTIVE", format!("{asked} was asked for, {found} was run"));
+        add(Verdict::Inconclusive, "WRONG_COLLECTIVE", format!("{asked} was requested, {found} was run"));
     }
     ranks(table, evidence, criteria, &mut add);
     if table.rows.is_empty() {
@@ -151,7 +150,7 @@ fn ranks(
     let asked = evidence.cluster.map(Cluster::slots);
     if let Some(asked) = asked.filter(|asked| table.ranks != Some(*asked)) {
         let found = table.ranks.map_or_else(|| "an unknown number of".to_owned(), |ranks| ranks.to_string());
-        let text = format!("{asked} ranks were asked for, {found} took part");
+        let text = format!("{asked} ranks were requested, {found} participated");
         return add(Verdict::Inconclusive, "WRONG_RANKS", text);
     }
     let mut per_node: BTreeMap<&str, u32> = BTreeMap::new();
@@ -160,8 +159,8 @@ fn ranks(
         criteria.map_or((None, None), |criteria| (criteria.min_nodes, criteria.ranks_per_node));
     if let Some(least) = least.filter(|least| per_node.len() < *least as usize) {
         let text = match per_node.len() {
-            0 => format!("the log does not say which nodes took part, {least} are required"),
-            found => format!("{found} nodes took part, {least} are required"),
+            0 => format!("the log does not name the participating nodes, {least} are required"),
+            found => format!("{found} nodes participated, {least} are required"),
         };
         return add(Verdict::Inconclusive, "TOO_FEW_NODES", text);
     }
@@ -186,7 +185,7 @@ fn sizes(table: &Table, evidence: &RunEvidence<'_>, add: &mut impl FnMut(Verdict
     let missing: Vec<_> = workload.sizes().into_iter().filter(|size| !measured(*size)).collect();
     if let Some(first) = missing.first() {
         let text = format!(
-            "{} of the sizes asked for are not in the table, the first is {first} bytes",
+            "{} of the requested sizes are not in the table, the first is {first} bytes",
             missing.len()
         );
         add(Verdict::Inconclusive, "MISSING_SIZE", text);
@@ -205,7 +204,7 @@ fn hole(table: &Table) -> Option<String> {
         return Some(format!("at {size} the {placement} half is cut off or has an unreadable number"));
     }
     if table.unmeasured > 0 {
-        return Some(format!("rows that were printed without a number that is one: {}", table.unmeasured));
+        return Some(format!("rows printed with an invalid number: {}", table.unmeasured));
     }
     let half_of = |of: fn(&Row) -> bool, placement: &str| {
         let lacks = table.rows.iter().find(|row| !of(row)).filter(|_| table.rows.iter().any(of))?;
@@ -217,9 +216,7 @@ fn hole(table: &Table) -> Option<String> {
             let sizes: Vec<u64> = table.rows.iter().map(|row| row.size_bytes).collect();
             let (before, after) = leap(&sizes)?;
             let (before, after) = (measurement::size(before), measurement::size(after));
-            Some(format!(
-                "between {before} and {after} a size is missing that the steps before and after lead to"
-            ))
+            Some(format!("between {before} and {after} a size of the series is missing"))
         })
 }
 
@@ -308,10 +305,4 @@ fn plausible(table: &Table, add: &mut impl FnMut(Verdict, &'static str, String))
         );
         add(Verdict::Inconclusive, "IMPLAUSIBLE", text);
     }
-}
-
-pub fn halves(table: &Table) -> impl Iterator<Item = (u64, &Half)> {
-    table.rows.iter().flat_map(|row| {
-        [&row.out_of_place, &row.in_place].into_iter().flatten().map(move |half| (row.size_bytes, half))
-    })
 }

@@ -1,7 +1,7 @@
 //! Checks whether the benchmark started. A job that ended before that measured nothing: its exit code is no
 //! evidence about the cluster.
 
-use crate::{diagnose::catalogue::Sign, judge::RunEvidence};
+use crate::{diagnose::catalogue::Sign, evidence::RunEvidence};
 
 /// Lines that only a running benchmark or NCCL prints.
 const RUNNING: [Sign; 2] = [Sign::Started, Sign::Began];

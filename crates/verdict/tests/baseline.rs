@@ -178,7 +178,7 @@ fn a_changed_setup_is_named_and_blamed_only_when_the_curve_changed_with_it() {
     slower.tables[0].nccl_version = Some("2.99.1".into());
     let slower = judged(&slower, &baseline);
     assert_eq!(slower.verdict, Verdict::Fail);
-    assert!(said(&slower).contains("may be why: nccl is 2.99.1 and was"), "{slower:#?}");
+    assert!(said(&slower).contains("a possible cause: nccl is 2.99.1 and was"), "{slower:#?}");
 }
 
 /// Runs of a history until the first alarm, and the verdict then.

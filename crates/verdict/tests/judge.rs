@@ -214,14 +214,14 @@ fn gaps_in_a_table_are_found_without_a_request() {
         ),
         (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
         (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),
-        (&|_, unmeasured| *unmeasured = 1, "rows that were printed without a number that is one: 1"),
+        (&|_, unmeasured| *unmeasured = 1, "rows printed with an invalid number: 1"),
         (
             &|rows, _| sized(rows, &[M, 2 * M, 4 * M, 16 * M, 32 * M]),
-            "between 4 MiB and 16 MiB a size is missing",
+            "between 4 MiB and 16 MiB a size of the series is missing",
         ),
         (
             &|rows, _| sized(rows, &[8 * M, 12 * M, 16 * M, 24 * M, 28 * M]),
-            "between 16 MiB and 24 MiB a size is missing",
+            "between 16 MiB and 24 MiB a size of the series is missing",
         ),
     ];
     for (change, said) in broken {

@@ -4,18 +4,20 @@
 //! problems are reported at once, each with file, line, field and expectation. A [`Resolved`] workflow
 //! contains the content of every file it names, so that a run never reads a file again.
 
+mod archive;
 mod document;
 mod feasible;
 mod file;
+mod reader;
 mod resolve;
+mod rules;
 mod schema;
 
+pub use archive::SourceArchive;
 pub use document::{FileProblem, FileProblems, Position, YamlDocument};
 pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
     WorkflowFile, WorkloadFile,
 };
-pub use resolve::{
-    Offered, Override, Resolved, SourceArchive, offered, offered_by, resolve, resolve_document, resolve_on,
-};
+pub use resolve::{Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on};
 pub use triggers::Triggers;

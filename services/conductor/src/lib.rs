@@ -4,6 +4,7 @@
 //! tick, a restart) it does the same five steps: load, decide, append, compute what is owed, send. Several conductors may run
 //! at once: after a lost append race a conductor loads again.
 
+mod turns;
 mod wake;
 
 pub use wake::{Conductor, Observer, Settings, Woken};

@@ -14,6 +14,8 @@ use model::{
 use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
+use crate::turns::Turns;
+
 /// Maximum number of append attempts per wake-up; then the event is redelivered.
 const RACES: u32 = 20;
 
@@ -61,7 +63,6 @@ pub enum WakeError {
 /// Key of a command within its run.
 type CommandKey = (Stage, Attempt, Verb);
 type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
-type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
 
 /// What an input added to the ledger.
 struct Recorded {
@@ -90,8 +91,7 @@ pub struct Conductor {
     observer: Option<Observer>,
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
     sent: Mutex<SentCommands>,
-    /// One wake-up per run at a time in this process; between processes the ledger decides.
-    turns: Mutex<Turns>,
+    turns: Turns,
 }
 
 impl Conductor {
@@ -104,7 +104,7 @@ impl Conductor {
         observer: Option<Observer>,
     ) -> Self {
         let outbox = Publisher::new("conductor", bus, Arc::clone(&clock));
-        Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Mutex::default() }
+        Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Turns::default() }
     }
 
     /// Wakes every open run.
@@ -130,18 +130,8 @@ impl Conductor {
     /// # Errors
     /// Returns an error if the wake-up is incomplete: appended records stay, and the next wake-up continues from there.
     pub async fn wake(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
-        let turn = Arc::clone(self.turns().entry(run.clone()).or_default());
-        let woken = {
-            let _turn = turn.lock().await;
-            self.wake_in_turn(run, input).await
-        };
-        // No other waiter: remove the entry; the next wake-up creates a new one.
-        let mut turns = self.turns();
-        if Arc::strong_count(&turn) == 2 {
-            turns.remove(run);
-        }
-        drop(turns);
-        woken
+        let _turn = self.turns.take(run).await;
+        self.wake_in_turn(run, input).await
     }
 
     async fn wake_in_turn(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
@@ -288,15 +278,11 @@ impl Conductor {
 
     /// Number of runs in this process's memory.
     pub fn remembered(&self) -> usize {
-        self.sent().len() + self.turns().len()
+        self.sent().len() + self.turns.len()
     }
 
     fn sent(&self) -> MutexGuard<'_, SentCommands> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -124,7 +124,7 @@ pub fn rows(lines: &[Arc<RunSummary>], plans: &[WorkflowPlan], now: Timestamp) -
             age: latest.map(|line| ago(now, line.requested_at)),
             changed: changed(&lines),
             cost: cost(&lines, now),
-            next: plan.and_then(|plan| plan.next).map(crate::overview::moment),
+            next: plan.and_then(|plan| plan.next).map(moment),
             stale: plan.is_some_and(|plan| plan.stale),
             broken: plan.is_some_and(|plan| plan.broken),
             workflow: workflow.to_owned(),
@@ -227,6 +227,11 @@ fn day(at: Timestamp) -> i64 {
 /// UTC date.
 pub fn date(at: Timestamp) -> String {
     at.to_string().chars().take(10).collect()
+}
+
+/// UTC time with minute precision.
+pub fn moment(at: Timestamp) -> String {
+    at.to_string().chars().take(16).collect::<String>().replace('T', " ")
 }
 
 /// Age in one unit.

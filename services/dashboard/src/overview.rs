@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Dashboard, WorkflowPlan,
     frame::{self, ErrorPage},
-    nights::{self, NightRun, SystemRow},
+    nights::{self, NightRun, SystemRow, moment},
 };
 
 /// Runs per page.
@@ -125,11 +125,6 @@ fn listed(line: &RunSummary, now: Timestamp) -> ListedRun {
         took: end.map(|end| report::took(end.since(line.requested_at))),
         stage: line.stage.map(|stage| stage.to_string()),
     }
-}
-
-/// UTC time with minute precision.
-pub fn moment(at: Timestamp) -> String {
-    at.to_string().chars().take(16).collect::<String>().replace('T', " ")
 }
 
 /// `GET /`.

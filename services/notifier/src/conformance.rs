@@ -1,4 +1,4 @@
-//! Conformance suite of couriers.
+//! Conformance suite of senders.
 
 use std::collections::BTreeSet;
 
@@ -35,16 +35,16 @@ pub trait OtherEnd: Send + Sync {
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn suite(courier: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usize) -> Notice) {
+pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usize) -> Notice) {
     let of = |id: &str| end.arrived().iter().filter(|arrived| *arrived == id).count();
 
     let first = notice(1);
     end.will(Mood::Takes);
-    assert_eq!(courier.deliver(&first).await, Reply::Delivered);
+    assert_eq!(sender.deliver(&first).await, Reply::Delivered);
     assert_eq!(of(&first.id), 1, "a delivered notice arrived");
 
     end.will(Mood::Takes);
-    assert_eq!(courier.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
+    assert_eq!(sender.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
     let once = matches!(first.letter, OutgoingMessage::Check(_));
     assert_eq!(
         of(&first.id),
@@ -54,27 +54,27 @@ pub async fn suite(courier: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usi
 
     let busy = notice(2);
     end.will(Mood::Busy(7));
-    let said = courier.deliver(&busy).await;
+    let said = sender.deliver(&busy).await;
     assert!(
         matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(7)),
         "the requested delay is respected: {said:?}"
     );
     assert_eq!(of(&busy.id), 0);
     end.will(Mood::Takes);
-    assert_eq!((courier.deliver(&busy).await, of(&busy.id)), (Reply::Delivered, 1));
+    assert_eq!((sender.deliver(&busy).await, of(&busy.id)), (Reply::Delivered, 1));
 
     let refused = notice(3);
     end.will(Mood::Refuses);
-    let said = courier.deliver(&refused).await;
+    let said = sender.deliver(&refused).await;
     assert!(matches!(said, Reply::Never { .. }), "a refusal is permanent: {said:?}");
     assert_eq!(of(&refused.id), 0);
 
     let silent = notice(4);
     end.will(Mood::TakesInSilence);
-    let said = courier.deliver(&silent).await;
+    let said = sender.deliver(&silent).await;
     assert!(matches!(said, Reply::Later { .. }), "a lost response is not a success: {said:?}");
     end.will(Mood::Takes);
-    assert_eq!(courier.deliver(&silent).await, Reply::Delivered);
+    assert_eq!(sender.deliver(&silent).await, Reply::Delivered);
     assert!((1..=2).contains(&of(&silent.id)));
 
     let ids: BTreeSet<_> = end.arrived().into_iter().collect();

@@ -1,4 +1,4 @@
-//! A courier in memory.
+//! A sender in memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,12 +12,12 @@ use crate::{
 
 /// Keeps delivered notices. Accepts every delivery without a planned reply.
 #[derive(Default)]
-pub struct FakeCourier {
+pub struct FakeSender {
     answers: Mutex<VecDeque<(bool, Reply)>>,
     taken: Mutex<Vec<Notice>>,
 }
 
-impl FakeCourier {
+impl FakeSender {
     /// Plans the reply to the next delivery without a plan; with `taken` the notice arrives in any case.
     pub fn answer(&self, taken: bool, reply: Reply) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back((taken, reply));
@@ -39,7 +39,7 @@ impl FakeCourier {
 }
 
 #[async_trait::async_trait]
-impl Sender for FakeCourier {
+impl Sender for FakeSender {
     async fn deliver(&self, notice: &Notice) -> Reply {
         let planned = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let (arrives, reply) = planned.unwrap_or((true, Reply::Delivered));

@@ -10,7 +10,6 @@
 //! | `run.requested` of a push | the commit gets a pending status, once the run is recorded |
 
 pub mod conformance;
-pub mod courier;
 pub mod decide;
 mod deliver;
 pub mod fake;
@@ -20,6 +19,7 @@ pub mod outbox;
 pub mod port;
 pub mod render;
 pub mod secrets;
+pub mod senders;
 mod tell;
 
 use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
@@ -44,7 +44,7 @@ pub struct NotifierSetup {
     /// Bucket of artefacts and notices.
     pub store: Arc<dyn Store>,
     /// Delivers notices.
-    pub courier: Arc<dyn Sender>,
+    pub sender: Arc<dyn Sender>,
     /// Bus for replies to requests.
     pub bus: Arc<dyn Bus>,
     /// Clock for delays and reminders.
@@ -68,11 +68,11 @@ pub struct Notifier {
 impl Notifier {
     /// Builds a notifier over its dependencies.
     pub fn new(setup: NotifierSetup) -> Arc<Self> {
-        let NotifierSetup { ledger, store, courier, bus, clock, link } = setup;
+        let NotifierSetup { ledger, store, sender, bus, clock, link } = setup;
         // Decisions depend on earlier ends: a stale index would repeat notices.
         let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
-        Arc::new(Self { view, outbox, sender: courier, bus, clock, link, looked_at: Mutex::default() })
+        Arc::new(Self { view, outbox, sender, bus, clock, link, looked_at: Mutex::default() })
     }
 
     /// Its periodic tasks.

@@ -6,8 +6,8 @@ use gcp::{Local, Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
     Notifier, NotifierSetup, RunLink, TAKES,
-    courier::{GithubApi, HttpSender},
     secrets::Secrets,
+    senders::{GithubApi, HttpSender},
 };
 use service::{Handler, ids};
 
@@ -42,11 +42,11 @@ fn main() -> ExitCode {
                 records = Arc::new(Split::new("open/", Arc::clone(&store), records));
             }
             let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
-            let courier = HttpSender::new(secrets, config.github, Arc::clone(&wiring.clock));
+            let sender = HttpSender::new(secrets, config.github, Arc::clone(&wiring.clock));
             let notifier = Notifier::new(NotifierSetup {
                 ledger: Ledger::new(records, Arc::new(ids::unique)),
                 store: Arc::clone(&store),
-                courier: Arc::new(courier),
+                sender: Arc::new(sender),
                 bus: Arc::clone(&wiring.bus),
                 clock: Arc::clone(&wiring.clock),
                 link: config.link,

@@ -1,11 +1,11 @@
-//! From facts to delivered notices, with a fake courier and a manual clock.
+//! From facts to delivered notices, with a fake sender and a manual clock.
 
 mod support;
 
 use std::sync::Arc;
 
 use model::{EventKey, Origin, Span};
-use notifier::{Reply, fake::FakeCourier, notice::OutgoingMessage};
+use notifier::{Reply, fake::FakeSender, notice::OutgoingMessage};
 use serde_json::{Value, json};
 use service::{Clock, Disposition, Handler};
 use support::*;
@@ -18,18 +18,18 @@ fn pager() -> Value {
     json!([{"webhook": {"target": "pager"}}])
 }
 
-fn world() -> (World, Arc<FakeCourier>) {
-    let courier = Arc::new(FakeCourier::default());
-    (World::new(courier.clone()), courier)
+fn world() -> (World, Arc<FakeSender>) {
+    let sender = Arc::new(FakeSender::default());
+    (World::new(sender.clone()), sender)
 }
 
-fn channels(courier: &FakeCourier) -> Vec<String> {
-    courier.taken().iter().map(|notice| format!("{} {}", notice.run, notice.channel())).collect()
+fn channels(sender: &FakeSender) -> Vec<String> {
+    sender.taken().iter().map(|notice| format!("{} {}", notice.run, notice.channel())).collect()
 }
 
 #[tokio::test]
 async fn repeated_facts_give_one_notice_per_channel() {
-    let (mut world, courier) = world();
+    let (mut world, sender) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
     for _ in 0..3 {
         world.ends(&failed).await;
@@ -37,13 +37,13 @@ async fn repeated_facts_give_one_notice_per_channel() {
         world.restart();
     }
     let told = ["w-1 github-check", "w-1 github-status", "w-1 slack-ops", "w-1 webhook-pager"];
-    let mut arrived = channels(&courier);
+    let mut arrived = channels(&sender);
     arrived.sort();
     assert_eq!(arrived, told);
     // The second failure is no news; to the commit it is.
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
     world.ends(&Paper::new("w-3", PASS, 3.0).telling(to_all())).await;
-    let mut arrived = channels(&courier).split_off(4);
+    let mut arrived = channels(&sender).split_off(4);
     arrived.sort();
     assert_eq!(arrived, ["w-2 github-check", "w-2 github-status", "w-3 slack-ops", "w-3 webhook-pager"]);
     assert_eq!(world.names("notices/open/").await, [""; 0]);
@@ -55,20 +55,20 @@ async fn repeated_facts_give_one_notice_per_channel() {
 
 #[tokio::test]
 async fn a_run_without_notify_settings_stores_nothing() {
-    let (world, courier) = world();
+    let (world, sender) = world();
     world.ends(&Paper::new("w-1", FAIL, 1.0).pushed()).await;
     world.chore().await;
-    assert!(courier.taken().is_empty());
+    assert!(sender.taken().is_empty());
     assert_eq!(world.names("notices/").await, ["notices/since.json"]);
 }
 
 #[tokio::test]
 async fn failed_deliveries_are_retried_with_growing_delays() {
-    let (mut world, courier) = world();
+    let (mut world, sender) = world();
     for _ in 0..3 {
-        courier.answer(false, Reply::later("status 500"));
+        sender.answer(false, Reply::later("status 500"));
     }
-    courier.answer(false, Reply::Later { why: "status 429".into(), after: Some(Span::from_secs(900)) });
+    sender.answer(false, Reply::Later { why: "status 429".into(), after: Some(Span::from_secs(900)) });
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
@@ -82,26 +82,26 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         world.restart();
         world.chore().await;
         assert_eq!(world.names("notices/w-1/webhook-pager/try").await.len(), number);
-        assert!(courier.taken().is_empty());
+        assert!(sender.taken().is_empty());
         world.clock.advance(Span::from_millis(1));
         world.chore().await;
     }
     assert_eq!(waited, [2, 4, 8, 900], "the receiver's own wish counts where it is longer");
-    assert_eq!(courier.taken().len(), 1);
+    assert_eq!(sender.taken().len(), 1);
     assert_eq!(world.names("notices/open/").await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_refusal_is_final_and_logged() {
-    let (mut world, courier) = world();
-    courier.answer(false, Reply::never("status 410 Gone"));
+    let (mut world, sender) = world();
+    sender.answer(false, Reply::never("status 410 Gone"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for hours in 2..40 {
         world.now_is(f64::from(hours));
         world.restart();
         world.chore().await;
     }
-    assert!(courier.taken().is_empty());
+    assert!(sender.taken().is_empty());
     let end = world.json("notices/w-1/webhook-pager/end.json").await;
     assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
     assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one try, and its end");
@@ -109,9 +109,9 @@ async fn a_refusal_is_final_and_logged() {
 
 #[tokio::test]
 async fn a_notice_is_given_up_after_a_day() {
-    let (world, courier) = world();
+    let (world, sender) = world();
     for _ in 0..1000 {
-        courier.answer(false, Reply::later("it cannot be reached"));
+        sender.answer(false, Reply::later("it cannot be reached"));
     }
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for quarter in 0..110 {
@@ -127,10 +127,10 @@ async fn a_notice_is_given_up_after_a_day() {
 
 #[tokio::test]
 async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
-    let (mut world, courier) = world();
+    let (mut world, sender) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(pager());
     // Decided and started by a process that died: the attempt exists, without a result.
-    courier.answer(false, Reply::later("died"));
+    sender.answer(false, Reply::later("died"));
     world.ends(&failed).await;
     world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
     world.restart();
@@ -138,22 +138,22 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
         world.chore().await;
         assert_eq!(world.notifier.handle(&closed(&failed)).await, Disposition::Done);
     }
-    assert!(courier.taken().is_empty(), "the process that started it may still be sending");
+    assert!(sender.taken().is_empty(), "the process that started it may still be sending");
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
-    assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [1]);
+    assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
     // Died between the answer and writing it down: twice, and by the id the receiver knows it.
     world.store.remove("notices/w-1/webhook-pager/end.json").await.unwrap();
     world.store.create("notices/open/w-1.webhook-pager", Default::default()).await.unwrap();
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.restart();
     world.chore().await;
-    assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [2]);
+    assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [2]);
 }
 
 #[tokio::test]
 async fn concurrent_notifiers_deliver_once() {
-    let (mut world, courier) = world();
+    let (mut world, sender) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
     world.record(&failed).await;
     world.now_is(1.0);
@@ -163,16 +163,16 @@ async fn concurrent_notifiers_deliver_once() {
     let said = tokio::join!(one.handle(&event), world.notifier.handle(&event), one.handle(&event));
     assert_eq!(said, (Disposition::Done, Disposition::Done, Disposition::Done));
     world.chore().await;
-    assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [1, 1, 1, 1]);
+    assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1, 1, 1, 1]);
 }
 
 #[tokio::test]
 async fn missed_endings_are_found_in_the_ledger() {
-    let (mut world, courier) = world();
+    let (mut world, sender) = world();
     // Ended before the notifier ran: no notice, and no recovery from it.
     world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
-    assert!(courier.taken().is_empty());
+    assert!(sender.taken().is_empty());
     world.record(&Paper::new("w-1", PASS, 1.0).telling(pager())).await;
     world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.now_is(3.0);
@@ -180,77 +180,77 @@ async fn missed_endings_are_found_in_the_ledger() {
     for _ in 0..2 {
         world.chore().await;
     }
-    assert_eq!(channels(&courier), ["w-2 webhook-pager"]);
+    assert_eq!(channels(&sender), ["w-2 webhook-pager"]);
     // A commit waits, though nobody told of its run.
     let begun = Paper::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
     world.record(&begun).await;
     world.chore().await;
     world.chore().await;
-    assert_eq!(channels(&courier)[1..], ["w-3 github-begun"]);
+    assert_eq!(channels(&sender)[1..], ["w-3 github-begun"]);
 }
 
-fn news(courier: &FakeCourier) -> Vec<String> {
+fn news(sender: &FakeSender) -> Vec<String> {
     let news = |letter: &OutgoingMessage| match letter {
         OutgoingMessage::Webhook { body, .. } => {
             serde_json::from_str::<Value>(body).unwrap()["news"].as_str().unwrap().to_owned()
         }
         other => panic!("{other:?}"),
     };
-    courier.taken().iter().map(|notice| format!("{} {}", notice.run, news(&notice.letter))).collect()
+    sender.taken().iter().map(|notice| format!("{} {}", notice.run, news(&notice.letter))).collect()
 }
 
 #[tokio::test]
 async fn a_failed_night_is_notified_after_unnotified_failures() {
-    let (world, courier) = world();
+    let (world, sender) = world();
     world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
-    assert_eq!(news(&courier), ["w-1 failed"]);
-    let OutgoingMessage::Webhook { body, .. } = &courier.taken()[0].letter else { panic!("a webhook") };
+    assert_eq!(news(&sender), ["w-1 failed"]);
+    let OutgoingMessage::Webhook { body, .. } = &sender.taken()[0].letter else { panic!("a webhook") };
     assert_eq!(serde_json::from_str::<Value>(body).unwrap()["first_run"], "w-0", "with when it began");
     // A channel that comes later learns how things are.
     let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(both.clone())).await;
-    assert_eq!(channels(&courier)[1..], ["w-3 webhook-second"]);
+    assert_eq!(channels(&sender)[1..], ["w-3 webhook-second"]);
     let mark = world.json("notices/w-3/ended.json").await;
     assert_eq!(mark["listened"], json!(["webhook-pager", "webhook-second"]));
     world.ends(&Paper::new("w-4", PASS, 4.0).telling(both)).await;
-    assert_eq!(channels(&courier)[2..], ["w-4 webhook-pager", "w-4 webhook-second"]);
+    assert_eq!(channels(&sender)[2..], ["w-4 webhook-pager", "w-4 webhook-second"]);
 }
 
 #[tokio::test]
 async fn an_undelivered_failure_is_notified_with_the_next_one() {
-    let (world, courier) = world();
-    courier.answer(false, Reply::never("status 404"));
+    let (world, sender) = world();
+    sender.answer(false, Reply::never("status 404"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
-    assert_eq!(news(&courier), ["w-2 failed"]);
+    assert_eq!(news(&sender), ["w-2 failed"]);
     // A notice with attempts left counts as received.
-    courier.answer(false, Reply::later("status 500"));
+    sender.answer(false, Reply::later("status 500"));
     world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
     world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;
-    assert_eq!(news(&courier), ["w-2 failed"]);
+    assert_eq!(news(&sender), ["w-2 failed"]);
     world.now_is(6.0);
     world.chore().await;
-    assert_eq!(news(&courier), ["w-2 failed", "w-4 recovered"]);
+    assert_eq!(news(&sender), ["w-2 failed", "w-4 recovered"]);
 }
 
 #[tokio::test]
 async fn late_runs_are_decided_in_the_order_of_their_ends() {
-    let (world, courier) = world();
+    let (world, sender) = world();
     world.chore().await;
     world.record(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", PASS, 3.0).telling(pager())).await;
     world.chore().await;
-    assert_eq!(news(&courier), ["w-3 recovered", "w-1 failed"], "each once, whatever is delivered first");
+    assert_eq!(news(&sender), ["w-3 recovered", "w-1 failed"], "each once, whatever is delivered first");
 }
 
 #[tokio::test]
 async fn marks_of_older_versions_still_count() {
-    let (world, courier) = world();
+    let (world, sender) = world();
     let paper = |run: &str, how, hour| Paper::new(run, how, hour).telling(pager());
     for (run, hour, channels) in [("w-1", 1.0, json!(["webhook-pager"])), ("w-2", 2.0, json!([]))] {
         world.record(&paper(run, FAIL, hour)).await;
@@ -258,17 +258,17 @@ async fn marks_of_older_versions_still_count() {
         world.store.create(&format!("notices/{run}/ended.json"), mark.into()).await.unwrap();
     }
     world.ends(&paper("w-3", FAIL, 3.0)).await;
-    assert_eq!(news(&courier), [""; 0], "the first of them was sent then");
+    assert_eq!(news(&sender), [""; 0], "the first of them was sent then");
     world.ends(&paper("w-4", PASS, 4.0)).await;
-    assert_eq!(news(&courier), ["w-4 recovered"]);
+    assert_eq!(news(&sender), ["w-4 recovered"]);
 }
 
-fn states(courier: &FakeCourier) -> Vec<String> {
+fn states(sender: &FakeSender) -> Vec<String> {
     let state = |letter: &OutgoingMessage| match letter {
         OutgoingMessage::Status(status) => status.state.clone(),
         other => panic!("{other:?}"),
     };
-    courier.taken().iter().map(|notice| state(&notice.letter)).collect()
+    sender.taken().iter().map(|notice| state(&notice.letter)).collect()
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
         (How::Broken, "error"),
         (How::Cancelled, "error"),
     ] {
-        let (world, courier) = world();
+        let (world, sender) = world();
         let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
         // The event arrives before its record: retried later.
         let said = world.notifier.handle(&requested(&open)).await;
@@ -292,8 +292,8 @@ async fn a_commit_waits_until_its_run_has_ended() {
         }
         world.ends(&Paper { how, ..open.clone() }).await;
         assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
-        assert_eq!(states(&courier), ["pending", ended]);
-        let OutgoingMessage::Status(status) = &courier.taken()[1].letter else { panic!("a status") };
+        assert_eq!(states(&sender), ["pending", ended]);
+        let OutgoingMessage::Status(status) = &sender.taken()[1].letter else { panic!("a status") };
         assert_eq!((status.context.as_str(), status.push.clone()), ("burnin/nightly", push()));
         assert_eq!(status.target_url.as_deref(), Some("https://burnin.example/runs/w-1"));
     }
@@ -302,37 +302,37 @@ async fn a_commit_waits_until_its_run_has_ended() {
 #[tokio::test]
 async fn a_pending_status_never_comes_after_the_final_one() {
     let github = json!([{"github": {}}]);
-    let (mut world, courier) = world();
+    let (mut world, sender) = world();
     let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
     world.record(&open).await;
-    courier.answer(false, Reply::later("status 502"));
+    sender.answer(false, Reply::later("status 502"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.ends(&Paper { how: PASS, ..open.clone() }).await;
     world.now_is(9.0);
     world.chore().await;
-    assert_eq!(states(&courier), ["success"], "what did not arrive in time is given up");
+    assert_eq!(states(&sender), ["success"], "what did not arrive in time is given up");
     let end = world.json("notices/w-1/github-begun/end.json").await;
     assert_eq!(end["how"], "superseded");
 
     // Another process is about to send it: wait.
     let open = Paper { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
     world.record(&open).await;
-    courier.answer(false, Reply::later("died"));
+    sender.answer(false, Reply::later("died"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.store.remove("notices/w-2/github-begun/said-1.json").await.unwrap();
     world.restart();
     let over = Paper { how: PASS, ended: 9.0, ..open };
     world.ends(&over).await;
-    assert_eq!(states(&courier), ["success"], "not yet");
+    assert_eq!(states(&sender), ["success"], "not yet");
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
-    assert_eq!(states(&courier), ["success", "success"]);
+    assert_eq!(states(&sender), ["success", "success"]);
     assert_eq!(world.names("notices/open/").await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_run_requested_by_a_message_gets_a_second_reply() {
-    let (world, courier) = world();
+    let (world, sender) = world();
     let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
     let paper = Paper { origin: Some(Origin::Message(request)), ..Paper::new("w-1", UNSURE, 1.0) };
     world.ends(&paper).await;
@@ -345,7 +345,7 @@ async fn a_run_requested_by_a_message_gets_a_second_reply() {
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": "w-1", "problem": null,
                "ended": {"conclusion": {"how": "completed"}, "verdict": "inconclusive"}})
     );
-    assert!(courier.taken().is_empty());
+    assert!(sender.taken().is_empty());
 }
 
 #[tokio::test]

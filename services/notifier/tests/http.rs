@@ -12,10 +12,10 @@ use model::Span;
 use notifier::{
     Reply, Sender,
     conformance::{OtherEnd, suite},
-    courier::{HttpSender, sign},
-    fake::FakeCourier,
+    fake::FakeSender,
     notice::{Check, CommitStatus, FORMAT, Notice, OutgoingMessage},
     secrets::Secrets,
+    senders::{HttpSender, sign},
 };
 use serde_json::json;
 use service::{Clock, ManualClock};
@@ -27,15 +27,15 @@ use support::{
 const KEY: &str = "a key that nobody knows";
 const TOKEN: &str = "ghs_s3cr3t";
 
-/// A receiver, and a courier who knows it as `pager`, as `ops` and as GitHub.
+/// A receiver, and a sender that knows it as `pager`, as `ops` and as GitHub.
 async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpSender>) {
     let receiver = Receiver::default();
     let url = receiver.serve().await;
-    let courier = courier(&url, clock);
-    (receiver, courier)
+    let sender = sender(&url, clock);
+    (receiver, sender)
 }
 
-fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpSender> {
+fn sender(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpSender> {
     let variables = [
         ("BURNIN_CHANNEL_PAGER_URL", format!("{url}/hook/s3cr3t-path?token=s3cr3t")),
         ("BURNIN_CHANNEL_PAGER_KEY", KEY.to_owned()),
@@ -97,20 +97,20 @@ fn status(state: &str) -> Notice {
 }
 
 #[tokio::test]
-async fn every_courier_conforms() {
-    let (receiver, courier) = pair(&clock()).await;
-    suite(&*courier, &receiver, posted).await;
-    let (receiver, courier) = pair(&clock()).await;
-    suite(&*courier, &receiver, message).await;
-    let (receiver, courier) = pair(&clock()).await;
-    suite(&*courier, &receiver, checked).await;
+async fn every_sender_conforms() {
+    let (receiver, sender) = pair(&clock()).await;
+    suite(&*sender, &receiver, posted).await;
+    let (receiver, sender) = pair(&clock()).await;
+    suite(&*sender, &receiver, message).await;
+    let (receiver, sender) = pair(&clock()).await;
+    suite(&*sender, &receiver, checked).await;
     assert_eq!(
         receiver.taken().len(),
         3,
         "an existing check run is not created again, with or without a response"
     );
 
-    struct OnPaper(FakeCourier);
+    struct OnPaper(FakeSender);
     impl OtherEnd for OnPaper {
         fn will(&self, mood: notifier::conformance::Mood) {
             use notifier::conformance::Mood::*;
@@ -129,7 +129,7 @@ async fn every_courier_conforms() {
         }
     }
     for kind in [posted, message, checked] {
-        let paper = OnPaper(FakeCourier::default());
+        let paper = OnPaper(FakeSender::default());
         suite(&paper.0, &paper, kind).await;
     }
 }
@@ -137,9 +137,9 @@ async fn every_courier_conforms() {
 #[tokio::test]
 async fn webhooks_carry_a_signature_and_an_idempotency_key() {
     let clock = clock();
-    let (receiver, courier) = pair(&clock).await;
+    let (receiver, sender) = pair(&clock).await;
     for _ in 0..2 {
-        assert_eq!(courier.deliver(&posted(7)).await, Reply::Delivered);
+        assert_eq!(sender.deliver(&posted(7)).await, Reply::Delivered);
         clock.advance(Span::from_secs(100));
     }
     let came = receiver.came();
@@ -163,8 +163,8 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
 
 #[tokio::test]
 async fn slack_gets_a_message_and_nothing_else() {
-    let (receiver, courier) = pair(&clock()).await;
-    assert_eq!(courier.deliver(&message(1)).await, Reply::Delivered);
+    let (receiver, sender) = pair(&clock()).await;
+    assert_eq!(sender.deliver(&message(1)).await, Reply::Delivered);
     let came = receiver.came().remove(0);
     assert_eq!((came.path.as_str(), came.json()), ("/services/T/B/s3cr3t", json!({"text": "it *failed*"})));
     assert_eq!(came.header("x-burnin-signature"), "");
@@ -172,12 +172,12 @@ async fn slack_gets_a_message_and_nothing_else() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let (receiver, courier) = pair(&clock()).await;
+    let (receiver, sender) = pair(&clock()).await;
     let (elsewhere, _) = pair(&clock()).await;
     let there = format!("{}/stolen", elsewhere.serve().await);
     for status in [301, 302, 303, 307, 308] {
         receiver.says(status, &[("location", &there)]);
-        let said = courier.deliver(&posted(1)).await;
+        let said = sender.deliver(&posted(1)).await;
         assert!(
             matches!(&said, Reply::Never { why } if why.contains("redirects are not followed")),
             "{said:?}"
@@ -189,24 +189,24 @@ async fn redirects_are_not_followed() {
 #[tokio::test]
 async fn a_hanging_receiver_times_out_and_is_retried() {
     let clock = clock();
-    let (receiver, courier) = pair(&clock).await;
+    let (receiver, sender) = pair(&clock).await;
     receiver.answers(Answer::Hangs);
     let began = std::time::Instant::now();
-    let said = courier.deliver(&posted(1)).await;
+    let said = sender.deliver(&posted(1)).await;
     assert!(
         matches!(&said, Reply::Later { why, .. } if why.contains("timeout waiting for the response")),
         "{said:?}"
     );
     assert!(began.elapsed() >= Duration::from_secs(9), "it had its time");
-    assert_eq!(courier.deliver(&posted(1)).await, Reply::Delivered);
+    assert_eq!(sender.deliver(&posted(1)).await, Reply::Delivered);
     assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "heard twice, known by its id");
 }
 
 #[tokio::test]
 async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
-    let (receiver, courier) = pair(&clock).await;
-    let mut world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
+    let (receiver, sender) = pair(&clock).await;
+    let mut world = World::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
     let failed = Paper::new("w-1", FAIL, 1.0).telling(channels.clone()).pushed();
@@ -239,11 +239,11 @@ async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
 #[tokio::test]
 async fn github_requests_match_its_documentation() {
     let clock = clock();
-    let (receiver, courier) = pair(&clock).await;
+    let (receiver, sender) = pair(&clock).await;
     for state in ["pending", "success", "failure", "error"] {
-        assert_eq!(courier.deliver(&status(state)).await, Reply::Delivered);
+        assert_eq!(sender.deliver(&status(state)).await, Reply::Delivered);
     }
-    assert_eq!(courier.deliver(&checked(2)).await, Reply::Delivered);
+    assert_eq!(sender.deliver(&checked(2)).await, Reply::Delivered);
     let taken = receiver.taken();
     let expected = json!({"state": "pending", "context": "burnin/nightly", "description": "the verdict is fail",
                           "target_url": "https://burnin.example/runs/w-1", "sha": COMMIT});
@@ -257,28 +257,28 @@ async fn github_requests_match_its_documentation() {
     // Its limits come as 403 too, and say when they end.
     let reset = (clock.now().as_millis() / 1000 + 90).to_string();
     receiver.says(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
-    let said = courier.deliver(&status("success")).await;
+    let said = sender.deliver(&status("success")).await;
     assert!(
         matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(90)),
         "{said:?}"
     );
     receiver.says(403, &[("retry-after", "30")]);
-    let said = courier.deliver(&status("success")).await;
+    let said = sender.deliver(&status("success")).await;
     assert!(
         matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(30)),
         "{said:?}"
     );
     receiver.says(403, &[("x-ratelimit-remaining", "12")]);
-    assert!(matches!(courier.deliver(&status("success")).await, Reply::Never { .. }));
+    assert!(matches!(sender.deliver(&status("success")).await, Reply::Never { .. }));
     // A lookup that fails makes nothing.
     receiver.says(502, &[]);
-    assert!(matches!(courier.deliver(&checked(3)).await, Reply::Later { .. }));
+    assert!(matches!(sender.deliver(&checked(3)).await, Reply::Later { .. }));
     assert_eq!(receiver.taken().len(), 5);
     // Whatever a push claims, it is no part of another address.
     for repository in ["acme/images/../../user", "acme", "../x", "acme/..", "acme/im%2fages"] {
         let OutgoingMessage::Status(mut bad) = status("success").letter else { panic!("a status") };
         bad.push.repository = repository.to_owned();
-        let said = courier.deliver(&notice(1, OutgoingMessage::Status(bad))).await;
+        let said = sender.deliver(&notice(1, OutgoingMessage::Status(bad))).await;
         assert!(matches!(said, Reply::Never { .. }), "{repository}: {said:?}");
     }
 }
@@ -316,17 +316,17 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     drop(closed);
     let mut said = Vec::new();
     for (url, statuses) in [(&nobody, vec![200; 1]), (&url, vec![301, 401, 404, 410, 500, 503])] {
-        let courier = courier(url, &clock);
+        let sender = sender(url, &clock);
         for status in statuses {
             for notice in [posted(1), message(2), checked(3), self::status("failure")] {
                 receiver.forgets();
                 receiver.says(status, &[("location", "http://127.0.0.1:1/s3cr3t")]);
-                said.push(format!("{:?}", courier.deliver(&notice).await));
+                said.push(format!("{:?}", sender.deliver(&notice).await));
             }
         }
         let channels = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
                                {"slack": {"webhook": "unknown"}}, {"webhook": {"target": "pager"}}]);
-        let world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
+        let world = World::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
         receiver.forgets();
         for status in [410, 410, 500] {
             receiver.says(status, &[]);
@@ -340,8 +340,8 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let far = "http://hooks.example/s3cr3t".to_owned();
     let variables = [("BURNIN_CHANNEL_OPS_URL".to_owned(), far)];
     let nowhere = "https://127.0.0.1:1".parse().unwrap();
-    let courier = HttpSender::new(Secrets::new(variables, None), nowhere, clock);
-    let insecure = courier.deliver(&message(1)).await;
+    let sender = HttpSender::new(Secrets::new(variables, None), nowhere, clock);
+    let insecure = sender.deliver(&message(1)).await;
     assert!(
         matches!(&insecure, Reply::Later { why, .. } if why.contains("expected https://")),
         "{insecure:?}"

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use model::{News, Verdict};
 use notifier::{
-    fake::FakeCourier,
+    fake::FakeSender,
     notice::{Notice, OutgoingMessage, Posted},
 };
 use serde_json::json;
 use support::*;
 
 async fn letters(paper: Paper) -> Vec<Notice> {
-    let courier = Arc::new(FakeCourier::default());
-    let world = World::new(courier.clone());
+    let sender = Arc::new(FakeSender::default());
+    let world = World::new(sender.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
     world.ends(&paper.telling(channels).pushed()).await;
-    let mut taken = courier.taken();
+    let mut taken = sender.taken();
     taken.sort_by_key(Notice::channel);
     taken
 }

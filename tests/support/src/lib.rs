@@ -10,5 +10,6 @@
 #[cfg(feature = "cloud-build")]
 pub mod cloud_build;
 pub mod contract;
+pub mod good_run;
 pub mod processes;
 pub mod program;

@@ -94,7 +94,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
     assert!(message.contains("expected 8 tasks, 0 answered") && message.contains("nvidia-smi"), "{message}");
 
     // As many worlds as tasks, each whole in itself: every rank ends well, and it is not one job.
-    let probe = "/mnt/shared/burnin-dgx/world.py";
+    let probe = "/mnt/shared/burnin-dgx/mpi_world_check.py";
     let alone = format!(
         "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \
          python3 {probe} rank mpi none 2>/dev/null | python3 {probe} judge 4 2 0"

@@ -3,9 +3,10 @@
 use super::tokens::{Nullable, Stop, Tokens};
 use crate::banner::library_version;
 use crate::budget::{self, BudgetKind};
-use crate::half::{Printed, part, put};
+use crate::open_run::RunPhase;
 use crate::phrase::collective;
-use crate::tables::{RunPhase, Tables};
+use crate::printed::Printed;
+use crate::tables::Tables;
 use crate::value::is_timestamp;
 use model::measurement::{
     Column, Device, Half, Iterations, OutOfBounds, PartialHalf, Placement, ProcessTimes, Reading, Row,
@@ -43,11 +44,7 @@ impl Draft {
         let unread =
             columns.into_iter().zip(self.seen).filter_map(|(column, seen)| (!seen).then_some(column));
         let unread: Vec<_> = unread.chain(self.spoilt.then_some(Column::Wrong)).collect();
-        match (self.printed, unread.is_empty()) {
-            (false, _) => None,
-            (true, true) => Some(Printed::Whole(self.half)),
-            (true, false) => Some(Printed::Part(part(&self.half, unread))),
-        }
+        self.printed.then(|| Printed::new(self.half, unread))
     }
 }
 
@@ -327,7 +324,7 @@ fn half<R: Read>(tokens: &mut Tokens<R>, row: &mut Row, placement: Placement) ->
         Ok(())
     })?;
     if let Some(half) = draft.printed() {
-        put(row, placement, half);
+        half.store(row, placement);
     }
     Ok(())
 }

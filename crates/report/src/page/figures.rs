@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::Drawing;
 use crate::{
     Story,
     history::percent,
     measured::{self, MeasuredSize, MeasuredTable, Placed},
     plot::{Canvas, CurvePlot, curve},
+    render::Drawing,
     text::{self, figure},
 };
 

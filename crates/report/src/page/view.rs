@@ -3,10 +3,7 @@
 use model::Reason;
 use serde::Serialize;
 
-use super::{
-    Drawing,
-    figures::{TableFigures, figures},
-};
+use super::figures::{TableFigures, figures};
 use crate::{
     RunStory, Story,
     evidence::{self, DiagnosisText},
@@ -16,6 +13,7 @@ use crate::{
     history::{LevelHistory, PointKind, percent},
     measured,
     plot::{Canvas, levels},
+    render::Drawing,
     text,
     timeline::timeline,
     words,

@@ -6,7 +6,7 @@ use lifecycle::{LeaseState, RunState};
 use model::{Fact, RecordEntry};
 
 use super::{CheckedRun, RunFiles, Violation};
-use crate::{Happening, world::SimService};
+use crate::{Happening, process::SimService};
 
 const VANISHED: &str = "I7 nothing vanishes";
 const EARLY: &str = "I8 acknowledged after the ledger";

@@ -7,7 +7,7 @@ use events::{Content, Message};
 use model::{Command, CommandId, RunId, Timestamp};
 
 use super::{RunFiles, Violation};
-use crate::{Happening, cloud::SECRET, world::SimService};
+use crate::{Happening, cloud::SECRET, process::SimService};
 
 /// Commands by id, each with the number of records from which it is pending.
 type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;

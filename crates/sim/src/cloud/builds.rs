@@ -6,29 +6,16 @@ use build_service::{BuildKey, BuildPhase, Builds};
 use model::{BuildSpec, Class, Failure, Image, Span, planted};
 use service::PortError;
 
-use super::{answered, passing};
+use super::{
+    answer::{answered, passing},
+    state::PlannedBuild,
+};
 use crate::{
     Fault, Happening,
     effect::{EffectKind, Effects},
-    world::{Inner, SimService, SimWorld},
+    process::SimService,
+    world::{Inner, SimWorld},
 };
-
-/// A build and its planned end.
-pub struct PlannedBuild {
-    over: bool,
-    end: BuildPhase,
-}
-
-impl PlannedBuild {
-    /// Whether it costs money.
-    pub const fn going(&self) -> bool {
-        !self.over
-    }
-
-    fn state(&self) -> BuildPhase {
-        if self.over { self.end.clone() } else { BuildPhase::Running }
-    }
-}
 
 /// The build service, from the view of one process.
 pub struct SimBuilds(pub Effects);

@@ -3,69 +3,36 @@
 use std::sync::Arc;
 
 use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
-use model::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
+use model::{Class, Deleted, Failure, Timestamp, planted};
 use service::{Clock, PortError};
 
-use super::{answered, passing};
+use super::{
+    answer::{answered, passing},
+    state::{SimCluster, SimClusterState},
+};
 use crate::{
     Fault, Happening,
     effect::{EffectKind, Effects},
-    world::{Inner, SimService, SimWorld},
+    process::SimService,
+    world::{Inner, SimWorld},
 };
-
-/// True state of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SimClusterState {
-    /// Starting.
-    Coming,
-    /// It accepts jobs.
-    Ready,
-    /// It exists, but accepts no jobs.
-    Broken(&'static str),
-    /// Being deleted.
-    Ending,
-    /// Deleted.
-    Gone,
-}
-
-/// A cluster with its labels.
-#[derive(Clone, Debug)]
-pub struct SimCluster {
-    /// Label: the run; `None` for an existing cluster.
-    pub run: Option<RunId>,
-    /// Label: the attempt.
-    pub attempt: Attempt,
-    /// Label: time at which it ends by itself.
-    pub expires_at: Timestamp,
-    /// Number of its nodes.
-    pub nodes: u32,
-    /// Number of its slow node, if any.
-    pub sick: Option<u32>,
-    /// An existing cluster, which is not deleted.
-    pub existing: bool,
-    /// State.
-    pub state: SimClusterState,
-}
-
-impl SimCluster {
-    /// An external cluster that always exists, possibly with a slow node.
-    pub const fn existing(sick: Option<u32>) -> Self {
-        let expires_at = Timestamp::from_millis(i64::MAX);
-        let (run, attempt) = (None, Attempt::FIRST);
-        Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: SimClusterState::Ready }
-    }
-
-    fn facts(&self, name: &str) -> model::Cluster {
-        let nodes = (0..self.nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 });
-        let access = model::ClusterAccess::new("sim", name);
-        model::Cluster { name: name.to_owned(), nodes: nodes.collect(), access }
-    }
-}
 
 /// The provider, from the view of one process.
 pub struct SimClusters(pub Effects);
 
 impl Inner {
+    /// Ends a cluster and all its jobs.
+    pub fn end_cluster(&mut self, name: &str, why: &'static str) {
+        let Some(cluster) =
+            self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state != SimClusterState::Gone)
+        else {
+            return;
+        };
+        cluster.state = SimClusterState::Gone;
+        self.lose_jobs(name, "CLUSTER_GONE");
+        self.note(SimService::Outside, Happening::ClusterEnded { name: name.to_owned(), why });
+    }
+
     fn begin_cluster(&mut self, world: &Arc<SimWorld>, order: &Order, late: bool) {
         if self.clouds.clusters.contains_key(&order.name) {
             return;

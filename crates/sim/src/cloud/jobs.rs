@@ -13,60 +13,18 @@ use model::{Class, Cluster, Failure, JobEnd, planted};
 use service::PortError;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::{SimClusterState, answered, passing};
+use super::{
+    answer::{answered, passing},
+    state::{SimClusterState, SimJob, SimJobStage},
+};
 use crate::{
     Fault, Happening,
     effect::{EffectKind, Effects},
     history::is_pair,
+    process::SimService,
     workload::{self, Ends, RankOutput},
-    world::{Inner, SimService, SimWorld},
+    world::{Inner, SimWorld},
 };
-
-/// True state of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SimJobStage {
-    /// Queued.
-    Pending,
-    /// It runs.
-    Running,
-    /// Ended by itself or on request.
-    Ended(JobEnd),
-    /// Lost, with the scheduler's code.
-    Lost(&'static str),
-}
-
-/// A job.
-pub struct SimJob {
-    /// The cluster it is on.
-    pub cluster: String,
-    /// Its nodes.
-    pub nodes: Vec<String>,
-    /// State.
-    pub stage: SimJobStage,
-    /// Whether it started, so that a log exists.
-    pub began: bool,
-    /// Its complete output; rendered at each read to save memory.
-    pub output: RankOutput,
-}
-
-impl SimJob {
-    /// Whether it is queued or running.
-    pub const fn going(&self) -> bool {
-        matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
-    }
-
-    /// Its output so far, under this name.
-    fn written(&self, name: &str, file: &str) -> Vec<u8> {
-        if file != workload::LOG {
-            return b"nothing to say\n".to_vec();
-        }
-        let mut log = self.output.text(name).into_bytes();
-        if matches!(self.stage, SimJobStage::Running) {
-            log.truncate(log.len() / 2);
-        }
-        log
-    }
-}
 
 fn end(state: &str, exit_code: i32) -> JobEnd {
     let exit_code = Some(exit_code);

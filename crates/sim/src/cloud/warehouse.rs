@@ -8,7 +8,7 @@ use loader::{Load, LoadTarget, MeasurementRow, VerdictRow, WarehouseError};
 use model::planted;
 use service::PortError;
 
-use super::answered;
+use super::answer::answered;
 use crate::{
     Happening,
     effect::{EffectKind, Effects},

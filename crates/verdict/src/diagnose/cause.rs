@@ -47,71 +47,71 @@ macro_rules! causes {
 
 causes! {
     IndependentRuns = "independent_runs", Nobody,
-        "The ranks ran on their own: launcher and MPI do not know each other; with Slurm set --mpi=pmix, with mpirun use the MPI the program was built with.";
+        "The ranks ran independently, because launcher and MPI are not connected: with Slurm set --mpi=pmix, with mpirun use the MPI the program was built with.";
     NodeMissing = "node_missing", Own(0.95),
-        "A node of the cluster took no part: look at its scheduler state and at the launcher's host list.";
+        "A node of the cluster did not participate: check its scheduler state and the launcher's host list.";
     WrongRankCount = "wrong_rank_count", Nobody,
-        "Not one rank a GPU: check tasks per node, -g, and the nodes that are up.";
+        "The number of ranks differs from the number of GPUs: check tasks per node, -g, and the available nodes.";
     Preempted = "preempted", Nobody,
-        "The provider took a node back; this says nothing about the hardware. Run again.";
+        "The provider preempted a node, which is no evidence about the hardware: run again.";
     NodeFailed = "node_failed", Own(0.9),
-        "A node stopped answering: look at its serial console and at the scheduler's reason.";
+        "A node stopped responding: check its serial console and the scheduler's reason.";
     GpuFault = "gpu_fault", Own(0.95),
         "The driver reports a fault of a GPU: drain the node and look up the Xid.";
     DataCorruption = "data_corruption", Nobody,
-        "Values arrived wrong: take the nodes out of service and find the bad one by pair tests.";
+        "Received data is wrong: take the nodes out of service and locate the bad one by pair tests.";
     GuestConfigRejected = "guest_config_rejected", Nobody,
-        "The guest config checker refuses an NCCL setting: source the image's nccl-env-profile.sh last and override nothing of it.";
+        "The guest config checker rejected an NCCL setting: source the image's nccl-env-profile.sh last and override none of its settings.";
     RxdmGpuCount = "rxdm_gpu_count", Own(0.95),
-        "RxDM sees another number of GPUs than there are: reboot or replace the node.";
+        "RxDM detected a wrong number of GPUs: reboot or replace the node.";
     RxdmNotReady = "rxdm_not_ready", Own(0.9),
-        "RxDM was not there when NCCL started: look at its container's log on the node and at the prolog; a node that was just booted needs longer.";
+        "RxDM was not ready when NCCL started: check its container's log on the node and the prolog; a freshly booted node needs more time.";
     ApertureDevicesMissing = "aperture_devices_missing", Own(0.9),
-        "/dev/aperture_devices was not made at boot: replace the node, or run its start-up script again.";
+        "/dev/aperture_devices was not created at boot: replace the node, or run its start-up script again.";
     ProfileMissing = "profile_missing", Own(0.9),
-        "nccl-env-profile.sh is not on the node, and without it NCCL is not set up for this network: install the image's TCPXO files again, or replace the node.";
+        "nccl-env-profile.sh is missing on the node, so NCCL is not configured for this network: install the image's TCPXO files again, or replace the node.";
     StorageBroken = "storage_broken", Own(0.9),
-        "The shared storage is not what it should be on a node: not mounted, mounted from elsewhere, or not showing what another node wrote. Mount it again, or replace the node.";
+        "The shared storage of a node is wrong: not mounted, mounted from elsewhere, or without the files that another node wrote. Mount it again, or replace the node.";
     PluginUnloadable = "plugin_unloadable", Nobody,
-        "The network plug-in is there but does not fit: it needs another glibc or another NCCL than the image has.";
+        "The network plug-in is incompatible: it needs another version of glibc or NCCL than the image has.";
     PluginNotFound = "plugin_not_found", Nobody,
         "NCCL found no network plug-in: check that its folder is mounted and in LD_LIBRARY_PATH inside the container.";
     DevicesNotFound = "devices_not_found", Own(0.9),
         "NCCL sees no RDMA device: check drivers, /dev/infiniband, and the pod's network interfaces.";
     SocketFallback = "socket_fallback", Apart(0.9),
-        "Data goes over TCP sockets instead of the fast network: see why its plug-in or its devices are not used.";
+        "Data goes over TCP sockets instead of the fast network: check why its plug-in or its devices are not used.";
     GdrOff = "gdr_off", Apart(0.8),
         "Data goes through host memory: GPUDirect RDMA is off. Load nvidia_peermem, or a kernel with DMA-BUF, and check that ACS is off.";
     InterfaceNotFound = "interface_not_found", Own(0.8),
-        "NCCL finds no network interface of the name it was given: compare NCCL_SOCKET_IFNAME with the node's interfaces.";
+        "NCCL found no network interface with the configured name: compare NCCL_SOCKET_IFNAME with the node's interfaces.";
     MixedInterfaces = "mixed_interfaces", Nobody,
         "Nodes use interfaces of different names: they differ in image or in NIC naming.";
     OutOfMemory = "out_of_memory", Apart(0.5),
-        "Memory ran out: measure smaller sizes, or look who else is on the node.";
+        "Out of memory: measure smaller sizes, or check for other processes on the node.";
     ContainerFailed = "container_failed", Apart(0.5),
         "The container did not start: read the hook's own message, and check the image's path and the shared file system.";
     ProgramMissing = "program_missing", Nobody,
-        "The program or a library of it is not in the image: build it, or correct the path.";
+        "The program or one of its libraries is missing in the image: build it, or correct the path.";
     FolderMissing = "folder_missing", Nobody,
         "The working folder is not on every node: submit from a shared folder.";
     PrologFailed = "prolog_failed", Own(0.7),
-        "The scheduler's prolog failed and holds the job: mend the node, then release the job.";
+        "The scheduler's prolog failed and holds the job: repair the node, then release the job.";
     RdmaError = "rdma_error", Apart(0.5),
         "The fabric lost a peer: wrong GID or route, a dead link or a dead peer. Test the nodes in pairs.";
     Crashed = "crashed", Apart(0.5),
         "A process crashed: NCCL and its plug-in may be of different versions.";
     CudaError = "cuda_error", Own(0.6),
-        "A CUDA call failed: look at the GPU's state with nvidia-smi and at the kernel log.";
+        "A CUDA call failed: check the GPU's state with nvidia-smi and the kernel log.";
     TimedOut = "timed_out", Nobody,
-        "Time ran out: look where the log stops, or raise the limit.";
+        "The time limit expired: check where the log stops, or raise the limit.";
     PeerLost = "peer_lost", Nobody,
-        "A peer went away: the rank that says so is usually not the one at fault.";
+        "A peer disconnected: the rank that reports it is usually not the faulty one.";
     Unreachable = "unreachable", Nobody,
         "Nodes cannot reach each other: check firewalls, routes and NCCL_SOCKET_IFNAME.";
     OverriddenSetting = "overridden_setting", Nobody,
         "A setting that changes NCCL's speed is set in the environment: run without it.";
     WentSilent = "went_silent", Nobody,
-        "The run began and then said nothing more, not even an error: it hung, or its output was cut.";
+        "The run started and then printed nothing more, not even an error: it hung, or its output was cut.";
 }
 
 impl std::fmt::Display for Cause {

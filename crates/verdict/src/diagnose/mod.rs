@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clues::{Clues, EvidenceLine, NetworkHeard},
-    judge::RunEvidence,
+    evidence::RunEvidence,
     locate::Suspect,
     network,
 };

@@ -54,7 +54,7 @@ impl Belief {
     }
 
     /// Adds one outcome; `group[member]`: whether the member took part.
-    pub fn hear(&mut self, group: &[bool], degraded: bool) {
+    pub fn learn(&mut self, group: &[bool], degraded: bool) {
         self.evidence.push(group, degraded);
         let noise = self.evidence.noise;
         let likelihood = |bad: &Bad| {
@@ -85,63 +85,88 @@ impl Belief {
         self.sampler.chance.clone()
     }
 
-    /// Computes weights from the sampled sets.
+    /// Derives the probability of each set from the samples.
     ///
-    /// The probability of the most likely set and its neighbours together is their fraction of the samples;
-    /// the probability of each of them is computed exactly. The sample frequencies alone are too coarse to
-    /// end a search.
+    /// The neighbourhood of the most likely set is as probable as its fraction of the samples. This probability
+    /// is divided among the sets of the neighbourhood by their exact likelihoods: the sample frequencies alone
+    /// are too coarse to end a search.
     fn weigh(&mut self) {
-        let mut carried = self.carried.clone();
-        carried.sort_unstable();
-        let one = 1.0 / carried.len() as f64;
-        self.sets.clear();
-        for bad in carried {
-            match self.sets.last_mut() {
-                Some((last, likely)) if *last == bad => *likely += one,
-                _ => self.sets.push((bad, one)),
-            }
-        }
-        let likeliest =
-            self.sets.iter().max_by(|a, b| self.evidence.likely(&a.0).total_cmp(&self.evidence.likely(&b.0)));
-        let Some((likeliest, _)) = likeliest.cloned() else { return };
-        let (near, mut sets): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.sets).into_iter().partition(|(bad, _)| neighbours(bad, &likeliest));
-        let together: f64 = near.iter().map(|(_, likely)| likely).sum();
-        let exact = self.around(&likeliest);
-        let sum: f64 = exact.iter().map(|(_, likely)| likely).sum();
-        sets.extend(exact.into_iter().map(|(bad, likely)| (bad, likely / sum * together)));
-        sets.sort_by(|a, b| b.1.total_cmp(&a.1));
-        self.sets = sets;
+        let sampled = frequencies(&self.carried);
+        let Some(likeliest) = self.likeliest(&sampled) else { return };
+        let (near, far): (Vec<_>, Vec<_>) =
+            sampled.into_iter().partition(|(bad, _)| neighbours(bad, &likeliest));
+        let neighbourhood: f64 = near.iter().map(|(_, fraction)| fraction).sum();
+        let likelihoods = self.around(&likeliest);
+        let total: f64 = likelihoods.iter().map(|(_, likelihood)| likelihood).sum();
+        let exact =
+            likelihoods.into_iter().map(|(bad, likelihood)| (bad, likelihood / total * neighbourhood));
+        self.sets = far.into_iter().chain(exact).collect();
+        self.sets.sort_by(|a, b| b.1.total_cmp(&a.1));
     }
 
-    /// A set, and all sets with one member added, removed or exchanged, with their likelihood relative to the
+    /// The sampled set with the highest likelihood.
+    fn likeliest(&self, sampled: &[(Bad, f64)]) -> Option<Bad> {
+        let likelihood = |(bad, _): &(Bad, f64)| self.evidence.likely(bad);
+        let likeliest = sampled.iter().max_by(|a, b| likelihood(a).total_cmp(&likelihood(b)))?;
+        Some(likeliest.0.clone())
+    }
+
+    /// A set, and all sets with one member removed, exchanged or added, with their likelihood relative to the
     /// first.
     fn around(&self, bad: &Bad) -> Vec<(Bad, f64)> {
         let evidence = &self.evidence;
         let against = evidence.wrong(bad.iter().copied());
         let mut sets = vec![(bad.clone(), 1.0)];
-        let mut each = Vec::new();
-        for without in 0..=bad.len() {
-            let mut base = bad.clone();
-            let mut size = 1.0;
-            if without < bad.len() {
-                base.remove(without);
-                let wrong = evidence.wrong(base.iter().copied());
-                sets.push((base.clone(), evidence.likelier(wrong, against) / evidence.grown(bad.len())));
-            } else if bad.len() < evidence.members {
-                size = evidence.grown(bad.len() + 1);
-            }
-            evidence.each_more(&base, against, &mut each);
-            for (member, likelier) in each.iter().enumerate() {
-                if likelier * size > NEGLIGIBLE && bad.binary_search(&member).is_err() {
-                    let mut more = base.clone();
-                    more.insert(more.partition_point(|other| *other < member), member);
-                    sets.push((more, likelier * size));
-                }
-            }
+        for removed in 0..bad.len() {
+            let mut rest = bad.clone();
+            rest.remove(removed);
+            let wrong = evidence.wrong(rest.iter().copied());
+            sets.push((rest.clone(), evidence.likelier(wrong, against) / evidence.grown(bad.len())));
+            // One member exchanged: the size stays.
+            sets.extend(self.with_one_more(&rest, bad, against, 1.0));
+        }
+        if bad.len() < evidence.members {
+            sets.extend(self.with_one_more(bad, bad, against, evidence.grown(bad.len() + 1)));
         }
         sets
     }
+
+    /// The sets with `rest` and one member that is not in `bad`, with their likelihood relative to `bad`, which
+    /// `against` outcomes contradict. `size_ratio`: likelihood ratio of the new size to the size of `bad`.
+    fn with_one_more(
+        &self,
+        rest: &Bad,
+        bad: &Bad,
+        against: u32,
+        size_ratio: f64,
+    ) -> impl Iterator<Item = (Bad, f64)> {
+        let mut each = Vec::new();
+        self.evidence.each_more(rest, against, &mut each);
+        each.into_iter().enumerate().filter_map(move |(member, ratio)| {
+            let likelihood = ratio * size_ratio;
+            if likelihood <= NEGLIGIBLE || bad.binary_search(&member).is_ok() {
+                return None;
+            }
+            let mut set = rest.clone();
+            set.insert(set.partition_point(|other| *other < member), member);
+            Some((set, likelihood))
+        })
+    }
+}
+
+/// The distinct sets, ascending, with their fraction of the samples.
+fn frequencies(samples: &[Bad]) -> Vec<(Bad, f64)> {
+    let one = 1.0 / samples.len() as f64;
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let mut distinct: Vec<(Bad, f64)> = Vec::new();
+    for bad in sorted {
+        match distinct.last_mut() {
+            Some((last, fraction)) if *last == bad => *fraction += one,
+            _ => distinct.push((bad, one)),
+        }
+    }
+    distinct
 }
 
 /// Whether the sets differ by at most one member added, removed or exchanged.

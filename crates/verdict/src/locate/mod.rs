@@ -30,11 +30,9 @@ mod sweep;
 mod timing_matrix;
 
 pub use pairs::{Members, PairOptions, PairResult, from_pairs};
-pub use plan::{
-    GroupOutcome, PairOutcome, PlanOptions, TestPlan, from_groups, plan_groups, plan_pairs, tests_for,
-};
+pub use plan::{GroupOutcome, PairOutcome, PlanOptions, TestPlan, plan_pairs, tests_for};
 pub use processes::from_processes;
-pub use search::GroupSearch;
+pub use search::{GroupSearch, from_groups, plan_groups};
 pub use sweep::{SweepOutcome, Tried, best_of, from_tried, next_pairs};
 
 /// Location of a fault. This is the document `burnin/locate/v1`.

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::search::GroupSearch;
-use super::{Located, Members};
+use super::Members;
 
 /// Tests to run next. The groups are disjoint: they can run concurrently.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -82,27 +81,6 @@ pub(super) const MOST_NOISE: f64 = 0.45;
 pub(super) fn told_by_a_test(noise: f64) -> f64 {
     let part = |chance: f64| if chance > 0.0 { -chance * chance.log2() } else { 0.0 };
     1.0 - part(noise) - part(1.0 - noise)
-}
-
-/// The next group test: the most informative one. Empty if the search is complete or [`PlanOptions::most`]
-/// tests were run.
-///
-/// Deterministic: the same outcomes give the same plan.
-#[must_use]
-pub fn plan_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> TestPlan {
-    replay(members, outcomes, options).plan()
-}
-
-/// The bad members after these group tests, with confidence. Reports how many more tests are needed.
-#[must_use]
-pub fn from_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> Located {
-    replay(members, outcomes, options).located()
-}
-
-fn replay<'a>(members: &'a [String], outcomes: &[GroupOutcome], options: &PlanOptions) -> GroupSearch<'a> {
-    let mut search = GroupSearch::new(members, options);
-    outcomes.iter().for_each(|outcome| search.learn(outcome));
-    search
 }
 
 /// The confirming round: each of `suspects` with a partner known to be good, all pairs disjoint.

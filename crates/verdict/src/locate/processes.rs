@@ -40,7 +40,10 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let seen = standouts(&matrices);
     match matrices.processes {
         0 | 1 => {
-            return without_a_place(slowness, "only one process was timed: there is none to compare it with");
+            return without_a_place(
+                slowness,
+                "only one process was timed: there is no other to compare it with",
+            );
         }
         2 => return of_two(slowness, &seen),
         _ => {}
@@ -54,7 +57,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
         Slowness::Slower(_) => without_a_place(slowness, "no rank stands out"),
         Slowness::AsFast => Located::healthy(),
         Slowness::Unknown if disturbed => Located::open(format!(
-            "in {} iterations the ranks fall into two camps, neither of them a minority",
+            "in {} iterations the ranks form two groups, neither of them a minority",
             seen.split
         )),
         Slowness::Unknown if seen.halves < 2 || matrices.iterations() < ITERATIONS => Located::open(format!(

@@ -72,9 +72,9 @@ impl<'a> GroupSearch<'a> {
         for member in outcome.members.iter().filter_map(|name| self.number.get(name.as_str())) {
             group[*member] = true;
         }
-        self.belief.hear(&group, outcome.degraded);
+        self.belief.learn(&group, outcome.degraded);
         if let Some(hedged) = &mut self.hedged {
-            hedged.hear(&group, outcome.degraded);
+            hedged.learn(&group, outcome.degraded);
         }
         self.tests += 1;
     }
@@ -155,4 +155,25 @@ impl<'a> GroupSearch<'a> {
         let surer = -self.doubt(bad.len()).log2() / proves;
         (unknown / told_by_a_test(noise) + surer).ceil() as usize
     }
+}
+
+/// The next group test: the most informative one. Empty if the search is complete or [`PlanOptions::most`]
+/// tests were run.
+///
+/// Deterministic: the same outcomes give the same plan.
+#[must_use]
+pub fn plan_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> TestPlan {
+    replay(members, outcomes, options).plan()
+}
+
+/// The bad members after these group tests, with confidence. Reports how many more tests are needed.
+#[must_use]
+pub fn from_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> Located {
+    replay(members, outcomes, options).located()
+}
+
+fn replay<'a>(members: &'a [String], outcomes: &[GroupOutcome], options: &PlanOptions) -> GroupSearch<'a> {
+    let mut search = GroupSearch::new(members, options);
+    outcomes.iter().for_each(|outcome| search.learn(outcome));
+    search
 }

@@ -45,7 +45,7 @@ enum FoundBatch {
     In(Batch),
     /// Neither marked nor in the last batch. It may be in an earlier one whose members are not all marked
     /// yet.
-    Not {
+    NotIn {
         last: Option<Batch>,
     },
 }
@@ -73,37 +73,50 @@ impl Batches {
         }
         self.spool.wait(slots(now())[0], &note.load).await?;
         let _one = self.making.lock().await;
-        let mut before = None;
+        let mut waited_after = None;
         loop {
             let last = match self.find(&note.load).await? {
                 FoundBatch::In(batch) => return Ok(batch),
-                FoundBatch::Not { last } => last,
+                FoundBatch::NotIn { last } => last,
             };
             let number = last.as_ref().map_or(0, |last| last.number);
-            if before.replace(number) != Some(number) {
-                // Wait for the interval or for further loads; another process may create a batch meanwhile.
-                let next = last.as_ref().map_or(0, |last| last.made_at + millis(self.options.every));
-                // A fast clock elsewhere delays us by at most the interval between batches.
-                let wait = Duration::from_millis(next.saturating_sub(now())).min(self.options.every);
-                tokio::time::sleep(wait.max(self.options.company)).await;
-                continue;
+            if waited_after == Some(number) {
+                // The next iteration reads whether this batch or a concurrent one was stored.
+                self.create_after(last.as_ref(), note).await?;
+            } else {
+                // A new last batch restarts the wait: another process may take this load along meanwhile.
+                waited_after = Some(number);
+                tokio::time::sleep(self.pause_after(last.as_ref())).await;
             }
-            if let Some(last) = &last {
-                self.seal(last).await?;
-                // After sealing, `batch.json` is authoritative for all batches so far.
-                if self.spool.mark(&note.load).await?.is_some() {
-                    continue;
-                }
-            }
-            let batch = Batch {
-                rules: RULES,
-                number: number + 1,
-                made_at: now(),
-                loads: self.company(note, last.as_ref()).await?,
-            };
-            // The next iteration reads whether this batch or a concurrent one was stored.
-            self.spool.put(&name(batch.number), &batch).await?;
         }
+    }
+
+    /// Time until the next batch may be created: the rest of the interval, at least the time in which further
+    /// loads may arrive.
+    fn pause_after(&self, last: Option<&Batch>) -> Duration {
+        let due = last.map_or(0, |last| last.made_at + millis(self.options.every));
+        // If another process's clock is ahead, the pause is at most one interval.
+        let rest = Duration::from_millis(due.saturating_sub(now())).min(self.options.every);
+        rest.max(self.options.company)
+    }
+
+    /// Creates the batch after `last` with this load, unless the load is in an earlier one.
+    async fn create_after(&self, last: Option<&Batch>, note: &LoadNote) -> Result<(), Error> {
+        if let Some(last) = last {
+            self.seal(last).await?;
+            // After sealing, `batch.json` is authoritative for all batches so far.
+            if self.spool.mark(&note.load).await?.is_some() {
+                return Ok(());
+            }
+        }
+        let batch = Batch {
+            rules: RULES,
+            number: last.map_or(0, |last| last.number) + 1,
+            made_at: now(),
+            loads: self.company(note, last).await?,
+        };
+        self.spool.put(&name(batch.number), &batch).await?;
+        Ok(())
     }
 
     async fn find(&self, load: &str) -> Result<FoundBatch, Error> {
@@ -112,7 +125,7 @@ impl Batches {
         }
         Ok(match self.last().await? {
             Some(last) if last.has(load) => FoundBatch::In(last),
-            last => FoundBatch::Not { last },
+            last => FoundBatch::NotIn { last },
         })
     }
 

@@ -16,9 +16,10 @@ use ledger::{Creation, Digest, Ledger, MemoryStore, ObjectReader, Store, StoreEr
 use lifecycle::RunState;
 use model::*;
 use service::{Bus, BusError, Disposition, Event, Handler, ManualClock};
+use test_support::good_run;
+pub use test_support::good_run::{START, deleted, workflow};
 use tokio::sync::Notify;
 
-pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 pub const RESEND: Span = Span::from_secs(5);
 
 /// Every command of a good run, in order.
@@ -36,101 +37,25 @@ pub fn run() -> RunId {
     "quickstart-1".parse().unwrap()
 }
 
-pub fn workflow() -> Workflow {
-    Workflow {
-        name: "quickstart".into(),
-        description: String::new(),
-        image: Some(ImageSpec::Build(BuildSpec {
-            config: serde_json::json!({"steps": []}),
-            source: None,
-            substitutions: Default::default(),
-        })),
-        cluster: Some(ClusterSpec::Rent(System::processes(2))),
-        benchmark: Some(Benchmark {
-            workload: Workload {
-                collective: Collective::AllReduce,
-                min_bytes: 8,
-                max_bytes: 1024,
-                step_factor: 2,
-                iterations: 20,
-                warmup_iterations: 5,
-                check: true,
-            },
-            criteria: Criteria::named("any"),
-            baseline: None,
-        }),
-        locate: None,
-        limits: Limits::default(),
-        cost: None,
-        notify: Vec::new(),
-    }
-}
-
 pub fn requested() -> Event {
-    let trigger = Trigger { kind: "manual".into(), by: "test".into() };
-    event("cli", Fact::RunRequested(Box::new(RunRequested { workflow: workflow(), trigger, origin: None })))
+    event("cli", good_run::requested(workflow()))
 }
 
 /// Facts of the workers in a successful run, in order.
 pub fn answers() -> Vec<Event> {
-    let handle = || Handle { handle: "h-1".into() };
-    let node = |name: &str| Node { name: name.into(), slots: 1 };
-    let digest = format!("sha256:{}", "0".repeat(64));
-    let facts = [
-        ("builder", Fact::ImageAccepted(handle())),
-        (
-            "builder",
-            Fact::ImageBuilt(Image {
-                reference: "artefacts/".into(),
-                digest,
-                files: vec![],
-                manifest_sha256: None,
-            }),
-        ),
-        ("provisioner", Fact::ClusterAccepted(handle())),
-        (
-            "provisioner",
-            Fact::ClusterReady(Cluster {
-                name: "quickstart-1-cluster-1".into(),
-                nodes: vec![node("n0"), node("n1")],
-                access: ClusterAccess::processes("e"),
-            }),
-        ),
-        ("agent", Fact::JobAccepted(handle())),
-        (
-            "agent",
-            Fact::JobDone(JobEnd {
-                state: "COMPLETED".into(),
-                exit_code: Some(0),
-                signal: None,
-                started_at: None,
-                ended_at: None,
-            }),
-        ),
-        (
-            "agent",
-            Fact::LogsCollected(Logs { manifest: "m".into(), sha256: "s".into(), objects: 1, size_bytes: 1 }),
-        ),
-        (
-            "judge",
-            Fact::VerdictReached(VerdictReached {
-                verdict: Verdict::Pass,
-                reasons: vec![],
-                criteria: "c".into(),
-                baseline: None,
-                fingerprint: Default::default(),
-                log_sha256: None,
-                object: "v".into(),
-            }),
-        ),
-        ("loader", Fact::ResultsLoaded(Results { load: "l".into(), rows: 2, table: "t".into() })),
-        ("provisioner", deleted(START)),
-    ];
-    facts.into_iter().map(|(publisher, fact)| event(publisher, fact)).collect()
+    good_run::happy().into_iter().map(|fact| event(worker(&fact), fact)).collect()
 }
 
-pub fn deleted(confirmed_at: Timestamp) -> Fact {
-    Fact::ClusterDeleted(Deleted { name: "c".into(), evidence: "the list is empty".into(), confirmed_at })
+/// The worker that publishes a fact.
+fn worker(fact: &Fact) -> &'static str {
+    match fact.stage() {
+        Some(Stage::Image) => "builder",
+        Some(Stage::Cluster) => "provisioner",
+        Some(Stage::Job | Stage::Logs | Stage::Locate) => "agent",
+        Some(Stage::Verdict) => "judge",
+        Some(Stage::Results) => "loader",
+        None => panic!("no worker publishes {}", fact.event_type()),
+    }
 }
 
 pub fn event(publisher: &str, fact: Fact) -> Event {

@@ -17,6 +17,7 @@ use verdict::pin::PinSource;
 
 use super::{
     extract::{By, Filtered, JsonBody},
+    operation::{In, parameter},
     problem::ApiProblem,
 };
 use crate::Gateway;
@@ -59,13 +60,13 @@ pub struct Released {
 /// Path parameter of these operations.
 pub fn workflow() -> Value {
     let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9-]{0,30}$"});
-    json!({"name": "workflow", "in": "path", "required": true, "schema": schema, "description": "Workflow name."})
+    parameter(In::Path, "workflow", schema, "Workflow name.")
 }
 
 /// Query parameter of a release.
 pub fn why() -> Value {
     let schema = json!({"type": "string", "maxLength": LONGEST_WHY});
-    json!({"name": "why", "in": "query", "required": false, "schema": schema, "description": "Reason, shown in the history."})
+    parameter(In::Query, "why", schema, "Reason, shown in the history.")
 }
 
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>, ApiProblem> {

@@ -7,9 +7,11 @@ mod files;
 mod index;
 pub mod limits;
 mod openapi;
+mod operation;
 mod operations;
 mod problem;
 mod runs;
+mod schemas;
 pub mod workflows;
 
 use std::sync::Arc;
@@ -30,8 +32,8 @@ const BODY_LIMIT: usize = 64 << 10;
 /// The API beside `pages` for users, which own `/`.
 pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
     let mut router = Router::new();
-    for operation in operations::all() {
-        router = router.route(operation.path, operation.handler);
+    for route in operations::all() {
+        router = router.route(route.path, route.handler);
     }
     let document = document();
     router

@@ -1,51 +1,24 @@
 //! OpenAPI description, generated from the types and the table of the API.
 
-use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    operations::{self, Operation, OperationResponse},
+    operation::{Operation, OperationResponse, ResponseSchema},
+    operations,
     problem::ApiProblem,
+    schemas::Schemas,
 };
-
-/// Schemas referenced by operations.
-pub struct Schemas(SchemaGenerator);
-
-impl Schemas {
-    fn new() -> Self {
-        // OpenAPI 3.1 is JSON Schema 2020-12, except for the path of definitions.
-        let settings = SchemaSettings::draft2020_12()
-            .for_serialize()
-            .with(|settings| settings.definitions_path = "/components/schemas".into());
-        Self(settings.into_generator())
-    }
-
-    /// A schema, by reference if it is named.
-    pub fn of<T: JsonSchema>(&mut self) -> Value {
-        self.0.subschema_for::<T>().to_value()
-    }
-}
-
-/// Schema of a request body: optional fields differ from those of responses.
-pub fn sent<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    if let Some(schema) = schema.as_object_mut() {
-        schema.remove("$schema");
-    }
-    schema
-}
 
 /// Response of `GET /api/v1/openapi.json`.
 pub fn document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
     let problem = schemas.of::<ApiProblem>();
-    for operation in operations::all() {
-        for told in operation.told {
-            let path = operation.path.replace("{*", "{");
-            let method = told.method.as_str().to_ascii_lowercase();
-            let described = describe(&told, &problem, &mut schemas);
+    for route in operations::all() {
+        for operation in &route.operations {
+            let path = route.path.replace("{*", "{");
+            let method = operation.method.as_str().to_ascii_lowercase();
+            let described = describe(operation, &problem, &mut schemas);
             paths.entry(path).or_insert_with(|| json!({}))[method] = described;
         }
     }
@@ -59,32 +32,33 @@ pub fn document() -> Value {
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": schemas.0.take_definitions(true)},
+        "components": {"schemas": schemas.definitions()},
     })
 }
 
-fn describe(told: &Operation, problem: &Value, schemas: &mut Schemas) -> Value {
-    let mut answers = Map::new();
-    for OperationResponse { status, what, media, schema } in &told.answers {
-        let mut answer = json!({"description": what});
-        if !media.is_empty() {
-            let schema = schema.map(|schema| schema(schemas)).unwrap_or_else(|| json!({"type": "string"}));
-            let content = media.iter().map(|media| ((*media).to_owned(), json!({"schema": schema})));
-            answer["content"] = Value::Object(content.collect());
-        }
-        answers.insert(status.to_string(), answer);
+fn describe(operation: &Operation, problem: &Value, schemas: &mut Schemas) -> Value {
+    let mut responses = Map::new();
+    for OperationResponse { status, description, media, schema } in &operation.responses {
+        let schema = match schema {
+            ResponseSchema::Typed(schema) => schema(schemas),
+            ResponseSchema::Any => json!({}),
+            ResponseSchema::Text => json!({"type": "string"}),
+        };
+        let content = media.iter().map(|media| ((*media).to_owned(), json!({"schema": schema})));
+        let content = Value::Object(content.collect());
+        responses.insert(status.to_string(), json!({"description": description, "content": content}));
     }
-    answers.insert(
+    responses.insert(
         "default".to_owned(),
         json!({"description": "Error.", "content": {"application/problem+json": {"schema": problem}}}),
     );
     let mut described = json!({
-        "operationId": told.id,
-        "summary": told.what,
-        "parameters": told.parameters,
-        "responses": answers,
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": operation.parameters,
+        "responses": responses,
     });
-    if let Some(body) = told.body {
+    if let Some(body) = operation.body {
         let content = json!({"application/json": {"schema": body()}});
         described["requestBody"] = json!({"required": true, "content": content});
     }

@@ -26,6 +26,7 @@ use service::ids;
 
 use super::{
     extract::{By, Filtered, JsonBody, PathParam, RequestedBy},
+    operation::{In, parameter},
     problem::ApiProblem,
 };
 use crate::{Gateway, StartRequest, start::CALLERS};
@@ -127,7 +128,7 @@ pub struct RunQuery {
 pub fn filters() -> Vec<Value> {
     let text = || json!({"type": "string"});
     let one_of = |words: &[&str]| json!({"type": "string", "enum": words});
-    let parameter = |name: &str, schema: Value, what: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": what});
+    let parameter = |name, schema, description| parameter(In::Query, name, schema, description);
     vec![
         parameter("workflow", text(), "Workflow name."),
         parameter("system", text(), "Kind of cluster: processes, slurm, deployed."),

@@ -170,24 +170,24 @@ pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
     pub wire: Arc<Wire>,
-    pub courier: Arc<dyn Sender>,
+    pub sender: Arc<dyn Sender>,
     pub notifier: Arc<Notifier>,
 }
 
 impl World {
-    pub fn new(courier: Arc<dyn Sender>) -> Self {
-        Self::over(Arc::new(MemoryStore::default()), courier, Arc::new(ManualClock::new(at(0.0))))
+    pub fn new(sender: Arc<dyn Sender>) -> Self {
+        Self::over(Arc::new(MemoryStore::default()), sender, Arc::new(ManualClock::new(at(0.0))))
     }
 
-    pub fn over(store: Arc<dyn Store>, courier: Arc<dyn Sender>, clock: Arc<ManualClock>) -> Self {
+    pub fn over(store: Arc<dyn Store>, sender: Arc<dyn Sender>, clock: Arc<ManualClock>) -> Self {
         let wire = Arc::new(Wire::default());
-        let notifier = notifier(&store, &courier, &clock, &wire);
-        Self { store, clock, wire, courier, notifier }
+        let notifier = notifier(&store, &sender, &clock, &wire);
+        Self { store, clock, wire, sender, notifier }
     }
 
     /// Another process over the same store.
     pub fn restart(&mut self) {
-        self.notifier = notifier(&self.store, &self.courier, &self.clock, &self.wire);
+        self.notifier = notifier(&self.store, &self.sender, &self.clock, &self.wire);
     }
 
     /// Writes the missing records of a run.
@@ -228,14 +228,14 @@ impl World {
 
 fn notifier(
     store: &Arc<dyn Store>,
-    courier: &Arc<dyn Sender>,
+    sender: &Arc<dyn Sender>,
     clock: &Arc<ManualClock>,
     wire: &Arc<Wire>,
 ) -> Arc<Notifier> {
     Notifier::new(NotifierSetup {
         ledger: Ledger::new(store.clone(), Arc::new(service::ids::unique)),
         store: store.clone(),
-        courier: courier.clone(),
+        sender: sender.clone(),
         bus: wire.clone(),
         clock: clock.clone(),
         link: Some("https://burnin.example/runs/{run}".parse().unwrap()),

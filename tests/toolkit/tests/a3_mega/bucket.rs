@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, repository};
 
-use crate::asked::right;
+use crate::parameters::right;
 
 struct Steps {
     cloud: Cloud,
@@ -63,7 +63,7 @@ impl Steps {
 fn folders_are_kept_in_the_bucket_and_found_there_by_another_workspace() {
     let mut steps = Steps::new();
     steps.workspace();
-    for step in ["asked.py", "deploy.py base", "deploy.py image"] {
+    for step in ["parameters.py", "deploy.py base", "deploy.py image"] {
         let (good, said) = steps.run(step);
         assert!(good, "{step}: {said}");
     }
@@ -78,7 +78,7 @@ fn folders_are_kept_in_the_bucket_and_found_there_by_another_workspace() {
     for name in ["_PROJECT", "_REGION", "_ZONE", "_STATE_BUCKET"] {
         steps.said.remove(name);
     }
-    for step in ["asked.py destroy", "destroy.py"] {
+    for step in ["parameters.py destroy", "destroy.py"] {
         let (good, said) = steps.run(step);
         assert!(good, "{step}: {said}");
     }
@@ -109,7 +109,7 @@ fn what_was_said_reaches_the_toolkit_byte_for_byte() {
         steps.said.insert(name.to_owned(), value.to_owned());
     }
     steps.workspace();
-    for step in ["asked.py", "deploy.py base", "deploy.py image", "deploy.py cluster"] {
+    for step in ["parameters.py", "deploy.py base", "deploy.py image", "deploy.py cluster"] {
         let (good, said) = steps.run(step);
         assert!(good, "{step}: {said}");
     }

@@ -31,11 +31,11 @@ pub fn right() -> BTreeMap<String, String> {
     values
 }
 
-/// What asked.py makes of them: what it wrote, or what it said.
-fn asked(values: &BTreeMap<String, String>, arguments: &[&str]) -> Result<Value, String> {
+/// Runs parameters.py: returns the parameters it wrote, or the problems it printed.
+fn parameters(values: &BTreeMap<String, String>, arguments: &[&str]) -> Result<Value, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
-    command.arg(repository("workflows/a3-mega/asked.py")).args(arguments).current_dir(folder.path());
+    command.arg(repository("workflows/a3-mega/parameters.py")).args(arguments).current_dir(folder.path());
     let output = command.env("PYTHONDONTWRITEBYTECODE", "1").envs(values).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     match output.status.code() {
@@ -51,11 +51,11 @@ fn asked(values: &BTreeMap<String, String>, arguments: &[&str]) -> Result<Value,
 #[test]
 fn what_is_right_is_taken() {
     let values = right();
-    let taken = asked(&values, &[]).unwrap();
+    let taken = parameters(&values, &[]).unwrap();
     assert_eq!(taken["state"], "/state of/it's own");
     assert_eq!(taken["short"].as_str().map(str::len), Some(9), "Slurm takes ten");
     assert_eq!(taken["nodes"], 2);
-    let others = asked(
+    let others = parameters(
         &BTreeMap::from([("_CLUSTER".to_owned(), "nightly-1a2b-cluster-2".to_owned())])
             .into_iter()
             .chain(values.into_iter().filter(|(name, _)| name != "_CLUSTER"))
@@ -75,14 +75,14 @@ fn every_hostile_value_is_refused_by_its_name() {
         if storage == "lustre" {
             values.insert("_SOURCE_IMAGE".to_owned(), "ubuntu-2204-jammy-v20240904".to_owned());
         }
-        let taken = asked(&values, &[]).unwrap();
+        let taken = parameters(&values, &[]).unwrap();
         assert_eq!(taken["storage"], storage);
         // All at once: each is named, and so that one is refused never hides another.
         for hostile in HOSTILE {
             let mut all: BTreeMap<_, _> =
                 values.keys().map(|name| (name.clone(), hostile.to_owned())).collect();
             all.insert("_STORAGE".to_owned(), storage.to_owned());
-            let said = asked(&all, &[]).unwrap_err();
+            let said = parameters(&all, &[]).unwrap_err();
             let other = if storage == "lustre" { "_FILESTORE_" } else { "_LUSTRE_" };
             for name in values.keys().filter(|name| !name.starts_with(other)) {
                 // Variables of the runner, variables of other programs, and folders on this host.
@@ -114,7 +114,7 @@ fn what_contradicts_itself_is_refused() {
     for (name, value, told) in cases {
         let mut values = right();
         values.insert(name.to_owned(), value.to_owned());
-        let said = asked(&values, &[]).unwrap_err();
+        let said = parameters(&values, &[]).unwrap_err();
         assert!(said.contains(told), "{name}={value}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-"""Calls of other programs: every argument one word, all they print shown as it comes, a failure with its cause named."""
+"""Calls of other programs: every argument is one word, output is shown at once, and a failure names its cause."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 
-# What a program prints, and what it means. The first match is reported.
+# Patterns of a program's output with their meaning. The first match is reported.
 CAUSES = [
     (r"Error acquiring the state lock", "LOCKED: another deployment holds Terraform's state, or one was killed"),
     (r"ZONE_RESOURCE_POOL_EXHAUSTED|VM_MIN_COUNT_NOT_REACHED|INSUFFICIENT_CAPACITY|Requested minimum count", "STOCKOUT: the zone has no such machines now"),
@@ -19,12 +19,12 @@ CAUSES = [
 
 
 class Failed(Exception):
-    """A call that did not end well; `said` is what it printed."""
+    """A failed call; `said` is its output."""
 
     def __init__(self, words, code, said):
         self.code, self.said = code, said
         cause = next((meaning for pattern, meaning in CAUSES if re.search(pattern, said)), None)
-        # What our own scripts found on a node stands in a line of its own.
+        # Findings of our own scripts on a node are separate lines.
         found = re.search(r"(PREFLIGHT|STORAGE|CONTAINER|AGENT): .*", said)
         cause = found[0] if found else cause
         last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
@@ -57,14 +57,14 @@ def call(words, shown=True, given=None, timeout=None):
 
 
 def at(wanted, machine, command, script=None, timeout=120):
-    """Runs a command on a machine, through Google's tunnel: it has no address of its own in the internet."""
+    """Runs a command on a machine through Google's tunnel, because the machine has no public address."""
     words = ["gcloud", "compute", "ssh", machine, f"--project={wanted['project']}", f"--zone={wanted['zone']}",
              "--tunnel-through-iap", "--quiet", f"--command={command}"]
     return call(words, given=script, timeout=timeout)
 
 
-def asked():
-    """What asked.py wrote."""
+def read_parameters():
+    """Parameters written by parameters.py."""
     with open("asked.json", encoding="utf-8") as file:
         return json.load(file)
 

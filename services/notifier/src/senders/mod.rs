@@ -41,7 +41,7 @@ pub enum TestResult {
     Lacks(String),
 }
 
-/// Courier over HTTP.
+/// Sender over HTTP.
 pub struct HttpSender {
     http: Http,
     secrets: Secrets,

@@ -1,7 +1,7 @@
-"""Checks what was asked for before anything is made, and writes it to asked.json for the other steps.
+"""Checks the parameters before any resource is created, and writes them to asked.json for the other steps.
 
 Parameters come as environment variables, the substitutions of deploy.yaml and destroy.yaml. All problems are reported at
-once, each as `name: what was expected`; the exit code is 64 then. `asked.py destroy` checks what a teardown needs.
+once, each as `name: what was expected`; the exit code is 64 then. `parameters.py destroy` checks what a teardown needs.
 Python's own library only.
 """
 
@@ -160,7 +160,7 @@ def names(cluster):
 
 
 def values(environment, teardown=False):
-    """What was asked for, and every problem with it."""
+    """The parameters, and all problems with them."""
     problems = []
     found = read(TOLD, environment, problems)
     if not teardown:

@@ -1,0 +1,29 @@
+//! Release of a run's clusters after a long ledger outage.
+
+use std::sync::Arc;
+
+use model::RunId;
+use provisioner::ClusterProvider;
+use service::{Clock, SystemClock};
+
+use crate::local::{DataFolder, clusters, program};
+
+/// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
+pub async fn release_directly(data: &DataFolder, run: &RunId) -> Vec<String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let provider = match program() {
+        Ok(program) => clusters(data, program, &clock, 0),
+        Err(error) => return vec![error.message],
+    };
+    let listed = match provider.list().await {
+        Ok(listed) => listed.clusters,
+        Err(error) => return vec![format!("clusters could not be listed: {error:?}")],
+    };
+    let mut left = Vec::new();
+    for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
+        if let Err(service::PortError::Transient(why)) = provider.delete(&cluster.name).await {
+            left.push(format!("{}: {why}", cluster.name));
+        }
+    }
+    left
+}

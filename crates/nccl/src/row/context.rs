@@ -1,0 +1,33 @@
+//! What is known about a row before it is parsed.
+
+use crate::layout::Layout;
+use std::collections::BTreeSet;
+
+/// Context of a row.
+pub(crate) struct RowContext<'a> {
+    pub(crate) layout: &'a Layout,
+    /// The hosts of the Rank lines.
+    pub(crate) hosts: &'a BTreeSet<Vec<u8>>,
+    /// The line ends in a newline: its last word is complete.
+    pub(crate) ended: bool,
+    /// The columns were inferred, so every half must be plausible.
+    pub(crate) strict: bool,
+}
+
+/// Text before a row on its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// Nothing, or a known prefix: any name of an element type is accepted.
+    Known,
+    /// Unknown text: the element type must be one of the known ones.
+    Unknown,
+}
+
+/// Text between the previous part of a row and its next values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// Blanks only: the values belong to the row.
+    Blanks,
+    /// Other output. Its numbers could be taken for values, so the values must be plausible.
+    Output,
+}

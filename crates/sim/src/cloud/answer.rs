@@ -1,0 +1,26 @@
+//! Results of the providers' calls, as their callers see them.
+
+use model::{Class, Failure, planted};
+use service::PortError;
+
+use crate::effect::EffectResult;
+
+/// Part of the providers' error messages. It must never be stored.
+pub const SECRET: &str = "token-7f3a9c-of-the-provider";
+
+/// A transient error.
+pub(super) fn passing<T>(why: &str) -> Result<T, PortError> {
+    Err(PortError::Transient(format!("{why} ({SECRET})")))
+}
+
+/// The result of a call.
+pub(super) fn answered<T>(answer: EffectResult<Result<T, PortError>>) -> Result<T, PortError> {
+    match answer {
+        EffectResult::Done(Err(PortError::Transient(why))) if planted("secret_in_a_failure") => {
+            Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ERROR", why)))
+        }
+        EffectResult::Done(said) => said,
+        EffectResult::Lost(_) => passing("the connection was reset"),
+        EffectResult::Refused => passing("503, try again"),
+    }
+}

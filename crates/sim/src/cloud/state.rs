@@ -1,0 +1,164 @@
+//! The true state of the external systems: builds, clusters, jobs and loaded rows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ::warehouse::Load;
+use build_service::BuildPhase;
+use model::{Attempt, JobEnd, Node, RunId, Timestamp};
+
+use crate::workload::{self, RankOutput};
+
+/// Everything outside the services.
+#[derive(Default)]
+pub struct Clouds {
+    /// Builds by name.
+    pub builds: BTreeMap<String, PlannedBuild>,
+    /// Builds that must not start.
+    pub stopped_builds: BTreeSet<String>,
+    /// Clusters by name.
+    pub clusters: BTreeMap<String, SimCluster>,
+    /// Names that must not be used for a cluster any more.
+    pub given_back: BTreeSet<String>,
+    /// Jobs by name. Boxed, because half of a tree's slots are empty.
+    pub jobs: BTreeMap<String, Box<SimJob>>,
+    /// Names of all jobs started on a cluster.
+    pub jobs_on: BTreeMap<String, Vec<String>>,
+    /// Jobs that must not start.
+    pub stopped_jobs: BTreeSet<String>,
+    /// Loaded rows by load.
+    pub loads: BTreeMap<String, Arc<Load>>,
+    /// The same data, for the judge's queries.
+    pub chronicle: judge::fake::Chronicle,
+    /// Number of calls whose effect is still pending.
+    pub landing: u64,
+}
+
+impl Clouds {
+    /// Whether anything costs money, or will.
+    pub fn busy(&self) -> bool {
+        self.landing > 0
+            || self.builds.values().any(PlannedBuild::going)
+            || self
+                .clusters
+                .values()
+                .any(|cluster| !cluster.existing && cluster.state != SimClusterState::Gone)
+            || self.jobs.values().any(|job| job.going())
+    }
+}
+
+/// A build and its planned end.
+pub struct PlannedBuild {
+    /// Whether it has ended.
+    pub(super) over: bool,
+    /// How it ends.
+    pub(super) end: BuildPhase,
+}
+
+impl PlannedBuild {
+    /// Whether it costs money.
+    pub const fn going(&self) -> bool {
+        !self.over
+    }
+
+    pub(super) fn state(&self) -> BuildPhase {
+        if self.over { self.end.clone() } else { BuildPhase::Running }
+    }
+}
+
+/// True state of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SimClusterState {
+    /// Starting.
+    Coming,
+    /// It accepts jobs.
+    Ready,
+    /// It exists, but accepts no jobs.
+    Broken(&'static str),
+    /// Being deleted.
+    Ending,
+    /// Deleted.
+    Gone,
+}
+
+/// A cluster with its labels.
+#[derive(Clone, Debug)]
+pub struct SimCluster {
+    /// Label: the run; `None` for an existing cluster.
+    pub run: Option<RunId>,
+    /// Label: the attempt.
+    pub attempt: Attempt,
+    /// Label: time at which it ends by itself.
+    pub expires_at: Timestamp,
+    /// Number of its nodes.
+    pub nodes: u32,
+    /// Number of its slow node, if any.
+    pub sick: Option<u32>,
+    /// An existing cluster, which is not deleted.
+    pub existing: bool,
+    /// State.
+    pub state: SimClusterState,
+}
+
+impl SimCluster {
+    /// An external cluster that always exists, possibly with a slow node.
+    pub const fn existing(sick: Option<u32>) -> Self {
+        let expires_at = Timestamp::from_millis(i64::MAX);
+        let (run, attempt) = (None, Attempt::FIRST);
+        Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: SimClusterState::Ready }
+    }
+
+    pub(super) fn facts(&self, name: &str) -> model::Cluster {
+        let nodes = (0..self.nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 });
+        let access = model::ClusterAccess::new("sim", name);
+        model::Cluster { name: name.to_owned(), nodes: nodes.collect(), access }
+    }
+}
+
+/// True state of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SimJobStage {
+    /// Queued.
+    Pending,
+    /// It runs.
+    Running,
+    /// Ended by itself or on request.
+    Ended(JobEnd),
+    /// Lost, with the scheduler's code.
+    Lost(&'static str),
+}
+
+/// A job.
+pub struct SimJob {
+    /// The cluster it is on.
+    pub cluster: String,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+    /// State.
+    pub stage: SimJobStage,
+    /// Whether it started, so that a log exists.
+    pub began: bool,
+    /// Its complete output; rendered at each read to save memory.
+    pub output: RankOutput,
+}
+
+impl SimJob {
+    /// Whether it is queued or running.
+    pub const fn going(&self) -> bool {
+        matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
+    }
+
+    /// Its output so far, under this name.
+    pub(super) fn written(&self, name: &str, file: &str) -> Vec<u8> {
+        if file != workload::LOG {
+            return b"nothing to say\n".to_vec();
+        }
+        let mut log = self.output.text(name).into_bytes();
+        if matches!(self.stage, SimJobStage::Running) {
+            log.truncate(log.len() / 2);
+        }
+        log
+    }
+}

@@ -1,0 +1,132 @@
+//! The live processes, and the subscriptions they share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agent::Agent;
+use builder::Builder;
+use judge::Judge;
+use ledger::Store;
+use loader::Loader;
+use model::planted;
+use provisioner::Provisioner;
+use service::{DeadLetters, Handler, StoreParking};
+
+use crate::{effect::Effects, process::SimService, store::SimStore, world::SimWorld};
+
+/// Processes that share a subscription: each event is delivered to one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Both conductors.
+    Conductors,
+    /// One worker.
+    Worker(SimService),
+}
+
+impl Group {
+    /// All groups.
+    pub const ALL: [Self; 6] = [
+        Self::Conductors,
+        Self::Worker(SimService::Builder),
+        Self::Worker(SimService::Provisioner),
+        Self::Worker(SimService::Agent),
+        Self::Worker(SimService::Loader),
+        Self::Worker(SimService::Judge),
+    ];
+
+    fn takes(self, event_type: &str) -> bool {
+        match self {
+            Self::Conductors => conductor::takes().contains(&event_type),
+            Self::Worker(SimService::Builder) => Builder::TAKES.contains(&event_type),
+            Self::Worker(SimService::Provisioner) => Provisioner::TAKES.contains(&event_type),
+            Self::Worker(SimService::Agent) => Agent::TAKES.contains(&event_type),
+            Self::Worker(SimService::Loader) => Loader::TAKES.contains(&event_type),
+            Self::Worker(SimService::Judge) => Judge::TAKES.contains(&event_type),
+            Self::Worker(_) => false,
+        }
+    }
+
+    /// The groups that receive events of a type.
+    pub fn taking(event_type: &str) -> impl Iterator<Item = Self> {
+        let event_type = event_type.to_owned();
+        Self::ALL.into_iter().filter(move |group| group.takes(&event_type))
+    }
+}
+
+/// The live processes and their bucket.
+pub struct Roster {
+    world: Arc<SimWorld>,
+    bucket: Arc<dyn Store>,
+    alive: Mutex<BTreeMap<SimService, Arc<dyn Handler>>>,
+}
+
+impl Roster {
+    /// No processes yet, with a bucket.
+    pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Self {
+        Self { world, bucket, alive: Mutex::default() }
+    }
+
+    /// Its world.
+    pub fn world(&self) -> Arc<SimWorld> {
+        Arc::clone(&self.world)
+    }
+
+    /// Adds a started process.
+    pub fn add(&self, service: SimService, handler: Arc<dyn Handler>) {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
+    }
+
+    /// A live member of a group.
+    pub fn pick(&self, group: Group) -> Option<(SimService, Arc<dyn Handler>)> {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = |service: SimService| Some((service, Arc::clone(alive.get(&service)?)));
+        match group {
+            Group::Worker(service) => found(service),
+            Group::Conductors => {
+                let first = u8::from(self.world.inner().dice.once_in(2));
+                found(SimService::Conductor(first)).or_else(|| found(SimService::Conductor(1 - first)))
+            }
+        }
+    }
+
+    /// Where a process parks unreadable events.
+    pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
+        if planted("park_without_keeping") {
+            return Arc::new(Nowhere);
+        }
+        let door = self.door(service);
+        Arc::new(StoreParking::new(self.store(service), Arc::new(door)))
+    }
+
+    /// Ends a process. Returns `false` if it was not running.
+    pub fn gone(&self, service: SimService) -> bool {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
+    }
+
+    /// Ends all processes.
+    pub fn clear(&self) {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The effect port of a process.
+    pub fn door(&self, service: SimService) -> Effects {
+        Effects { world: Arc::clone(&self.world), service }
+    }
+
+    /// The bucket, from the view of a process.
+    pub fn store(&self, service: SimService) -> Arc<dyn Store> {
+        Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
+    }
+}
+
+/// Stores nothing.
+struct Nowhere;
+
+#[async_trait::async_trait]
+impl DeadLetters for Nowhere {
+    async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}

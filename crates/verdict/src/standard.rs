@@ -1,0 +1,21 @@
+//! What a run is judged against.
+
+use model::{Criteria, Reason};
+
+use crate::{baseline::Baseline, pin::Pin};
+
+/// Reference values of a verdict.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standard<'a> {
+    /// Criteria, including published references.
+    pub criteria: Option<&'a Criteria>,
+    /// Healthy curve of this cluster.
+    pub baseline: Option<&'a Baseline>,
+    /// The [level](Baseline::level) of every run since the baseline was learned, oldest first.
+    pub earlier: &'a [f64],
+    /// Manual choice of the baseline, if any.
+    pub pin: Option<&'a Pin>,
+    /// Reasons about the baseline itself: runs excluded from it, or why the cluster's history does not
+    /// provide one.
+    pub learned: &'a [Reason],
+}

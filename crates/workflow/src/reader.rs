@@ -1,0 +1,293 @@
+//! Reads a workflow file's sections and the files they name.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use cluster_deployed::Deployed;
+use model::{
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, System, Workflow, Workload,
+};
+
+use crate::{
+    archive::SourceArchive,
+    document::{FileProblem, YamlDocument},
+    feasible::{self, FeasibilityFinding, In},
+    file::{
+        BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, WorkloadFile,
+    },
+};
+
+/// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
+const TOLD_TO_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
+/// Substitutions that every destroy config must declare.
+const TOLD_TO_DESTROY: [&str; 1] = ["_CLUSTER"];
+/// Substitutions that Burnin sets.
+const TOLD: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
+
+/// Reads a workflow file and the files it names; collects their problems.
+pub(crate) struct WorkflowReader<'a> {
+    folder: &'a Path,
+    document: &'a YamlDocument,
+    problems: Vec<FileProblem>,
+    archives: Vec<SourceArchive>,
+    /// The criteria file, if readable.
+    criteria: Option<YamlDocument>,
+}
+
+impl<'a> WorkflowReader<'a> {
+    pub(crate) const fn new(folder: &'a Path, document: &'a YamlDocument) -> Self {
+        Self { folder, document, problems: vec![], archives: vec![], criteria: None }
+    }
+
+    /// Adds a problem of a field of the workflow file.
+    pub(crate) fn complain(&mut self, field: &str, message: impl Into<String>) {
+        self.problems.push(self.document.problem(field, message));
+    }
+
+    /// Adds errors about feasibility to the problems, and returns the warnings. Each is reported in the file
+    /// of its field.
+    pub(crate) fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<FileProblem> {
+        let mut warnings = Vec::new();
+        for FeasibilityFinding { file, field, message, warning } in feasible::findings(workflow) {
+            let document = match (file, &self.criteria) {
+                (In::Criteria, Some(criteria)) => criteria,
+                _ => self.document,
+            };
+            let problem = document.problem(&field, message);
+            if warning { warnings.push(problem) } else { self.problems.push(problem) }
+        }
+        warnings
+    }
+
+    /// The archives to upload, and all problems.
+    pub(crate) fn finish(self) -> (Vec<SourceArchive>, Vec<FileProblem>) {
+        (self.archives, self.problems)
+    }
+
+    pub(crate) fn image(&mut self, image: &ImageFile) -> Option<ImageSpec> {
+        match image {
+            ImageFile::Build(build) => {
+                self.build("image.build", build).map(|(spec, _)| ImageSpec::Build(spec))
+            }
+            ImageFile::Prebuilt(image) => {
+                self.digest(&image.digest);
+                Some(ImageSpec::Prebuilt(image.clone()))
+            }
+        }
+    }
+
+    pub(crate) fn benchmark(&mut self, benchmark: &BenchmarkFile) -> Option<Benchmark> {
+        let workload = self.workload(&benchmark.workload);
+        let criteria = self.criteria(&benchmark.criteria)?;
+        let baseline = match &benchmark.baseline {
+            Some(path) => Some(self.baseline(path)?),
+            None => None,
+        };
+        Some(Benchmark { workload, criteria, baseline })
+    }
+
+    /// Reads a named file and collects its problems.
+    fn named(&mut self, field: &str, path: &Path) -> Option<YamlDocument> {
+        if !self.folder.join(path).is_file() {
+            self.complain(field, format!("the file {} does not exist", self.folder.join(path).display()));
+            return None;
+        }
+        let read = YamlDocument::read(&self.folder.join(path));
+        read.map_err(|problems| self.problems.extend(problems.0)).ok()
+    }
+
+    pub(crate) fn cluster(&mut self, cluster: &ClusterFile) -> Option<ClusterSpec> {
+        Some(match cluster {
+            ClusterFile::Rent(RentFile::Processes { nodes }) => {
+                ClusterSpec::Rent(System::processes(*nodes))
+            }
+            ClusterFile::Rent(RentFile::Deployed(deployed)) => {
+                ClusterSpec::Rent(self.deployed(deployed)?.to_system())
+            }
+            ClusterFile::Existing(ExistingFile { system, name }) => {
+                let system = self.settings("cluster.existing.system", system.0.kind(), system.0.settings())?;
+                ClusterSpec::Existing { system, name: name.clone() }
+            }
+        })
+    }
+
+    /// Checks the settings of a kind of cluster, and fills in their defaults.
+    fn settings(&mut self, field: &str, kind: &str, settings: &serde_json::Value) -> Option<System> {
+        let field = format!("{field}.{kind}");
+        let Some(form) = clusters::kind(kind).map(|kind| kind.form()) else {
+            self.complain(
+                &field,
+                format!("is not a kind of cluster; known: {}", clusters::names(|_| true).join(", ")),
+            );
+            return None;
+        };
+        let mut settings = settings.clone();
+        let folder = self.folder;
+        let mut read = |path: &Path| {
+            let path = folder.join(path);
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let named = (form.inline)(&mut settings, &mut read);
+        let completed = if named.is_empty() { (form.complete)(&settings) } else { Err(named) };
+        match completed {
+            Ok(settings) => Some(System::new(kind, settings)),
+            Err(problems) => {
+                for (setting, problem) in problems {
+                    let field = if setting.is_empty() { field.clone() } else { format!("{field}.{setting}") };
+                    self.complain(&field, problem);
+                }
+                None
+            }
+        }
+    }
+
+    fn deployed(&mut self, file: &DeployedFile) -> Option<Deployed> {
+        let field = "cluster.rent.deployed";
+        let mut given = file.systems.iter().filter(|(_, settings)| !settings.is_null());
+        let system = match (given.next(), given.next()) {
+            (Some((kind, settings)), None) => self.settings(field, kind, settings),
+            _ => {
+                let kinds = clusters::names(|kind| kind.can_be_deployed());
+                self.complain(field, format!("expected exactly one of {}", kinds.join(", ")));
+                None
+            }
+        };
+        let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, &TOLD_TO_DEPLOY, "cluster.json");
+        let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, &TOLD_TO_DESTROY, "gone.json");
+        Some(Deployed { deploy: deploy?, destroy: destroy?, system: system? })
+    }
+
+    /// Steps that provision or release a cluster must use the required substitutions and write the required
+    /// file.
+    fn steps(&mut self, field: &str, build: &BuildFile, told: &[&str], leaves: &str) -> Option<BuildSpec> {
+        for name in TOLD.iter().filter(|name| build.substitutions.contains_key(**name)) {
+            self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
+        }
+        let (spec, document) = self.build(field, build)?;
+        for name in told.iter().filter(|name| spec.config["substitutions"].get(**name).is_none()) {
+            let why = format!("must declare `{name}: \"\"`, which Burnin fills in for steps to use");
+            self.problems.push(document.problem("substitutions", why));
+        }
+        let paths = spec.config["artifacts"]["objects"]["paths"].as_array();
+        if !paths.is_some_and(|paths| paths.iter().any(|path| path.as_str() == Some(leaves))) {
+            let why = format!("must name `{leaves}`, which a step must write");
+            self.problems.push(document.problem("artifacts.objects.paths", why));
+        }
+        Some(spec)
+    }
+
+    fn build(&mut self, field: &str, build: &BuildFile) -> Option<(BuildSpec, YamlDocument)> {
+        let document = self.named(&format!("{field}.config"), &build.config)?;
+        let source = match &build.source {
+            None => None,
+            Some(source) => Some(self.source(&format!("{field}.source"), source)?),
+        };
+        let config = match document.read_as::<cloudbuild::BuildConfig>() {
+            Ok(config) => config,
+            Err(problems) => {
+                self.problems.extend(problems.0);
+                return None;
+            }
+        };
+        let inputs = cloudbuild::Inputs {
+            substitutions: build.substitutions.clone(),
+            secrets: any_secrets(&config),
+            ..cloudbuild::Inputs::default()
+        };
+        if let Err(problems) = cloudbuild::plan::check(&config, &inputs) {
+            let located =
+                problems.into_iter().map(|problem| document.problem(&problem.path, problem.message));
+            self.problems.extend(located);
+            return None;
+        }
+        let (config, substitutions) = (document.value.clone(), build.substitutions.clone());
+        self.unknown_substitutions(field, build, &config);
+        Some((BuildSpec { config, source, substitutions }, document))
+    }
+
+    /// A substitution that the config neither declares nor mentions has no effect and is probably misspelt.
+    /// Cloud Build also rejects it, unless the config sets `substitutionOption: ALLOW_LOOSE`.
+    fn unknown_substitutions(&mut self, field: &str, build: &BuildFile, config: &serde_json::Value) {
+        if config["options"]["substitutionOption"] == "ALLOW_LOOSE" {
+            return;
+        }
+        let text = config.to_string();
+        let declared = config["substitutions"].as_object();
+        for name in build.substitutions.keys().filter(|name| !text.contains(name.as_str())) {
+            let known: Vec<_> = (declared.into_iter().flat_map(serde_json::Map::keys))
+                .filter(|known| !TOLD.contains(&known.as_str()))
+                .map(String::as_str)
+                .collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let config = build.config.display();
+            let message = format!("is not known to {config}, which declares: {known}");
+            self.complain(&format!("{field}.substitutions.{name}"), message);
+        }
+    }
+
+    /// Packs a source folder. Equal folders give equal archives.
+    fn source(&mut self, field: &str, folder: &Path) -> Option<SourceObject> {
+        let folder = self.folder.join(folder);
+        match SourceArchive::pack(&folder) {
+            Ok((archive, source)) => {
+                if self.archives.iter().all(|known| known.object != archive.object) {
+                    self.archives.push(archive);
+                }
+                Some(source)
+            }
+            Err(error) => {
+                self.complain(field, format!("{} cannot be packed: {error}", folder.display()));
+                None
+            }
+        }
+    }
+
+    fn digest(&mut self, digest: &str) {
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+        if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            self.complain("image.prebuilt.digest", "expected sha256: and 64 hex digits; a tag can be moved");
+        }
+    }
+
+    fn workload(&mut self, workload: &WorkloadFile) -> Workload {
+        let (ByteSize(min_bytes), ByteSize(max_bytes)) = (workload.min_bytes, workload.max_bytes);
+        if min_bytes == 0 {
+            self.complain(
+                "benchmark.workload.min_bytes",
+                "must be at least 1: multiplying 0 gives no further sizes",
+            );
+        }
+        if max_bytes < min_bytes {
+            self.complain("benchmark.workload.max_bytes", "is smaller than min_bytes");
+        }
+        Workload {
+            collective: workload.collective,
+            min_bytes,
+            max_bytes,
+            step_factor: workload.step_factor,
+            iterations: workload.iterations,
+            warmup_iterations: workload.warmup_iterations,
+            check: workload.check,
+        }
+    }
+
+    fn criteria(&mut self, path: &Path) -> Option<Criteria> {
+        let document = self.named("benchmark.criteria", path)?;
+        let criteria = document.read_as().map_err(|problems| self.problems.extend(problems.0)).ok();
+        self.criteria = Some(document);
+        criteria
+    }
+
+    fn baseline(&mut self, path: &Path) -> Option<serde_json::Value> {
+        let document = self.named("benchmark.baseline", path)?;
+        let baseline: Result<verdict::Baseline, _> = document.read_as();
+        let baseline = baseline.map_err(|problems| self.problems.extend(problems.0)).ok()?;
+        serde_json::to_value(baseline).ok()
+    }
+}
+
+/// Placeholders for all secrets the config declares: only the build service knows whether they exist.
+fn any_secrets(config: &cloudbuild::BuildConfig) -> BTreeMap<String, cloudbuild::Secret> {
+    let declared = config.available_secrets.iter().flat_map(|available| &available.secret_manager);
+    let names = declared.filter_map(|secret| secret.version_name.split("secrets/").nth(1)?.split('/').next());
+    names.map(|name| (name.to_owned(), cloudbuild::Secret::new("only checked"))).collect()
+}

@@ -1,0 +1,62 @@
+//! Rules between the fields of a workflow file, and rules that its schema cannot express.
+
+use model::Notify;
+
+use crate::file::WorkflowFile;
+
+/// Fields that a request must not override: the name, triggers and parameters would define another workflow,
+/// and the requester must not choose who is notified.
+const FIXED: [&str; 5] = ["", "name", "notify", "on", "parameters"];
+
+/// Reports each broken rule with its field and the expectation.
+pub(crate) fn check(file: &WorkflowFile, mut complain: impl FnMut(&str, String)) {
+    check_sections(file, &mut complain);
+    check_locate(file, &mut complain);
+    if file.limits.attempts == 0 {
+        complain("limits.attempts", "must be at least 1".to_owned());
+    }
+    for (field, problem) in file.on.problems() {
+        complain(&format!("on.{field}"), problem);
+    }
+    check_notices(file, &mut complain);
+    check_parameters(file, &mut complain);
+}
+
+fn check_sections(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
+    if file.benchmark.is_some() && file.cluster.is_none() {
+        complain("benchmark", "needs a `cluster` to run on".to_owned());
+    }
+    if file.image.is_none() && file.cluster.is_none() && file.benchmark.is_none() {
+        complain("", "has no effect: set `image`, `cluster` or both".to_owned());
+    }
+}
+
+fn check_locate(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
+    let Some(locate) = &file.locate else { return };
+    for (field, problem) in locate.problems() {
+        complain(&format!("locate.{field}"), problem);
+    }
+    if file.benchmark.is_none() {
+        complain("locate", "needs a `benchmark` to run on pairs of nodes".to_owned());
+    }
+}
+
+fn check_notices(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
+    for (field, problem) in Notify::problems(&file.notify) {
+        complain(&format!("notify{field}"), problem);
+    }
+    let github = file.notify.iter().position(|notify| matches!(notify, Notify::Github(_)));
+    if let Some(at) = github.filter(|_| file.on.push.is_empty()) {
+        let why = "needs `on.push`: only a run started by a push has a commit";
+        complain(&format!("notify[{at}].github"), why.to_owned());
+    }
+}
+
+fn check_parameters(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
+    for (at, field) in file.parameters.iter().enumerate() {
+        let section = field.split('.').next().unwrap_or_default();
+        if FIXED.contains(&section) {
+            complain(&format!("parameters[{at}]"), "is not a field that can be overridden".to_owned());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! One wake-up of a run at a time, within one process. Between processes the ledger decides.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use model::RunId;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+/// The runs with a wake-up in progress.
+#[derive(Default)]
+pub(crate) struct Turns(Mutex<BTreeMap<RunId, WakingRun>>);
+
+#[derive(Default)]
+struct WakingRun {
+    lock: Arc<AsyncMutex<()>>,
+    /// Wake-ups in progress or waiting. The last one removes the entry.
+    users: usize,
+}
+
+/// The turn of one wake-up; dropping it lets the next wake-up of the run proceed.
+pub(crate) struct Turn<'a> {
+    // Released before the entry is removed: fields are dropped in this order.
+    _lock: OwnedMutexGuard<()>,
+    _user: User<'a>,
+}
+
+/// A counted user of a run's entry, also while it waits.
+struct User<'a> {
+    turns: &'a Turns,
+    run: RunId,
+}
+
+impl Turns {
+    /// Waits until no other wake-up of this run is in progress.
+    pub(crate) async fn take(&self, run: &RunId) -> Turn<'_> {
+        let lock = {
+            let mut runs = self.runs();
+            let waking = runs.entry(run.clone()).or_default();
+            waking.users += 1;
+            Arc::clone(&waking.lock)
+        };
+        let user = User { turns: self, run: run.clone() };
+        Turn { _lock: lock.lock_owned().await, _user: user }
+    }
+
+    /// Number of runs with a wake-up in progress.
+    pub(crate) fn len(&self) -> usize {
+        self.runs().len()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, WakingRun>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        let mut runs = self.turns.runs();
+        let Some(waking) = runs.get_mut(&self.run) else { return };
+        waking.users -= 1;
+        if waking.users == 0 {
+            runs.remove(&self.run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_without_a_wake_up_is_forgotten_and_a_cancelled_wait_counts_no_longer() {
+        let turns = Turns::default();
+        let run: RunId = "night-1".parse().unwrap();
+        let first = turns.take(&run).await;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut second = Box::pin(turns.take(&run));
+        assert!(second.as_mut().poll(&mut context).is_pending(), "one wake-up at a time");
+        let mut third = Box::pin(turns.take(&run));
+        assert!(third.as_mut().poll(&mut context).is_pending());
+        drop(third);
+        drop(first);
+        let second = second.await;
+        assert_eq!(turns.len(), 1);
+        drop(second);
+        assert_eq!(turns.len(), 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! Checks the README of each service against the topics in `infra/rights.json`.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use events::{CLUSTER_OFFERED, RUN_ANSWERED, RUN_REQUEST, topic_of};
+use model::{Body, Fact};
+use serde_json::Value;
+
+/// Maximum number of lines.
+const LINES: usize = 40;
+
+/// Requests of other systems.
+const FROM_OUTSIDE: [&str; 2] = [RUN_REQUEST, CLUSTER_OFFERED];
+
+/// Publishers of each event type, by the noun of the type. Commands are published by the conductor.
+fn publishers(event_type: &str) -> &'static [&'static str] {
+    if Body::TYPES.contains(&event_type) {
+        return &["conductor"];
+    }
+    if FROM_OUTSIDE.contains(&event_type) {
+        return &[];
+    }
+    let name = event_type.trim_start_matches("dev.burnin.").trim_end_matches(".v1");
+    match name.split_once('.').map(|(noun, _)| noun) {
+        _ if ["run.closed", "run.used"].contains(&name) => &["conductor"],
+        _ if event_type == RUN_ANSWERED => &["gateway", "notifier"],
+        _ if ["run.requested", "cancel.requested"].contains(&name) => &["gateway"],
+        Some("image") => &["builder"],
+        Some("cluster") => &["provisioner"],
+        Some("job" | "logs" | "nodes") => &["agent"],
+        Some("verdict") => &["judge"],
+        Some("results") => &["loader"],
+        _ => &[],
+    }
+}
+
+fn event_types() -> impl Iterator<Item = &'static str> {
+    Body::TYPES.iter().chain(Fact::TYPES).copied().chain([RUN_ANSWERED]).chain(FROM_OUTSIDE)
+}
+
+/// Event types that a service receives and publishes, by its topics.
+fn event_types_of(service: &str, entry: &Value) -> BTreeSet<&'static str> {
+    let takes = entry["takes"].as_str();
+    let says: Vec<_> = entry["says"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let received = event_types().filter(|event_type| takes == Some(topic_of(event_type)));
+    let published = event_types().filter(|event_type| publishers(event_type).contains(&service));
+    let published = published.inspect(|event_type| {
+        let topic = topic_of(event_type);
+        assert!(says.contains(&topic), "{service} publishes {event_type}, but may not publish on {topic}");
+    });
+    received.chain(published).collect()
+}
+
+#[test]
+fn each_service_has_a_short_readme_with_its_event_types() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let rights = fs::read_to_string(root.join("infra/rights.json")).unwrap();
+    let mut rights: Value = serde_json::from_str(&rights).unwrap();
+    // The agent has its own entry, because it may run outside the cloud.
+    let mut agent = rights["agent"].take();
+    agent["takes"] = "agent".into();
+    rights["services"]["agent"] = agent;
+    let mut services = 0;
+    for folder in fs::read_dir(root.join("services")).unwrap() {
+        let service = folder.unwrap().file_name().into_string().unwrap();
+        let readme = fs::read_to_string(root.join("services").join(&service).join("README.md"))
+            .unwrap_or_else(|error| panic!("services/{service}/README.md: {error}"));
+        let lines = readme.lines().count();
+        assert!(
+            lines <= LINES,
+            "services/{service}/README.md has {lines} lines, at most {LINES} are allowed"
+        );
+        let entry = &rights["services"][&service];
+        assert!(entry.is_object(), "infra/rights.json has no entry for {service}");
+        for event_type in event_types_of(&service, entry) {
+            assert!(
+                readme.contains(&format!("`{event_type}`")),
+                "services/{service}/README.md does not name {event_type}"
+            );
+        }
+        services += 1;
+    }
+    assert_eq!(services, 9);
+}
+
+#[test]
+fn each_event_type_has_a_publisher_or_comes_from_outside() {
+    let without: Vec<_> = event_types().filter(|event_type| publishers(event_type).is_empty()).collect();
+    assert_eq!(without, FROM_OUTSIDE);
+}
