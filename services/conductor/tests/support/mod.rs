@@ -121,6 +121,7 @@ pub fn answers() -> Vec<Event> {
                 fingerprint: Default::default(),
                 log_sha256: None,
                 object: "v".into(),
+                measurements: None,
             }),
         ),
         ("loader", Fact::ResultsLoaded(Results { load: "l".into(), rows: 2, table: "t".into() })),
