@@ -20,6 +20,7 @@ pub mod fleet;
 mod history;
 mod incidents;
 pub mod orders;
+mod requests;
 mod rng;
 mod scenario;
 pub mod seeds;
