@@ -16,9 +16,9 @@ ip netns del "$probe"
 
 . .ci/built.sh
 tests=$(test_program crates/clusters/hosts hosts)
-bed=$(mktemp -d)
+bed=$(mktemp -d) work=/var/tmp/burnin-hosts-$$
 export BED_DIR=$bed/machines BED_HOSTS="h1 h2 h3 h4"
-trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
+trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed" "$work"' EXIT
 mkdir "$BED_DIR"
 chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh
@@ -31,7 +31,9 @@ import sys
 for host in ["h1", "h2", "h3", "h4"]:
     print(open(f"{sys.argv[1]}/pid/{host}.address").read().strip(), "slots=1")
 SCRIPT
-"$BED_DIR/here" timeout 200 "$programs/burnin" run workflows/hosts.yaml --data "$bed/data" \
-  --set cluster.existing.system.hosts="{hostfile: $bed/hosts.txt, user: ops, identity_file: $BED_DIR/ssh/id, work_folder: $bed/work, \
-ssh_options: [UserKnownHostsFile=$bed/known_hosts, StrictHostKeyChecking=accept-new]}"
+cp -r workflows "$bed/workflows"
+sed -i "s#^        hostfile: .*#        hostfile: $bed/hosts.txt\n        ssh_options: [UserKnownHostsFile=$bed/known_hosts, StrictHostKeyChecking=accept-new]#" "$bed/workflows/hosts.yaml"
+"$BED_DIR/here" timeout 200 "$programs/burnin" run "$bed/workflows/hosts.yaml" --data "$bed/data" \
+  --set cluster.existing.system.hosts.user=ops --set cluster.existing.system.hosts.identity_file="$BED_DIR/ssh/id" \
+  --set cluster.existing.system.hosts.work_folder="$work"
 bash tests/testbed/ansible/stop.sh

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt lint docs schemas rooms style deny infra unit sim kill bigquery gateway dashboard images doctest quickstart slurm kubernetes ansible chart)
+gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart)
 (($# == 0)) || gates=("$@")
 skipped=()
 started=$SECONDS

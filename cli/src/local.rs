@@ -18,7 +18,7 @@ use cluster_local::LocalClusters;
 use clusters::Schedulers;
 use conductor::{Conductor, Observer, Settings, Woken};
 use judge::Judge;
-use ledger::{Artefacts, FolderStore, Ledger, Store};
+use ledger::{Artefacts, FolderStore, Ledger, ObservedStore, Store, StoreRequest};
 use lifecycle::{Input, RunState};
 use loader::{Loader, Sqlite};
 use model::{Fact, Limits, RunId, Span};
@@ -35,8 +35,11 @@ use crate::{
 
 /// Poll interval of local builds and clusters, which send no notifications.
 const LOOK: Span = Span::from_millis(25);
-/// Interval between unconditional wake-ups of a run. Also the delay until another process's cancel is noticed.
+/// Interval between unconditional wake-ups of a run.
 pub const TICK: Span = Span::from_millis(250);
+/// Interval between listings of the ledger without news: the delay until another process's cancel is noticed. Only cancels come
+/// from other processes, because this one holds the run's lock.
+const REFRESH: Span = Span::from_secs(1);
 /// Maximum time for the subscribers to a run's end to record it.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Delay before an owed command is sent again.
@@ -70,7 +73,7 @@ impl DataFolder {
                  another data folder with --data"
             )));
         }
-        let store: Arc<dyn Store> = Arc::new(FolderStore::open(&root).map_err(cannot)?);
+        let store = observed(FolderStore::open(&root).map_err(cannot)?);
         let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
         Ok(Self { root, ledger, store })
     }
@@ -140,6 +143,15 @@ impl DataFolder {
     }
 }
 
+/// The store, with a trace line for each request.
+fn observed(store: FolderStore) -> Arc<dyn Store> {
+    let on = |request: StoreRequest<'_>| {
+        let StoreRequest { kind, name, found } = request;
+        tracing::trace!(target: "burnin::store", ?kind, name, found, "store request");
+    };
+    Arc::new(ObservedStore::new(Arc::new(store), Arc::new(on)))
+}
+
 /// The services, wired together. Facts reach the conductor through the handler given to [`Services::hear`].
 pub struct Services {
     pub conductor: Arc<Conductor>,
@@ -173,7 +185,7 @@ impl Services {
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
 
-        let settings = Settings { resend: RESEND };
+        let settings = Settings { resend: RESEND, refresh: REFRESH };
         let conductor = Conductor::new(data.ledger.clone(), bus, Arc::clone(&clock), settings, observer);
         Ok(Self { conductor: Arc::new(conductor), bus: memory, clock })
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use cluster_api::ClusterProvider;
 use model::RunId;
-use provisioner::ClusterProvider;
 use service::{Clock, SystemClock};
 
 use crate::local::{DataFolder, clusters, program};

@@ -63,6 +63,26 @@ fn a_good_run_passes_and_its_files_match_the_manifests() {
     assert_eq!(listed["runs"][0]["verdict"], "pass");
 }
 
+/// Records never change: the process that wrote one never reads it, and ticks list the ledger once a second.
+#[test]
+fn a_run_lists_and_reads_its_ledger_rarely() {
+    let lab = Lab::new("", "");
+    let output = lab.burnin(&["--log", "burnin::store=trace", "run", "w.yaml", "--output", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lab.story().len(), 12);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let requests = |kind: &str| {
+        let wanted = format!("kind={kind} name=\"ledger/");
+        log.lines().filter(|line| line.contains(&wanted)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (creates, lists, reads) = (requests("Create"), requests("List"), requests("Read"));
+    assert_eq!(creates.len(), 12, "each record is created by one request:\n{log}");
+    assert!((12..=40).contains(&lists.len()), "{} lists of the ledger", lists.len());
+    assert!(reads.len() <= 30, "{} reads of records", reads.len());
+    let again: Vec<_> = reads.iter().filter(|read| read.contains("found=true")).collect();
+    assert!(again.is_empty(), "this process wrote every record: {again:?}");
+}
+
 /// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: our own program under the
 /// real one's name, which identifies itself in its log.
 #[test]

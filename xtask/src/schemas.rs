@@ -23,6 +23,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("ledger-record.json".to_owned(), schema::<model::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
     add("bundle.json".to_owned(), schema::<bundle::Contents>());
+    add("measurements.json".to_owned(), schema::<measurements::Measurements>());
     add("stored-verdict.json".to_owned(), schema::<verdict::Stored>());
     for table in &warehouse::TABLES {
         add(format!("bigquery/{}.json", table.name), table.bigquery());

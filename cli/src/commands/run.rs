@@ -254,7 +254,7 @@ async fn watch(
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
             // An unreadable ledger must not stop the watch: the cluster would stay up.
-            if let Ok(loaded) = data.ledger.load(run).await {
+            if let Ok(loaded) = data.ledger.load_to(run, state.seq).await {
                 progress.show(&state, loaded.records());
             }
             if state.closed.is_some() && state.leases_returned() {

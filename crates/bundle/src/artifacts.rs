@@ -44,6 +44,9 @@ pub(crate) fn check(
                 if (judged.verdict, &judged.reasons) != (reached.verdict, &reached.reasons) {
                     return Err(wrong("its verdict or reasons are not those in the ledger"));
                 }
+                if let Some(file) = &reached.measurements {
+                    checker.is(&file.object, &file.sha256, "the ledger")?;
+                }
             }
             _ => {}
         }

@@ -117,12 +117,12 @@ impl CloudStorage {
     }
 
     /// All pages of a list.
-    async fn pages(&self, prefix: &str, folded: bool) -> Result<Vec<String>, StoreError> {
+    async fn pages(&self, prefix: &str, from: &str, folded: bool) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         let mut token: Option<String> = None;
         loop {
             let page = self.tries().until_done(|| async {
-                self.inner.rest().await?.page(prefix, folded, token.as_deref()).await
+                self.inner.rest().await?.page((prefix, from), folded, token.as_deref()).await
             });
             let (more, next) = page.await.map_err(|trouble| trouble.store("list", prefix))?;
             names.extend(more);
@@ -259,12 +259,12 @@ impl Store for CloudStorage {
         Ok(begun.map_err(|trouble| trouble.store("open", name))?.map(Download::reader))
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        self.pages(prefix, false).await
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
+        self.pages(prefix, from, false).await
     }
 
     async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
-        let names = self.pages(folder, true).await?;
+        let names = self.pages(folder, "", true).await?;
         let child = |name: &String| Some(name.strip_prefix(folder)?.trim_end_matches('/').to_owned());
         Ok(names.iter().filter_map(child).collect())
     }

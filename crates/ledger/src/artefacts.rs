@@ -224,6 +224,24 @@ impl Artefacts {
         Ok(Some(Committed { name: name.to_owned(), digest: Digest::of(&bytes), manifest }))
     }
 
+    /// Reads an object of at most `most` bytes and verifies its digest.
+    ///
+    /// # Errors
+    /// Returns an error if the store request fails, or the object is missing, larger or changed.
+    pub async fn read_verified(&self, name: &str, sha256: &str, most: u64) -> Result<Vec<u8>, ArtefactError> {
+        let damaged = |why: &str| ArtefactError::Damaged { name: name.to_owned(), why: why.to_owned() };
+        let body = self.store.open(name).await?.ok_or_else(|| damaged("is missing"))?;
+        let mut bytes = Vec::new();
+        body.take(most + 1).read_to_end(&mut bytes).await.map_err(StoreError::io("read", name))?;
+        if bytes.len() as u64 > most {
+            return Err(damaged(&format!("has more than {most} bytes")));
+        }
+        if Digest::of(&bytes).sha256 != sha256 {
+            return Err(damaged(&format!("its SHA-256 is not {sha256}, which the ledger names")));
+        }
+        Ok(bytes)
+    }
+
     /// Reads every log of a job attempt, by object. A missing manifest, or one with another digest, is
     /// corruption.
     ///

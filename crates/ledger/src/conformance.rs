@@ -35,16 +35,20 @@ pub async fn store(store: Arc<dyn Store>) {
 /// # Panics
 /// Panics at the first violation and names it.
 pub async fn ledger(store: Arc<dyn Store>) {
-    let counter = AtomicU64::new(0);
-    let ledger = Ledger::new(
-        Arc::clone(&store),
-        Arc::new(move || counter.fetch_add(1, Ordering::Relaxed).to_string()),
-    );
-    appended_records_are_read_back(&ledger).await;
-    the_slower_writer_loses(&ledger).await;
-    a_gap_is_damage(&ledger, &*store).await;
-    hints_come_and_go(&ledger).await;
-    runs_are_named_and_followed(&ledger).await;
+    let counter = Arc::new(AtomicU64::new(0));
+    // Each ledger is another process: it has read nothing yet.
+    let process = move || {
+        let counter = Arc::clone(&counter);
+        let nonces = move || counter.fetch_add(1, Ordering::Relaxed).to_string();
+        Ledger::new(Arc::clone(&store), Arc::new(nonces))
+    };
+    appended_records_are_read_back(&process).await;
+    the_slower_writer_loses(&process).await;
+    another_process_is_followed(&process).await;
+    a_gap_is_damage(&process).await;
+    a_removed_ledger_is_not_remembered(&process).await;
+    hints_come_and_go(&process()).await;
+    runs_are_named_and_followed(&process).await;
 }
 
 async fn create_happens_once(store: &dyn Store) {
@@ -86,6 +90,15 @@ async fn listing_and_removing(store: &dyn Store) {
     assert_eq!(list("list/a").await, ["list/a/1", "list/a/2", "list/ab"], "a prefix is text, not a folder");
     assert_eq!(list("list/a/").await, ["list/a/1", "list/a/2"]);
     assert_eq!(list("nothing/").await, [""; 0]);
+    let list_from = async |prefix, from| {
+        let mut names = store.list_from(prefix, from).await.unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(list_from("list/a", "list/a/2").await, ["list/a/2", "list/ab"], "the start is included");
+    assert_eq!(list_from("list/a", "list/a/1x").await, ["list/a/2", "list/ab"], "the start need not exist");
+    assert_eq!(list_from("list/a/", "a").await, ["list/a/1", "list/a/2"], "a start before the prefix");
+    assert_eq!(list_from("list/a/", "list/b").await, [""; 0], "a start after the last name");
     let children = async |folder| {
         let mut names = store.children(folder).await.unwrap();
         names.sort();
@@ -138,35 +151,58 @@ fn run(name: &str) -> RunId {
     name.parse().unwrap()
 }
 
-async fn appended_records_are_read_back(ledger: &Ledger) {
-    let run = run("append");
+async fn appended_records_are_read_back(process: &impl Fn() -> Ledger) {
+    let (ledger, run) = (process(), run("append"));
     let mut loaded = ledger.load(&run).await.unwrap();
     assert_eq!(loaded.records().len(), 0, "an unknown run is empty");
     for (number, millis) in [(1, 5000), (2, 3000), (3, 9000)] {
         loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(millis)).await.unwrap();
         assert_eq!(loaded.next_seq(), number + 1);
     }
-    let read = ledger.load(&run).await.unwrap();
+    assert_eq!(ledger.load(&run).await.unwrap().records(), loaded.records());
+    let read = process().load(&run).await.unwrap();
     assert_eq!(read.records(), loaded.records());
     let times: Vec<_> = read.records().iter().map(|record| record.recorded_at.as_millis()).collect();
     assert_eq!(times, [5000, 5000, 9000], "time never goes back");
 }
 
-async fn runs_are_named_and_followed(ledger: &Ledger) {
-    let run = run("follow");
+async fn runs_are_named_and_followed(process: &impl Fn() -> Ledger) {
+    let (ledger, run) = (process(), run("follow"));
+    assert!(!ledger.exists(&run).await.unwrap());
     let mut loaded = ledger.load(&run).await.unwrap();
     for _ in 0..3 {
         loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(0)).await.unwrap();
     }
     assert!(ledger.names().await.unwrap().contains(&run));
-    let since = async |seq| ledger.since(&run, seq).await.unwrap();
-    assert_eq!(since(0).await, loaded.records());
-    assert_eq!(since(2).await, loaded.records()[2..]);
-    assert_eq!(since(3).await, []);
+    for reader in [ledger, process()] {
+        let since = async |seq| reader.since(&run, seq).await.unwrap();
+        assert_eq!(since(2).await, loaded.records()[2..]);
+        assert_eq!(since(0).await, loaded.records());
+        assert_eq!(since(2).await, loaded.records()[2..]);
+        assert_eq!(since(3).await, []);
+        assert!(reader.exists(&run).await.unwrap());
+    }
+    assert!(process().exists(&run).await.unwrap());
 }
 
-async fn the_slower_writer_loses(ledger: &Ledger) {
-    let run = run("race");
+async fn another_process_is_followed(process: &impl Fn() -> Ledger) {
+    let (ours, theirs, run) = (process(), process(), run("followed"));
+    let now = Timestamp::from_millis(0);
+    let mut loaded = ours.load(&run).await.unwrap();
+    for _ in 0..2 {
+        loaded = ours.append(loaded, entry("ours"), now).await.unwrap();
+    }
+    let read = theirs.load(&run).await.unwrap();
+    theirs.append(read, entry("theirs"), now).await.unwrap();
+    let known = ours.load_to(&run, 2).await.unwrap();
+    assert_eq!(known.records().len(), 2, "no request: the other's record is not known yet");
+    let news = ours.load(&run).await.unwrap();
+    assert_eq!(news.records(), theirs.load_to(&run, 0).await.unwrap().records());
+    assert_eq!(ours.load_to(&run, 3).await.unwrap().records().len(), 3);
+}
+
+async fn the_slower_writer_loses(process: &impl Fn() -> Ledger) {
+    let (ledger, run) = (process(), run("race"));
     let (fast, slow) = (ledger.load(&run).await.unwrap(), ledger.load(&run).await.unwrap());
     let now = Timestamp::from_millis(0);
     ledger.append(fast, entry("fast"), now).await.unwrap();
@@ -175,18 +211,32 @@ async fn the_slower_writer_loses(ledger: &Ledger) {
     let reloaded = ledger.load(&run).await.unwrap();
     ledger.append(reloaded, entry("slow"), now).await.unwrap();
     assert_eq!(ledger.load(&run).await.unwrap().records().len(), 2);
+    assert_eq!(process().load(&run).await.unwrap().records().len(), 2);
 }
 
-async fn a_gap_is_damage(ledger: &Ledger, store: &dyn Store) {
-    let run = run("gap");
+async fn a_gap_is_damage(process: &impl Fn() -> Ledger) {
+    let (ledger, run) = (process(), run("gap"));
+    let store = ledger.store();
     let mut loaded = ledger.load(&run).await.unwrap();
     for _ in 0..3 {
         loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(0)).await.unwrap();
     }
     store.remove("ledger/gap/0000000002.json").await.unwrap();
-    assert!(matches!(ledger.load(&run).await, Err(LedgerError::Damaged { seq: 2, .. })));
+    assert!(matches!(process().load(&run).await, Err(LedgerError::Damaged { seq: 2, .. })));
     store.create("ledger/gap/0000000002.json", Bytes::from_static(b"{}")).await.unwrap();
-    assert!(matches!(ledger.load(&run).await, Err(LedgerError::Damaged { seq: 2, .. })));
+    assert!(matches!(process().load(&run).await, Err(LedgerError::Damaged { seq: 2, .. })));
+}
+
+async fn a_removed_ledger_is_not_remembered(process: &impl Fn() -> Ledger) {
+    let (ledger, run) = (process(), run("removed"));
+    let mut loaded = ledger.load(&run).await.unwrap();
+    for _ in 0..2 {
+        loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(0)).await.unwrap();
+    }
+    for seq in 1..=2 {
+        ledger.store().remove(&format!("ledger/{run}/{seq:010}.json")).await.unwrap();
+    }
+    assert_eq!(ledger.load(&run).await.unwrap().records().len(), 0);
 }
 
 async fn hints_come_and_go(ledger: &Ledger) {

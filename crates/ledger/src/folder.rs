@@ -131,15 +131,15 @@ impl Store for FolderStore {
         }
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         let root = self.root.clone();
-        let wanted = prefix.to_owned();
+        let (wanted, from) = (prefix.to_owned(), from.to_owned());
         let walked = tokio::task::spawn_blocking(move || {
             let mut names = Vec::new();
             // Only the folder part of the prefix can be traversed; the rest is compared.
             let folder = wanted.rsplit_once('/').map_or("", |(folder, _)| folder);
             walk(&root, &root.join(folder), &mut names)?;
-            names.retain(|name| name.starts_with(&wanted));
+            names.retain(|name| name.starts_with(&wanted) && *name >= from);
             Ok(names)
         });
         walked

@@ -54,9 +54,9 @@ impl Store for MemoryStore {
         Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as ObjectReader))
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         let objects = self.objects();
-        let from = objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let from = objects.range::<str, _>((Bound::Included(prefix.max(from)), Bound::Unbounded));
         Ok(from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix)).cloned().collect())
     }
 

@@ -1,19 +1,24 @@
 //! Append and read records.
 
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use model::{RECORD_FORMAT, Record, RecordEntry, RunId, Timestamp, planted};
 
-use crate::{Creation, Store, StoreError};
+use crate::{Creation, Store, StoreError, record_cache::RecordCache};
 
 /// Generates unique nonces. Injected, so that a simulation is reproducible.
 pub type Nonces = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The ledgers of all runs in one bucket.
+/// The ledgers of all runs in one bucket. Clones share the records they have read: records never change, so
+/// each is read once. Other writers' records are found by listing the names after the last known one.
 #[derive(Clone)]
 pub struct Ledger {
     store: Arc<dyn Store>,
     nonces: Nonces,
+    known: Arc<Mutex<RecordCache>>,
 }
 
 /// The records of a run at the time of reading. Appending requires it, so every writer has read the existing
@@ -21,7 +26,7 @@ pub struct Ledger {
 #[derive(Clone, Debug)]
 pub struct Loaded {
     run: RunId,
-    records: Vec<Record>,
+    records: Arc<Vec<Record>>,
 }
 
 /// A ledger that cannot be read.
@@ -78,51 +83,108 @@ impl Loaded {
 impl Ledger {
     /// Uses the given store and nonce generator.
     pub fn new(store: Arc<dyn Store>, nonces: Nonces) -> Self {
-        Self { store, nonces }
+        Self { store, nonces, known: Arc::default() }
+    }
+
+    /// The bucket.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
     }
 
     fn name(run: &RunId, seq: u64) -> String {
         format!("ledger/{run}/{seq:010}.json")
     }
 
-    /// Reads the records of a run; empty for an unknown run.
+    fn known(&self) -> MutexGuard<'_, RecordCache> {
+        // The cache is consistent between calls, so a panic elsewhere cannot corrupt it.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the records of a run; empty for an unknown run. Costs one listing, and one read of each record
+    /// that is new to this process.
     ///
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.
     pub async fn load(&self, run: &RunId) -> Result<Loaded, LedgerError> {
-        let names = self.store.list(&format!("ledger/{run}/")).await;
-        let count = names.map_err(|source| LedgerError::Store { run: run.clone(), source })?.len() as u64;
-        let mut records = Vec::new();
-        // Continue past the count: another writer may have appended since the listing.
-        for seq in 1.. {
-            match self.read(run, seq).await? {
-                Some(record) => records.push(record),
-                None if seq > count => break,
-                None => {
-                    let why = "is missing although later ones exist".to_owned();
-                    return Err(LedgerError::Damaged { run: run.clone(), seq, why });
-                }
-            }
+        let mut records = self.known().get(run);
+        let known = records.len() as u64;
+        // The last known record is listed again: without it the ledger was removed, and is read from its start.
+        let mut last = self.last_listed(run, known.max(1)).await?;
+        if last < known {
+            self.known().forget(run);
+            records = Arc::default();
+            last = self.last_listed(run, 1).await?;
+        }
+        // Every number is read, listed or not: a listing may miss a record that is created meanwhile.
+        for seq in records.len() as u64 + 1..=last {
+            let Some((record, size)) = self.read(run, seq).await? else {
+                let why = "is missing although later ones exist".to_owned();
+                return Err(LedgerError::Damaged { run: run.clone(), seq, why });
+            };
+            records = self.known().push(run, records, record, size);
         }
         Ok(Loaded { run: run.clone(), records })
     }
 
-    /// The existing records after number `seq`, for followers of a run.
+    /// The records of a run, at least up to number `seq`. Costs no store request if this process knows them.
+    ///
+    /// # Errors
+    /// Returns an error if the store request fails or the ledger is damaged.
+    pub async fn load_to(&self, run: &RunId, seq: u64) -> Result<Loaded, LedgerError> {
+        let records = self.known().get(run);
+        if records.len() as u64 >= seq {
+            return Ok(Loaded { run: run.clone(), records });
+        }
+        self.load(run).await
+    }
+
+    /// Whether a run has a record.
+    ///
+    /// # Errors
+    /// Returns an error if the store request fails or the record is damaged.
+    pub async fn exists(&self, run: &RunId) -> Result<bool, LedgerError> {
+        Ok(!self.known().get(run).is_empty() || !self.news(run, 0..1).await?.is_empty())
+    }
+
+    /// The existing records after number `seq`, for followers of a run. Costs one read of each record that is
+    /// new to this process, and one of the next, absent number.
     ///
     /// # Errors
     /// Returns an error if the store request fails or a record is damaged.
     pub async fn since(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, LedgerError> {
-        let mut records = Vec::new();
-        for seq in seq + 1.. {
-            match self.read(run, seq).await? {
-                Some(record) => records.push(record),
-                None => break,
-            }
-        }
-        Ok(records)
+        self.news(run, seq..u64::MAX).await
     }
 
-    async fn read(&self, run: &RunId, seq: u64) -> Result<Option<Record>, LedgerError> {
+    /// The existing records after number `range.start`, up to `range.end`.
+    async fn news(&self, run: &RunId, range: Range<u64>) -> Result<Vec<Record>, LedgerError> {
+        let mut records = self.known().get(run);
+        let begin = usize::try_from(range.start).unwrap_or(usize::MAX);
+        if records.len() < begin {
+            // The records before were evicted, or the caller read them elsewhere.
+            let mut news = Vec::new();
+            for seq in range.start + 1..=range.end {
+                let Some((record, _)) = self.read(run, seq).await? else { break };
+                news.push(record);
+            }
+            return Ok(news);
+        }
+        for seq in records.len() as u64 + 1..=range.end {
+            let Some((record, size)) = self.read(run, seq).await? else { break };
+            records = self.known().push(run, records, record, size);
+        }
+        Ok(records[begin..].to_vec())
+    }
+
+    /// The greatest listed number that is not less than `from`; 0 without any.
+    async fn last_listed(&self, run: &RunId, from: u64) -> Result<u64, LedgerError> {
+        let names = self.store.list_from(&format!("ledger/{run}/"), &Self::name(run, from)).await;
+        let names = names.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
+        let number = |name: &String| name.rsplit_once('/')?.1.strip_suffix(".json")?.parse().ok();
+        Ok(names.iter().filter_map(number).max().unwrap_or(0))
+    }
+
+    /// A record and its size, bytes.
+    async fn read(&self, run: &RunId, seq: u64) -> Result<Option<(Record, usize)>, LedgerError> {
         let body = self.store.read(&Self::name(run, seq)).await;
         let Some(body) = body.map_err(|source| LedgerError::Store { run: run.clone(), source })? else {
             return Ok(None);
@@ -135,7 +197,7 @@ impl Ledger {
         if record.seq != seq || record.run != *run {
             return Err(damaged(format!("claims to be record {} of {}", record.seq, record.run)));
         }
-        Ok(Some(record))
+        Ok(Some((record, body.len())))
     }
 
     /// Appends one entry after the loaded records. Time never decreases within a run.
@@ -163,17 +225,23 @@ impl Ledger {
             seq,
             why: error.to_string(),
         })?;
+        let size = body.len();
         let created = self.store.create(&Self::name(&loaded.run, seq), body.into()).await;
         let ours = match &created {
             Ok(Creation::Created) => true,
             // The response may be lost after a successful write. The nonce decides.
-            Ok(Creation::Exists) | Err(_) => {
-                self.read(&loaded.run, seq).await?.is_some_and(|there| there.nonce == record.nonce)
-            }
+            Ok(Creation::Exists) | Err(_) => match self.read(&loaded.run, seq).await? {
+                Some((there, _)) if there.nonce == record.nonce => true,
+                Some((there, size)) => {
+                    self.known().push(&loaded.run, Arc::clone(&loaded.records), there, size);
+                    false
+                }
+                None => false,
+            },
         };
         match created {
             _ if ours || planted("conflict_taken_for_success") => {
-                loaded.records.push(record);
+                loaded.records = self.known().push(&loaded.run, loaded.records, record, size);
                 Ok(loaded)
             }
             Err(source) => Err(LedgerError::Store { run: loaded.run, source }.into()),

@@ -42,15 +42,15 @@ impl Store for Split {
         self.of(name).open(name).await
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         if prefix.starts_with(self.prefix) {
-            return self.below.list(prefix).await;
+            return self.below.list_from(prefix, from).await;
         }
-        let mut names = self.others.list(prefix).await?;
+        let mut names = self.others.list_from(prefix, from).await?;
         names.retain(|name| !name.starts_with(self.prefix));
         // A shorter prefix may match objects of both stores.
         if self.prefix.starts_with(prefix) {
-            names.extend(self.below.list(self.prefix).await?);
+            names.extend(self.below.list_from(self.prefix, from).await?);
         }
         Ok(names)
     }

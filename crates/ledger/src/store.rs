@@ -66,7 +66,13 @@ pub trait Store: Send + Sync + 'static {
     async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError>;
 
     /// Names with prefix `prefix`, in unspecified order.
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.list_from(prefix, "").await
+    }
+
+    /// Names with prefix `prefix` that are not less than `from` in byte order, in unspecified order. Cloud
+    /// Storage calls `from` the start offset.
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError>;
 
     /// Distinct name parts below `folder`, which ends in `/`, up to the next `/`: `ledger/` lists the runs
     /// without reading their records. Unspecified order.

@@ -10,8 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, ObjectReader, Split, Store, StoreError,
-    conformance,
+    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, ObjectReader, ObservedStore, OnRequest,
+    RequestKind, Split, Store, StoreError, conformance,
 };
 use model::*;
 
@@ -30,6 +30,28 @@ async fn folder() {
     conformance::artefacts(Arc::new(FolderStore::open(root.path().join("artefacts")).unwrap())).await;
     let drafts = std::fs::read_dir(root.path().join("store/.drafts")).unwrap();
     assert_eq!(drafts.count(), 0, "no draft stays behind");
+}
+
+#[tokio::test]
+async fn an_observed_store_reports_every_request() {
+    let seen = Arc::<std::sync::Mutex<Vec<(RequestKind, bool)>>>::default();
+    let on = Arc::clone(&seen);
+    let on: OnRequest = Arc::new(move |request| on.lock().unwrap().push((request.kind, request.found)));
+    let observed = || Arc::new(ObservedStore::new(Arc::new(MemoryStore::default()), Arc::clone(&on)));
+    conformance::store(observed()).await;
+    conformance::ledger(observed()).await;
+
+    seen.lock().unwrap().clear();
+    let store = observed();
+    store.create("a/b", Bytes::new()).await.unwrap();
+    store.read("a/b").await.unwrap();
+    store.open("a/c").await.map(drop).unwrap();
+    store.list_from("a/", "a/b").await.unwrap();
+    store.children("a/").await.unwrap();
+    store.remove("a/b").await.unwrap();
+    use RequestKind::{Create, List, Read, Remove};
+    let wanted = [(Create, true), (Read, true), (Read, false), (List, true), (List, true), (Remove, true)];
+    assert_eq!(*seen.lock().unwrap(), wanted);
 }
 
 #[tokio::test]
@@ -75,8 +97,8 @@ impl Store for Lossy {
     async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.inner.open(name).await
     }
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        self.inner.list(prefix).await
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
+        self.inner.list_from(prefix, from).await
     }
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         self.inner.remove(name).await

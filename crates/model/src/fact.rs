@@ -516,6 +516,18 @@ pub struct VerdictReached {
     pub log_sha256: Option<String>,
     /// Object name of the full verdict in the artefact bucket.
     pub object: String,
+    /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurements: Option<MeasurementsFile>,
+}
+
+/// The stored parsed logs of a run: `measurements.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasurementsFile {
+    /// Object name in the artefact bucket.
+    pub object: String,
+    /// SHA-256 of the object, hex.
+    pub sha256: String,
 }
 
 /// The result of the run is final and all resources are released.

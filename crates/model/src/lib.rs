@@ -30,8 +30,8 @@ pub use command::{Body, Command, JobRef};
 pub use criteria::{Criteria, Floor, OneRank, Reference, Tolerance};
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
-    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, Node, Origin, Push, Reason, Results,
-    RunClosed, RunRequested, RunUsed, Trigger, UNNAMED, Verdict, VerdictReached,
+    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, Origin, Push,
+    Reason, Results, RunClosed, RunRequested, RunUsed, Trigger, UNNAMED, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};

@@ -71,10 +71,11 @@ impl RunIndex {
         let Some(folded) = self.folded(&run).await? else { return Ok(None) };
         let state = folded.state;
         let Some(logs) = state.logs() else { return Ok(None) };
-        let read = Artefacts::new(Arc::clone(&self.store));
-        let read = read.logs(logs, state.attempt(Stage::Job), |body| nccl::read(body)).await;
+        let artefacts = Artefacts::new(Arc::clone(&self.store));
+        let logs = (logs, state.attempt(Stage::Job));
+        let read = measurements::read(&artefacts, &run, logs, state.verdict()).await;
         let reading = match read {
-            Ok(logs) => together(logs.into_iter().map(|(_, reading)| reading)),
+            Ok(logs) => together(logs.into_iter().map(|log| log.reading)),
             Err(ledger::ArtefactError::Store(error)) => return Err(error.into()),
             Err(ledger::ArtefactError::Damaged { .. }) => None,
         };

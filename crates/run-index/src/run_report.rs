@@ -63,10 +63,10 @@ impl RunIndex {
         let artefacts = Artefacts::new(self.store.clone());
         let reading = match state.logs() {
             Some(logs) => {
-                let job = state.attempt(Stage::Job);
-                let read = artefacts.logs(logs, job, |body| nccl::read(body)).await;
+                let logs = (logs, state.attempt(Stage::Job));
+                let read = measurements::read(&artefacts, run, logs, state.verdict()).await;
                 let logs = read.map_err(|source| ViewError::Artefact { run: run.clone(), source })?;
-                together(logs.into_iter().map(|(_, reading)| reading))
+                together(logs.into_iter().map(|log| log.reading))
             }
             None => None,
         };

@@ -85,9 +85,9 @@ impl Store for Shelf {
         Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as ObjectReader))
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         let objects = self.objects();
-        let from = objects.places.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let from = objects.places.range::<str, _>((Bound::Included(prefix.max(from)), Bound::Unbounded));
         let names = from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix));
         Ok(names.map(ToString::to_string).collect())
     }

@@ -22,6 +22,7 @@ mod incidents;
 mod interference;
 pub mod orders;
 pub mod process;
+mod requests;
 mod rng;
 pub mod roster;
 mod scenario;

@@ -107,8 +107,8 @@ impl Store for SimStore {
         self.read_as("open", name, self.bucket.open(name)).await
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let mut names = self.read_as("list", prefix, self.bucket.list(prefix)).await?;
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = self.read_as("list", prefix, self.bucket.list_from(prefix, from)).await?;
         self.door.world.inner().dice.shuffle(&mut names); // the listing order is unspecified
         Ok(names)
     }

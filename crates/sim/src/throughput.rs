@@ -11,11 +11,13 @@ use std::{
 
 use conductor::{Conductor, Settings};
 use events::Message;
-use ledger::Ledger;
+use ledger::{Ledger, ObservedStore, Store};
 use model::{Attempt, Span, Timestamp};
 use service::{Bus, BusError, Event, Handler, ManualClock};
 
-use crate::{RequestedRun, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
+use crate::{
+    RequestedRun, Scenario, Shelf, Simulation, requests::Requests, store::at_once, workload, world::START,
+};
 
 /// Function that returns the heap size, bytes.
 pub type Heap<'a> = &'a dyn Fn() -> usize;
@@ -48,7 +50,9 @@ const APART: i64 = 2;
 /// Returns an error if that file cannot be created.
 pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (before, before_resident) = (heap(), resident());
-    let mut simulation = Simulation::with(Scenario::happy(1, 0), Arc::new(Shelf::new()?));
+    let (bucket, requests): (Arc<dyn Store>, _) = (Arc::new(Shelf::new()?), Arc::<Requests>::default());
+    let observed = ObservedStore::new(Arc::clone(&bucket), requests.counter());
+    let mut simulation = Simulation::with(Scenario::happy(1, 0), Arc::new(observed));
     simulation.world.inner().busy = Some(Vec::new());
     let (began, before_cpu) = (Instant::now(), processor());
     let (mut most, mut most_resident, mut open) = (0, 0, 0);
@@ -61,18 +65,16 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
         let quiet = simulation.settle_for(20_000);
         most = most.max(heap());
         most_resident = most_resident.max(resident());
-        open = open.max(at_once(simulation.bucket.list("open/")).map_or(0, |names| names.len()));
+        open = open.max(at_once(bucket.list("open/")).map_or(0, |names| names.len()));
         if quiet {
             break;
         }
     }
     let (took, cpu) = (began.elapsed().as_secs_f64(), processor() - before_cpu);
-    let names = at_once(simulation.bucket.list("")).unwrap_or_default();
+    let names = at_once(bucket.list("")).unwrap_or_default();
     let records = names.iter().filter(|name| name.starts_with("ledger/")).count();
-    let stored: usize = names
-        .iter()
-        .map(|name| at_once(simulation.bucket.read(name)).ok().flatten().map_or(0, |body| body.len()))
-        .sum();
+    let stored: usize =
+        names.iter().map(|name| at_once(bucket.read(name)).ok().flatten().map_or(0, |body| body.len())).sum();
     let mut busy = simulation.world.inner().busy.take().unwrap_or_default();
     busy.sort_unstable();
     let at = |share: usize| busy.get(busy.len() * share / 100).map_or(0.0, |&busy| f64::from(busy) / 1e6);
@@ -89,6 +91,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
         kib_a_run(most_resident.saturating_sub(before_resident), runs),
         kib_a_run(stored, runs),
     );
+    println!("{:>6}       {}", "", requests.per_run(runs));
     Ok(())
 }
 
@@ -112,7 +115,7 @@ pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let nonces = move || written.fetch_add(1, Ordering::Relaxed).to_string();
     let ledger = Ledger::new(bucket, Arc::new(nonces));
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
-    let settings = Settings { resend: Span::from_secs(30) };
+    let settings = Settings { resend: Span::from_secs(30), refresh: Span::default() };
     let conductor = Conductor::new(ledger, Arc::new(Nobody), clock, settings, None);
     let before = heap();
     for number in 0..runs {

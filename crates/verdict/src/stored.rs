@@ -1,5 +1,6 @@
 //! Stored verdicts.
 
+use model::MeasurementsFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,4 +29,7 @@ pub struct Stored {
     /// SHA-256 of the judged log, hex; `None` without a log.
     #[serde(default)]
     pub log_sha256: Option<String>,
+    /// The parsed logs; `None` if they are not stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurements: Option<MeasurementsFile>,
 }

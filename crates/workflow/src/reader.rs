@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, System, Workflow, Workload,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, System, Workflow,
+    Workload,
 };
 
 use crate::{
@@ -97,14 +98,13 @@ impl<'a> WorkflowReader<'a> {
 
     pub(crate) fn cluster(&mut self, cluster: &ClusterFile) -> Option<ClusterSpec> {
         Some(match cluster {
-            ClusterFile::Rent(RentFile::Processes { nodes }) => {
-                ClusterSpec::Rent(System::processes(*nodes))
-            }
+            ClusterFile::Rent(RentFile::Processes { nodes }) => ClusterSpec::Rent(System::processes(*nodes)),
             ClusterFile::Rent(RentFile::Deployed(deployed)) => {
                 ClusterSpec::Rent(self.deployed(deployed)?.to_system())
             }
             ClusterFile::Existing(ExistingFile { system, name }) => {
-                let system = self.settings("cluster.existing.system", system.0.kind(), system.0.settings())?;
+                let system =
+                    self.settings("cluster.existing.system", system.0.kind(), system.0.settings())?;
                 ClusterSpec::Existing { system, name: name.clone() }
             }
         })

@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use hashlink::LinkedHashMap;
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
-use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
+use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, owed};
 use model::{
     Attempt, Command, CommandId, Fact, Record, RecordEntry, RunClosed, RunId, RunUsed, Span, Stage,
     Timestamp, Verb, planted,
@@ -18,12 +19,17 @@ use crate::turns::Turns;
 
 /// Maximum number of append attempts per wake-up; then the event is redelivered.
 const RACES: u32 = 20;
+/// Maximum number of runs whose state is kept. A state takes about as much memory as its records.
+const STATES: usize = 1000;
 
 /// Settings of the conductor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Delay before an owed command is sent again.
     pub resend: Span,
+    /// How long a tick relies on the records known to this process. Zero: each tick lists the ledger. An append by another
+    /// process is found at the latest by the first tick after this time.
+    pub refresh: Span,
 }
 
 /// Called with every state after a wake-up.
@@ -49,9 +55,6 @@ pub enum WakeError {
     /// The hints cannot be written.
     #[error(transparent)]
     Store(#[from] ledger::StoreError),
-    /// The ledger's records cannot be replayed.
-    #[error("the ledger of {run} cannot be replayed")]
-    Unreadable { run: RunId, source: lifecycle::UnreadableLedger },
     /// Other writers won every append race.
     #[error("{run}: {RACES} appends lost to other writers")]
     Crowded { run: RunId },
@@ -64,18 +67,22 @@ pub enum WakeError {
 type CommandKey = (Stage, Attempt, Verb);
 type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 
+/// A run's state, and when the ledger was listed for it.
+struct KnownState {
+    state: RunState,
+    listed_at: Timestamp,
+}
+
 /// What an input added to the ledger.
 struct Recorded {
-    loaded: Loaded,
+    known: KnownState,
     ignored: Option<Ignored>,
     grew: bool,
 }
 
 /// Updates the metrics of a run that was just closed.
-fn count(records: &[Record]) {
-    let (Some(first), Some(last), Ok(state)) = (records.first(), records.last(), fold(records)) else {
-        return;
-    };
+fn count(records: &[Record], state: &RunState) {
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return };
     let conclusion = state.settled.as_ref().map_or("open", |(conclusion, _)| conclusion.as_str());
     let verdict = state.verdict().map(|reached| reached.verdict.to_string());
     let took = last.recorded_at.since(first.recorded_at);
@@ -92,6 +99,8 @@ pub struct Conductor {
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
     sent: Mutex<SentCommands>,
     turns: Turns,
+    /// States of open runs, so that each record is folded once. A cache: without it the records are folded again.
+    states: Mutex<LinkedHashMap<RunId, KnownState>>,
 }
 
 impl Conductor {
@@ -104,7 +113,8 @@ impl Conductor {
         observer: Option<Observer>,
     ) -> Self {
         let outbox = Publisher::new("conductor", bus, Arc::clone(&clock));
-        Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Turns::default() }
+        let (sent, turns, states) = Default::default();
+        Self { ledger, outbox, clock, settings, observer, sent, turns, states }
     }
 
     /// Wakes every open run.
@@ -116,6 +126,7 @@ impl Conductor {
         let open = self.ledger.open_runs().await?;
         // Another process closed the other runs. Send times are only hints, so they may be dropped.
         self.sent().retain(|run, _| open.binary_search(run).is_ok());
+        self.states().retain(|run, _| open.binary_search(run).is_ok());
         for run in open {
             if let Err(error) = self.wake(&run, Input::Tick).await {
                 warn!(run.id = %run, "the wake-up failed: {}", service::worker::chain(&error));
@@ -145,16 +156,16 @@ impl Conductor {
                 }
                 Err(AppendError::Ledger(error)) => return Err(error.into()),
                 Ok(None) => return Ok(Woken::Unknown),
-                Ok(Some(Recorded { loaded, ignored, grew })) => {
-                    let state = fold(loaded.records())
-                        .map_err(|source| WakeError::Unreadable { run: run.clone(), source })?;
+                Ok(Some(Recorded { known, ignored, grew })) => {
+                    let state = &known.state;
                     let tick = matches!(input, Input::Tick);
-                    self.settle(&state, tick).await?;
+                    self.settle(state, tick).await?;
                     // Remove the hint after the end is published: while the hint exists, the tick publishes the end again. A repeated
                     // fact adds nothing to a closed run.
                     if tick || grew {
-                        self.conclude(&state).await?;
+                        self.conclude(state).await?;
                     }
+                    self.remember(known);
                     return Ok(ignored.map_or(Woken::Went, Woken::Ignored));
                 }
             }
@@ -164,9 +175,17 @@ impl Conductor {
 
     /// Appends the records for the input. `None` for an unknown run.
     async fn record(&self, run: &RunId, input: &Input) -> Result<Option<Recorded>, AppendError> {
-        let mut loaded = self.ledger.load(run).await?;
-        let known = loaded.next_seq();
         let now = self.clock.now();
+        // After an error or a lost race the state is not put back: the next attempt lists the ledger.
+        let known = self.states().remove(run);
+        let fresh = known.as_ref().filter(|known| {
+            matches!(input, Input::Tick) && now.since(known.listed_at) < self.settings.refresh
+        });
+        let (mut loaded, listed_at) = match fresh {
+            Some(known) => (self.ledger.load_to(run, known.state.seq).await?, known.listed_at),
+            None => (self.ledger.load(run).await?, now),
+        };
+        let before = loaded.next_seq();
         let mut first = false;
         if loaded.records().is_empty() {
             let Input::Fact(occurrence) = input else { return Ok(None) };
@@ -186,7 +205,7 @@ impl Conductor {
             seq: 1,
             why: source.to_string(),
         };
-        let state = fold(loaded.records()).map_err(damaged)?;
+        let mut state = advance(known.map(|known| known.state), &loaded).map_err(damaged)?;
         let input = if first { Input::Tick } else { input.clone() };
         let Decision { entries, ignored } = decide(&state, input, now);
         if let Some(why) = ignored {
@@ -194,14 +213,15 @@ impl Conductor {
         }
         for entry in entries {
             loaded = self.ledger.append(loaded, entry, now).await?;
+            state = advance(Some(state), &loaded).map_err(damaged)?;
             info!(seq = loaded.next_seq() - 1, "recorded");
         }
-        let grew = loaded.next_seq() > known;
+        let grew = loaded.next_seq() > before;
         if grew && let Some(RecordEntry::Closed { .. }) = loaded.records().last().map(|record| &record.entry)
         {
-            count(loaded.records());
+            count(loaded.records(), &state);
         }
-        Ok(Some(Recorded { loaded, ignored, grew }))
+        Ok(Some(Recorded { known: KnownState { state, listed_at }, ignored, grew }))
     }
 
     /// Sends the owed commands.
@@ -238,8 +258,8 @@ impl Conductor {
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
-            let after = self.ledger.load(run).await?;
-            if fold(after.records()).is_ok_and(|after| !after.leases_returned()) {
+            let news = self.ledger.since(run, state.seq).await?;
+            if !news.is_empty() && !news.iter().fold(state.clone(), evolve).leases_returned() {
                 self.ledger.mark_open(run).await?;
             }
         }
@@ -268,6 +288,18 @@ impl Conductor {
         Ok(())
     }
 
+    /// Keeps the state of an open run.
+    fn remember(&self, known: KnownState) {
+        if known.state.closed.is_some() && known.state.leases_returned() {
+            return;
+        }
+        let mut states = self.states();
+        states.insert(known.state.run.clone(), known);
+        if states.len() > STATES {
+            states.pop_front();
+        }
+    }
+
     /// Whether this process has seen the run before; remembers the run.
     fn knows(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
@@ -278,11 +310,25 @@ impl Conductor {
 
     /// Number of runs in this process's memory.
     pub fn remembered(&self) -> usize {
-        self.sent().len() + self.turns.len()
+        self.sent().len() + self.turns.len() + self.states().len()
     }
 
     fn sent(&self) -> MutexGuard<'_, SentCommands> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn states(&self) -> MutexGuard<'_, LinkedHashMap<RunId, KnownState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state after all `loaded` records: from an earlier state of the run, or else from the first record.
+fn advance(state: Option<RunState>, loaded: &Loaded) -> Result<RunState, lifecycle::UnreadableLedger> {
+    let known =
+        |state: &RunState| usize::try_from(state.seq).ok().filter(|seq| *seq <= loaded.records().len());
+    match state.and_then(|state| Some((known(&state)?, state))) {
+        Some((seq, state)) => Ok(loaded.records()[seq..].iter().fold(state, evolve)),
+        None => fold(loaded.records()),
     }
 }
 

@@ -63,6 +63,7 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
                 fingerprint: Default::default(),
                 log_sha256: None,
                 object: "nowhere".to_owned(),
+                measurements: None,
             })
         }))
         .enumerate()

@@ -183,7 +183,7 @@ impl Starter {
         for hint in self.store.list(HINTS).await.map_err(StartError::later)? {
             let run = hint.strip_prefix(HINTS).and_then(|run| run.parse::<RunId>().ok());
             let recorded = match &run {
-                Some(run) => !self.ledger.since(run, 0).await.map_err(StartError::later)?.is_empty(),
+                Some(run) => self.ledger.exists(run).await.map_err(StartError::later)?,
                 None => true,
             };
             if !recorded {
@@ -205,7 +205,7 @@ impl Starter {
         if before.asked != asked {
             return Err(StartError::Reused { run: before.run });
         }
-        if self.ledger.since(&before.run, 0).await.map_err(StartError::later)?.is_empty() {
+        if !self.ledger.exists(&before.run).await.map_err(StartError::later)? {
             self.publish(&before).await?;
         }
         Ok(StartOutcome { run: before.run, new: false })

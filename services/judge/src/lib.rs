@@ -18,6 +18,7 @@ mod standard;
 use std::{io::Read, sync::Arc};
 
 use ledger::{ArtefactError, Artefacts, ObjectReader};
+use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Timestamp, VerdictReached, Workload,
@@ -30,6 +31,7 @@ use sha2::{Digest, Sha256};
 use verdict::{Baseline, Clues, Fingerprint, Listening, RunEvidence, Standard};
 
 use standard::Fixed;
+use tracing::warn;
 
 pub use port::{HistoryError, PastRuns};
 pub use verdict::Stored;
@@ -69,11 +71,17 @@ impl Judge {
             fingerprint: stored.judgement.fingerprint.0,
             log_sha256: stored.log_sha256,
             object,
+            measurements: stored.measurements,
         }))
     }
 
     async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
-        let heard = self.hear(case).await.map_err(damaged)?;
+        let mut heard = self.hear(case).await.map_err(damaged)?;
+        let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, std::mem::take(&mut heard.logs));
+        let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(damaged)?;
+        if measurements.is_none() {
+            warn!("the measurements are not stored: they are too large, or another version stored others");
+        }
         let setup = case.setup();
         let evidence = RunEvidence {
             reading: &heard.reading,
@@ -103,6 +111,7 @@ impl Judge {
             pin: own.pin,
             earlier: own.earlier,
             log_sha256: heard.log_sha256,
+            measurements,
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(std::io::Cursor::new(body));
@@ -132,10 +141,12 @@ impl Judge {
     /// Parses all logs of the attempt. One contains the table; the others may contain errors.
     async fn hear(&self, case: &Case<'_>) -> Result<LogNetwork, ArtefactError> {
         let reading = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
-        let mut whole = LogNetwork { reading, clues: Clues::default(), log_sha256: None };
+        let mut whole = LogNetwork { reading, clues: Clues::default(), log_sha256: None, logs: Vec::new() };
         for (object, (reading, clues)) in
             self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?
         {
+            let (log, sha256) = (object.name.clone(), object.sha256.clone());
+            whole.logs.push(ParsedLog { log, sha256, reading: reading.clone() });
             if !reading.tables.is_empty() {
                 whole.log_sha256 = Some(object.sha256);
                 whole.reading.ended = reading.ended;
@@ -176,6 +187,7 @@ struct LogNetwork {
     reading: Reading,
     clues: Clues,
     log_sha256: Option<String>,
+    logs: Vec<ParsedLog>,
 }
 
 struct Case<'a> {

@@ -1,4 +1,4 @@
-//! The loader: loads measurements from committed logs into the warehouse, exactly once.
+//! The loader: loads the measurements that the judge stored into the warehouse, exactly once.
 //!
 //! | command | fact |
 //! |---|---|
@@ -45,10 +45,9 @@ impl Loader {
     async fn load(&self, id: &CommandId, results: &Loading<'_>) -> Result<Fact, PortError> {
         let Loading { workflow, requested_at, logs, job_attempt, verdict } = *results;
         let mut brought = Load::of(&id.run, workflow, job_attempt, requested_at);
-        for (object, reading) in
-            self.artefacts.logs(logs, job_attempt, |body| nccl::read(body)).await.map_err(damaged)?
-        {
-            brought.log(&object.name, &reading);
+        let parsed = measurements::read(&self.artefacts, &id.run, (logs, job_attempt), verdict).await;
+        for parsed in parsed.map_err(damaged)? {
+            brought.log(&parsed.log, &parsed.reading);
         }
         let fingerprint = verdict.map(|reached| Fingerprint(reached.fingerprint.clone()));
         let identity = fingerprint.unwrap_or_default().identity();

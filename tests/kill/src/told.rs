@@ -132,6 +132,7 @@ pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) ->
         fingerprint: BTreeMap::new(),
         log_sha256: None,
         object: "nowhere".to_owned(),
+        measurements: None,
     };
     let accepted = |number: u64, fact: Fact| RecordEntry::Accepted {
         event: EventKey { source: "//kill".to_owned(), id: number.to_string() },

@@ -93,6 +93,7 @@ pub fn verdict(verdict: Verdict) -> Fact {
         fingerprint: Default::default(),
         log_sha256: None,
         object: "v".into(),
+        measurements: None,
     })
 }
 

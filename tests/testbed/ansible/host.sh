@@ -12,6 +12,8 @@ all=$root/all
 mount -t proc proc "$all/proc"
 mount --rbind /sys "$all/sys"
 mount -t tmpfs tmpfs "$all/run"
+# This machine's own files there are not the host's.
+mount -t tmpfs -o mode=1777 tmpfs "$all/var/tmp"
 mkdir -p "$all"/run/{sshd,lock} "$all/mnt/shared"
 mount --bind "$dir" "$all$dir"
 mount --bind "$dir/shared" "$all/mnt/shared"

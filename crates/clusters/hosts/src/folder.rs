@@ -28,7 +28,7 @@ const NEVER: &str = "never";
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
-/// What became of the start that owns the claim.
+/// State of the start that owns the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
     /// No start has claimed the job.

@@ -15,7 +15,7 @@ pub const SWEEP: &str = r#"for try in {1..40}; do
   for process in /proc/[0-9]*; do
     pid=${process#/proc/}
     [[ $pid == "$$" || $pid == "${BURNIN_KEEP:-}" ]] && continue
-    tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -qxF -- "$1" || continue
+    { tr '\0' '\n' <"$process/environ"; } 2>/dev/null | grep -qxF -- "$1" || continue
     [[ $(sed 's/.*) //; s/ .*//' "$process/stat" 2>/dev/null) == Z ]] && continue
     left="$left $pid"
     kill -KILL "$pid" 2>/dev/null

@@ -28,7 +28,7 @@ struct Bed {
 impl Bed {
     fn up() -> Self {
         let dir = PathBuf::from(std::env::var_os("BURNIN_HOSTS_BED").expect("run by .ci/hosts.sh"));
-        let bed = Self { dir, work: tempfile::tempdir().unwrap() };
+        let bed = Self { dir, work: tempfile::tempdir_in("/var/tmp").unwrap() };
         for host in ["h1", "h2", "h3", "h4"] {
             bed.run(&format!("{}/mend {host}", bed.dir.display()));
         }
@@ -49,7 +49,8 @@ impl Bed {
     }
 
     fn settings(&self, names: &[&str], more: &Value) -> Hosts {
-        let hosts: Vec<_> = names.iter().map(|name| json!({"name": name, "address": self.address(name)})).collect();
+        let hosts: Vec<_> =
+            names.iter().map(|name| json!({"name": name, "address": self.address(name)})).collect();
         let mut all = json!({
             "hosts": hosts, "user": "ops", "identity_file": self.dir.join("ssh/id"), "work_folder": self.work.path(),
             "ssh_options": [format!("UserKnownHostsFile={}", self.dir.join("ssh/known_hosts").display()), "StrictHostKeyChecking=accept-new"],
@@ -69,7 +70,9 @@ impl Bed {
     fn left(&self) -> String {
         let find = "grep -lsaz ^BURNIN_JOB= /proc/[0-9]*/environ | cut -d/ -f3";
         let hosts = ["h1", "h2", "h3", "h4"].map(|host| self.on(host, find));
-        let here = self.run(&format!("{find} | while read -r p; do [[ -e /proc/$p/exe ]] && readlink /proc/$p/exe; done"));
+        let here = self.run(&format!(
+            "{find} | while read -r p; do [[ -e /proc/$p/exe ]] && readlink /proc/$p/exe; done"
+        ));
         format!("{} {here}", hosts.join(" ")).trim().to_owned()
     }
 
@@ -170,7 +173,10 @@ async fn every_host_runs_its_ranks_and_an_exit_code_is_kept() {
     let (jobs, image) = jobs(&format!("{ABOUT_A_SECOND}; [[ $BURNIN_RANK != 2 ]] || exit 7")).await;
     let mut settings = serde_json::to_value(bed.settings(&["h1", "h2"], &json!({}))).unwrap();
     settings["hosts"][0]["ranks"] = json!(2);
-    let cluster = Cluster { access: model::ClusterAccess::new("hosts", settings), ..bed.cluster(&["h1", "h2"], &json!({})) };
+    let cluster = Cluster {
+        access: model::ClusterAccess::new("hosts", settings),
+        ..bed.cluster(&["h1", "h2"], &json!({}))
+    };
     let job = job("ranks", &cluster, Some(&image));
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
@@ -192,7 +198,10 @@ async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
     let one = job("unreachable", &cluster, Some(&image));
     jobs.submit(&one).await.unwrap();
     let (code, why) = lost(&jobs, &one).await;
-    assert!(code == "LAUNCH_FAILED" && why.contains("h3: ssh: connect") && !why.contains("h1"), "{code} {why}");
+    assert!(
+        code == "LAUNCH_FAILED" && why.contains("h3: ssh: connect") && !why.contains("h1"),
+        "{code} {why}"
+    );
     let hosts = Hosts::of(&cluster).unwrap();
     let ClusterStatus::Broken(why) = probe::probe("lab", &hosts).await.unwrap() else { panic!() };
     assert!(why.starts_with("lab: h3: ssh: connect"), "{why}");
@@ -206,7 +215,10 @@ async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
     let two = job("wrong-key", &cluster, None);
     jobs.submit(&two).await.unwrap();
     let (code, why) = lost(&jobs, &two).await;
-    assert!(code == "LAUNCH_FAILED" && why.contains("h2: ") && why.contains("Permission denied"), "{code} {why}");
+    assert!(
+        code == "LAUNCH_FAILED" && why.contains("h2: ") && why.contains("Permission denied"),
+        "{code} {why}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,7 +239,10 @@ async fn missing_software_on_one_host_is_named() {
     let two = job("no-program", &bed.cluster(&["h1", "h2"], &json!({"programs": "/nowhere"})), None);
     jobs.submit(&two).await.unwrap();
     let (code, why) = lost(&jobs, &two).await;
-    assert!(code == "LAUNCH_FAILED" && why.contains("h1: the program /nowhere/all_reduce_perf is missing"), "{code} {why}");
+    assert!(
+        code == "LAUNCH_FAILED" && why.contains("h1: the program /nowhere/all_reduce_perf is missing"),
+        "{code} {why}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,10 +253,15 @@ async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
     let job = job("lost", &bed.cluster(&["h1", "h2", "h3"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
     let log = bed.work.path().join("jobs/lost/output/benchmark.log");
-    bed.until("the ranks run", || std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 3);
+    bed.until("the ranks run", || {
+        std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 3
+    });
     bed.run(&format!("{}/cut h2", bed.dir.display()));
     let (code, why) = lost(&jobs, &job).await;
-    assert!(code == "NODE_LOST" && why.contains("h2") && !why.contains("h1") && !why.contains("h3"), "{code} {why}");
+    assert!(
+        code == "NODE_LOST" && why.contains("h2") && !why.contains("h1") && !why.contains("h3"),
+        "{code} {why}"
+    );
     bed.run(&format!("{}/mend h2", bed.dir.display()));
     // The lost host's own daemon ends its rank when it misses mpirun.
     bed.until("no process is left", || bed.left().is_empty() || bed.on("h2", "pgrep -c orted") != "0");
@@ -252,11 +272,14 @@ async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
 async fn a_cancelled_job_leaves_no_process_on_any_host() {
     let bed = Bed::up();
     // Ranks that ignore signals, and children that left their session.
-    let (jobs, image) = jobs("trap '' TERM INT HUP; setsid sleep 601 & echo begun; while :; do sleep 1; done").await;
+    let (jobs, image) =
+        jobs("trap '' TERM INT HUP; setsid sleep 601 & echo begun; while :; do sleep 1; done").await;
     let job = job("cancelled", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
     let log = bed.work.path().join("jobs/cancelled/output/benchmark.log");
-    bed.until("the ranks run", || std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2);
+    bed.until("the ranks run", || {
+        std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2
+    });
     assert_ne!(bed.left(), "");
     jobs.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
@@ -286,7 +309,9 @@ async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_nothing() {
     jobs.submit(&job).await.unwrap();
     let folder = bed.work.path().join("jobs/killed");
     let log = folder.join("output/benchmark.log");
-    bed.until("the ranks run", || std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2);
+    bed.until("the ranks run", || {
+        std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2
+    });
     let claim = std::fs::read_link(folder.join("claim")).unwrap();
     bed.run(&format!("kill -KILL {}", claim.display().to_string().split('.').next().unwrap()));
     let (code, why) = lost(&jobs, &job).await;
@@ -301,7 +326,10 @@ async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_nothing() {
 async fn the_time_limit_ends_a_job() {
     let bed = Bed::up();
     let (jobs, image) = jobs("sleep 600").await;
-    let job = JobSpec { limit: Span::from_secs(3), ..job("limit", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image)) };
+    let job = JobSpec {
+        limit: Span::from_secs(3),
+        ..job("limit", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image))
+    };
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "TIMEOUT");
     assert_eq!(bed.left(), "");

@@ -116,16 +116,19 @@ impl Rest {
         }
     }
 
-    /// A page of names, and the token of the next page. With `folded`, names beyond the next `/` are reduced
-    /// to that folder.
+    /// A page of names that begin with `prefix` and are not less than `from`, and the token of the next page.
+    /// With `folded`, names beyond the next `/` are reduced to that folder.
     pub async fn page(
         &self,
-        prefix: &str,
+        (prefix, from): (&str, &str),
         folded: bool,
         token: Option<&str>,
     ) -> Result<(Vec<String>, Option<String>), RequestError> {
         let mut request = self.http.get(self.objects());
         request = request.query(&[("prefix", prefix), ("fields", "items(name),prefixes,nextPageToken")]);
+        if !from.is_empty() {
+            request = request.query(&[("startOffset", from)]);
+        }
         if folded {
             request = request.query(&[("delimiter", "/")]);
         }

@@ -241,6 +241,7 @@ impl Run {
             fingerprint: Default::default(),
             log_sha256: Some("fcde2b2edba56bf4".repeat(4)),
             object: "quickstart-1/verdict/1/verdict.json".into(),
+            measurements: None,
         };
         self.reading = Some(reading);
         self.judgement = Some(judgement);

@@ -49,9 +49,9 @@ impl<S: Store> Store for Counting<S> {
     async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.inner.open(name).await
     }
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         self.lists.fetch_add(1, Ordering::Relaxed);
-        self.inner.list(prefix).await
+        self.inner.list_from(prefix, from).await
     }
     async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
         self.lists.fetch_add(1, Ordering::Relaxed);

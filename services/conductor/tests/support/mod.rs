@@ -1,5 +1,5 @@
 //! A conductor with a recording bus, a manual clock and an unreliable store.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 use std::{
     io,
@@ -234,9 +234,9 @@ impl Store for Moody {
         self.inner.open(name).await
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         tokio::task::yield_now().await;
-        self.inner.list(prefix).await
+        self.inner.list_from(prefix, from).await
     }
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
@@ -278,8 +278,15 @@ impl World {
 
     /// A conductor as it is after a start: it remembers nothing.
     pub fn conductor(&self) -> Arc<Conductor> {
-        let settings = Settings { resend: RESEND };
-        Arc::new(Conductor::new(self.ledger(), self.bus.clone(), self.clock.clone(), settings, None))
+        self.conductor_over(Arc::clone(&self.store), Span::default())
+    }
+
+    /// The same over another view of the store, and with another refresh time.
+    pub fn conductor_over(&self, store: Arc<dyn Store>, refresh: Span) -> Arc<Conductor> {
+        let nonce = || NONCES.fetch_add(1, Ordering::Relaxed).to_string();
+        let ledger = Ledger::new(store, Arc::new(nonce));
+        let settings = Settings { resend: RESEND, refresh };
+        Arc::new(Conductor::new(ledger, self.bus.clone(), self.clock.clone(), settings, None))
     }
 
     pub async fn records(&self) -> Vec<Record> {

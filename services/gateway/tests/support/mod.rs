@@ -125,7 +125,7 @@ impl Front {
     pub fn conduct(&self) {
         let clock: Arc<dyn Clock> = self.clock.clone();
         let bus: Arc<dyn Bus> = self.wire.clone();
-        let settings = Settings { resend: Span::from_secs(30) };
+        let settings = Settings { resend: Span::from_secs(30), refresh: Span::default() };
         let conductor = Conductor::new(ledger(&self.store), bus, clock, settings, None);
         *self.wire.conductor.lock().unwrap() = Some(Arc::new(conductor));
     }

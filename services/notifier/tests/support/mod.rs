@@ -119,6 +119,7 @@ impl Paper {
                     fingerprint: Default::default(),
                     log_sha256: None,
                     object: "nowhere".to_owned(),
+                    measurements: None,
                 };
                 entries.push((self.ended, Ok(Fact::VerdictReached(reached))));
                 entries.push((self.ended, Ok(Fact::ImageBuilt(image))));

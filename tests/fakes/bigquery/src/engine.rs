@@ -128,8 +128,8 @@ impl Store for Bucket {
         self.folder.open(name).await
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        self.folder.list(prefix).await
+    async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
+        self.folder.list_from(prefix, from).await
     }
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {

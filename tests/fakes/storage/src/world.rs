@@ -246,19 +246,21 @@ impl World {
         }
     }
 
-    /// Names that begin with `prefix`, page by page; with a delimiter, what lies behind the next one is folded.
+    /// Names that begin with `prefix` and are not less than `startOffset`, page by page; with a delimiter, names
+    /// beyond the next one are folded.
     ///
     /// # Errors
     /// When there is no such bucket or a number is none.
     pub fn list(&mut self, bucket: &str, query: &Query) -> Result<Value, Refusal> {
         let text = |field: &str| query.get(field).map(String::as_str).unwrap_or_default();
         let (prefix, delimiter, after) = (text("prefix"), text("delimiter"), text("pageToken"));
+        let offset = text("startOffset");
         let most = number(query, "maxResults")?.unwrap_or(1000).clamp(1, 1000) as usize;
         let (mut items, mut prefixes): (Vec<Value>, Vec<String>) = Default::default();
         let mut next = None;
         let mut last = String::new();
         for (name, object) in &self.bucket(bucket)?.objects {
-            let Some(rest) = name.strip_prefix(prefix) else { continue };
+            let Some(rest) = name.strip_prefix(prefix).filter(|_| name.as_str() >= offset) else { continue };
             let fold = (!delimiter.is_empty()).then(|| rest.find(delimiter)).flatten();
             let entry = fold.map_or(name.clone(), |at| format!("{prefix}{}{delimiter}", &rest[..at]));
             if entry.as_str() <= after || entry == last {

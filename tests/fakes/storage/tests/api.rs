@@ -107,6 +107,21 @@ async fn listing_folds_at_a_delimiter_and_turns_pages() {
 }
 
 #[tokio::test]
+async fn a_listing_begins_at_the_start_offset_and_includes_it() {
+    let (standin, http, url) = standin().await;
+    for name in ["a/1", "a/2", "a/3", "b"] {
+        standin.put("bucket", name, "");
+    }
+    let listed = async |query: &str| {
+        let page = ask(http.get(format!("{url}/storage/v1/b/bucket/o?{query}"))).await.1;
+        page["items"].as_array().unwrap().iter().map(|item| item["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("prefix=a/&startOffset=a/2").await, ["a/2", "a/3"]);
+    assert_eq!(listed("prefix=a/&startOffset=a/2.5").await, ["a/3"], "the offset need not exist");
+    assert_eq!(listed("prefix=a/&startOffset=b").await, [""; 0]);
+}
+
+#[tokio::test]
 async fn notifications_of_objects_are_pushed_until_acknowledged() {
     let (standin, http, url) = standin().await;
     let wanted = json!({

@@ -1,0 +1,123 @@
+//! The parsed logs of a judged run: `measurements.json`, beside `verdict.json`.
+//!
+//! The judge parses the logs once and [`write`]s them; the loader, the reports and the dashboard [`read`] them.
+//! The fact `verdict.reached` names the object and its digest, so its content is as certain as that of the logs.
+//! Runs judged before the object existed have no such name: their logs are parsed.
+
+use std::io::Cursor;
+
+use ledger::{ArtefactError, Artefacts};
+use model::{Attempt, CommandId, Logs, MeasurementsFile, RunId, VerdictReached, measurement::Reading};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Name of the object in the folder of the verdict.
+pub const OBJECT: &str = "measurements.json";
+/// The value of `schema`.
+pub const SCHEMA: &str = "burnin/measurements/v1";
+/// Maximum size, bytes. Larger measurements are not stored, and their logs are parsed.
+const MOST: u64 = 16 << 20;
+
+/// The parsed logs of a job attempt, and where they come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Measurements {
+    /// `burnin/measurements/v1`.
+    pub schema: String,
+    /// The run.
+    pub run: RunId,
+    /// Attempt of the job that wrote the logs.
+    pub job_attempt: Attempt,
+    /// Object name of the logs' manifest.
+    pub manifest: String,
+    /// SHA-256 of the logs' manifest, hex.
+    pub manifest_sha256: String,
+    /// The logs, in the order of the manifest.
+    pub logs: Vec<ParsedLog>,
+}
+
+/// A parsed log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ParsedLog {
+    /// Object name in the folder of the manifest.
+    pub log: String,
+    /// SHA-256 of the log, hex.
+    pub sha256: String,
+    /// Its content.
+    pub reading: Reading,
+}
+
+impl Measurements {
+    /// The parsed `logs` of a job attempt.
+    #[must_use]
+    pub fn of(run: &RunId, logs: &Logs, job_attempt: Attempt, parsed: Vec<ParsedLog>) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            run: run.clone(),
+            job_attempt,
+            manifest: logs.manifest.clone(),
+            manifest_sha256: logs.sha256.clone(),
+            logs: parsed,
+        }
+    }
+
+    /// Checks that these are the parsed `logs` of that job attempt; otherwise returns the field and its value.
+    fn check(&self, run: &RunId, logs: &Logs, job_attempt: Attempt) -> Result<(), String> {
+        let fields = [
+            ("schema", &self.schema, SCHEMA),
+            ("run", &self.run.to_string(), run.as_str()),
+            ("job_attempt", &self.job_attempt.to_string(), &job_attempt.to_string()),
+            ("manifest", &self.manifest, &logs.manifest),
+            ("manifest_sha256", &self.manifest_sha256, &logs.sha256),
+        ];
+        match fields.into_iter().find(|(_, found, wanted)| found != wanted) {
+            Some((field, found, wanted)) => Err(format!("{field} is `{found}`, expected `{wanted}`")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Stores the measurements in the folder of the judging command. Returns `None`, and the logs stay the only
+/// source, if they are larger than 16 MiB, or if another version of the program stored them differently.
+///
+/// # Errors
+/// Returns an error if the store request fails.
+pub async fn write(
+    artefacts: &Artefacts,
+    judging: &CommandId,
+    measurements: &Measurements,
+) -> Result<Option<MeasurementsFile>, ArtefactError> {
+    let object = Artefacts::folder(judging) + OBJECT;
+    let body = serde_json::to_vec(measurements)
+        .map_err(|error| ArtefactError::Damaged { name: object.clone(), why: error.to_string() })?;
+    if body.len() as u64 > MOST {
+        return Ok(None);
+    }
+    let stored = artefacts.offer(judging, OBJECT, Box::new(Cursor::new(body))).await?;
+    Ok(stored.map(|stored| MeasurementsFile { object, sha256: stored.sha256 }))
+}
+
+/// The parsed logs of a run: the stored ones if the verdict names them, otherwise the logs are parsed.
+///
+/// # Errors
+/// Returns an error if the store request fails, or the logs or the stored measurements are missing, changed or
+/// those of another run.
+pub async fn read(
+    artefacts: &Artefacts,
+    run: &RunId,
+    (logs, job_attempt): (&Logs, Attempt),
+    verdict: Option<&VerdictReached>,
+) -> Result<Vec<ParsedLog>, ArtefactError> {
+    let Some(file) = verdict.and_then(|reached| reached.measurements.as_ref()) else {
+        let parsed = artefacts.logs(logs, job_attempt, |body| nccl::read(body)).await?;
+        let log = |(object, reading): (model::ManifestObject, _)| {
+            let (log, sha256) = (object.name, object.sha256);
+            ParsedLog { log, sha256, reading }
+        };
+        return Ok(parsed.into_iter().map(log).collect());
+    };
+    let damaged = |why| ArtefactError::Damaged { name: file.object.clone(), why };
+    let body = artefacts.read_verified(&file.object, &file.sha256, MOST).await?;
+    let stored: Measurements = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
+    stored.check(run, logs, job_attempt).map_err(damaged)?;
+    Ok(stored.logs)
+}

@@ -1,0 +1,163 @@
+//! Stored measurements equal the parsed logs, and changed or foreign ones are refused.
+
+use std::{fs, io::Cursor, path::Path, sync::Arc};
+
+use ledger::{ArtefactError, Artefacts, Digest, MemoryStore, Store};
+use measurements::{Measurements, ParsedLog, SCHEMA, read, write};
+use model::{Attempt, CommandId, Logs, MeasurementsFile, RunId, Verdict, VerdictReached};
+use serde_json::Value;
+
+/// Every sample, and a log of a run that never began.
+fn samples() -> Vec<(String, Vec<u8>)> {
+    let mut samples = vec![("empty.log".to_owned(), Vec::new())];
+    for folder in ["h200", "ours"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl").join(folder);
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().replace(',', "-");
+            samples.push((name, fs::read(path).unwrap()));
+        }
+    }
+    samples.sort();
+    samples
+}
+
+struct Bucket {
+    store: Arc<MemoryStore>,
+    artefacts: Artefacts,
+    run: RunId,
+    logs: Logs,
+}
+
+impl Bucket {
+    /// The committed logs of a run.
+    async fn with(run: &str, samples: &[(String, Vec<u8>)]) -> Self {
+        let store = Arc::new(MemoryStore::default());
+        let artefacts = Artefacts::new(store.clone());
+        let id: CommandId = format!("{run}.logs.1.start").parse().unwrap();
+        let mut objects = Vec::new();
+        for (name, body) in samples {
+            let body = Box::new(Cursor::new(body.clone()));
+            objects.push(artefacts.put(&id, &format!("1/{name}"), body).await.unwrap());
+        }
+        let committed = artefacts.commit(&id, objects).await.unwrap();
+        let logs =
+            Logs { manifest: committed.name, sha256: committed.digest.sha256, objects: 0, size_bytes: 0 };
+        Self { store, artefacts, run: run.parse().unwrap(), logs }
+    }
+
+    async fn read(&self, file: Option<MeasurementsFile>) -> Result<Vec<ParsedLog>, ArtefactError> {
+        let reached = VerdictReached {
+            verdict: Verdict::Pass,
+            reasons: Vec::new(),
+            criteria: String::new(),
+            baseline: None,
+            fingerprint: Default::default(),
+            log_sha256: None,
+            object: String::new(),
+            measurements: file,
+        };
+        read(&self.artefacts, &self.run, (&self.logs, Attempt::FIRST), Some(&reached)).await
+    }
+
+    fn judging(&self) -> CommandId {
+        format!("{}.verdict.1.start", self.run).parse().unwrap()
+    }
+
+    /// What the judge stores.
+    async fn written(&self) -> MeasurementsFile {
+        let parsed = self.read(None).await.unwrap();
+        let document = Measurements::of(&self.run, &self.logs, Attempt::FIRST, parsed);
+        write(&self.artefacts, &self.judging(), &document).await.unwrap().unwrap()
+    }
+
+    /// Replaces the object, and names the digest of what replaces it.
+    async fn replaced(&self, file: &MeasurementsFile, body: Vec<u8>) -> MeasurementsFile {
+        self.store.remove(&file.object).await.unwrap();
+        let sha256 = Digest::of(&body).sha256;
+        self.store.create(&file.object, body.into()).await.unwrap();
+        MeasurementsFile { object: file.object.clone(), sha256 }
+    }
+}
+
+fn refusal(read: Result<Vec<ParsedLog>, ArtefactError>) -> String {
+    match read {
+        Err(error @ ArtefactError::Damaged { .. }) => error.to_string(),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn stored_measurements_equal_the_parsed_logs_of_every_sample() {
+    let samples = samples();
+    assert!(samples.len() > 40, "{} samples", samples.len());
+    let bucket = Bucket::with("samples-1", &samples).await;
+    let parsed = bucket.read(None).await.unwrap();
+    let file = bucket.written().await;
+    assert_eq!(file.object, "artefacts/samples-1/verdict/1/measurements.json");
+    let stored = bucket.read(Some(file.clone())).await.unwrap();
+    assert_eq!(stored, parsed);
+    assert!(parsed.iter().map(|log| log.reading.tables.len()).sum::<usize>() > 20);
+    assert_eq!(bucket.written().await, file, "written again after a crash, it is the same object");
+
+    // The logs are not read.
+    for (name, _) in &samples {
+        bucket.store.remove(&format!("artefacts/samples-1/logs/1/1/{name}")).await.unwrap();
+    }
+    assert_eq!(bucket.read(Some(file)).await.unwrap(), parsed);
+    assert!(refusal(bucket.read(None).await).contains("is missing"), "without it they are");
+}
+
+#[tokio::test]
+async fn changed_and_missing_measurements_are_refused() {
+    let bucket = Bucket::with("changed-1", &samples()).await;
+    let file = bucket.written().await;
+    let body = bucket.store.read(&file.object).await.unwrap().unwrap().to_vec();
+    for at in [0, body.len() / 2, body.len() - 1] {
+        let mut changed = body.clone();
+        changed[at] ^= 1;
+        bucket.replaced(&file, changed).await;
+        let refused = refusal(bucket.read(Some(file.clone())).await);
+        assert!(refused.contains(&file.object) && refused.contains(&file.sha256), "{refused}");
+    }
+    bucket.store.remove(&file.object).await.unwrap();
+    let refused = refusal(bucket.read(Some(file.clone())).await);
+    assert!(refused.contains(&file.object) && refused.contains("is missing"), "{refused}");
+}
+
+#[tokio::test]
+async fn measurements_of_another_run_or_schema_are_refused_by_field() {
+    let bucket = Bucket::with("foreign-1", &samples()).await;
+    let file = bucket.written().await;
+    let body = bucket.store.read(&file.object).await.unwrap().unwrap();
+    let document: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(document["schema"], SCHEMA);
+    let foreign = [
+        ("schema", Value::from("burnin/measurements/v2")),
+        ("run", "other-1".into()),
+        ("job_attempt", 2.into()),
+        ("manifest", "artefacts/other-1/logs/1/manifest.json".into()),
+        ("manifest_sha256", "00".into()),
+    ];
+    for (field, value) in foreign {
+        let mut changed = document.clone();
+        changed[field] = value;
+        let file = bucket.replaced(&file, serde_json::to_vec(&changed).unwrap()).await;
+        let refused = refusal(bucket.read(Some(file.clone())).await);
+        assert!(refused.contains(&file.object) && refused.contains(&format!(": {field} is `")), "{refused}");
+    }
+    let mut changed = document.clone();
+    changed["logs"][0]["reading"]["ended"] = "well".into();
+    let file = bucket.replaced(&file, serde_json::to_vec(&changed).unwrap()).await;
+    let refused = refusal(bucket.read(Some(file)).await);
+    assert!(refused.contains("unknown variant `well`") && refused.contains("line 1 column"), "{refused}");
+}
+
+#[tokio::test]
+async fn measurements_that_another_version_stored_differently_are_not_named() {
+    let bucket = Bucket::with("versions-1", &samples()).await;
+    bucket.written().await;
+    let document = Measurements::of(&bucket.run, &bucket.logs, Attempt::FIRST, Vec::new());
+    let named = write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap();
+    assert_eq!(named, None, "the readers parse the logs");
+}
