@@ -67,7 +67,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         (
             "//acme/rack",
             json!({"name": "gpu-a", "system": {"processes": {"nodes": 4}}}),
-            "unknown variant `processes`",
+            "expected one of slurm, kubernetes, found `processes`",
         ),
         ("//acme/rack", settings(json!({"nodes": 4})), "missing field `shared_folder`"),
         (

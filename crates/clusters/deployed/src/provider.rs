@@ -131,7 +131,7 @@ impl DeployedClusters {
         else {
             return Ok(ClusterStatus::Broken(format!("a cluster of {kind} cannot be deployed by steps")));
         };
-        Ok(ready(name, kind.form(), asked, made)
+        Ok(ready(name, self.kinds, kind.form(), asked, made)
             .unwrap_or_else(|why| ClusterStatus::Broken(format!("cluster.json: {why}"))))
     }
 
@@ -252,6 +252,7 @@ fn note(name: &str, what: &str) -> String {
 /// The cluster for jobs: settings of the workflow, completed by the deployment.
 fn ready(
     name: &str,
+    kinds: &[&dyn ClusterKind],
     form: SettingsForm,
     asked: &Deployed,
     made: DeployedCluster,
@@ -259,6 +260,9 @@ fn ready(
     let DeployedCluster { nodes, settings } = made;
     let mut completed = asked.system.settings().clone();
     for (kind, overrides) in settings {
+        if !kinds.iter().any(|known| known.form().kind == kind) {
+            return Err(format!("unknown field `{kind}`"));
+        }
         let overrides = overrides.as_object().ok_or_else(|| format!("{kind}: expected an object"))?;
         if kind != form.kind && !overrides.is_empty() {
             return Err("its system differs from the workflow's".to_owned());

@@ -177,8 +177,7 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_playbook_is_reported_with_host_and_task() {
-    let recorded =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/ansible-events/tests/data/ansible-2.17");
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ansible-events/tests/data/ansible-2.17");
     let cases = [
         ("ok", None),
         ("task-failed", Some("task-failed.jsonl: ")),

@@ -3,7 +3,7 @@
 //! ```text
 //! {work_folder}/ssh/{digest}          ssh_config of a list of hosts
 //! {work_folder}/images/{digest}/      {work_folder}/jobs/{job}/
-//!   job.sh, rank.sh, rsh, hostfile    written before the start       cancel   the job was cancelled
+//!   job.sh, rank.sh, bin/ssh, hostfile    written before the start       cancel   the job was cancelled
 //!   claim      link `PID.START`: the start that runs the benchmark   end      the result, written last
 //!   output/    collected output
 //! ```
@@ -63,6 +63,7 @@ impl Folder {
     /// Writes the files of a start. Writing them again gives the same bytes.
     pub fn write(&self, files: &[(&str, String)]) -> io::Result<()> {
         fs::create_dir_all(self.output())?;
+        fs::create_dir_all(self.0.join("bin"))?;
         for (name, text) in files {
             let draft = self.0.join(format!("{name}.draft-{}", std::process::id()));
             fs::write(&draft, text)?;

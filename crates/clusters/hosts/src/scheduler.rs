@@ -126,6 +126,8 @@ impl Scheduler for HostsJobs {
         // A session of its own: signals to the agent's terminal do not reach it, and it outlives the agent.
         let mut start = tokio::process::Command::new("setsid");
         start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
+        // Before the script starts: /proc shows a process the variables that it started with.
+        start.env("BURNIN_JOB", script::mark(&job.name, &path));
         start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status =
             start.status().await.map_err(|error| PortError::Transient(format!("setsid: {error}")))?;

@@ -43,7 +43,6 @@ cd -- "$(dirname -- "$0")" || exit 78
 read -r stat <"/proc/$$/stat"
 stat=(${stat##*)})
 ln -sT -- "$$.${stat[19]}" claim 2>/dev/null || exit 0
-export BURNIN_JOB
 stamp() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
 began=$(stamp)
 say() { printf '%s %s\n' "$(stamp)" "$*" >>output/launch.log; }
@@ -104,8 +103,9 @@ mkdir -p alive
 beats=()
 for host in "${hosts[@]}"; do : >"alive/$host"; beat "$host" & beats+=($!); done
 [[ ! -e cancel ]] || { sweep_all; finish CANCELLED "" ""; }
-"$mpirun" "${root[@]}" ${mpi_folder:+--prefix "$mpi_folder"} --hostfile hostfile -np "$ranks" --bind-to none \
-  --mca plm_rsh_agent "$PWD/rsh" --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 "${options[@]}" \
+# mpirun's daemons check that they have the agent too: so it is `ssh`, which is ours only here.
+PATH=$PWD/bin:$PATH "$mpirun" "${root[@]}" ${mpi_folder:+--prefix "$mpi_folder"} --hostfile hostfile -np "$ranks" --bind-to none \
+  --mca plm_rsh_agent ssh --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 "${options[@]}" \
   bash -c "$(<rank.sh)" rank "${command[@]}" >output/benchmark.log 2>output/mpirun.log </dev/null &
 mpi=$!
 say "mpirun is process $mpi"
@@ -181,9 +181,8 @@ pub fn files(
     // A third of the span, so that two signs of life may be late.
     let silent = hosts.silent_after.0.as_secs();
     let settings = format!(
-        "BURNIN_JOB={}\nconfig={} image={} limit={} silent={silent} pace={} ranks={total}\nmpi_folder={} profile={} program={}\n\
+        "config={} image={} limit={} silent={silent} pace={} ranks={total}\nmpi_folder={} profile={} program={}\n\
          hosts=({})\nroot=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\n",
-        quote(&mark),
         quote(config),
         quote(image.unwrap_or_default()),
         job.limit.0.as_secs().max(1),
@@ -200,16 +199,17 @@ pub fn files(
     );
     let (shebang, head) = HEAD.split_once('\n').unwrap_or_default();
     let hostfile =
-        hosts.hosts.iter().map(|host| format!("{} slots={}\n", host.name, hosts.ranks(host))).collect();
-    let rsh = format!(
-        "#!/bin/bash\n# How mpirun starts its daemons: with the mark of the job.\nhost=$1\nshift\n\
+        hosts.hosts.iter().map(|host| format!("{} slots={}\n", host.address(), hosts.ranks(host))).collect();
+    let ssh = format!(
+        "#!/bin/bash\n# How mpirun starts its daemons: with the mark of the job.\n\
+         while [[ $1 == -* ]]; do shift; done\nhost=$1\nshift\nPATH=${{PATH#*:}}\n\
          exec ssh -F {} -T \"$host\" {}\"$*\"\n",
         quote(config),
         quote(&format!("export BURNIN_JOB={}; ", quote(&mark))),
     );
     vec![
         ("hostfile", hostfile),
-        ("rsh", rsh),
+        ("bin/ssh", ssh),
         ("rank.sh", rank(job, hosts)),
         ("job.sh", format!("{shebang}\n{settings}{head}{BODY}")),
     ]
@@ -217,8 +217,8 @@ pub fn files(
 
 fn rank(job: &JobSpec, hosts: &Hosts) -> String {
     let entry = |host: &crate::Host| {
-        let address = host.address.as_ref().unwrap_or(&host.name);
-        let address = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+        let address = host.address();
+        let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
         quote(&format!("{} {address}", hosts.ranks(host)))
     };
     let entries: Vec<_> = hosts.hosts.iter().map(entry).collect();

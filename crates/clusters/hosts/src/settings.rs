@@ -143,6 +143,13 @@ const fn silent_after() -> Span {
     Span::from_secs(60)
 }
 
+impl Host {
+    /// Host name or address for ssh and Open MPI.
+    pub fn address(&self) -> &str {
+        self.address.as_ref().unwrap_or(&self.name)
+    }
+}
+
 impl Hosts {
     /// Number of ranks on a host.
     pub fn ranks(&self, host: &Host) -> u32 {
@@ -207,7 +214,7 @@ impl Settings for Hosts {
             "hosts",
             (count > MOST_HOSTS).then(|| format!("expected at most {MOST_HOSTS}, found {count}")),
         );
-        let mut names = BTreeSet::new();
+        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for (at, host) in self.hosts.iter().enumerate() {
             let field = |name: &str| format!("hosts[{at}].{name}");
             complain(&field("name"), not_a_host(&host.name, false));
@@ -216,6 +223,11 @@ impl Settings for Hosts {
             complain(
                 &field("address"),
                 host.address.as_deref().and_then(|address| not_a_host(address, true)),
+            );
+            let same = host.address.is_some() && !addresses.insert(host.address());
+            complain(
+                &field("address"),
+                same.then(|| format!("`{}` is in the list twice", shown(host.address()))),
             );
             complain(&field("user"), host.user.as_deref().and_then(not_a_user));
             complain(

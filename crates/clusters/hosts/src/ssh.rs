@@ -15,8 +15,17 @@ const LIMIT: Duration = Duration::from_secs(40);
 pub fn config(settings: &Hosts) -> String {
     let mut text = String::from("# Written by Burnin.\n");
     for host in &settings.hosts {
-        _ = writeln!(text, "Host {}", host.name);
-        _ = writeln!(text, "  HostName {}", host.address.as_ref().unwrap_or(&host.name));
+        // mpirun uses the address, because the name need not be known to DNS.
+        _ = writeln!(
+            text,
+            "Host {}",
+            if host.name == host.address() {
+                host.name.clone()
+            } else {
+                format!("{} {}", host.name, host.address())
+            }
+        );
+        _ = writeln!(text, "  HostName {}", host.address());
         if let Some(user) = host.user.as_ref().or(settings.user.as_ref()) {
             _ = writeln!(text, "  User {user}");
         }

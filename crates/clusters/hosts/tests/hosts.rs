@@ -230,7 +230,14 @@ async fn missing_software_on_one_host_is_named() {
     let folder = bed.work.path().join("mpi");
     bed.run(&format!("mkdir -p {0}/bin && ln -s $(type -P mpirun) {0}/bin/mpirun", folder.display()));
     let cluster = bed.cluster(&["h1", "h2"], &json!({"mpi": {"folder": folder}}));
-    bed.on("h1", &format!("mkdir -p {0}/bin && ln -s /usr/bin/orted {0}/bin/orted", folder.display()));
+    bed.on(
+        "h1",
+        &format!(
+            "mkdir -p {0}/bin && ln -s /usr/bin/orted {0}/bin/orted && chown -R ops {1}",
+            folder.display(),
+            bed.work.path().display()
+        ),
+    );
     let one = job("no-mpi", &cluster, Some(&image));
     jobs.submit(&one).await.unwrap();
     let (code, why) = lost(&jobs, &one).await;
