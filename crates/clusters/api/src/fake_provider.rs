@@ -17,7 +17,7 @@ pub struct FakeClusters {
 }
 
 enum Fake {
-    Coming(u32, Cluster, ListedCluster),
+    Coming(u32, Box<(Cluster, ListedCluster)>),
     GivenBack,
 }
 
@@ -54,7 +54,11 @@ impl ClusterProvider for FakeClusters {
             run: order.id.run.to_string(),
             expires_at: Some(order.expires_at),
         };
-        match self.clusters().entry(order.name.clone()).or_insert(Fake::Coming(0, cluster, listed)) {
+        match self
+            .clusters()
+            .entry(order.name.clone())
+            .or_insert(Fake::Coming(0, Box::new((cluster, listed))))
+        {
             Fake::Coming(..) => Ok(order.name.clone()),
             Fake::GivenBack => {
                 let why = format!("{} was released", order.name);
@@ -66,9 +70,9 @@ impl ClusterProvider for FakeClusters {
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         Ok(match self.clusters().get_mut(name) {
             None | Some(Fake::GivenBack) => ClusterStatus::Absent,
-            Some(Fake::Coming(looks, cluster, _)) => {
+            Some(Fake::Coming(looks, made)) => {
                 *looks += 1;
-                if *looks > 1 { ClusterStatus::Ready(cluster.clone()) } else { ClusterStatus::Coming }
+                if *looks > 1 { ClusterStatus::Ready(made.0.clone()) } else { ClusterStatus::Coming }
             }
         })
     }
@@ -81,7 +85,7 @@ impl ClusterProvider for FakeClusters {
 
     async fn list(&self) -> Result<ClusterListing, PortError> {
         let there = |fake: &Fake| match fake {
-            Fake::Coming(_, _, listed) => Some(listed.clone()),
+            Fake::Coming(_, made) => Some(made.1.clone()),
             Fake::GivenBack => None,
         };
         Ok(ClusterListing {

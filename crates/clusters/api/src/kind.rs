@@ -1,6 +1,6 @@
 //! A kind of cluster, for rooms that work with all of them.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use ledger::Store;
 use model::System;
@@ -11,7 +11,7 @@ use service::PortError;
 use crate::{
     provider::ClusterStatus,
     scheduler::Scheduler,
-    settings::{Settings, SettingsProblems},
+    settings::{ReadFile, Settings, SettingsProblems},
 };
 
 /// A kind of cluster that accepts jobs.
@@ -85,7 +85,7 @@ pub struct SettingsForm {
     /// JSON schema of the settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Replaces files that the settings name by their content: [`Settings::inline`].
-    pub inline: fn(&mut Value, &mut dyn FnMut(&Path) -> Result<String, String>) -> SettingsProblems,
+    pub inline: fn(&mut Value, ReadFile<'_>) -> SettingsProblems,
     /// Fills in the defaults, without checking the values.
     pub read: fn(&Value) -> Result<Value, String>,
     /// Checks settings and fills in the defaults.

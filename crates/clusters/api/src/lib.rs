@@ -25,5 +25,5 @@ mod stage;
 pub use kind::{ClusterKind, ClusterLayout, SettingsForm, Substitution};
 pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};
-pub use settings::{Settings, SettingsProblems};
+pub use settings::{ReadFile, Settings, SettingsProblems};
 pub use stage::stage;

@@ -10,6 +10,9 @@ use service::PortError;
 
 use crate::kind::{ClusterLayout, Substitution};
 
+/// Reads a file that settings name, as UTF-8 text; the error is a message.
+pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> Result<String, String>;
+
 /// Invalid settings, each as field and expectation. The field is empty if the settings as a whole cannot be read.
 pub type SettingsProblems = Vec<(String, String)>;
 
@@ -33,7 +36,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
 
     /// Replaces files that the settings in a workflow file name by their content. `read`: reads a file by its path relative to
     /// the workflow file.
-    fn inline(_: &mut Value, _read: &mut dyn FnMut(&Path) -> Result<String, String>) -> SettingsProblems {
+    fn inline(_: &mut Value, _read: ReadFile<'_>) -> SettingsProblems {
         Vec::new()
     }
 

@@ -11,7 +11,7 @@ pub mod script;
 mod settings;
 mod ssh;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use cluster_api::{ClusterKind, ClusterStatus, Scheduler, SettingsForm};
 use ledger::Store;
@@ -20,9 +20,6 @@ use service::PortError;
 
 pub use scheduler::HostsJobs;
 pub use settings::{Host, Hosts, Mpi};
-
-/// Reads a file that the settings name, as UTF-8 text.
-type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> Result<String, String>;
 
 /// The kind `hosts`.
 pub struct HostsKind;

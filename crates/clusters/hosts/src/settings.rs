@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_api::{
-    ClusterLayout, Settings, SettingsProblems,
+    ClusterLayout, ReadFile, Settings, SettingsProblems,
     settings::{not_a_path, not_a_variable, not_in_range, shown},
 };
 use model::Span;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ReadFile, hostfile};
+use crate::hostfile;
 
 /// Maximum number of hosts.
 const MOST_HOSTS: u32 = 4096;
