@@ -1,7 +1,8 @@
 //! The script that runs a job on the agent's machine, and what it starts on the hosts. Pure.
 //!
 //! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts
-//! `mpirun`, asks every host for a sign of life, and ends what is left of the job on every host before it writes the result.
+//! `mpirun`, connects to every host periodically, and ends the job's remaining processes on every host before it writes the
+//! result.
 //! All processes of a job carry the variable `BURNIN_JOB`, by which they are found.
 
 use cluster_api::{JobSpec, nccl_tests, shell::quote};
@@ -34,7 +35,7 @@ else type -P orted >/dev/null || type -P prted >/dev/null || fail "Open MPI (ort
 [[ -z $3 || -r $3 ]] || fail "the profile $3 cannot be read"
 "#;
 
-/// Writes a job's result and ends. Everything before the benchmark's own text.
+/// Claims the job, and defines how the script reaches hosts, ends processes and writes the result.
 const HEAD: &str = r#"#!/bin/bash
 # Written by Burnin. Of all starts of this job only the one that creates the link `claim` runs the benchmark.
 set -u
@@ -75,7 +76,7 @@ sweep_all() {
 beats=(0x)
 "#;
 
-/// From the checks to the result.
+/// Checks the hosts, runs the benchmark and writes the result.
 const BODY: &str = r#"check_host() { remote "$1" "$check" check "$program" "$mpi_folder" "$profile"; }
 reach_host() { remote "$1" 'exit 0' x; }
 copy_image() {
@@ -89,6 +90,8 @@ stop() {
   sweep_all
 }
 [[ ! -e cancel ]] || finish CANCELLED "" ""
+root=()
+((EUID != 0)) || root=(--allow-run-as-root)
 mpirun=${mpi_folder:+$mpi_folder/bin/}mpirun
 type -P -- "$mpirun" >/dev/null || finish LAUNCH_FAILED "" "this machine has no $mpirun; install Open MPI, or set mpi.folder"
 if [[ -n $image ]]; then
@@ -175,23 +178,19 @@ pub fn files(
     let total: u32 = hosts.hosts.iter().map(|host| hosts.ranks(host)).sum();
     let mark = mark(&job.name, folder);
     let command = command(&job.workload, hosts, image);
-    let root: &[String] =
-        if rustix::process::geteuid().is_root() { &["--allow-run-as-root".to_owned()] } else { &[] };
     let empty = String::new();
-    // A third of the span, so that two signs of life may be late.
     let silent = hosts.silent_after.0.as_secs();
     let settings = format!(
         "config={} image={} limit={} silent={silent} pace={} ranks={total}\nmpi_folder={} profile={} program={}\n\
-         hosts=({})\nroot=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\n",
+         hosts=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\n",
         quote(config),
         quote(image.unwrap_or_default()),
         job.limit.0.as_secs().max(1),
-        (silent / 3).clamp(1, 10),
+        (silent / 3).clamp(1, 10), // two attempts may fail
         quote(hosts.mpi.folder.as_ref().unwrap_or(&empty)),
         quote(hosts.profile.as_ref().unwrap_or(&empty)),
         quote(command.first().unwrap_or(&empty)),
         words(&names),
-        words(root),
         words(&hosts.mpi.options),
         words(&command),
         quote(SWEEP),
@@ -245,4 +244,64 @@ fn command(workload: &Workload, hosts: &Hosts, image: Option<&str>) -> Vec<Strin
     let program =
         folder.map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
     std::iter::once(program).chain(nccl_tests::arguments(workload, 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use model::{Cluster, Collective, Span};
+
+    use super::*;
+
+    #[test]
+    fn hostile_settings_stay_single_words_of_valid_scripts() {
+        let hosts: Hosts = serde_json::from_value(serde_json::json!({
+            "hosts": [{"name": "n1", "ranks": 2}, {"name": "n2", "address": "fd00::2"}],
+            "programs": "/it's a $(touch x)/bin", "profile": "/p\"`x`", "environment": {"A": "'; touch x; '"},
+            "mpi": {"options": ["--mca", "a b'c"]},
+        }))
+        .unwrap();
+        let job = JobSpec {
+            name: "j".into(),
+            cluster: Cluster {
+                name: "c".into(),
+                nodes: vec![],
+                access: model::ClusterAccess::new("hosts", ()),
+            },
+            image: None,
+            workload: Workload {
+                collective: Collective::AllReduce,
+                min_bytes: 8,
+                max_bytes: 8,
+                step_factor: 2,
+                iterations: 1,
+                warmup_iterations: 0,
+                check: true,
+            },
+            limit: Span::from_secs(60),
+            labels: Default::default(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files(&job, &hosts, "/work/jobs/j", "/work/ssh/c", None) {
+            if name == "hostfile" {
+                assert_eq!(text, "n1 slots=2\nfd00::2 slots=1\n");
+                continue;
+            }
+            let file = folder.path().join("script");
+            std::fs::write(&file, &text).unwrap();
+            let checked = Command::new("bash").arg("-n").arg(&file).output().unwrap();
+            assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stderr));
+        }
+        // Every setting of the script is read back by bash as exactly its value.
+        let script = files(&job, &hosts, "/work/jobs/j", "/work/ssh/c", None).pop().unwrap().1;
+        let settings = script.split("# Written by Burnin").next().unwrap();
+        let show =
+            format!("{settings}\nprintf '%s\\n' \"$program\" \"$profile\" \"${{options[1]}}\" \"$ranks\"");
+        let read = Command::new("bash").args(["-c", &show]).current_dir(folder.path()).output().unwrap();
+        let read = String::from_utf8(read.stdout).unwrap();
+        let expected = "/it's a $(touch x)/bin/all_reduce_perf\n/p\"`x`\na b'c\n3\n";
+        assert_eq!(read, expected);
+        assert!(!folder.path().join("x").exists());
+    }
 }
