@@ -99,6 +99,22 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
     PortError::Permanent(Failure::new(Class::Input, "SETTINGS", format!("cluster {}: {why}", cluster.name)))
 }
 
+/// Checks a job name that becomes a folder name and an element of comma-separated lists.
+///
+/// # Errors
+/// Returns a permanent failure for any other name.
+pub fn check_job_name(name: &str) -> Result<(), PortError> {
+    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
+    if letters && name.len() <= 128 && name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return Ok(());
+    }
+    let why = format!(
+        "job name: expected at most 128 letters, digits and any of _.-, beginning with a letter or a digit, found `{}`",
+        shown(name)
+    );
+    Err(PortError::Permanent(Failure::new(Class::Input, "SETTINGS", why)))
+}
+
 /// An invalid value as one short line.
 pub fn shown(text: &str) -> String {
     text.chars().take(60).flat_map(char::escape_debug).collect()

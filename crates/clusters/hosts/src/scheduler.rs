@@ -6,8 +6,7 @@
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder,
-    settings::{self, shown},
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings::check_job_name,
     stage,
 };
 use ledger::{ObjectReader, Store};
@@ -98,14 +97,7 @@ async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>,
 /// Settings of a cluster, and the folder of a job.
 fn job_of(cluster: &Cluster, name: &str) -> Result<(Hosts, Folder), PortError> {
     let hosts = Hosts::of(cluster)?;
-    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
-    if !letters || name.len() > 128 || !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
-        let why = format!(
-            "job name: expected at most 128 letters, digits and any of _.-, beginning with a letter or a digit, found `{}`",
-            shown(name)
-        );
-        return Err(settings::wrong(cluster, &why));
-    }
+    check_job_name(name)?;
     let folder = Folder::of(&hosts, name);
     Ok((hosts, folder))
 }

@@ -15,7 +15,8 @@ use std::{
 };
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings, shell::quote, stage,
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings::check_job_name,
+    shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure};
@@ -171,15 +172,7 @@ async fn read<T: Send + 'static>(
 /// Slurm settings of a cluster, and a job's folder.
 fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
     let slurm = Slurm::of(cluster)?;
-    // The name becomes a folder name, and an element of a comma-separated list for squeue and scancel.
-    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
-    if !letters || name.len() > 128 || !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
-        let shown = settings::shown(name);
-        let why = format!(
-            "job name: expected at most 128 letters, digits and any of _.-, beginning with a letter or a digit, found `{shown}`"
-        );
-        return Err(settings::wrong(cluster, &why));
-    }
+    check_job_name(name)?;
     let folder = Folder::of(&slurm.shared_folder, name);
     Ok((slurm, folder))
 }
