@@ -1,6 +1,6 @@
 //! The parsed logs of a judged run: `measurements.json`, beside `verdict.json`.
 //!
-//! The judge parses the logs once and [`write`]s them; the loader, the reports and the dashboard [`read`] them.
+//! The judge parses the logs once and [`write()`]s them; the loader, the reports and the dashboard [`read`] them.
 //! The fact `verdict.reached` names the object and its digest, so its content is as certain as that of the logs.
 //! Runs judged before the object existed have no such name: their logs are parsed.
 

@@ -23,7 +23,7 @@ fn hedge(options: &PlanOptions) -> f64 {
 
 /// A running search for the bad members.
 ///
-/// [`plan_groups`](super::plan_groups) and [`from_groups`](super::from_groups) replay all outcomes into a
+/// [`plan_groups`] and [`from_groups`] replay all outcomes into a
 /// search; keeping one avoids that.
 #[derive(Debug)]
 pub struct GroupSearch<'a> {
