@@ -82,7 +82,10 @@ def main(data, runs):
             write(data / "artefacts" / run / "verdict/1/verdict.json", measured_on(verdict).replace(template, run))
             was = json.loads(records[7])["entry"]["accepted"]["fact"]["data"]["sha256"]
             new[7] = new[7].replace(was, hashlib.sha256(text.encode()).hexdigest())
-            new[8] = measured_on(new[8])
+            # Like runs that were judged before measurements were stored: their logs, which differ here, are parsed.
+            judged = json.loads(measured_on(new[8]))
+            judged["entry"]["accepted"]["fact"]["data"].pop("measurements", None)
+            new[8] = json.dumps(judged)
         if number == 3:
             new[8] = new[8].replace('"verdict": "pass"', '"verdict": "fail"').replace('"verdict":"pass"', '"verdict":"fail"')
         folder = data / "ledger" / run
