@@ -4,23 +4,12 @@
 set -euo pipefail
 skip() { echo "skipped: a Slurm on bare machines by Ansible, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "its machines need root"
-packages=(slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libpmix-dev iproute2 util-linux procps python3 python3-venv)
+. .ci/beds.sh
 installed() { type -P slurmctld slurmd munged sshd ssh sudo ip nsenter pgrep python3 >/dev/null &&
   [[ -n $(ldconfig -p | grep -F libmpi.so.40) ]] && compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null; }
-if ! installed; then
-  type -P apt-get >/dev/null || skip "there is no apt-get to install ${packages[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
-    skip "these packages cannot be installed: ${packages[*]}"
-  hash -r
-fi
-probe=bedprobe$$
-ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
-ip netns del "$probe"
-folder=$(mktemp -d)
-unshare --mount bash -c 'mount -t tmpfs tmpfs "$0" && mkdir "$0"/{u,w,a} && mount -t overlay overlay -o "lowerdir=/,upperdir=$0/u,workdir=$0/w" "$0/a"' \
-  "$folder" 2>/dev/null || { rmdir "$folder"; skip "overlay file systems cannot be mounted here"; }
-rmdir "$folder"
+need_packages installed slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libpmix-dev iproute2 util-linux procps python3 python3-venv
+need_network_namespaces
+need_overlays
 
 # Installed in the project's folder, as pinned by the workflow, with the matching lint.
 root=$PWD flow=workflows/dgx-slurm-perf tools=$PWD/.tools/ansible

@@ -3,21 +3,11 @@
 set -euo pipefail
 skip() { echo "skipped: jobs on ssh hosts, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "the hosts' namespaces need root"
-packages=(openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo python3)
-if ! type -P mpirun orted ssh sshd sudo ip nsenter pgrep python3 >/dev/null; then
-  type -P apt-get >/dev/null || skip "Open MPI or OpenSSH is not installed and there is no apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
-    skip "these packages cannot be installed: ${packages[*]}"
-  hash -r
-fi
-probe=bedprobe$$
-ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
-ip netns del "$probe"
-folder=$(mktemp -d)
-unshare --mount bash -c 'mount -t tmpfs tmpfs "$0" && mkdir "$0"/{u,w,a} && mount -t overlay overlay -o "lowerdir=/,upperdir=$0/u,workdir=$0/w" "$0/a"' \
-  "$folder" 2>/dev/null || { rmdir "$folder"; skip "overlay file systems cannot be mounted here"; }
-rmdir "$folder"
+. .ci/beds.sh
+installed() { type -P mpirun orted ssh sshd sudo ip nsenter pgrep python3 >/dev/null; }
+need_packages installed openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo python3
+need_network_namespaces
+need_overlays
 
 . .ci/built.sh
 tests=$(test_program crates/clusters/hosts hosts)

@@ -3,16 +3,10 @@
 set -euo pipefail
 skip() { echo "skipped: the Slurm scheduler on a real Slurm, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "its daemons need root"
-packages=(slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server)
-if ! type -P slurmctld slurmd slurmdbd munged ip nsenter mariadbd >/dev/null; then
-  type -P apt-get >/dev/null || skip "Slurm is not installed and there is no apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
-    skip "these packages cannot be installed: ${packages[*]}"
-fi
-probe=bedprobe$$
-ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
-ip netns del "$probe"
+. .ci/beds.sh
+installed() { type -P slurmctld slurmd slurmdbd munged ip nsenter mariadbd >/dev/null; }
+need_packages installed slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server
+need_network_namespaces
 
 . .ci/built.sh
 tests=$(test_program crates/clusters/slurm slurm)

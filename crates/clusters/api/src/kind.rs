@@ -112,7 +112,10 @@ impl SettingsForm {
                     .map_err(|error| error.to_string())
             },
             complete: |given| S::checked(given).map(|settings| to_value(&settings)),
-            defaults: || to_value(&S::least()),
+            defaults: || {
+                let least: Result<S, _> = serde_json::from_str(S::LEAST);
+                least.map(|settings| to_value(&settings.completed())).unwrap_or_default()
+            },
             layout: |settings| S::deserialize(settings).ok()?.layout(),
             substitutions: |settings| {
                 S::deserialize(settings).map(|settings| settings.substitutions()).unwrap_or_default()

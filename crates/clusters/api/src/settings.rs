@@ -22,6 +22,8 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     const KIND: &'static str;
     /// The kind in one sentence, for schemas.
     const DESCRIPTION: &'static str;
+    /// Settings with only the required fields, in JSON, on one node: every other field then has its default.
+    const LEAST: &'static str;
 
     /// Settings that the cluster would reject or misread.
     fn problems(&self) -> SettingsProblems;
@@ -45,9 +47,6 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     fn completed(self) -> Self {
         self
     }
-
-    /// Settings with only the required fields: what offers that add nothing have.
-    fn least() -> Self;
 
     /// Reads and checks settings.
     ///

@@ -10,13 +10,14 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
 use cluster_api::JobStatus;
 use ledger::Digest;
-use model::{JobEnd, Timestamp};
+use model::{Class, Failure, JobEnd, Timestamp};
+use service::PortError;
 use supervisor::lock_files;
 
 use crate::{settings::Hosts, ssh};
@@ -37,6 +38,27 @@ pub enum Launcher {
     Running,
     /// It is gone, or never existed.
     Gone,
+}
+
+/// Creates the work folder on this machine. Its scripts and its ssh_config are executed, so no other user may write to it: a
+/// folder that another user created first is refused.
+///
+/// # Errors
+/// Returns a permanent failure for a folder that cannot be used.
+pub fn own(hosts: &Hosts) -> Result<(), PortError> {
+    let path = Path::new(&hosts.work_folder);
+    let checked = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let checked = checked.and_then(|()| fs::symlink_metadata(path)).map(|found| {
+        let ours = found.uid() == rustix::process::geteuid().as_raw();
+        found.is_dir() && ours && found.mode() & 0o022 == 0
+    });
+    let why = match checked {
+        Ok(true) => return Ok(()),
+        Ok(false) => "must be a folder that only this user can write to".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let message = format!("{} on this machine {why}; correct work_folder", path.display());
+    Err(PortError::Permanent(Failure::new(Class::Input, "SETTINGS", message)))
 }
 
 /// The ssh_config for these hosts; written once.
@@ -152,6 +174,30 @@ mod tests {
         let folder = Folder(root.path().join("job"));
         folder.write(&[("job.sh", "true".to_owned())]).unwrap();
         (root, folder)
+    }
+
+    #[test]
+    fn a_work_folder_that_others_can_write_to_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let work = root.path().join(name);
+            let settings = serde_json::json!({"hosts": [{"name": "n1"}], "work_folder": work});
+            (work, serde_json::from_value::<Hosts>(settings).unwrap())
+        };
+        let (work, fresh) = at("new/er");
+        own(&fresh).unwrap();
+        own(&fresh).unwrap();
+        assert_eq!(fs::metadata(&work).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(&work, fs::Permissions::from_mode(0o770)).unwrap();
+        let (link, linked) = at("link");
+        symlink(root.path(), link).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        for (settings, expected) in
+            [(fresh, "only this user"), (linked, "only this user"), (at("file").1, "File exists")]
+        {
+            let Err(PortError::Permanent(failure)) = own(&settings) else { panic!("{settings:?}") };
+            assert!(failure.message.contains(expected), "{}", failure.message);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Open MPI's hostfile: one host per line with `slots=N`; `#` starts a comment.
 //!
-//! Source: Open MPI 4.1, man page mpirun(1), section "Specifying Host Nodes". Other keys (`max_slots`, relative indexing) say
-//! nothing that a benchmark needs, so they are refused rather than ignored.
+//! Source: mpirun(1) of Open MPI 4.1, "Specifying Host Nodes", and detail-hostfiles.rst of Open MPI 5. There a host without
+//! `slots` gets one for each of its CPUs; here it gets `ranks_per_node`. Other keys, such as `max_slots`, are refused rather
+//! than ignored.
 
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use cluster_api::{
     FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings::check_job_name,
-    stage,
+    shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Cluster, Image, Timestamp};
@@ -79,7 +79,8 @@ async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>,
     let swept = supervisor::ask(&here, &[], Duration::from_secs(30)).await.map_err(PortError::transient)?;
     let mut left = if swept.good { Vec::new() } else { vec![format!("this machine: {}", swept.complained)] };
     let config = folder::ssh_config(hosts).map_err(PortError::transient)?;
-    let remote = format!("set -- {}\n{}", cluster_api::shell::quote(&mark), script::SWEEP);
+    let arguments = [&mark, &folder.path().display().to_string()].map(|word| quote(word)).join(" ");
+    let remote = format!("set -- {arguments}\n{}", script::SWEEP);
     let mut tasks = tokio::task::JoinSet::new();
     for host in &hosts.hosts {
         let (config, host, remote) = (config.clone(), host.name.clone(), remote.clone());
@@ -110,6 +111,7 @@ impl Scheduler for HostsJobs {
         if folder.launcher().map_err(PortError::transient)? != Launcher::None {
             return Ok(path);
         }
+        folder::own(&hosts)?;
         let image = self.image(&hosts, job.image.as_ref()).await?;
         let image = image.map(|image| image.display().to_string());
         let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;

@@ -10,7 +10,8 @@ use model::Workload;
 
 use crate::settings::Hosts;
 
-/// Kills all processes of this job on a host, and reports an error if some are left. `$1`: the variable with its value.
+/// Kills all processes of this job on a host, and reports an error if some are left. `$1`: the variable with its value, `$2`: the
+/// job's folder on the host, which is removed; nothing on the machine of the agent.
 pub const SWEEP: &str = r#"for try in {1..40}; do
   left=
   for process in /proc/[0-9]*; do
@@ -24,11 +25,31 @@ pub const SWEEP: &str = r#"for try in {1..40}; do
   [[ -z $left ]] && break
   sleep 0.25
 done
+[[ -z ${2:-} ]] || { rm -rf -- "$2/rendezvous" && rmdir -- "$2" 2>/dev/null; }
 [[ -z $left ]] || { echo "processes$left cannot be ended" >&2; exit 1; }
 "#;
 
-/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing.
-const CHECK: &str = r#"fail() { echo "$*" >&2; exit 1; }
+/// Defines a check of the work folder on a host: its files are executed, so no other user may write to it.
+const OWN: &str = r#"own() {
+  umask 077
+  mkdir -p -- "$1" 2>/dev/null
+  [[ -O $1 && ! -L $1 && -z $(find "$1" -maxdepth 0 -perm /022) ]] && return
+  echo "$1 must be a folder that only this user can write to; correct work_folder" >&2
+  exit 1
+}
+"#;
+
+/// Receives the image from standard input, whole or not at all. `$1`: work folder, `$2`: the image's folder.
+const RECEIVE: &str = r#"own "$1"
+[[ ! -d $2 ]] || { cat >/dev/null; exit 0; }
+mkdir -p -- "${2%/*}" && draft=$(mktemp -d -- "${2%/*}/draft-XXXXXX") && tar -C "$draft" -xf - || exit 1
+mv -T -- "$draft" "$2" 2>/dev/null || rm -rf -- "$draft"
+[[ -d $2 ]]
+"#;
+
+/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing, `$4`: work folder.
+const CHECK: &str = r#"own "$4"
+fail() { echo "$*" >&2; exit 1; }
 if [[ -n $2 ]]; then [[ -x $2/bin/orted || -x $2/bin/prted ]] || fail "Open MPI is not in $2; install it, or correct mpi.folder"
 else type -P orted >/dev/null || type -P prted >/dev/null || fail "Open MPI (orted) is not on the PATH of ssh commands; install it, or set mpi.folder"; fi
 [[ -z $1 ]] || type -P -- "$1" >/dev/null || fail "the program $1 is missing"
@@ -64,7 +85,7 @@ every_host() {
     bad+="${bad:+; }$host: $(tail -n 1 "answers/$host")"
   done
 }
-sweep_host() { remote "$1" "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB"; }
+sweep_host() { remote "$1" "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB" "$PWD"; }
 # Ends what is left of the job, everywhere. Hosts that do not answer end their ranks themselves, with the lost connection.
 sweep_all() {
   kill -KILL "${beats[@]}" 2>/dev/null
@@ -77,10 +98,11 @@ beats=(0x)
 "#;
 
 /// Checks the hosts, runs the benchmark and writes the result.
-const BODY: &str = r#"check_host() { remote "$1" "$check" check "$program" "$mpi_folder" "$profile"; }
+const BODY: &str = r#"check_host() { remote "$1" "$check" check "$program" "$mpi_folder" "$profile" "$work"; }
 reach_host() { remote "$1" 'exit 0' x; }
 copy_image() {
-  tar -C "$image" -cf - . | timeout 600 ssh -F "$config" -T "$1" "mkdir -p $(printf %q "$image") && tar -C $(printf %q "$image") -xf - --keep-newer-files"
+  tar -C "$image" -cf - . |
+    timeout 600 ssh -F "$config" -T "$1" "exec bash -c $(printf '%q ' "$receive" receive "$work" "$image")"
 }
 stop() {
   say "stopping: $1"
@@ -182,7 +204,8 @@ pub fn files(
     let silent = hosts.silent_after.0.as_secs();
     let settings = format!(
         "config={} image={} limit={} silent={silent} pace={} ranks={total}\nmpi_folder={} profile={} program={}\n\
-         hosts=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\n",
+         hosts=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\nreceive={}\n\
+         work={}\n",
         quote(config),
         quote(image.unwrap_or_default()),
         job.limit.0.as_secs().max(1),
@@ -194,7 +217,9 @@ pub fn files(
         words(&hosts.mpi.options),
         words(&command),
         quote(SWEEP),
-        quote(CHECK),
+        quote(&format!("{OWN}{CHECK}")),
+        quote(&format!("{OWN}{RECEIVE}")),
+        quote(&hosts.work_folder),
     );
     let (shebang, head) = HEAD.split_once('\n').unwrap_or_default();
     let hostfile =

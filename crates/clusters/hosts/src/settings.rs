@@ -53,7 +53,8 @@ pub struct Hosts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<u32>,
-    /// Folder for jobs and images, on the agent's machine and on every host. It need not be shared.
+    /// Folder for jobs and images, on the agent's machine and on every host. It need not be shared. It is created; one that other
+    /// users can write to is refused.
     #[serde(default = "work_folder")]
     pub work_folder: String,
     /// Folder with the benchmark programs on the hosts, for workflows without an image. Default: search `PATH`.
@@ -171,6 +172,7 @@ impl Hosts {
 impl Settings for Hosts {
     const KIND: &'static str = "hosts";
     const DESCRIPTION: &'static str = "Machines reached by ssh; Open MPI's mpirun starts the ranks.";
+    const LEAST: &'static str = r#"{"hosts": [{"name": "host"}]}"#;
 
     fn inline(settings: &mut Value, read: ReadFile<'_>) -> SettingsProblems {
         let Some(path) = settings.get("hostfile").and_then(Value::as_str).map(str::to_owned) else {
@@ -303,37 +305,6 @@ impl Settings for Hosts {
             gpus_per_node: first.gpus.or(self.gpus_per_node),
         })
     }
-
-    fn least() -> Self {
-        let host = Host {
-            name: "host".to_owned(),
-            address: None,
-            user: None,
-            port: None,
-            identity_file: None,
-            ranks: None,
-            gpus: None,
-        };
-        Self {
-            hosts: vec![host],
-            hostfile: None,
-            nodes: Some(1),
-            user: None,
-            port: None,
-            identity_file: None,
-            ssh_options: Vec::new(),
-            ranks_per_node: one(),
-            gpus_per_node: None,
-            work_folder: work_folder(),
-            programs: None,
-            profile: None,
-            environment: BTreeMap::new(),
-            nccl_debug: info(),
-            mpi: Mpi::default(),
-            rank_port: rank_port(),
-            silent_after: silent_after(),
-        }
-    }
 }
 
 /// A host name; an address may also be IPv6. ssh would read a leading `-` as an option.
@@ -389,13 +360,6 @@ mod tests {
 
     fn fields(settings: Value) -> Vec<String> {
         read(settings).problems().into_iter().map(|(field, _)| field).collect()
-    }
-
-    #[test]
-    fn the_least_settings_have_the_defaults_of_a_file() {
-        assert_eq!(Hosts::least(), read(json!({"hosts": [{"name": "host"}]})).completed());
-        let whole = serde_json::to_value(Hosts::least()).unwrap();
-        assert_eq!(read(whole), Hosts::least(), "stored settings are read again");
     }
 
     #[test]

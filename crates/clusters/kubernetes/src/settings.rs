@@ -207,6 +207,7 @@ fn is_false(value: &bool) -> bool {
 impl Settings for Kubernetes {
     const KIND: &'static str = "kubernetes";
     const DESCRIPTION: &'static str = "A Kubernetes cluster with JobSet.";
+    const LEAST: &'static str = r#"{"nodes": 1}"#;
 
     fn problems(&self) -> SettingsProblems {
         let mut found = Vec::new();
@@ -334,40 +335,6 @@ impl Settings for Kubernetes {
             Substitution::text("_QUEUE", "queue", self.queue.as_deref()),
         ]
     }
-
-    fn least() -> Self {
-        Self {
-            access: ApiAccess::default(),
-            namespace: default_namespace(),
-            queue: None,
-            priority_class: None,
-            topology: None,
-            nodes: 1,
-            ranks_per_node: one(),
-            gpus_per_node: None,
-            cpu_millis: None,
-            memory_mib: None,
-            image: None,
-            image_pull_secret: None,
-            service_account: None,
-            node_selector: BTreeMap::new(),
-            only_nodes: Vec::new(),
-            tolerate: Vec::new(),
-            annotations: BTreeMap::new(),
-            host_network: false,
-            privileged: false,
-            launch: Launch::default(),
-            rank_port: rank_port(),
-            plugin: None,
-            socket_interface: None,
-            profile: None,
-            programs: None,
-            nccl_debug: info(),
-            environment: BTreeMap::new(),
-            autoscaled: false,
-            begin_within: half_an_hour(),
-        }
-    }
 }
 
 /// A DNS name with dots, the form of most object names.
@@ -449,11 +416,6 @@ mod tests {
         assert!(
             Kubernetes::of(&Cluster { access: ClusterAccess::new("kubernetes", ()), ..cluster }).is_err()
         );
-    }
-
-    #[test]
-    fn the_least_settings_have_the_defaults_of_a_file() {
-        assert_eq!(Kubernetes::least(), serde_json::from_str(r#"{"nodes": 1}"#).unwrap());
     }
 
     #[test]

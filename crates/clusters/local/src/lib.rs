@@ -31,6 +31,7 @@ pub struct LocalSettings {
 impl Settings for LocalSettings {
     const KIND: &'static str = PROCESSES;
     const DESCRIPTION: &'static str = "Processes on the agent's host, one per node.";
+    const LEAST: &'static str = r#"{"nodes": 1}"#;
 
     fn problems(&self) -> SettingsProblems {
         not_in_range(self.nodes, 64).map(|problem| ("nodes".to_owned(), problem)).into_iter().collect()
@@ -39,10 +40,6 @@ impl Settings for LocalSettings {
     /// The number of ranks depends on the host's GPUs.
     fn layout(&self) -> Option<ClusterLayout> {
         None
-    }
-
-    fn least() -> Self {
-        Self { nodes: 1 }
     }
 }
 

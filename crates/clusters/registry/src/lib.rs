@@ -66,6 +66,7 @@ mod tests {
             let form = kind.form();
             let least = (form.defaults)();
             assert_eq!(System::new(form.kind, &least).nodes(), 1, "{}: settings state `nodes`", form.kind);
+            assert_eq!((form.read)(&least).as_ref(), Ok(&least), "stored settings are read again");
             let layout = (form.layout)(&least);
             assert!(layout.is_none_or(|layout| layout.nodes == 1), "{}", form.kind);
             let problems = (form.complete)(&json!({"unknown": 1})).unwrap_err();

@@ -87,6 +87,7 @@ fn info() -> String {
 impl Settings for Slurm {
     const KIND: &'static str = "slurm";
     const DESCRIPTION: &'static str = "A Slurm cluster.";
+    const LEAST: &'static str = r#"{"nodes": 1, "shared_folder": ""}"#;
 
     fn problems(&self) -> SettingsProblems {
         let mut found = Vec::new();
@@ -139,28 +140,6 @@ impl Settings for Slurm {
             Substitution::text("_MPI", "mpi", self.mpi.as_deref()),
         ]
     }
-
-    fn least() -> Self {
-        Self {
-            nodes: 1,
-            ranks_per_node: one(),
-            shared_folder: String::new(),
-            partition: None,
-            account: None,
-            qos: None,
-            reservation: None,
-            constraint: None,
-            node_list: None,
-            gpus_per_node: None,
-            memory_mib: None,
-            exclusive: yes(),
-            mpi: None,
-            profile: None,
-            programs: None,
-            nccl_debug: info(),
-            environment: BTreeMap::new(),
-        }
-    }
 }
 
 fn not_a_name(name: &str, beside: &str) -> Option<String> {
@@ -203,12 +182,6 @@ mod tests {
         let other = Cluster { access: ClusterAccess::processes("/folder"), ..cluster.clone() };
         assert!(Slurm::of(&other).is_err());
         assert!(Slurm::of(&Cluster { access: ClusterAccess::new("slurm", ()), ..cluster }).is_err());
-    }
-
-    #[test]
-    fn the_least_settings_have_the_defaults_of_a_file() {
-        let file = serde_json::json!({"nodes": 1, "shared_folder": ""});
-        assert_eq!(Slurm::least(), serde_json::from_value(file).unwrap());
     }
 
     #[test]

@@ -1,0 +1,29 @@
+# Sourced by gates that start machines in namespaces. Each function calls the gate's own `skip REASON` where this machine lacks
+# something.
+
+# Installs the Debian packages $2... unless command $1 succeeds.
+need_packages() {
+  local installed=$1
+  shift
+  "$installed" && return
+  type -P apt-get >/dev/null || skip "there is no apt-get to install $*"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null ||
+    skip "these packages cannot be installed: $*"
+  hash -r
+}
+
+need_network_namespaces() {
+  local probe=bedprobe$$
+  ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
+  ip netns del "$probe"
+}
+
+need_overlays() {
+  local folder mounts
+  folder=$(mktemp -d)
+  mounts='mount -t tmpfs tmpfs "$0" && mkdir "$0"/{u,w,a} &&
+    mount -t overlay overlay -o "lowerdir=/,upperdir=$0/u,workdir=$0/w" "$0/a"'
+  unshare --mount bash -c "$mounts" "$folder" 2>/dev/null || { rmdir "$folder"; skip "overlay file systems cannot be mounted here"; }
+  rmdir "$folder"
+}
