@@ -254,6 +254,19 @@ async fn missing_software_on_one_host_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs ssh hosts: .ci/hosts.sh"]
+async fn a_work_folder_of_another_user_on_a_host_is_refused() {
+    let bed = Bed::up();
+    let (jobs, image) = jobs(ABOUT_A_SECOND).await;
+    bed.on("h2", &format!("mkdir -p {0} && chown nobody {0}", bed.work.path().display()));
+    let job = job("foreign", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
+    jobs.submit(&job).await.unwrap();
+    let (code, why) = lost(&jobs, &job).await;
+    assert!(code == "LAUNCH_FAILED" && why.contains("h2: ") && why.contains("only this user"), "{code} {why}");
+    assert!(!why.contains("h1: "), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs ssh hosts: .ci/hosts.sh"]
 async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
     let bed = Bed::up();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
