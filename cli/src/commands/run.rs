@@ -48,8 +48,7 @@ pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Resu
 /// Every manual start is a new run, so its event id is unique.
 fn name(workflow: &Workflow) -> RunId {
     let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };
-    let digest: String =
-        Sha256::digest(event.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(&Sha256::digest(event.to_string())[..4]);
     format!("{}-{digest}", workflow.name.trim_end_matches('-'))
         .parse()
         .unwrap_or_else(|error| unreachable!("workflow names are checked when they are read: {error}"))

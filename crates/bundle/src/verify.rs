@@ -87,7 +87,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
                 kept.extend_from_slice(piece);
             }
         })?;
-        let found: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let found = hex::encode(hasher.finalize());
         if found != file.sha256 {
             return Err(wrong("its content differs from the signed digest"));
         }

@@ -159,7 +159,7 @@ fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
         hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize()[..16])
 }
 
 /// Binary mode transmits every extension as text, structured mode as a number.

@@ -115,7 +115,7 @@ impl RunAnswer {
     pub fn to_event(&self, publisher: &str, now: Timestamp) -> Event {
         let data = serde_json::to_value(self).unwrap_or_default();
         let digest = Sha256::digest(data.to_string());
-        let id: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let id = hex::encode(&digest[..16]);
         let mut builder = EventBuilderV10::new()
             .id(id)
             .source(format!("//burnin/{publisher}"))

@@ -43,7 +43,7 @@ impl Sums {
     }
 
     fn finish(self) -> Digest {
-        let sha256 = self.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex::encode(self.sha256.finalize());
         Digest { size_bytes: self.size, sha256, crc32c: format!("{:08x}", self.crc32c) }
     }
 }

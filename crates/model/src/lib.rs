@@ -21,6 +21,7 @@ mod money;
 mod notify;
 mod planted;
 mod record;
+mod split_mix;
 mod system;
 mod time;
 mod workflow;
@@ -41,6 +42,7 @@ pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
 pub use planted::plant;
 pub use planted::planted;
 pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
+pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
 pub use workflow::{

@@ -108,7 +108,7 @@ impl EncodedForm {
 fn spellings(value: &[u8]) -> BTreeSet<EncodedForm> {
     let plain = |text: Vec<u8>| EncodedForm { text, between: Between::Nothing };
     let mut forms = BTreeSet::from([EncodedForm { text: value.to_vec(), between: Between::LinesAndColours }]);
-    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(value);
     for text in [hex.to_ascii_uppercase(), hex] {
         forms.insert(EncodedForm { text: text.into_bytes(), between: Between::Dump });
     }

@@ -1,22 +1,20 @@
 //! Random numbers, all derived from one seed.
 
-/// Reproducible random numbers (SplitMix64).
+use model::SplitMix64;
+
+/// Reproducible random numbers.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Dice(SplitMix64);
 
 impl Dice {
     /// Uses this seed. Adjacent seeds give unrelated numbers.
     pub const fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0xd6e8_feb8_6659_fd93))
+        Self(SplitMix64(seed.wrapping_mul(0xd6e8_feb8_6659_fd93)))
     }
 
     /// Any 64-bit number.
     pub const fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// A number below `bound`; 0 when the bound is 0.

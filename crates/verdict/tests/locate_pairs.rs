@@ -87,15 +87,8 @@ fn one_pair_is_undecided() {
 fn several_bad_members_are_named_under_noise() {
     let (mut right, mut wrong, seeds) = (0, 0, 300_u64);
     for seed in 0..seeds {
-        let mut state = seed;
-        let mut next = || {
-            // SplitMix64: small, seeded, and the same everywhere.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
+        let mut random = model::SplitMix64(seed);
+        let mut next = || random.number();
         let bad: std::collections::BTreeSet<usize> = (0..3).map(|_| (next() % 48) as usize).collect();
         let mut results = Vec::new();
         for a in 0..48 {

@@ -1,24 +1,21 @@
 //! Group tests find the bad members with few tests: simulated, with the counts printed.
 
+use model::SplitMix64;
 use verdict::locate::{
     GroupOutcome, GroupSearch, Located, PairOutcome, PlanOptions, Suspect, from_groups, plan_groups,
     plan_pairs, tests_for,
 };
 
-/// SplitMix64: small, seeded, and the same everywhere.
-struct Seeded(u64);
+/// Random numbers.
+struct Seeded(SplitMix64);
 
 impl Seeded {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     fn chance(&mut self, part: f64) -> bool {
-        ((self.next() >> 11) as f64 / (1_u64 << 53) as f64) < part
+        self.0.part() < part
     }
 }
 
@@ -68,7 +65,7 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
     let members = names(232);
     let mut series = Series::default();
     for seed in 0..seeds {
-        let mut seeded = Seeded(seed);
+        let mut seeded = Seeded(SplitMix64(seed));
         let mut truth: Vec<String> = Vec::new();
         while truth.len() < bad {
             let name = &members[(seeded.next() % 232) as usize];

@@ -1,5 +1,6 @@
 //! The slow rank of one run: real runs, simulated faults, and input that makes no sense.
 
+use model::SplitMix64;
 use model::measurement::{Device, Half, LogEnd, ProcessTimes, Reading, Row, Table};
 use proptest::prelude::*;
 use verdict::locate::{Located, from_processes};
@@ -64,21 +65,17 @@ fn the_name_follows_the_times() {
     }
 }
 
-/// SplitMix64: small, seeded, and the same everywhere.
-struct Seeded(u64);
+/// Random numbers.
+struct Seeded(SplitMix64);
 
 impl Seeded {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// From 0 to 1.
     fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.part()
     }
 
     /// Near enough to normal.
@@ -148,7 +145,7 @@ fn healthy_runs_raise_no_alarm() {
     for (ranks, runs) in [(3, 1000), (4, 3000), (8, 1000), (16, 400)] {
         let mut alarms = 0;
         for seed in 0..runs {
-            let mut seeded = Seeded(seed);
+            let mut seeded = Seeded(SplitMix64(seed));
             let run = reading(healthy(&mut seeded, ranks, 12));
             // Half of them without a reference.
             let reference: Vec<_> = (0..seed % 2).map(|_| reading(healthy(&mut seeded, ranks, 12))).collect();
@@ -168,7 +165,7 @@ fn plant(
     let (mut right, mut wrong) = (0, 0);
     let runs = 200;
     for seed in 0..runs {
-        let mut seeded = Seeded(seed + 1_000_000);
+        let mut seeded = Seeded(SplitMix64(seed + 1_000_000));
         let slow = seeded.below(ranks_in_all);
         let reference = reading(healthy(&mut seeded, ranks_in_all, 20));
         let mut matrices = healthy(&mut seeded, ranks_in_all, 20);
@@ -236,7 +233,7 @@ fn a_steadily_slower_rank_is_found_although_all_ranks_slow_down() {
 fn a_slowness_of_all_is_not_located() {
     let mut named = 0;
     for seed in 0..400 {
-        let mut seeded = Seeded(seed);
+        let mut seeded = Seeded(SplitMix64(seed));
         let reference = reading(healthy(&mut seeded, 4, 12));
         let mut matrices = healthy(&mut seeded, 4, 12);
         matrices.iter_mut().flatten().flatten().flatten().for_each(|time| *time *= 1.3);
@@ -251,7 +248,7 @@ fn a_slowness_of_all_is_not_located() {
 
 #[test]
 fn several_slow_ranks_are_named() {
-    let mut seeded = Seeded(7);
+    let mut seeded = Seeded(SplitMix64(7));
     let mut matrices = healthy(&mut seeded, 8, 20);
     for half in matrices.iter_mut().flatten() {
         for slow in [2, 5] {
@@ -265,7 +262,7 @@ fn several_slow_ranks_are_named() {
 
 #[test]
 fn two_ranks_give_no_suspect() {
-    let mut seeded = Seeded(1);
+    let mut seeded = Seeded(SplitMix64(1));
     let mut matrices = healthy(&mut seeded, 2, 20);
     assert!(from_processes(&reading(matrices.clone()), &[]).healthy);
     matrices
@@ -279,7 +276,7 @@ fn two_ranks_give_no_suspect() {
 
 #[test]
 fn missing_measurements_are_reported() {
-    let mut seeded = Seeded(3);
+    let mut seeded = Seeded(SplitMix64(3));
     let empty = Reading { ended: LogEnd::Empty, first_error: None, tables: vec![] };
     let few = reading(healthy(&mut seeded, 4, 2));
     let one_size = reading(healthy(&mut seeded, 4, 4).into_iter().take(1).collect());
@@ -311,7 +308,7 @@ fn a_half_without_one_rank_is_ignored() {
 
 #[test]
 fn a_million_values_are_processed_quickly() {
-    let mut seeded = Seeded(9);
+    let mut seeded = Seeded(SplitMix64(9));
     assert!(from_processes(&reading(healthy(&mut seeded, 8, 16_000)), &[]).suspects.is_empty());
     assert!(from_processes(&reading(healthy(&mut seeded, 4000, 32)), &[]).suspects.is_empty());
 }

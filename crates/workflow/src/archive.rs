@@ -26,7 +26,7 @@ impl SourceArchive {
     /// Packs a source folder, and names the archive after its digest.
     pub(crate) fn pack(folder: &Path) -> io::Result<(Self, SourceObject)> {
         let bytes = pack(folder)?;
-        let sha256 = hex(&Sha256::digest(&bytes));
+        let sha256 = hex::encode(Sha256::digest(&bytes));
         let object = format!("sources/{sha256}.tar");
         Ok((Self { object: object.clone(), bytes: bytes.into() }, SourceObject { object, sha256 }))
     }
@@ -64,8 +64,4 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -345,7 +345,7 @@ fn is_commit(text: &str) -> bool {
 /// Object that marks a push as handled.
 pub(crate) fn mark(repository: &str, reference: &str, commit: &str) -> String {
     let digest = start::digest(&[&repository.to_ascii_lowercase(), reference, commit]);
-    format!("pushes/{}.json", start::hex(&digest).get(..32).unwrap_or_default())
+    format!("pushes/{}.json", hex::encode(&digest).get(..32).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -88,9 +88,9 @@ impl Gateway {
 
     /// The workflows that accepted the offer when it first arrived.
     async fn concerned(&self, key: &EventKey, offer: &ClusterOffer) -> Result<Vec<String>, Why> {
-        let digest = start::hex(&start::digest(&[&key.source, &key.id]));
+        let digest = hex::encode(start::digest(&[&key.source, &key.id]));
         let name = format!("offers/{}.json", digest.get(..32).unwrap_or(&digest));
-        let offered = start::hex(&Sha256::digest(serde_json::to_vec(offer).unwrap_or_default()));
+        let offered = hex::encode(Sha256::digest(serde_json::to_vec(offer).unwrap_or_default()));
         let later = |error: &dyn std::error::Error| Why::Later(error.to_string());
         loop {
             if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {

@@ -83,7 +83,7 @@ impl Calendar {
 
     /// Time at which this schedule was first seen: earlier times were not missed.
     async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
-        let digest = start::hex(&start::digest(&[&on.cron, &on.zone]));
+        let digest = hex::encode(start::digest(&[&on.cron, &on.zone]));
         self.known_since(workflow, digest.get(..12).unwrap_or(&digest), now).await
     }
 

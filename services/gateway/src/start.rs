@@ -301,14 +301,14 @@ impl StartRequest {
             None => serde_json::to_vec(&asked),
             Some(offered) => serde_json::to_vec(&(asked, offered)),
         };
-        hex(&Sha256::digest(asked.unwrap_or_default()))
+        hex::encode(Sha256::digest(asked.unwrap_or_default()))
     }
 }
 
 /// Object of a request. A push may start several workflows, so the workflow is part of the name; a caller's key is used once.
 fn object(key: &EventKey, workflow: &str) -> String {
     let scope = if key.source.starts_with(CALLERS) { "" } else { workflow };
-    let digest = hex(&digest(&[&key.source, &key.id, scope]));
+    let digest = hex::encode(digest(&[&key.source, &key.id, scope]));
     format!("{REQUESTS}{}.json", digest.get(..32).unwrap_or(&digest))
 }
 
@@ -316,7 +316,7 @@ fn object(key: &EventKey, workflow: &str) -> String {
 pub(crate) const CALLERS: &str = "//burnin/callers/";
 
 fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, model::InvalidId> {
-    let digest = hex(&digest(&[&key.source, &key.id, workflow]));
+    let digest = hex::encode(digest(&[&key.source, &key.id, workflow]));
     format!("{}-{}", workflow.trim_end_matches('-'), digest.get(..12).unwrap_or(&digest)).parse()
 }
 
@@ -328,8 +328,4 @@ pub(crate) fn digest(parts: &[&str]) -> Vec<u8> {
         hash.update(part);
     }
     hash.finalize().to_vec()
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -238,7 +238,7 @@ pub fn version(criteria: &Criteria) -> String {
 /// Prefix of the content's SHA-256, long enough to distinguish versions.
 fn digest(content: &impl Serialize) -> String {
     let content = serde_json::to_vec(content).unwrap_or_default();
-    Sha256::digest(&content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(&content)[..6])
 }
 
 fn damaged(error: ArtefactError) -> PortError {

@@ -156,7 +156,7 @@ impl Notice {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&hash.finalize()[..16])
     }
 
     /// Distinguishes the notices of a run: lower-case letters, digits and `-`.

@@ -69,8 +69,7 @@ fn measure(path: &Path) -> io::Result<(u64, String)> {
     loop {
         let length = file.read(&mut chunk)?;
         if length == 0 {
-            let hex = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            return Ok((size, hex));
+            return Ok((size, hex::encode(hash.finalize())));
         }
         hash.update(&chunk[..length]);
         size += length as u64;

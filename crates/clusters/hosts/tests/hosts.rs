@@ -261,7 +261,10 @@ async fn a_work_folder_of_another_user_on_a_host_is_refused() {
     let job = job("foreign", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
     let (code, why) = lost(&jobs, &job).await;
-    assert!(code == "LAUNCH_FAILED" && why.contains("h2: ") && why.contains("only this user"), "{code} {why}");
+    assert!(
+        code == "LAUNCH_FAILED" && why.contains("h2: ") && why.contains("only this user"),
+        "{code} {why}"
+    );
     assert!(!why.contains("h1: "), "{why}");
 }
 

@@ -11,7 +11,7 @@
 
 use super::evidence::{Bad, GroupEvidence, sizes};
 use super::sampler::Sampler;
-use super::seeded::Seeded;
+use model::SplitMix64;
 
 /// The belief after the outcomes so far.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Belief {
     /// The belief before any test. `noise` is the fraction of wrong outcomes, `expected` the expected number
     /// of bad members.
     pub fn new(members: usize, noise: f64, expected: f64) -> Self {
-        let mut chance = Seeded(members as u64);
+        let mut chance = SplitMix64(members as u64);
         let mut all: Vec<usize> = (0..members).collect();
         let chances: Vec<f64> = sizes(members, expected).iter().map(|chance| chance.exp()).collect();
         let carried = resampled(&chances, 0.5).map(|size| {
@@ -81,7 +81,7 @@ impl Belief {
     }
 
     /// Random source derived from this state, without changing the state.
-    pub fn chance(&self) -> Seeded {
+    pub fn chance(&self) -> SplitMix64 {
         self.sampler.chance.clone()
     }
 

@@ -23,7 +23,6 @@ mod plan;
 mod processes;
 mod sampler;
 mod search;
-mod seeded;
 mod slowness;
 mod standout;
 mod sweep;

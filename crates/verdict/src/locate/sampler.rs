@@ -5,19 +5,19 @@
 //! of reverse moves (Metropolis and Hastings with locally informed proposals: Zanella 2020).
 
 use super::evidence::{Bad, GroupEvidence};
-use super::seeded::Seeded;
+use model::SplitMix64;
 
 /// State of the moves besides the set.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    pub chance: Seeded,
+    pub chance: SplitMix64,
     /// `[member]`: buffer for the likelihoods of one move.
     room: Vec<f64>,
 }
 
 impl Sampler {
     /// With this random source.
-    pub fn new(chance: Seeded) -> Self {
+    pub fn new(chance: SplitMix64) -> Self {
         Self { chance, room: Vec::new() }
     }
 

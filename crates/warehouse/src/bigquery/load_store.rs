@@ -90,7 +90,7 @@ impl LoadStore {
             if lines.is_empty() {
                 continue;
             }
-            let digest: String = Sha256::digest(&lines).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = hex::encode(Sha256::digest(&lines));
             let object = format!("{}/loads/{load}/{digest}.{}.ndjson", self.folder, table.name);
             // An existing object is identical: its name contains its digest.
             self.store.create(&object, lines).await.map_err(unavailable)?;

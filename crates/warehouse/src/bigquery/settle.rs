@@ -125,7 +125,7 @@ impl LoadJobs<'_> {
             digest.update(part);
             digest.update([0]);
         }
-        let digest: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex::encode(&digest.finalize()[..16]);
         format!("burnin_{table}_{}_{digest}_{attempt}", self.batch)
     }
 }

@@ -135,19 +135,15 @@ impl Catch {
 }
 
 /// The same numbers for the same seed, well mixed.
-pub struct Dice(AtomicU64);
+pub struct Dice(Mutex<SplitMix64>);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(seed))
+        Self(Mutex::new(SplitMix64(seed)))
     }
 
     pub fn below(&self, bound: u64) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.lock().unwrap().number() % bound
     }
 
     pub fn shuffle<T>(&self, things: &mut [T]) {

@@ -83,7 +83,7 @@ impl Gateway {
     }
 
     async fn compare(&self, repository: &str, url: &str, refs: Vec<Ref>) -> Result<(), StartError> {
-        let digest = start::hex(&start::digest(&[repository, url]));
+        let digest = hex::encode(start::digest(&[repository, url]));
         let name = format!("pushes/first/{}.json", digest.get(..32).unwrap_or(&digest));
         let first: First = match self.store.read(&name).await.map_err(StartError::later)? {
             Some(body) => serde_json::from_slice(&body).unwrap_or_default(),

@@ -10,7 +10,7 @@ pub fn sign(keys: &str, timestamp: &str, body: &[u8]) -> String {
         mac.update(timestamp.as_bytes());
         mac.update(b".");
         mac.update(body);
-        let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(mac.finalize().into_bytes());
         Some(format!("v1={hex}"))
     });
     signed.collect::<Vec<_>>().join(",")

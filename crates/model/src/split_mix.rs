@@ -1,0 +1,60 @@
+//! Reproducible random numbers.
+
+/// SplitMix64 (Steele, Lea and Flood 2014): fast, and fully determined by its seed. Simulations, searches and tests repeat exactly,
+/// on every machine and with every version of a library.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(pub u64);
+
+impl SplitMix64 {
+    /// Any 64-bit number.
+    pub const fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 (inclusive) to 1 (exclusive).
+    pub const fn part(&mut self) -> f64 {
+        (self.number() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// From 0 (inclusive) to `count` (exclusive), which must not be 0.
+    pub fn below(&mut self, count: usize) -> usize {
+        // The result is below `count`, so it fits.
+        ((u128::from(self.number()) * count as u128) >> 64) as usize
+    }
+
+    /// Shuffles a slice.
+    pub fn shuffle<T>(&mut self, of: &mut [T]) {
+        for last in (1..of.len()).rev() {
+            of.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_reference_implementation() {
+        // splitmix64.c of Vigna (public domain) with the seed 1234567.
+        let mut random = SplitMix64(1_234_567);
+        let numbers = [random.number(), random.number(), random.number()];
+        assert_eq!(
+            numbers,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+    }
+
+    #[test]
+    fn parts_and_indices_stay_in_their_range() {
+        let mut random = SplitMix64(0);
+        for count in 1..1000 {
+            assert!((0.0..1.0).contains(&random.part()));
+            assert!(random.below(count) < count);
+        }
+    }
+}
