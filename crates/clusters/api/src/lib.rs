@@ -14,6 +14,7 @@ pub mod fake_scheduler;
 mod kind;
 pub mod nccl_tests;
 pub mod output_folder;
+mod poll_pace;
 pub mod provider;
 pub mod provider_conformance;
 pub mod scheduler;
@@ -23,6 +24,7 @@ pub mod shell;
 mod stage;
 
 pub use kind::{ClusterKind, ClusterLayout, SettingsForm, Substitution};
+pub use poll_pace::PollPace;
 pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};
 pub use settings::{ReadFile, Settings, SettingsProblems};

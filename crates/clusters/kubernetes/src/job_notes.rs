@@ -142,8 +142,8 @@ impl JobNotes {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn told(&self) -> Result<Option<Final>, PortError> {
-        Ok(self.get::<RecordedEnd>("standing.json").await?.map(|told| match told {
+    pub async fn recorded_end(&self) -> Result<Option<Final>, PortError> {
+        Ok(self.get::<RecordedEnd>("standing.json").await?.map(|recorded| match recorded {
             RecordedEnd::Ended(end) => Ok(JobStatus::Ended(end)),
             RecordedEnd::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
             RecordedEnd::Failed(failure) => Err(failure),
@@ -154,16 +154,16 @@ impl JobNotes {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn tell(&self, end: Final) -> Result<Final, PortError> {
-        let told = match end.clone() {
+    pub async fn record_end(&self, end: Final) -> Result<Final, PortError> {
+        let recorded = match end.clone() {
             Ok(JobStatus::Ended(end)) => RecordedEnd::Ended(end),
             Ok(JobStatus::Lost { code, why }) => RecordedEnd::Lost { code, why },
             Err(failure) => RecordedEnd::Failed(failure),
             Ok(other) => return Ok(Ok(other)),
         };
-        match self.put("standing.json", &told).await? {
+        match self.put("standing.json", &recorded).await? {
             Creation::Created => Ok(end),
-            Creation::Exists => Ok(self.told().await?.unwrap_or(end)),
+            Creation::Exists => Ok(self.recorded_end().await?.unwrap_or(end)),
         }
     }
 

@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, Written, shell::quote};
+use cluster_api::{
+    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, Written, shell::quote,
+};
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, JobEnd};
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ use crate::{
 /// Maximum wait for a deletion before it is polled again later.
 const DELETION: Duration = Duration::from_secs(20);
 
-/// Minimum interval between polls of a running job: the API serves the whole cluster.
+/// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_millis(500);
 
 /// Scheduler of Kubernetes clusters.
@@ -36,8 +38,7 @@ pub struct KubernetesJobs {
     store: Arc<dyn Store>,
     clients: ClientCache,
     followed: Mutex<HashMap<String, Follower>>,
-    /// Last poll that found the job running.
-    going: Mutex<HashMap<String, Instant>>,
+    pace: PollPace,
 }
 
 /// A job on its cluster.
@@ -59,7 +60,7 @@ enum FoundObjects {
 impl KubernetesJobs {
     /// `store`: bucket of the job notes.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, clients: ClientCache::default(), followed: Mutex::default(), going: Mutex::default() }
+        Self { store, clients: ClientCache::default(), followed: Mutex::default(), pace: PollPace::new(PACE) }
     }
 
     /// API client and settings of a cluster.
@@ -72,19 +73,6 @@ impl KubernetesJobs {
         let (cluster, settings) = self.reached(cluster).await?;
         let (notes, jobset) = (JobNotes::of(&self.store, name), manifest::name(name));
         Ok(JobContext { settings, cluster, notes, jobset })
-    }
-
-    fn paced(&self, name: &str) -> bool {
-        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
-    }
-
-    fn pace(&self, name: &str, standing: Option<&JobStatus>) {
-        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        match standing {
-            Some(JobStatus::Going) => going.insert(name.to_owned(), Instant::now()),
-            _ => going.remove(name),
-        };
     }
 
     /// Starts reading the output of its pods.
@@ -125,33 +113,19 @@ impl KubernetesJobs {
         Ok(known)
     }
 
-    async fn stands(&self, place: &JobContext, name: &str) -> Result<JobStatus, PortError> {
+    /// State of a job. Also ends what must not continue, and records an end, which is then final.
+    async fn status(&self, place: &JobContext, name: &str) -> Result<JobStatus, PortError> {
         let JobContext { settings, cluster, notes, jobset: called } = place;
-        if let Some(told) = notes.told().await? {
-            return told.map_err(PortError::Permanent);
+        if let Some(recorded) = notes.recorded_end().await? {
+            return recorded.map_err(PortError::Permanent);
         }
         let cancelled = notes.cancelled().await?;
         let jobset = match place.found(name).await? {
             FoundObjects::Ours(jobset) => jobset,
-            // A cancelled job that existed and is deleted as intended: no fence needed, nothing would delete it.
-            FoundObjects::Nothing if cancelled && notes.submitted().await?.is_some() => {
-                return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
-            }
-            FoundObjects::Nothing if cancelled => {
-                // The submission may still be in flight: then either the fence or the JobSet gets the name.
-                return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
-                    Created::New => place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
-                    Created::Taken => Ok(JobStatus::Going),
-                };
-            }
             FoundObjects::Fence(_) => {
                 return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
             }
-            FoundObjects::Nothing if notes.submitted().await?.is_some() => {
-                let why = format!("JobSet {called} was deleted before its end was seen");
-                return place.record_end(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await;
-            }
-            FoundObjects::Nothing => return Ok(JobStatus::Absent),
+            FoundObjects::Nothing => return place.status_without_jobset(name, cancelled).await,
         };
         let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         notes.note_submitted(&uid).await?;
@@ -181,7 +155,7 @@ impl KubernetesJobs {
         };
         if !over {
             // A lost job must not continue or start again. Read its remaining output first.
-            self.drain(place, name).await?;
+            self.read_outputs_to_end(place, name).await?;
             cluster.delete_jobset(called, &uid).await?;
         }
         notes.note_nodes(&state::nodes(&known.pods)).await?;
@@ -189,7 +163,7 @@ impl KubernetesJobs {
     }
 
     /// Reads every output up to its current end.
-    async fn drain(&self, place: &JobContext, name: &str) -> Result<(), PortError> {
+    async fn read_outputs_to_end(&self, place: &JobContext, name: &str) -> Result<(), PortError> {
         let JobContext { cluster, notes, jobset, .. } = place;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(jobset).await? {
@@ -240,9 +214,31 @@ impl JobContext {
         Ok(if fence { FoundObjects::Fence(jobset) } else { FoundObjects::Ours(jobset) })
     }
 
+    /// State of a job that has no object on the cluster.
+    async fn status_without_jobset(&self, name: &str, cancelled: bool) -> Result<JobStatus, PortError> {
+        let submitted = self.notes.submitted().await?.is_some();
+        let cancelled_end = || Ok(JobStatus::Ended(ended("CANCELLED")));
+        match (cancelled, submitted) {
+            // Deleted as intended. It needs no fence, which nothing would delete.
+            (true, true) => self.record_end(cancelled_end()).await,
+            // The submission may still be in flight: then either the fence or the JobSet gets the name.
+            (true, false) => {
+                match self.cluster.create_jobset(&manifest::fence(name, &self.settings)).await? {
+                    Created::New => self.record_end(cancelled_end()).await,
+                    Created::Taken => Ok(JobStatus::Going),
+                }
+            }
+            (false, true) => {
+                let why = format!("JobSet {} was deleted before its end was seen", self.jobset);
+                self.record_end(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await
+            }
+            (false, false) => Ok(JobStatus::Absent),
+        }
+    }
+
     /// The first end state recorded is final.
     async fn record_end(&self, end: job_notes::Final) -> Result<JobStatus, PortError> {
-        self.notes.tell(end).await?.map_err(PortError::Permanent)
+        self.notes.record_end(end).await?.map_err(PortError::Permanent)
     }
 
     /// Creates the pods' ssh keys if needed, owned by the JobSet.
@@ -262,11 +258,11 @@ fn ended(state: &str) -> JobEnd {
 #[async_trait::async_trait]
 impl Scheduler for KubernetesJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
-        self.pace(&job.name, None);
+        self.pace.forget(&job.name);
         let place = self.place(&job.cluster, &job.name).await?;
         let JobContext { settings, cluster, notes, .. } = &place;
         // Never start again: ended, cancelled, or deleted after it existed.
-        if notes.told().await?.is_some() || notes.cancelled().await? {
+        if notes.recorded_end().await?.is_some() || notes.cancelled().await? {
             return Ok(place.handle());
         }
         let mut found = place.found(&job.name).await?;
@@ -296,21 +292,21 @@ impl Scheduler for KubernetesJobs {
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
-        if self.paced(name) {
+        if self.pace.is_recent(name) {
             return Ok(JobStatus::Going);
         }
         let place = self.place(cluster, name).await?;
-        let standing = self.stands(&place, name).await;
-        self.pace(name, standing.as_ref().ok());
-        standing
+        let status = self.status(&place, name).await;
+        self.pace.note(name, status.as_ref().ok());
+        status
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let place = self.place(cluster, name).await?;
         let JobContext { settings, cluster, notes, jobset: called } = &place;
-        self.pace(name, None);
+        self.pace.forget(name);
         notes.cancel().await?;
-        if notes.told().await?.is_some() {
+        if notes.recorded_end().await?.is_some() {
             return Ok(());
         }
         loop {
@@ -326,7 +322,7 @@ impl Scheduler for KubernetesJobs {
                 FoundObjects::Ours(jobset) => {
                     let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
                     notes.note_submitted(uid).await?;
-                    self.drain(&place, name).await?;
+                    self.read_outputs_to_end(&place, name).await?;
                     return cluster.delete_jobset(called, uid).await;
                 }
             }
@@ -340,8 +336,8 @@ impl Scheduler for KubernetesJobs {
         }
         if !notes.drained().await? {
             let place = self.place(cluster, name).await?;
-            self.drain(&place, name).await?;
-            if notes.told().await?.is_some() {
+            self.read_outputs_to_end(&place, name).await?;
+            if notes.recorded_end().await?.is_some() {
                 notes.note_drained().await?;
                 self.forget(name);
             }

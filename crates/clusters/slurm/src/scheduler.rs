@@ -5,18 +5,11 @@
 //! read from the controller, then from the accounting if there is one, and from the job's folder; the first end state recorded
 //! is final.
 
-use std::{
-    collections::HashMap,
-    ffi::OsString,
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings::check_job_name,
-    shell::quote, stage,
+    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, output_folder,
+    settings::check_job_name, shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure};
@@ -30,21 +23,20 @@ use crate::{
     state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
 };
 
-/// Minimum interval between polls of a running job: the controller serves the whole cluster.
+/// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_secs(1);
 
 /// Scheduler of Slurm clusters.
 pub struct SlurmJobs {
     store: Arc<dyn Store>,
     commands: Commands,
-    /// Last poll that found the job running.
-    going: Mutex<HashMap<String, Instant>>,
+    pace: PollPace,
 }
 
 impl SlurmJobs {
     /// `store`: bucket of the images. Finds Slurm's commands in the `PATH`.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, commands: Commands::default(), going: Mutex::default() }
+        Self { store, commands: Commands::default(), pace: PollPace::new(PACE) }
     }
 
     /// Searches `folder` for commands before the `PATH`.
@@ -83,38 +75,16 @@ impl SlurmJobs {
         read(folder, move |folder| folder.note_number(number)).await.map(Some)
     }
 
-    async fn stands(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
-        if let Some(told) = read(folder, Folder::recorded_end).await? {
-            return Ok(told);
+    /// State of a job. Also ends what must not continue, and records an end, which is then final.
+    async fn status(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
+        if let Some(recorded) = read(folder, Folder::recorded_end).await? {
+            return Ok(recorded);
         }
-        let marks = read(folder, Folder::marks).await?;
         let now = SystemClock.now();
-        // A successful benchmark reports its own end, whether the controller is up or not.
-        let alone = marks.end.as_ref().filter(|end| end.launched && end.exit_code == 0);
-        let (rows, marks) = match alone {
-            Some(_) => (Vec::new(), marks),
-            None => self.known(folder, name).await?,
-        };
-        let mut finding = state::standing(&rows, &marks, now);
-        if let Some(nodes) = state::unexplained(&rows, &marks, &finding) {
-            // When a prolog fails, Slurm shows a job that must not be requeued as cancelled.
-            let drained = self.commands.drained(nodes, None).await?;
-            if drained.iter().any(|node| node.contains("Prolog error")) {
-                let why = format!("a node of {nodes} could not start it");
-                finding = SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why };
-            }
-        }
-        let open = rows.iter().any(|row| !matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost));
-        // A lost job must not continue, and a cancelled job must not start: it may have been submitted after its cancel.
-        let over = matches!(finding, SlurmFinding::Lost { .. } | SlurmFinding::Never { .. });
-        if over {
-            let marked = name.to_owned();
-            read(folder, move |folder| folder.jobs().cancel(&marked)).await?;
-        }
-        if open && (over || marks.cancelled) {
-            self.commands.cancel(name).await?;
-        }
-        let standing = match finding {
+        let (rows, marks) = self.evidence(folder, name).await?;
+        let finding = self.explained(state::standing(&rows, &marks, now), &rows, &marks).await?;
+        self.stop_unwanted(folder, name, &finding, &rows, &marks).await?;
+        let status = match finding {
             SlurmFinding::Absent => JobStatus::Absent,
             SlurmFinding::Going => JobStatus::Going,
             SlurmFinding::Waiting(reason) => {
@@ -122,40 +92,84 @@ impl SlurmJobs {
                 JobStatus::Going
             }
             SlurmFinding::Ended(end) => JobStatus::Ended(end),
-            SlurmFinding::Lost { code, why } if code == "LAUNCH_FAILED" => {
-                let drained = self.commands.drained("", slurm.partition.as_deref()).await?.join(", ");
-                let why = if drained.is_empty() { why } else { format!("{why}; out of service: {drained}") };
-                JobStatus::Lost { code, why }
-            }
-            SlurmFinding::Lost { code, why } => {
-                // Naming the bad node only helps the operator: an error here changes nothing.
-                let nodes = rows.last().map_or("", |row| row.nodes.as_str());
-                let nodes =
-                    if nodes.is_empty() { None } else { self.commands.drained(nodes, None).await.ok() };
-                let bad = nodes.unwrap_or_default().join(", ");
-                let why = if bad.is_empty() { why } else { format!("{why}; out of service: {bad}") };
-                JobStatus::Lost { code, why }
-            }
+            SlurmFinding::Lost { code, why } => self.lost(slurm, code, why, &rows).await?,
             SlurmFinding::Never { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
                 return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
-        read(folder, move |folder| folder.record_end(standing)).await
+        read(folder, move |folder| folder.record_end(status)).await
     }
 
-    fn paced(&self, name: &str) -> bool {
-        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
+    /// What the folder and the controller report. A successful benchmark reports its own end, whether the controller runs or not.
+    async fn evidence(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
+        let marks = read(folder, Folder::marks).await?;
+        if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {
+            return Ok((Vec::new(), marks));
+        }
+        self.known(folder, name).await
     }
 
-    fn pace(&self, name: &str, standing: Option<&JobStatus>) {
-        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        match standing {
-            Some(JobStatus::Going) => going.insert(name.to_owned(), Instant::now()),
-            _ => going.remove(name),
+    /// Replaces a cancellation that a failed prolog caused: Slurm shows a job that must not be requeued as cancelled then.
+    async fn explained(
+        &self,
+        finding: SlurmFinding,
+        rows: &[SlurmJobRow],
+        marks: &Marks,
+    ) -> Result<SlurmFinding, PortError> {
+        let Some(nodes) = state::unexplained(rows, marks, &finding) else { return Ok(finding) };
+        let drained = self.commands.drained(nodes, None).await?;
+        if !drained.iter().any(|node| node.contains("Prolog error")) {
+            return Ok(finding);
+        }
+        let why = format!("a node of {nodes} could not start it");
+        Ok(SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why })
+    }
+
+    /// Cancels a lost job, which must not continue, and a cancelled one, which may have been submitted after its cancel.
+    async fn stop_unwanted(
+        &self,
+        folder: &Folder,
+        name: &str,
+        finding: &SlurmFinding,
+        rows: &[SlurmJobRow],
+        marks: &Marks,
+    ) -> Result<(), PortError> {
+        let over = matches!(finding, SlurmFinding::Lost { .. } | SlurmFinding::Never { .. });
+        if over {
+            let marked = name.to_owned();
+            read(folder, move |folder| folder.jobs().cancel(&marked)).await?;
+        }
+        let open = rows.iter().any(|row| !matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost));
+        if open && (over || marks.cancelled) {
+            self.commands.cancel(name).await?;
+        }
+        Ok(())
+    }
+
+    /// A loss, with the nodes that Slurm has taken out of service.
+    async fn lost(
+        &self,
+        slurm: &Slurm,
+        code: String,
+        why: String,
+        rows: &[SlurmJobRow],
+    ) -> Result<JobStatus, PortError> {
+        let nodes = rows.last().map_or("", |row| row.nodes.as_str());
+        let drained = if code == "LAUNCH_FAILED" {
+            self.commands.drained("", slurm.partition.as_deref()).await?
+        } else if nodes.is_empty() {
+            Vec::new()
+        } else {
+            // Naming the bad node only helps the operator: an error here changes nothing.
+            self.commands.drained(nodes, None).await.unwrap_or_default()
         };
+        let why = match drained.is_empty() {
+            true => why,
+            false => format!("{why}; out of service: {}", drained.join(", ")),
+        };
+        Ok(JobStatus::Lost { code, why })
     }
 }
 
@@ -181,7 +195,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
 impl Scheduler for SlurmJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let (slurm, folder) = place(&job.cluster, &job.name)?;
-        self.pace(&job.name, None);
+        self.pace.forget(&job.name);
         let marks = read(&folder, Folder::marks).await?;
         if let Some(number) = marks.submitted {
             return Ok(number.to_string());
@@ -219,17 +233,17 @@ impl Scheduler for SlurmJobs {
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let (slurm, folder) = place(cluster, name)?;
-        if self.paced(name) {
+        if self.pace.is_recent(name) {
             return Ok(JobStatus::Going);
         }
-        let standing = self.stands(&slurm, &folder, name).await;
-        self.pace(name, standing.as_ref().ok());
-        standing
+        let status = self.status(&slurm, &folder, name).await;
+        self.pace.note(name, status.as_ref().ok());
+        status
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let (_, folder) = place(cluster, name)?;
-        self.pace(name, None);
+        self.pace.forget(name);
         let marked = name.to_owned();
         read(&folder, move |folder| folder.jobs().cancel(&marked)).await?;
         self.commands.cancel(name).await

@@ -145,7 +145,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     .await;
     jobs.submit(&job).await.unwrap();
     assert_eq!(bed.made("deleted"), 1);
-    assert!(JobNotes::of(&bed.store, "deleted").told().await.unwrap().is_some());
+    assert!(JobNotes::of(&bed.store, "deleted").recorded_end().await.unwrap().is_some());
 }
 
 /// Of a running job: the answer to its deletion gets lost, or the deletion itself.

@@ -1,0 +1,63 @@
+//! A minimum interval between polls of a running job: a scheduler serves its whole cluster.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::scheduler::JobStatus;
+
+/// Times of the last polls that found a job running.
+pub struct PollPace {
+    interval: Duration,
+    running: Mutex<HashMap<String, Instant>>,
+}
+
+impl PollPace {
+    /// At most one poll of a running job in `interval`.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, running: Mutex::default() }
+    }
+
+    /// Whether the job was running less than one interval ago: it then counts as running without a poll.
+    pub fn is_recent(&self, job: &str) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.get(job).is_some_and(|polled| polled.elapsed() < self.interval)
+    }
+
+    /// Notes the result of a poll. Any result but a running job makes the next poll a real one.
+    pub fn note(&self, job: &str, status: Option<&JobStatus>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match status {
+            Some(JobStatus::Going) => running.insert(job.to_owned(), Instant::now()),
+            _ => running.remove(job),
+        };
+    }
+
+    /// Makes the next poll a real one.
+    pub fn forget(&self, job: &str) {
+        self.note(job, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_job_is_polled_once_in_an_interval() {
+        let pace = PollPace::new(Duration::from_secs(3600));
+        assert!(!pace.is_recent("a"));
+        pace.note("a", Some(&JobStatus::Going));
+        assert!(pace.is_recent("a") && !pace.is_recent("b"));
+        pace.forget("a");
+        assert!(!pace.is_recent("a"), "after a cancel or a submission");
+        pace.note("a", Some(&JobStatus::Going));
+        pace.note("a", Some(&JobStatus::Absent));
+        assert!(!pace.is_recent("a"));
+        let fast = PollPace::new(Duration::ZERO);
+        fast.note("a", Some(&JobStatus::Going));
+        assert!(!fast.is_recent("a"));
+    }
+}
