@@ -98,6 +98,32 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
     PortError::Permanent(Failure::new(Class::Input, "SETTINGS", format!("cluster {}: {why}", cluster.name)))
 }
 
+/// Collects the problems of settings.
+#[derive(Debug, Default)]
+pub struct ProblemList(SettingsProblems);
+
+impl ProblemList {
+    /// Adds the problem of a field, if there is one.
+    pub fn add(&mut self, field: &str, problem: Option<String>) {
+        self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
+    }
+
+    /// Adds the problem of an optional field.
+    pub fn add_if_set(
+        &mut self,
+        field: &str,
+        value: &Option<String>,
+        rule: impl FnOnce(&str) -> Option<String>,
+    ) {
+        self.add(field, value.as_deref().and_then(rule));
+    }
+
+    /// All problems, in the order in which they were added.
+    pub fn into_problems(self) -> SettingsProblems {
+        self.0
+    }
+}
+
 /// Checks a job name that becomes a folder name and an element of comma-separated lists.
 ///
 /// # Errors
@@ -122,6 +148,12 @@ pub fn shown(text: &str) -> String {
 /// Why a number is outside 1 to `most`.
 pub fn not_in_range(number: u32, most: u32) -> Option<String> {
     (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
+}
+
+/// Why a text is not a value of `NCCL_DEBUG`.
+pub fn not_a_debug_level(level: &str) -> Option<String> {
+    let good = level.bytes().all(|byte| byte.is_ascii_alphanumeric()) && level.len() <= 16;
+    (!good).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned())
 }
 
 /// Why a text is not an absolute path.

@@ -6,6 +6,7 @@
 mod folder;
 mod hostfile;
 pub mod probe;
+mod rules;
 mod scheduler;
 pub mod script;
 mod settings;

@@ -1,22 +1,14 @@
 //! Machines reached by ssh, as configured in a workflow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use cluster_api::{
-    ClusterLayout, ReadFile, Settings, SettingsProblems,
-    settings::{not_a_path, not_a_variable, not_in_range, shown},
-};
+use cluster_api::{ClusterLayout, ReadFile, Settings, SettingsProblems};
 use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::hostfile;
-
-/// Maximum number of hosts.
-const MOST_HOSTS: u32 = 4096;
-/// Maximum length of a host name or variable name, bytes.
-const LONGEST: usize = 253;
+use crate::{hostfile, rules};
 
 /// Machines reached by ssh from the agent's machine; Open MPI's `mpirun` there starts the ranks. ssh's own configuration
 /// (`~/.ssh/config`, agent, known hosts) applies where nothing else is set; passwords are never asked for.
@@ -200,99 +192,7 @@ impl Settings for Hosts {
     }
 
     fn problems(&self) -> SettingsProblems {
-        let mut found = Vec::new();
-        let mut complain = |field: &str, problem: Option<String>| {
-            found.extend(problem.map(|problem| (field.to_owned(), problem)));
-        };
-        if self.hostfile.is_some() {
-            complain("hostfile", Some("is read only from a workflow file; write `hosts` here".to_owned()));
-        } else if self.hosts.is_empty() {
-            complain("hosts", Some("is empty; name at least one host".to_owned()));
-        }
-        let count = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
-        let stated = self.nodes.filter(|nodes| *nodes != count);
-        complain("nodes", stated.map(|nodes| format!("{nodes}, but `hosts` has {count}; remove `nodes`")));
-        complain(
-            "hosts",
-            (count > MOST_HOSTS).then(|| format!("expected at most {MOST_HOSTS}, found {count}")),
-        );
-        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
-        for (at, host) in self.hosts.iter().enumerate() {
-            let field = |name: &str| format!("hosts[{at}].{name}");
-            complain(&field("name"), not_a_host(&host.name, false));
-            let twice = !names.insert(&host.name);
-            complain(&field("name"), twice.then(|| format!("`{}` is in the list twice", shown(&host.name))));
-            complain(
-                &field("address"),
-                host.address.as_deref().and_then(|address| not_a_host(address, true)),
-            );
-            let same = host.address.is_some() && !addresses.insert(host.address());
-            complain(
-                &field("address"),
-                same.then(|| format!("`{}` is in the list twice", shown(host.address()))),
-            );
-            complain(&field("user"), host.user.as_deref().and_then(not_a_user));
-            complain(
-                &field("port"),
-                (host.port == Some(0)).then(|| "expected 1 to 65535, found 0".to_owned()),
-            );
-            complain(&field("identity_file"), host.identity_file.as_deref().and_then(not_a_key_file));
-            complain(&field("ranks"), host.ranks.and_then(|ranks| not_in_range(ranks, 64)));
-            complain(&field("gpus"), host.gpus.and_then(|gpus| not_in_range(gpus, 64)));
-            let (ranks, gpus) = (self.ranks(host), host.gpus.or(self.gpus_per_node));
-            let few = gpus.filter(|gpus| *gpus > 0 && ranks > *gpus);
-            complain(
-                &field("ranks"),
-                few.map(|gpus| format!("{ranks} ranks on {gpus} GPUs; each rank needs a GPU")),
-            );
-        }
-        complain("user", self.user.as_deref().and_then(not_a_user));
-        complain("port", (self.port == Some(0)).then(|| "expected 1 to 65535, found 0".to_owned()));
-        complain("identity_file", self.identity_file.as_deref().and_then(not_a_key_file));
-        for option in &self.ssh_options {
-            complain("ssh_options", not_an_option(option));
-        }
-        complain("ranks_per_node", not_in_range(self.ranks_per_node, 64));
-        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
-        complain("work_folder", not_a_path(&self.work_folder));
-        complain("programs", self.programs.as_deref().and_then(not_a_path));
-        complain("profile", self.profile.as_deref().and_then(not_a_path));
-        for (name, value) in &self.environment {
-            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value, LONGEST));
-        }
-        let debug =
-            self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
-        complain(
-            "nccl_debug",
-            (!debug).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned()),
-        );
-        complain("mpi.folder", self.mpi.folder.as_deref().and_then(not_a_path));
-        let control = |option: &&String| {
-            option.is_empty() || option.len() > 4096 || option.chars().any(char::is_control)
-        };
-        let bad = self.mpi.options.iter().find(control);
-        complain(
-            "mpi.options",
-            bad.map(|option| format!("expected words without control characters, found `{}`", shown(option))),
-        );
-        let ranks: u32 = self.hosts.iter().map(|host| self.ranks(host)).fold(0, u32::saturating_add);
-        let ports = self.rank_port < 1024 || u32::from(self.rank_port).saturating_add(ranks) > 65_536;
-        complain(
-            "rank_port",
-            ports.then(|| {
-                format!(
-                    "expected 1024 or more, with a port up to 65535 for each rank, found {}",
-                    self.rank_port
-                )
-            }),
-        );
-        let seconds = self.silent_after.0.as_secs();
-        complain(
-            "silent_after",
-            (!(5..=3600).contains(&seconds))
-                .then(|| format!("expected 5 s to 1 h, found {}", self.silent_after)),
-        );
-        found
+        rules::problems(self)
     }
 
     /// `None` if hosts have different numbers of ranks.
@@ -305,47 +205,6 @@ impl Settings for Hosts {
             gpus_per_node: first.gpus.or(self.gpus_per_node),
         })
     }
-}
-
-/// A host name; an address may also be IPv6. ssh would read a leading `-` as an option.
-fn not_a_host(name: &str, address: bool) -> Option<String> {
-    let letter =
-        |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter) || (address && letter == ':');
-    let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric() || (address && first == ':'));
-    let bad = !starts || name.len() > LONGEST || !name.chars().all(letter);
-    let beside = if address { " and :" } else { "" };
-    bad.then(|| {
-        format!(
-            "expected at most {LONGEST} letters, digits and any of -._{beside}, beginning with a letter or a digit, found `{}`",
-            shown(name)
-        )
-    })
-}
-
-fn not_a_user(name: &str) -> Option<String> {
-    let letter = |letter: char| letter.is_ascii_alphanumeric() || "-._@".contains(letter);
-    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    (!starts || name.len() > 64 || !name.chars().all(letter))
-        .then(|| format!("expected a user name, found `{}`", shown(name)))
-}
-
-/// ssh_config expands `%` and `$`, and a quote would end the value.
-fn not_a_key_file(path: &str) -> Option<String> {
-    not_a_path(path).or_else(|| {
-        path.contains(['%', '"', '$', '\\'])
-            .then(|| format!("expected a path without %, $, \" and \\, found `{}`", shown(path)))
-    })
-}
-
-fn not_an_option(option: &str) -> Option<String> {
-    let good = option.split_once('=').is_some_and(|(name, value)| {
-        !name.is_empty()
-            && name.chars().all(|letter| letter.is_ascii_alphanumeric())
-            && !value.is_empty()
-            && option.len() <= 1024
-            && !value.chars().any(char::is_control)
-    });
-    (!good).then(|| format!("expected Name=value as in ssh_config, found `{}`", shown(option)))
 }
 
 #[cfg(test)]

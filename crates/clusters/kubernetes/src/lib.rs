@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod probe;
 #[cfg(feature = "client")]
 pub mod rights;
+mod rules;
 #[cfg(feature = "client")]
 mod scheduler;
 #[cfg(feature = "client")]

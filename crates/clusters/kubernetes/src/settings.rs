@@ -2,20 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cluster_api::{
-    ClusterLayout, Settings, SettingsProblems, Substitution,
-    settings::{not_a_path, not_a_variable, not_in_range, shown},
-};
+use cluster_api::{ClusterLayout, Settings, SettingsProblems, Substitution};
 use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of an object name, bytes.
-const LONGEST: usize = 253;
-/// Maximum number of entries per map or list.
-const MOST: usize = 256;
-/// Maximum number of named nodes.
-const MOST_NAMED: usize = 8;
+use crate::rules;
 
 /// Placement and resources of a job's pods, one pod per node. The cluster decides everything not set here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -210,115 +202,7 @@ impl Settings for Kubernetes {
     const LEAST: &'static str = r#"{"nodes": 1}"#;
 
     fn problems(&self) -> SettingsProblems {
-        let mut found = Vec::new();
-        let mut complain = |field: &str, problem: Option<String>| {
-            found.extend(problem.map(|problem| (field.to_owned(), problem)));
-        };
-        match &self.access {
-            ApiAccess::Kubeconfig { path, context } => {
-                complain("access.kubeconfig.path", path.as_deref().and_then(not_a_path));
-                let bad = context.as_ref().filter(|context| context.is_empty() || context.len() > 1024);
-                complain("access.kubeconfig.context", bad.map(|_| "expected 1 to 1024 bytes".to_owned()));
-            }
-            ApiAccess::InCluster => {}
-            ApiAccess::Gke { server, certificate_authority } => {
-                let bad = !server.starts_with("https://") || server.chars().any(char::is_whitespace);
-                complain(
-                    "access.gke.server",
-                    bad.then(|| format!("expected https://..., found `{}`", shown(server))),
-                );
-                let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-                let bad = certificate_authority.is_empty() || !certificate_authority.bytes().all(letter);
-                complain("access.gke.certificate_authority", bad.then(|| "expected base64".to_owned()));
-            }
-        }
-        complain("namespace", not_a_label_name(&self.namespace));
-        complain("queue", self.queue.as_deref().and_then(not_a_name));
-        complain("priority_class", self.priority_class.as_deref().and_then(not_a_name));
-        if let Some(Topology::Required(level) | Topology::Preferred(level)) = &self.topology {
-            complain("topology", not_a_key(level));
-        }
-        if self.topology.is_some() && self.queue.is_none() {
-            complain("topology", Some("is evaluated only by Kueue; set `queue`".to_owned()));
-        }
-        complain("nodes", not_in_range(self.nodes, 4096));
-        complain("ranks_per_node", not_in_range(self.ranks_per_node, 64));
-        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
-        let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
-        let ports = self.rank_port < 1024
-            || (self.launch == Launch::Ranks && u64::from(self.rank_port) + ranks > 65_536);
-        let found_port = || {
-            format!("expected 1024 or more, with a port up to 65535 for each rank, found {}", self.rank_port)
-        };
-        complain("rank_port", ports.then(found_port));
-        complain("cpu_millis", self.cpu_millis.and_then(|cpus| not_in_range(cpus, 1_024_000)));
-        complain("memory_mib", self.memory_mib.and_then(|memory| not_in_range(memory, 64 << 20)));
-        complain("image", self.image.as_deref().and_then(not_an_image));
-        complain("image_pull_secret", self.image_pull_secret.as_deref().and_then(not_a_name));
-        complain("service_account", self.service_account.as_deref().and_then(not_a_name));
-        for (key, value) in &self.node_selector {
-            complain(&format!("node_selector.{}", shown(key)), not_a_key(key).or_else(|| not_a_label(value)));
-        }
-        let named = &self.only_nodes;
-        complain("only_nodes", named.iter().find_map(|node| not_a_name(node)));
-        let twice = named.iter().enumerate().find(|(place, node)| named[..*place].contains(node));
-        complain("only_nodes", twice.map(|(_, node)| format!("names `{}` twice", shown(node))));
-        let few = !named.is_empty() && (named.len() > MOST_NAMED || named.len() != self.nodes as usize);
-        let expected = || {
-            format!(
-                "expected as many as `nodes` ({}), at most {MOST_NAMED}, found {}",
-                self.nodes,
-                named.len()
-            )
-        };
-        complain("only_nodes", few.then(expected));
-        for key in &self.tolerate {
-            complain("tolerate", not_a_key(key));
-        }
-        for (key, value) in &self.annotations {
-            let too_long = (value.len() > 16 << 10).then(|| "expected at most 16 KiB".to_owned());
-            complain(&format!("annotations.{}", shown(key)), not_a_key(key).or(too_long));
-        }
-        if let Some(plugin) = &self.plugin {
-            complain("plugin.image", not_an_image(&plugin.image));
-            complain("plugin.folder", not_a_path(&plugin.folder));
-            let bad = plugin.command.is_empty() || plugin.command.iter().any(|word| word.contains('\0'));
-            complain("plugin.command", bad.then(|| "expected a program and its arguments".to_owned()));
-        }
-        let interface = self.socket_interface.as_deref().filter(|name| {
-            name.is_empty()
-                || name.len() > 64
-                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,-".contains(&byte))
-        });
-        complain(
-            "socket_interface",
-            interface.map(|name| format!("expected an interface name, found `{}`", shown(name))),
-        );
-        complain("profile", self.profile.as_deref().and_then(not_a_path));
-        complain("programs", self.programs.as_deref().and_then(not_a_path));
-        let debug =
-            self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
-        complain(
-            "nccl_debug",
-            (!debug).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned()),
-        );
-        for (name, value) in &self.environment {
-            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value, LONGEST));
-        }
-        let seconds = self.begin_within.0.as_secs();
-        complain(
-            "begin_within",
-            (seconds == 0 || seconds > 7 * 86_400).then(|| "expected 1 s to 7 days".to_owned()),
-        );
-        for (field, size) in [
-            ("node_selector", self.node_selector.len()),
-            ("tolerate", self.tolerate.len()),
-            ("annotations", self.annotations.len()),
-            ("environment", self.environment.len()),
-        ] {
-            complain(field, (size > MOST).then(|| format!("expected at most {MOST}, found {size}")));
-        }
-        found
+        rules::problems(self)
     }
 
     fn layout(&self) -> Option<ClusterLayout> {
@@ -335,61 +219,6 @@ impl Settings for Kubernetes {
             Substitution::text("_QUEUE", "queue", self.queue.as_deref()),
         ]
     }
-}
-
-/// A DNS name with dots, the form of most object names.
-fn not_a_name(name: &str) -> Option<String> {
-    let part = |part: &str| not_a_label_name(part).is_none();
-    (name.len() > LONGEST || !name.split('.').all(part)).then(|| {
-        format!("expected at most {LONGEST} of a-z, 0-9, - and ., as in a DNS name, found `{}`", shown(name))
-    })
-}
-
-fn not_a_label_name(name: &str) -> Option<String> {
-    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let ends = |edge: Option<u8>| edge.is_some_and(|byte| byte != b'-');
-    let good = ends(name.bytes().next())
-        && ends(name.bytes().last())
-        && name.len() <= 63
-        && name.bytes().all(letter);
-    (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as in a DNS label, found `{}`", shown(name)))
-}
-
-/// Value of a label.
-fn not_a_label(value: &str) -> Option<String> {
-    let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    let good = edge(value.bytes().next())
-        && edge(value.bytes().last())
-        && value.len() <= 63
-        && value.bytes().all(letter);
-    (!good).then(|| format!("expected at most 63 letters, digits and any of _.-, found `{}`", shown(value)))
-}
-
-/// Key of a label or annotation, with or without a domain prefix.
-fn not_a_key(key: &str) -> Option<String> {
-    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
-    let good = domain.is_none_or(|domain| not_a_name(domain).is_none())
-        && !name.is_empty()
-        && not_a_label(name).is_none();
-    (!good).then(|| format!("expected a key such as example.com/name, found `{}`", shown(key)))
-}
-
-fn not_an_image(image: &str) -> Option<String> {
-    let good = image.split_once("@sha256:").is_some_and(|(name, digest)| {
-        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/:".contains(&byte);
-        !name.is_empty()
-            && name.len() <= 512
-            && name.bytes().all(letter)
-            && digest.len() == 64
-            && digest.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-    });
-    (!good).then(|| {
-        format!(
-            "expected HOST/NAME@sha256: and 64 hex digits, because a tag can be moved; found `{}`",
-            shown(image)
-        )
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster_api::{
     ClusterLayout, Settings, SettingsProblems, Substitution,
-    settings::{self, not_a_path, not_in_range, shown},
+    settings::{self, ProblemList, not_a_path, not_in_range, shown},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,13 +90,10 @@ impl Settings for Slurm {
     const LEAST: &'static str = r#"{"nodes": 1, "shared_folder": ""}"#;
 
     fn problems(&self) -> SettingsProblems {
-        let mut found = Vec::new();
-        let mut complain = |field: &str, problem: Option<String>| {
-            found.extend(problem.map(|problem| (field.to_owned(), problem)));
-        };
-        complain("nodes", not_in_range(self.nodes, 4096));
-        complain("ranks_per_node", not_in_range(self.ranks_per_node, 64));
-        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
+        let mut found = ProblemList::default();
+        found.add("nodes", not_in_range(self.nodes, 4096));
+        found.add("ranks_per_node", not_in_range(self.ranks_per_node, 64));
+        found.add("gpus_per_node", self.gpus_per_node.and_then(|gpus| not_in_range(gpus, 64)));
         // A comma separates several names; `=` and white space end a value in some of Slurm's files.
         let names = [
             ("partition", &self.partition, ""),
@@ -108,22 +105,22 @@ impl Settings for Slurm {
             ("mpi", &self.mpi, ""),
         ];
         for (field, name, beside) in names {
-            complain(field, name.as_deref().and_then(|name| not_a_name(name, beside)));
+            found.add(field, name.as_deref().and_then(|name| not_a_name(name, beside)));
         }
-        complain("nccl_debug", not_a_name(&self.nccl_debug, ""));
-        complain("shared_folder", not_a_path(&self.shared_folder));
+        found.add("nccl_debug", not_a_name(&self.nccl_debug, ""));
+        found.add("shared_folder", not_a_path(&self.shared_folder));
         // Slurm expands both in any part of an output path.
         let misread = self.shared_folder.contains(['\\', '%']);
         let found_one =
             || format!("expected a path without \\ and %, found `{}`", shown(&self.shared_folder));
-        complain("shared_folder", misread.then(found_one));
-        complain("profile", self.profile.as_deref().and_then(not_a_path));
-        complain("programs", self.programs.as_deref().and_then(not_a_path));
+        found.add("shared_folder", misread.then(found_one));
+        found.add("profile", self.profile.as_deref().and_then(not_a_path));
+        found.add("programs", self.programs.as_deref().and_then(not_a_path));
         for (name, value) in &self.environment {
             let field = format!("environment.{}", shown(name));
-            complain(&field, not_a_variable(name, value));
+            found.add(&field, not_a_variable(name, value));
         }
-        found
+        found.into_problems()
     }
 
     fn layout(&self) -> Option<ClusterLayout> {
