@@ -21,7 +21,7 @@ use service::PortError;
 use crate::{
     Kubernetes,
     apiserver::{limited, trouble, value},
-    client, manifest,
+    client, names,
 };
 
 /// Annotation with the reason why a node was drained.
@@ -251,7 +251,7 @@ impl NamespacedCluster {
     /// Returns an error if the API request fails.
     pub async fn left_of(&self, jobset: &str) -> Result<Vec<String>, PortError> {
         let mut left = Vec::new();
-        let ours = ListParams::default().labels(&format!("{}={jobset}", manifest::LABEL));
+        let ours = ListParams::default().labels(&format!("{}={jobset}", names::LABEL));
         let kinds = [
             ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", &ours),
             ("batch", "v1", "Job", "jobs", &of_jobset(jobset)),

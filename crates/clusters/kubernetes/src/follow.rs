@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::{
-    api::NamespacedCluster, apiserver::value, job_notes::JobNotes, logs::ContainerOutput, manifest, state,
+    api::NamespacedCluster, apiserver::value, job_notes::JobNotes, logs::ContainerOutput, names, state,
 };
 
 /// Follows one job until dropped.
@@ -98,7 +98,7 @@ pub fn files(streams: &[String]) -> BTreeMap<String, String> {
         let (index, container, pod) =
             (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let index: u32 = index.and_then(|index| index.parse().ok()).unwrap_or(0);
-        let name = match (index, container == manifest::CONTAINER) {
+        let name = match (index, container == names::CONTAINER) {
             (0, true) => "benchmark".to_owned(),
             (index, true) => format!("node-{index}"),
             (index, false) => format!("node-{index}.{container}"),

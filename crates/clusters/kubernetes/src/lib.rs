@@ -21,6 +21,8 @@ mod lookup;
 #[cfg(feature = "client")]
 pub mod manifest;
 #[cfg(feature = "client")]
+pub mod names;
+#[cfg(feature = "client")]
 pub mod probe;
 #[cfg(feature = "client")]
 pub mod rights;

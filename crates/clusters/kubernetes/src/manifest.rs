@@ -3,45 +3,22 @@
 use std::collections::BTreeMap;
 
 use cluster_api::JobSpec;
-use ledger::Digest;
 use model::{Class, Failure};
 use serde_json::{Map, Value, json};
 
-use crate::{Kubernetes, Launch, Topology, apiserver::HOSTNAME, script};
+use crate::{
+    Kubernetes, Launch, Topology,
+    apiserver::HOSTNAME,
+    names::{CONTAINER, FENCE, JOB, LABEL, REPLICATED, name},
+    script,
+};
 
-/// Name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. With named nodes each node has its own replicated
-/// job with a number in its name: pods are `{jobset}-{this}{number}-0-0-{random}`.
-pub const REPLICATED: &str = "n";
-/// The measured container.
-pub const CONTAINER: &str = "benchmark";
-/// Annotation with the full job name: an object without it is not ours.
-pub const JOB: &str = "burnin.dev/job";
-/// Annotation of a JobSet that only reserves its name.
-pub const FENCE: &str = "burnin.dev/cancelled";
-/// Label of all objects of a job.
-pub const LABEL: &str = "burnin-job";
 /// Mount path of the folder that the plugin container fills.
 const PLUGIN: &str = "/plugin";
-/// Maximum length of a JobSet name: its pod names must be DNS names.
-const LONGEST: usize = 44;
 /// Lifetime of a pod beyond the job's limit, for start-up and shutdown, seconds.
 const SLACK: u64 = 1800;
 /// Time to live of an ended JobSet that is not deleted, seconds.
 const KEPT: u64 = 86_400;
-
-/// JobSet name of a job. A long name is cut and gets a digest as suffix.
-pub fn name(job: &str) -> String {
-    let clean: String = job
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
-        .collect();
-    let starts = clean.starts_with(|first: char| first.is_ascii_lowercase());
-    if clean == job && starts && clean.len() <= LONGEST && !clean.ends_with('-') {
-        return clean;
-    }
-    let kept: String = clean.chars().take(LONGEST - 11).collect();
-    format!("j-{}-{}", kept.trim_matches('-'), &Digest::of(job.as_bytes()).sha256[..8])
-}
 
 /// JobSet of a job.
 ///

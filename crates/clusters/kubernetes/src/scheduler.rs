@@ -23,7 +23,7 @@ use crate::{
     api::{self, ClientCache, Created},
     follow::{self, Follower},
     job_notes::{self, JobNotes},
-    keys, logs, manifest,
+    keys, logs, manifest, names,
     state::{self, PodFinding, PodState},
 };
 
@@ -71,7 +71,7 @@ impl KubernetesJobs {
 
     async fn place(&self, cluster: &Cluster, name: &str) -> Result<JobContext, PortError> {
         let (cluster, settings) = self.reached(cluster).await?;
-        let (notes, jobset) = (JobNotes::of(&self.store, name), manifest::name(name));
+        let (notes, jobset) = (JobNotes::of(&self.store, name), names::name(name));
         Ok(JobContext { settings, cluster, notes, jobset })
     }
 
@@ -201,16 +201,16 @@ impl JobContext {
     async fn found(&self, name: &str) -> Result<FoundObjects, PortError> {
         let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(FoundObjects::Nothing) };
         let annotations = &jobset["metadata"]["annotations"];
-        if annotations[manifest::JOB] != name {
+        if annotations[names::JOB] != name {
             let message = format!(
                 "JobSet {} in namespace {} does not belong to {name}: annotation `{}: {name}` is missing; delete it or use another namespace",
                 self.jobset,
                 self.settings.namespace,
-                manifest::JOB
+                names::JOB
             );
             return Err(PortError::Permanent(Failure::new(Class::Input, "NAME_TAKEN", message)));
         }
-        let fence = annotations[manifest::FENCE].is_string();
+        let fence = annotations[names::FENCE].is_string();
         Ok(if fence { FoundObjects::Fence(jobset) } else { FoundObjects::Ours(jobset) })
     }
 

@@ -6,7 +6,7 @@
 use cluster_api::{nccl_tests, shell::quote};
 use model::Workload;
 
-use crate::{Kubernetes, Launch, manifest};
+use crate::{Kubernetes, Launch, names};
 
 /// Mount path of the ssh keys.
 pub const KEYS: &str = "/etc/burnin-keys";
@@ -157,7 +157,7 @@ pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
 
 /// Environment variables of the script.
 pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
-    let replicated = manifest::REPLICATED;
+    let replicated = names::REPLICATED;
     // Pod name pattern with a placeholder for the index.
     let pod = match settings.only_nodes.is_empty() {
         true => format!("{jobset}-{replicated}-0-%d"),

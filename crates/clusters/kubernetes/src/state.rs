@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     Kubernetes,
-    manifest::{CONTAINER, REPLICATED},
+    names::{CONTAINER, REPLICATED},
 };
 
 /// Objects of a job at one moment.

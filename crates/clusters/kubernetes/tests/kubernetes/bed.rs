@@ -59,7 +59,7 @@ impl Bed {
 
     /// JobSets of this job that were ever made, and are no fence.
     pub fn made(&self, job: &str) -> usize {
-        self.api.creations("jobsets", &cluster_kubernetes::manifest::name(job))
+        self.api.creations("jobsets", &cluster_kubernetes::names::name(job))
     }
 }
 

@@ -167,7 +167,7 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
         until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
         assert_eq!(
-            bed.api.creations("jobs", &format!("{}-n-0", cluster_kubernetes::manifest::name(&job.name))),
+            bed.api.creations("jobs", &format!("{}-n-0", cluster_kubernetes::names::name(&job.name))),
             1
         );
         assert!(bed.api.list("jobset.x-k8s.io/jobsets").is_empty(), "nor what keeps its name: {fault:?}");
