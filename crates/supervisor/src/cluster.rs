@@ -8,27 +8,16 @@ use std::{
     time::Duration,
 };
 
-use model::{Cluster, ClusterAccess, Deleted, Node, Timestamp};
-use serde::{Deserialize, Serialize};
+use model::{Cluster, ClusterAccess, Deleted, Timestamp};
 
 use crate::{
     Program,
     build::wait_for,
+    cluster_request::{ClusterRequest, read},
     job::JobFolder,
     lock_files,
     process::{self, SupervisedGroup},
 };
-
-/// Parameters of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterRequest {
-    /// Its nodes.
-    pub nodes: Vec<Node>,
-    /// Time at which every node ends by itself.
-    pub expires_at: Timestamp,
-    /// Labels, evaluated by the sweeper.
-    pub labels: BTreeMap<String, String>,
-}
 
 /// State of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,10 +215,6 @@ impl ClusterFolder {
         lock_files::create_json(&folder.join("gone.json"), &deleted)?;
         Ok(deleted)
     }
-}
-
-pub(crate) fn read(folder: &Path) -> io::Result<Option<ClusterRequest>> {
-    lock_files::read_json(&folder.join("cluster.json"))
 }
 
 /// Whether the node may still be starting.

@@ -9,7 +9,7 @@ use std::{
 use model::{JobEnd, Span, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster, lock_files};
+use crate::{cluster_request, lock_files};
 
 /// A job with one process per node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl JobFolder {
     /// # Errors
     /// Returns an error if the cluster accepts no jobs or the folder cannot be written.
     pub fn submit(&self, name: &str, request: &JobRequest) -> io::Result<()> {
-        if self.cluster.join("deleted.json").exists() || cluster::read(&self.cluster)?.is_none() {
+        if self.cluster.join("deleted.json").exists() || cluster_request::read(&self.cluster)?.is_none() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the cluster accepts no jobs"));
         }
         lock_files::create_json(&self.folder(name).join("job.json"), request).map(drop)
@@ -110,7 +110,7 @@ impl JobFolder {
     /// Returns an error if the folder cannot be read.
     pub fn poll(&self, name: &str) -> io::Result<JobState> {
         let folder = self.folder(name);
-        let Some(cluster) = cluster::read(&self.cluster)? else { return Ok(JobState::ClusterGone) };
+        let Some(cluster) = cluster_request::read(&self.cluster)? else { return Ok(JobState::ClusterGone) };
         if self.cluster.join("gone.json").exists() {
             return Ok(JobState::ClusterGone);
         }

@@ -14,6 +14,7 @@
 
 mod build;
 mod cluster;
+mod cluster_request;
 pub mod files;
 mod job;
 pub mod lock_files;
@@ -23,7 +24,8 @@ mod program_output;
 mod role;
 
 pub use build::{BuildFolder, BuildOutcome, BuildRequest, BuildState, supervise};
-pub use cluster::{ClusterFolder, ClusterRequest, ClusterState};
+pub use cluster::{ClusterFolder, ClusterState};
+pub use cluster_request::ClusterRequest;
 pub use job::{JobFolder, JobRequest, JobState};
 pub use node::serve;
 pub use program_output::{ProgramOutput, ask};

@@ -14,7 +14,7 @@ use std::{
 use model::Timestamp;
 
 use crate::{
-    cluster,
+    cluster_request,
     job::{JobFolder, JobRequest, NodeExit},
     lock_files,
     process::{self, SupervisedGroup},
@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     let place = folder.join("nodes").join(name);
     let Some(_lock) = lock_files::lock(&place.join("lock"))? else { return Ok(()) };
-    let Some(cluster) = cluster::read(folder)? else { return Ok(()) };
+    let Some(cluster) = cluster_request::read(folder)? else { return Ok(()) };
     let all: Vec<String> = cluster.nodes.into_iter().map(|node| node.name).collect();
     if !all.iter().any(|node| node == name) {
         return Ok(());
