@@ -12,6 +12,7 @@
 pub mod fake_provider;
 pub mod fake_scheduler;
 mod kind;
+mod layout;
 pub mod nccl_tests;
 pub mod output_folder;
 mod poll_pace;
@@ -23,7 +24,8 @@ pub mod settings;
 pub mod shell;
 mod stage;
 
-pub use kind::{ClusterKind, ClusterLayout, SettingsForm, Substitution};
+pub use kind::{ClusterKind, SettingsForm};
+pub use layout::{ClusterLayout, Substitution};
 pub use poll_pace::PollPace;
 pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};

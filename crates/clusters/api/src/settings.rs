@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use service::PortError;
 
-use crate::kind::{ClusterLayout, Substitution};
+use crate::layout::{ClusterLayout, Substitution};
 
 /// Reads a file that settings name, as UTF-8 text; the error is a message.
 pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> Result<String, String>;

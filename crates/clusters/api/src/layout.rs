@@ -1,0 +1,36 @@
+//! What settings say about a job's size, for rooms that do not know the kind of cluster.
+
+/// Placement of a job's ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterLayout {
+    /// Number of nodes.
+    pub nodes: u32,
+    /// Processes per node.
+    pub ranks_per_node: u32,
+    /// GPUs per node, if requested.
+    pub gpus_per_node: Option<u32>,
+}
+
+/// A setting that the build steps of a deployed cluster may also receive as a substitution. Both must be equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitution {
+    /// Name of the substitution, `_NODES`.
+    pub name: &'static str,
+    /// The setting, `nodes`.
+    pub setting: &'static str,
+    /// Its value; `None` if it is not set.
+    pub value: Option<String>,
+}
+
+impl Substitution {
+    /// A setting that is a number.
+    pub fn number(name: &'static str, setting: &'static str, value: Option<u32>) -> Self {
+        Self { name, setting, value: value.map(|value| value.to_string()) }
+    }
+
+    /// A setting that is a text; an empty one counts as not set.
+    pub fn text(name: &'static str, setting: &'static str, value: Option<&str>) -> Self {
+        let value = value.filter(|value| !value.is_empty());
+        Self { name, setting, value: value.map(str::to_owned) }
+    }
+}
