@@ -228,7 +228,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
             "{made}: {standing:?}"
         );
         world.delete(&order.name).await.unwrap();
-        assert_eq!(world.has(), [""; 0], "a cluster nobody can use is given back all the same");
+        assert_eq!(world.has(), [""; 0], "an unusable cluster is released too");
     }
 }
 

@@ -1,6 +1,6 @@
 """Whether the tasks of a job are one world.
 
-As a task of a job, `mpi_world_check.py rank HOW GPUS` prints one line of JSON: who it is, how large its world is and which GPUs it
+As a task of a job, `mpi_world_check.py rank HOW GPUS` prints one line of JSON: its rank, how large its world is and which GPUs it
 sees. HOW is `mpi` (the MPI library is asked: each rank that was started alone believes to be 0 of 1) or `slurm` (Slurm's
 own numbers). GPUS is `none`, `devices` or `nvidia-smi`.
 `mpi_world_check.py judge NODES RANKS GPUS` reads those lines and ends with 1 and a reason unless they are NODES times RANKS ranks of
