@@ -26,6 +26,15 @@ pub struct Criteria {
     /// Minimum number of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_nodes: Option<u32>,
+    /// Line rate of the network of one node, one direction, GB/s: the sum over its adapters. Reports state the efficiency
+    /// relative to it, references are scaled by it, and it bounds collectives without reference and floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub line_rate: Option<f64>,
+    /// Share of the line rate that a collective without reference and floor must reach at large sizes.
+    #[serde(default = "share", skip_serializing_if = "is_default_share")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub line_rate_share: f64,
     /// Lower bounds on bus bandwidth.
     #[serde(default)]
     pub floors: Vec<Floor>,
@@ -52,7 +61,23 @@ fn yes() -> bool {
     true
 }
 
+/// The gates of Cluster Health Scanner lie at 0.75 (A3 Mega) and 0.63 (A3 Ultra, A4) of the line rate.
+const SHARE: f64 = 0.6;
+
+fn share() -> f64 {
+    SHARE
+}
+
+fn is_default_share(share: &f64) -> bool {
+    *share == SHARE
+}
+
 impl Criteria {
+    /// Whether they bound the bandwidth, of whatever collective.
+    pub fn bound_bandwidth(&self) -> bool {
+        !self.floors.is_empty() || !self.references.is_empty() || self.line_rate.is_some()
+    }
+
     /// Criteria that require only checked data.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
@@ -62,6 +87,8 @@ impl Criteria {
             network: None,
             ranks_per_node: None,
             min_nodes: None,
+            line_rate: None,
+            line_rate_share: SHARE,
             floors: Vec::new(),
             references: Vec::new(),
             history: true,
@@ -100,6 +127,32 @@ pub struct Floor {
     /// Bus bandwidth, GB/s.
     #[schemars(range(min = 0.0))]
     pub busbw: f64,
+    /// The only collective that it applies to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collective: Option<Collective>,
+    /// The only number of ranks that it applies to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+}
+
+impl Floor {
+    /// A floor for every collective and number of ranks.
+    pub const fn everywhere(size_bytes: u64, busbw: f64) -> Self {
+        Self { size_bytes, busbw, collective: None, ranks: None }
+    }
+}
+
+/// A point of a published curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CurvePoint {
+    /// Message size, bytes.
+    #[serde(deserialize_with = "ByteSize::bytes")]
+    #[schemars(with = "ByteSize")]
+    pub size_bytes: u64,
+    /// Bus bandwidth, GB/s.
+    #[schemars(range(min = 0.0))]
+    pub busbw: f64,
 }
 
 /// A published bandwidth curve.
@@ -108,14 +161,14 @@ pub struct Floor {
 pub struct Reference {
     /// Measured collective.
     pub collective: Collective,
-    /// Number of ranks of the measurement, if the curve depends on it. Runs with another number are not
-    /// compared.
+    /// Number of ranks of the measurement, if the curve depends on it. For runs with another number the curve is scaled
+    /// where a rule applies (docs/VERDICT.md); otherwise they are not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
     /// Origin: author, place and date of the measurement.
     pub source: String,
     /// Points of the curve; a run must measure all of them. Bus bandwidth above a point never fails.
-    pub points: Vec<Floor>,
+    pub points: Vec<CurvePoint>,
 }
 
 /// Accepted shortfall of bus bandwidth from a reference, as a fraction of it, by region of the curve.

@@ -188,6 +188,19 @@ pub enum Collective {
 }
 
 impl Collective {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::Alltoall,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::Sendrecv,
+        Self::Gather,
+        Self::Scatter,
+    ];
+
     /// The spelling in the program's name.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -12,7 +12,8 @@ use model::{Conclusion, Reason, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use verdict::{
     Judgement,
-    reference::{fitting, regions_of},
+    bounds::{Bounds, Subject},
+    reference::regions_of,
 };
 
 use crate::{LogStory, Story, evidence, findings, fingerprint, text};
@@ -119,8 +120,10 @@ fn areas(story: &Story<'_>, log: Option<&LogStory<'_>>, reasons: &[Reason]) -> B
         areas.extend((!criteria.floors.is_empty()).then_some(CheckArea::Floors));
         areas.extend((!criteria.references.is_empty()).then_some(CheckArea::Reference(None)));
         let table = log.and_then(|log| log.reading.tables.first());
-        let fits = table.and_then(|table| fitting(table, story.requested(), criteria));
-        areas.extend(fits.into_iter().flat_map(regions_of).map(|region| CheckArea::Reference(Some(region))));
+        let subject = table.map(|table| Subject::of(table, story.requested()));
+        let reference = subject.and_then(|subject| Bounds::of(&subject, criteria).reference);
+        let regions = reference.iter().flat_map(|reference| regions_of(reference));
+        areas.extend(regions.map(|region| CheckArea::Reference(Some(region))));
     }
     if let Some(baseline) = story.standard.baseline {
         areas.extend([CheckArea::Baseline(None), CheckArea::History]);

@@ -96,7 +96,7 @@ pub fn any(dice: &mut Dice) -> Workflow {
         if dice.once_in(2) {
             workflow.limits.locate = Span::from_secs(20 + dice.below(200));
         }
-        benchmark.criteria.floors.push(Floor { size_bytes: 64, busbw: SLOW });
+        benchmark.criteria.floors.push(Floor::everywhere(64, SLOW));
         workflow.locate = Some(Locate::default());
     }
     workflow.limits.attempts = 1 + u32::try_from(dice.below(3)).unwrap_or(0);

@@ -6,6 +6,7 @@
 //! changes over many runs, and [`compare`] between two.
 
 pub mod baseline;
+pub mod bounds;
 pub mod clues;
 pub mod compare;
 pub mod diagnose;
@@ -13,6 +14,7 @@ mod evidence;
 pub mod fingerprint;
 pub mod history;
 mod judge;
+mod line_rate;
 pub mod locate;
 mod network;
 mod one_rank;
@@ -21,6 +23,7 @@ pub mod pin;
 pub mod reference;
 pub mod repeat;
 mod sanity;
+mod scaled;
 mod standard;
 mod start;
 mod statistics;

@@ -17,6 +17,7 @@ pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>
     let demands = [
         bounding.filter(|it| !it.floors.is_empty()).map(|it| format!("the floors of {}", it.name)),
         bounding.filter(|it| !it.references.is_empty()).map(|it| format!("the references of {}", it.name)),
+        bounding.and_then(|it| it.line_rate.map(|_| format!("the line rate of {}", it.name))),
         standard.baseline.map(|_| "the baseline".to_owned()),
     ];
     let demands: Vec<_> = demands.into_iter().flatten().collect();

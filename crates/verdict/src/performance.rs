@@ -1,12 +1,13 @@
 //! Judges the performance of a sane table.
 
 use model::{
-    Criteria, Reason, Verdict,
+    Criteria, Floor, Reason, Verdict,
     measurement::{Table, size},
 };
 
 use crate::{
     baseline::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
+    bounds::{Bounds, Subject, same_size},
     evidence::RunEvidence,
     fingerprint::Fingerprint,
     history::{Segment, segments},
@@ -29,8 +30,7 @@ pub fn reasons(
     }
     let mut reasons = Vec::new();
     if let Some(criteria) = standard.criteria {
-        reasons.extend(floors(table, criteria));
-        reasons.extend(reference::reasons(table, evidence, criteria));
+        reasons.extend(bounded(table, evidence, criteria));
     }
     reasons.extend_from_slice(standard.learned);
     if let Some(baseline) = standard.baseline {
@@ -44,25 +44,50 @@ pub fn reasons(
     reasons
 }
 
-fn floors(table: &Table, criteria: &Criteria) -> Vec<Reason> {
-    let judged = criteria.floors.iter().map(|floor| {
-        let at_size =
-            || halves(table).filter(|(bytes, _)| *bytes == floor.size_bytes).map(|(_, half)| half.busbw);
-        let slowest = at_size().fold(f64::INFINITY, f64::min);
-        let at = format!("at {}", size(floor.size_bytes));
-        if at_size().next().is_none() {
-            let text = format!("{at} nothing was measured, so the floor cannot be checked");
-            Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text)
-        } else if slowest < floor.busbw {
-            let text =
-                format!("{at} bus bandwidth is {slowest} GB/s, below the floor of {} GB/s", floor.busbw);
-            Reason::new(Verdict::Fail, "BELOW_FLOOR", text)
-        } else {
-            let text = format!("{at} bus bandwidth is {slowest} GB/s, the floor is {} GB/s", floor.busbw);
-            Reason::new(Verdict::Pass, "ABOVE_FLOOR", text)
-        }
-    });
-    judged.collect()
+/// Compares the table with the criteria's floors and reference.
+fn bounded(table: &Table, evidence: &RunEvidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+    let subject = Subject::of(table, (evidence.workload, evidence.cluster));
+    let bounds = Bounds::of(&subject, criteria);
+    let mut reasons: Vec<_> = bounds.floors.iter().map(|at| floor(table, at)).collect();
+    if let Some(reference) = &bounds.reference {
+        reasons.extend(reference::reasons(table, reference, criteria.tolerance));
+    }
+    if bounds.inapplicable {
+        let text = format!("the criteria have no reference for {}", subject.name());
+        reasons.push(Reason::new(Verdict::Inconclusive, "NO_REFERENCE", text));
+    }
+    reasons.extend(bounds.limit.and_then(|limit| efficiency(table, limit)));
+    reasons
+}
+
+fn floor(table: &Table, floor: &Floor) -> Reason {
+    let at_size = || halves(table).filter(|(bytes, _)| same_size(*bytes, floor.size_bytes));
+    let slowest = at_size().map(|(_, half)| half.busbw).fold(f64::INFINITY, f64::min);
+    let at = format!("at {}", size(floor.size_bytes));
+    if at_size().next().is_none() {
+        let text = format!("{at} nothing was measured, so the floor cannot be checked");
+        Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text)
+    } else if slowest < floor.busbw {
+        let text = format!("{at} bus bandwidth is {slowest} GB/s, below the floor of {} GB/s", floor.busbw);
+        Reason::new(Verdict::Fail, "BELOW_FLOOR", text)
+    } else {
+        let text = format!("{at} bus bandwidth is {slowest} GB/s, the floor is {} GB/s", floor.busbw);
+        Reason::new(Verdict::Pass, "ABOVE_FLOOR", text)
+    }
+}
+
+/// Best bus bandwidth relative to the highest that the network permits. It only informs.
+fn efficiency(table: &Table, limit: f64) -> Option<Reason> {
+    let (bytes, best) = halves(table)
+        .map(|(bytes, half)| (bytes, half.busbw))
+        .filter(|(_, busbw)| busbw.is_finite())
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let text = format!(
+        "efficiency {:.0} %: the best bus bandwidth is {best} GB/s at {}, the network permits {limit:.0} GB/s",
+        100.0 * best / limit,
+        size(bytes)
+    );
+    Some(Reason::new(Verdict::Pass, "EFFICIENCY", text))
 }
 
 /// Permitted slowdown of a region as a whole, and of a single size in both placements: the minimum tolerance,

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use model::{
-    Cluster, Collective, Criteria, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
+    Cluster, Collective, Criteria, CurvePoint, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
     measurement::{Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn workload() -> Workload {
 }
 
 fn criteria() -> Criteria {
-    let floors = vec![Floor { size_bytes: 1 << 24, busbw: 1.0 }];
+    let floors = vec![Floor::everywhere(1 << 24, 1.0)];
     Criteria { floors, ..Criteria::named("test") }
 }
 
@@ -329,7 +329,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
 #[test]
 fn one_rank_is_not_compared_with_references_or_baselines() {
     let reading = one_rank(0.4);
-    let point = Floor { size_bytes: 1 << 24, busbw: 1.0 };
+    let point = CurvePoint { size_bytes: 1 << 24, busbw: 1.0 };
     let reference = Reference {
         source: "somebody".into(),
         collective: Collective::AllReduce,

@@ -5,14 +5,13 @@ use std::time::Duration;
 use cluster_api::{ClusterLayout, Substitution};
 use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Limits, PROCESSES, Reference, Span,
-    System, Workflow, Workload, measurement::size,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Limits, PROCESSES, Span, System,
+    Workflow, Workload, measurement::size,
 };
+use verdict::bounds::{Bounds, Subject, same_size};
 
 /// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Maximum relative difference of sizes that count as one reference point, as in the verdict.
-const SAME_SIZE: f64 = 0.001;
 
 /// File of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +103,10 @@ impl FeasibilityFindings {
     fn benchmark(&mut self, benchmark: &Benchmark, system: Option<&System>) {
         let Benchmark { workload, criteria, baseline } = benchmark;
         let ranks = system.and_then(ranks);
-        let bounds = !criteria.floors.is_empty() || !criteria.references.is_empty() || baseline.is_some();
+        let bounds = criteria.bound_bandwidth() || baseline.is_some();
         if !bounds && !criteria.data_only {
-            let message = "no floor and no reference bounds the bandwidth, so any speed passes; add `floors` or \
-                           `references`, or write `data_only: true` if that is intended";
+            let message = "no floor and no reference bounds the bandwidth, so any speed passes; add `floors`, \
+                           `references` or a `line_rate`, or write `data_only: true` if that is intended";
             self.add(In::Criteria, "", false, message.to_owned());
         }
         if bounds && criteria.data_only {
@@ -119,40 +118,36 @@ impl FeasibilityFindings {
             self.error("benchmark.workload.check", message.to_owned());
         }
         let sizes = measured(workload, ranks);
-        for (at, floor) in criteria.floors.iter().enumerate() {
-            if !sizes.contains(&floor.size_bytes) {
-                let message = not_measured(floor.size_bytes, &sizes);
-                self.add(In::Criteria, &format!("floors[{at}].size_bytes"), false, message);
-            }
-        }
-        self.references(criteria, workload, ranks, &sizes);
+        self.bounds(criteria, workload, ranks, sizes);
     }
 
-    /// The verdict uses the first matching reference; all its points must be measured.
-    fn references(&mut self, criteria: &Criteria, workload: &Workload, ranks: Option<u32>, sizes: &[u64]) {
-        let fits = |reference: &&(usize, &Reference)| {
-            let (_, reference) = reference;
-            let same_ranks = reference.ranks.zip(ranks).is_none_or(|(of, here)| of == here);
-            reference.collective == workload.collective && same_ranks
+    /// Every size of the floors and the reference that the verdict will use must be measured.
+    fn bounds(&mut self, criteria: &Criteria, workload: &Workload, ranks: Option<u32>, sizes: Vec<u64>) {
+        let is_measured = |bytes: u64| sizes.iter().any(|size| same_size(*size, bytes));
+        let subject = Subject {
+            collective: Some(workload.collective.as_str().into()),
+            ranks,
+            sizes: sizes.clone(),
+            ..Subject::default()
         };
-        let references: Vec<_> = criteria.references.iter().enumerate().collect();
-        let Some((at, reference)) = references.iter().find(fits) else {
-            if !references.is_empty() {
-                let collective = workload.collective.as_str();
-                let over = ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
-                let message = format!("none of them is for {collective}{over}, which the workflow measures");
-                self.add(In::Criteria, "references", false, message);
-            }
-            return;
-        };
-        let is_measured = |bytes: u64| {
-            sizes.iter().any(|size| (*size as f64 - bytes as f64).abs() <= SAME_SIZE * bytes as f64)
-        };
-        for (point, floor) in reference.points.iter().enumerate() {
-            if !is_measured(floor.size_bytes) {
-                let field = format!("references[{at}].points[{point}].size_bytes");
-                self.add(In::Criteria, &field, false, not_measured(floor.size_bytes, sizes));
-            }
+        let bounds = Bounds::of(&subject, criteria);
+        for floor in bounds.floors.iter().filter(|floor| !is_measured(floor.size_bytes)) {
+            let stated = criteria.floors.iter().position(|stated| stated == floor);
+            let field = stated.map_or("line_rate".to_owned(), |at| format!("floors[{at}].size_bytes"));
+            self.add(In::Criteria, &field, false, not_measured(floor.size_bytes, &sizes));
+        }
+        if bounds.inapplicable
+            && (ranks.is_some() || criteria.references.iter().all(|it| it.collective != workload.collective))
+        {
+            let message = format!("none of them is for {}, which the workflow measures", subject.name());
+            self.add(In::Criteria, "references", false, message);
+        }
+        let Some(reference) = bounds.reference else { return };
+        let at = criteria.references.iter().position(|stated| stated == &*reference);
+        for (point, of) in reference.points.iter().enumerate().filter(|(_, of)| !is_measured(of.size_bytes)) {
+            let field = at
+                .map_or("references".to_owned(), |at| format!("references[{at}].points[{point}].size_bytes"));
+            self.add(In::Criteria, &field, false, not_measured(of.size_bytes, &sizes));
         }
     }
 

@@ -90,14 +90,18 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
             criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
             "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the nearest measured sizes are 4294967040 bytes and 8589934464 bytes",
         ),
-        // 24 ranks have parts of 16 bytes each: 8 GiB becomes a little less.
+        // 24 ranks have parts of 16 bytes each, so 8 GiB becomes a little less: that size counts as measured. 16 GiB does not.
         (
-            criteria("name: mine\nfloors: [{size_bytes: 8G, busbw: 1}]\n"),
-            "criteria.yaml:2:11: floors[0].size_bytes: 8 GiB is never measured; the nearest measured sizes are 8589934464 bytes",
+            criteria("name: mine\nfloors: [{size_bytes: 8G, busbw: 1}, {size_bytes: 16G, busbw: 1}]\n"),
+            "criteria.yaml:2:39: floors[1].size_bytes: 16 GiB is never measured; the nearest measured sizes are 8589934464 bytes",
+        ),
+        (
+            criteria("name: mine\nranks_per_node: 8\nline_rate: 200\nline_rate_share: 2\n"),
+            "criteria.yaml:4:18: line_rate_share: 2 is greater than the maximum of 1.0",
         ),
         (
             criteria("name: mine\n"),
-            "criteria.yaml:1:1: no floor and no reference bounds the bandwidth, so any speed passes; add `floors` or `references`, or write `data_only: true` if that is intended",
+            "criteria.yaml:1:1: no floor and no reference bounds the bandwidth, so any speed passes; add `floors`, `references` or a `line_rate`, or write `data_only: true` if that is intended",
         ),
         (
             criteria("name: mine\ndata_only: true\nfloors: [{size_bytes: 8589934464, busbw: 1}]\n"),

@@ -1,16 +1,17 @@
 //! References and bounds of a table, by size.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use model::{
-    Floor, Reference, Tolerance,
+    CurvePoint, Floor, Reference, Tolerance,
     measurement::{Half, Row},
 };
 use verdict::{
     Baseline,
     baseline::{BaselinePoint, Region},
+    bounds::{Bounds, Subject, same_size},
     one_rank,
-    reference::{SAME_SIZE, fitting, regions_of, tolerated},
+    reference::{regions_of, tolerated},
 };
 
 use super::Placed;
@@ -40,7 +41,7 @@ type SizePosition<'a> = (u64, &'a str, Option<&'a str>, bool);
 pub struct Against<'a> {
     floors: Vec<Floor>,
     /// The matching reference, with the region of each point.
-    reference: Option<(&'a Reference, Rc<Vec<Region>>)>,
+    reference: Option<(Cow<'a, Reference>, Rc<Vec<Region>>)>,
     tolerance: Tolerance,
     baseline: Option<&'a Baseline>,
     points: Rc<BTreeMap<SizePosition<'a>, &'a BaselinePoint>>,
@@ -56,18 +57,19 @@ impl<'a> Against<'a> {
             [table] => Some(table).filter(|table| !one_rank(table)),
             _ => None,
         };
-        let one_rank = log.reading.tables.iter().all(one_rank);
-        let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.requested(), it));
+        let bounds =
+            alone.zip(criteria).map(|(table, it)| Bounds::of(&Subject::of(table, story.requested()), it));
+        let Bounds { floors, reference, .. } = bounds.unwrap_or_default();
         let baseline = alone.and_then(|_| story.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);
         let key = |point: &'a BaselinePoint| {
             let key = &point.key;
             ((key.size_bytes, key.dtype.as_str(), key.redop.as_deref(), key.in_place), point)
         };
-        let finite = |floor: &&Floor| floor.busbw.is_finite() && !one_rank;
+        let regions = reference.as_deref().map(|reference| Rc::new(regions_of(reference)));
         Self {
-            floors: criteria.map_or_else(Vec::new, |it| it.floors.iter().filter(finite).copied().collect()),
-            reference: reference.map(|reference| (reference, Rc::new(regions_of(reference)))),
+            floors: floors.into_iter().filter(|floor| floor.busbw.is_finite()).collect(),
+            reference: reference.zip(regions),
             tolerance: criteria.map(|criteria| criteria.tolerance).unwrap_or_default(),
             baseline,
             points: Rc::new(points.iter().map(key).collect()),
@@ -81,8 +83,8 @@ impl<'a> Against<'a> {
     }
 
     /// The matching reference.
-    pub fn reference(&self) -> Option<&'a Reference> {
-        self.reference.as_ref().map(|(reference, _)| *reference)
+    pub fn reference(&self) -> Option<&Reference> {
+        self.reference.as_ref().map(|(reference, _)| reference.as_ref())
     }
 
     /// The comparable baseline.
@@ -92,17 +94,14 @@ impl<'a> Against<'a> {
 
     /// The highest floor of a size.
     pub fn floor_at(&self, size_bytes: u64) -> Option<f64> {
-        let here = self.floors.iter().filter(|floor| floor.size_bytes == size_bytes);
+        let here = self.floors.iter().filter(|floor| same_size(size_bytes, floor.size_bytes));
         here.map(|floor| floor.busbw).reduce(f64::max)
     }
 
     /// The reference's bandwidth at a size, and its region.
     pub fn reference_at(&self, size_bytes: u64) -> Option<(f64, Region)> {
         let (reference, regions) = self.reference.as_ref()?;
-        let same = |at: &Floor| {
-            let asked = at.size_bytes as f64;
-            (size_bytes as f64 - asked).abs() <= SAME_SIZE * asked
-        };
+        let same = |at: &CurvePoint| same_size(size_bytes, at.size_bytes);
         let found = reference.points.iter().zip(regions.iter()).find(|(at, _)| same(at));
         found.map(|(at, region)| (at.busbw, *region))
     }

@@ -24,12 +24,12 @@ pub fn curve(of: CurvePlot<'_>, canvas: Canvas) -> Option<Plot> {
     let inside = |size: &u64| (smallest..=largest).contains(size);
     let out_of_place = points(of.rows, |row| row.out_of_place.as_ref());
     let in_place = points(of.rows, |row| row.in_place.as_ref());
-    let bounds = |points: &[model::Floor]| -> Vec<_> {
-        let points = points.iter().map(|at| (at.size_bytes, at.busbw));
-        points.filter(|(size, busbw)| inside(size) && drawable(*busbw)).collect()
-    };
-    let floors = bounds(of.against.floors());
-    let reference = bounds(of.against.reference().map_or(&[], |reference| &reference.points));
+    let shown = |(size, busbw): &(u64, f64)| inside(size) && drawable(*busbw);
+    let floors = of.against.floors().iter().map(|at| (at.size_bytes, at.busbw));
+    let floors: Vec<_> = floors.filter(shown).collect();
+    let reference = of.against.reference().map_or(&[][..], |reference| &reference.points);
+    let reference = reference.iter().map(|at| (at.size_bytes, at.busbw));
+    let reference: Vec<_> = reference.filter(shown).collect();
     let mut band = of.against.band();
     band.retain(|at| inside(&at.size_bytes) && at.busbw.iter().all(|busbw| drawable(*busbw)));
 

@@ -136,11 +136,13 @@ pub fn baseline() -> Baseline {
 }
 
 pub fn criteria() -> Criteria {
-    let points = (20..=26)
-        .map(|power| Floor { size_bytes: 64 << power, busbw: 384.0 - 3000.0 / f64::from(1 << (power - 16)) });
+    let points = (20..=26).map(|power| CurvePoint {
+        size_bytes: 64 << power,
+        busbw: 384.0 - 3000.0 / f64::from(1 << (power - 16)),
+    });
     Criteria {
         network: Some("FasTrak".into()),
-        floors: vec![Floor { size_bytes: 4 << 30, busbw: 150.0 }],
+        floors: vec![Floor::everywhere(4 << 30, 150.0)],
         references: vec![Reference {
             collective: Collective::AllGather,
             ranks: Some(16),

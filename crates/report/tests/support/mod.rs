@@ -14,7 +14,7 @@ pub mod logs;
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub fn criteria(floors: &[(u64, f64)]) -> Criteria {
-    let floors = floors.iter().map(|&(size_bytes, busbw)| Floor { size_bytes, busbw }).collect();
+    let floors = floors.iter().map(|&(size_bytes, busbw)| Floor::everywhere(size_bytes, busbw)).collect();
     Criteria { floors, ..Criteria::named("two-nodes") }
 }
 
