@@ -20,6 +20,9 @@ pub struct Criteria {
     /// Required network, as NCCL names it: `FasTrak`, `gIB`, `IB`. The log must show it (NCCL_DEBUG=INFO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Rule for requested NCCL variables that are not in effect.
+    #[serde(default, skip_serializing_if = "Unequal::is_default")]
+    pub environment: Unequal,
     /// Ranks per node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
@@ -85,6 +88,7 @@ impl Criteria {
             source: None,
             require_check: true,
             network: None,
+            environment: Unequal::default(),
             ranks_per_node: None,
             min_nodes: None,
             line_rate: None,
@@ -111,6 +115,25 @@ pub enum OneRank {
 }
 
 impl OneRank {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Severity of NCCL variables that are in effect with other values than requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unequal {
+    /// The cluster was measured, but not as requested.
+    #[default]
+    Inconclusive,
+    /// The cluster must provide the requested environment.
+    Fail,
+    /// Report only.
+    Pass,
+}
+
+impl Unequal {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

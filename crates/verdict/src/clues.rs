@@ -14,7 +14,10 @@ use memchr::{memchr, memchr_iter, memmem, memrchr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::diagnose::catalogue::{self, Sign};
+use crate::{
+    diagnose::catalogue::{self, Sign},
+    environment::Environment,
+};
 
 /// Maximum lines kept per sign.
 const KEPT: usize = 3;
@@ -61,6 +64,8 @@ pub struct Clues {
     pub cuda_driver: Option<String>,
     /// The network plug-in with its version, such as `FasTrak (v7)` or `aws-ofi-nccl 1.5.0aws`.
     pub plugin: Option<String>,
+    /// NCCL variables, as requested and as in effect.
+    pub environment: Environment,
 }
 
 impl Clues {
@@ -90,6 +95,7 @@ impl Clues {
         }
         self.cuda_driver = self.cuda_driver.take().or(other.cuda_driver);
         self.plugin = self.plugin.take().or(other.plugin);
+        self.environment.merge(other.environment);
     }
 
     /// Launchers sometimes interleave the lines of two ranks: `Using network IBnode-2:21:26 [0] NCCL INFO
@@ -142,7 +148,17 @@ impl Clues {
                 }
                 Sign::CudaDriver => _ = self.cuda_driver.get_or_insert_with(|| word(&after).to_owned()),
                 Sign::Plugin => _ = self.plugin.get_or_insert_with(|| value(&after).to_owned()),
-                Sign::Setting if !catalogue::is_tuning(&text) => {}
+                Sign::Environment => self.environment.read_report(after.trim_end_matches('\r')),
+                Sign::Setting => {
+                    // Two interleaved lines may have swapped their values.
+                    if !glued {
+                        let before = String::from_utf8_lossy(&bytes[..found.start()]);
+                        self.environment.read_nccl(&before, value(&after), host);
+                    }
+                    if catalogue::is_tuning(&text) {
+                        say(self.signs.entry(Sign::Setting).or_default());
+                    }
+                }
                 Sign::Corrupt if !catalogue::is_corrupt(&after) => {}
                 Sign::ConfigMismatch if text.contains("recommended") => {}
                 sign => say(self.signs.entry(sign).or_default()),

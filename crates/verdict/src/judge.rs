@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     diagnose::{self, Diagnosis, diagnose},
+    environment,
     evidence::RunEvidence,
     fingerprint::Fingerprint,
     locate::{Suspect, from_processes},
@@ -69,6 +70,10 @@ const fn gravity(verdict: Verdict) -> u8 {
 pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     let fingerprint = Fingerprint::of(evidence);
     let mut reasons = sanity::reasons(evidence, standard.criteria);
+    if reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED) {
+        let severity = standard.criteria.map(|criteria| criteria.environment).unwrap_or_default();
+        reasons.extend(environment::reason(&evidence.clues.environment, severity));
+    }
     // A table with contradictory content is not compared with a standard.
     if sanity::measures_what_it_claims(&reasons) {
         reasons.extend(performance::reasons(evidence, &fingerprint, standard));

@@ -10,6 +10,7 @@ pub mod bounds;
 pub mod clues;
 pub mod compare;
 pub mod diagnose;
+pub mod environment;
 mod evidence;
 pub mod fingerprint;
 pub mod history;

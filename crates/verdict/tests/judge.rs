@@ -1,13 +1,14 @@
 //! Never green when broken: each way of being broken, and what is said of it.
 
-use std::sync::LazyLock;
+use std::{io, sync::LazyLock};
 
 use model::{
-    Cluster, Collective, Criteria, CurvePoint, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
+    Cluster, Collective, Criteria, CurvePoint, Floor, JobEnd, Node, OneRank, Reference, Unequal, Verdict,
+    Workload,
     measurement::{Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
-use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, baseline, judge};
+use verdict::{Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard, baseline, judge};
 
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
@@ -390,4 +391,66 @@ proptest! {
         });
         prop_assert_ne!(judgement.verdict, Verdict::Pass);
     }
+}
+
+#[test]
+fn the_requested_environment_is_compared_with_the_one_in_effect() {
+    let (reading, _) = good();
+    let judged = |log: &str, environment: Unequal| {
+        let mut listening = Listening::new(log.as_bytes());
+        io::copy(&mut listening, &mut io::sink()).unwrap();
+        let clues = listening.finish();
+        let criteria = Criteria { environment, ..criteria() };
+        judge(
+            &RunEvidence::of(&reading, &clues),
+            &Standard { criteria: Some(&criteria), ..Standard::default() },
+        )
+    };
+    let requested =
+        "0: burnin environment: requested NCCL_NET=gIB\n0: burnin environment: requested NCCL_IB_TC=52\n";
+    let node = |name: &str, tc: &str| {
+        format!(
+            "0: burnin environment: {name} has NCCL_IB_TC={tc}\n0: burnin environment: {name} has NCCL_NET=gIB\n"
+        )
+    };
+    let same = format!("{requested}{}{}", node("a", "52"), node("b", "52"));
+    let judgement = judged(&same, Unequal::default());
+    let codes: Vec<_> = judgement.reasons.iter().map(|reason| reason.code.as_str()).collect();
+    assert_eq!(judgement.verdict, Verdict::Pass, "{codes:?}");
+    assert!(codes.contains(&"ENVIRONMENT_AS_REQUESTED"), "{codes:?}");
+
+    // NCCL prints numbers in decimal, and some words as numbers.
+    let nccl = "a:1:2 [0] NCCL INFO NCCL_IB_TC set by environment to 52.\na:1:2 [0] NCCL INFO NCCL_NET set by environment to gIB\n";
+    assert_eq!(judged(&format!("{same}{nccl}"), Unequal::default()).verdict, Verdict::Pass);
+
+    let cases = [
+        (
+            format!("{requested}{}{}", node("a", "52"), node("b", "0")),
+            "NCCL_IB_TC is 0 on b, 52 was requested",
+        ),
+        (
+            format!("{requested}0: burnin environment: a has NCCL_NET=gIB\n"),
+            "NCCL_IB_TC is not set, 52 was requested",
+        ),
+        (
+            format!("{same}b:1:2 [0] NCCL INFO NCCL_NET set by environment to Socket\n"),
+            "NCCL_NET is Socket on b, gIB was requested",
+        ),
+    ];
+    let severities = [
+        (Unequal::Inconclusive, Verdict::Inconclusive),
+        (Unequal::Fail, Verdict::Fail),
+        (Unequal::Pass, Verdict::Pass),
+    ];
+    for (log, text) in &cases {
+        for (severity, verdict) in severities {
+            let judgement = judged(log, severity);
+            let reason =
+                judgement.reasons.iter().find(|reason| reason.code == "ENVIRONMENT_DIFFERS").unwrap();
+            assert_eq!((judgement.verdict, reason.text.as_str()), (verdict, *text));
+        }
+    }
+    // Nothing was requested: nothing to compare.
+    let alone = judged("a:1:2 [0] NCCL INFO NCCL_NET set by environment to Socket\n", Unequal::Fail);
+    assert!(alone.reasons.iter().all(|reason| !reason.code.starts_with("ENVIRONMENT")));
 }

@@ -16,7 +16,9 @@ export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices
 # Benchmarks run in the container, and write their numbers as JSON beside the text. Pyxis forwards no variable that the image
 # defines, unless it is named.
 srun() {
-  local words=("$@") at
+  local words=("$@") at command=0
+  # The command begins after srun's options: a shell that applies the workflow's environment, and the program.
+  while [[ ${words[command]:-} == -* ]]; do command=$((command + 1)); done
   for at in "${!words[@]}"; do
     [[ ${words[at]} == */*_perf ]] || continue
     # In the benchmark's own log, so that a verdict names what is wrong with a node.
@@ -29,10 +31,10 @@ srun() {
     rm -f -- "$mark"
     local variables=(${!NCCL*})
     local IFS=,
-    command srun "${words[@]:0:at}" --container-image="$container" --container-env="${variables[*]}" \
+    command srun "${words[@]:0:command}" --container-image="$container" --container-env="${variables[*]}" \
       --container-mounts="/var/tmp:/var/tmp,/var/lib/tcpxo/lib64:/var/lib/tcpxo/lib64,$folder:$folder" --container-workdir="$PWD" \
       bash -c 'export LD_LIBRARY_PATH=/var/lib/tcpxo/lib64:/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH; exec "$@"' tcpxo \
-      "${words[@]:at}" -J "$PWD/output/nccl-tests.json"
+      "${words[@]:command}" -J "$PWD/output/nccl-tests.json"
     return
   done
   command srun "$@"

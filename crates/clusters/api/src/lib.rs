@@ -18,6 +18,7 @@ pub mod output_folder;
 mod poll_pace;
 pub mod provider;
 pub mod provider_conformance;
+pub mod rank_environment;
 pub mod scheduler;
 pub mod scheduler_conformance;
 pub mod settings;

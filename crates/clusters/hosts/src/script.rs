@@ -5,7 +5,7 @@
 //! result.
 //! All processes of a job carry the variable `BURNIN_JOB`, by which they are found.
 
-use cluster_api::{JobSpec, nccl_tests, shell::quote};
+use cluster_api::{JobSpec, nccl_tests, rank_environment, shell::quote};
 use model::Workload;
 
 use crate::settings::Hosts;
@@ -246,19 +246,20 @@ fn rank(job: &JobSpec, hosts: &Hosts) -> String {
         quote(&format!("{} {address}", hosts.ranks(host)))
     };
     let entries: Vec<_> = hosts.hosts.iter().map(entry).collect();
-    let environment: String =
-        hosts.environment.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
-    let profile = hosts.profile.as_ref().map_or_else(String::new, |profile| {
-        format!("set +u\n. {} || exit 88\nset -u\n{environment}", quote(profile))
-    });
+    let environment = rank_environment::exports(&hosts.environment);
+    let profile = hosts
+        .profile
+        .as_ref()
+        .map_or_else(String::new, |profile| format!("set +u\n. {} || exit 88\nset -u\n", quote(profile)));
     format!(
         "set -u\nwork={} BURNIN_JOB_NAME={} entries=({})\nexport BURNIN_PORT={}\n{RANK_HEAD}{environment}{profile}\
-         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\nexec \"$@\"\n",
+         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
         quote(&hosts.work_folder),
         quote(&job.name),
         entries.join(" "),
         hosts.rank_port,
         quote(&hosts.nccl_debug),
+        rank_environment::applied_last(&hosts.environment),
     )
 }
 

@@ -3,7 +3,7 @@
 //! A pod that fails before the benchmark writes one line, beginning with the reason code, as its termination message, which
 //! outlives the pod's log.
 
-use cluster_api::{nccl_tests, shell::quote};
+use cluster_api::{nccl_tests, rank_environment, shell::quote};
 use model::Workload;
 
 use crate::{Kubernetes, Launch, names};
@@ -53,7 +53,7 @@ ranks=()
 stop() { trap - TERM; kill -TERM "${ranks[@]}" 2>/dev/null; wait; exit 143; }
 trap stop TERM
 for ((slot = 0; slot < BURNIN_RANKS_PER_NODE; slot++)); do
-  BURNIN_RANK=$((index * BURNIN_RANKS_PER_NODE + slot)) bash "$run/rank.sh" "$@" &
+  BURNIN_RANK=$((index * BURNIN_RANKS_PER_NODE + slot)) BURNIN_LOCAL_RANK=$slot bash "$run/rank.sh" "$@" &
   ranks+=($!)
 done
 status=0
@@ -121,11 +121,7 @@ pub fn script(settings: &Kubernetes) -> String {
 
 /// Script that starts one rank: network profile, then settings, then the program.
 fn rank(settings: &Kubernetes) -> String {
-    let environment: String = settings
-        .environment
-        .iter()
-        .map(|(name, value)| format!("export {name}={}\n", quote(value)))
-        .collect();
+    let environment = rank_environment::exports(&settings.environment);
     let profile = settings.profile.as_ref().map_or_else(String::new, |profile| {
         let file = quote(profile);
         format!(
@@ -141,7 +137,7 @@ fn rank(settings: &Kubernetes) -> String {
     // `environment` overrides the profile, and is also visible to it.
     format!(
         "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
-        if settings.profile.is_some() { environment.as_str() } else { "" }
+        rank_environment::applied_last(&settings.environment)
     )
 }
 

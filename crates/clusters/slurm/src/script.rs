@@ -4,7 +4,7 @@
 //! the name after a submission whose response was lost, or requeue the first; such a script records itself under `refused` and
 //! exits. The result of a script is in `end.json`, written last and atomically.
 
-use cluster_api::{JobSpec, nccl_tests, shell::quote};
+use cluster_api::{JobSpec, nccl_tests, rank_environment, shell::quote};
 use model::Workload;
 
 use crate::Slurm;
@@ -58,11 +58,12 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
     let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
         format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
     });
-    let environment: String =
-        slurm.environment.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
+    // The profile may need the variables; the ranks apply them again, after it and the image.
+    let environment = rank_environment::exports(&slurm.environment);
     let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));
     let debug = quote(&slurm.nccl_debug);
     let (folder, command) = (quote(folder), command(workload, programs));
+    let rank = rank_environment::applied_last(&slurm.environment);
     format!(
         r#"#!/bin/bash
 # {name}, written by Burnin. Of all jobs of this name only the one that creates the link `claim` runs the benchmark.
@@ -93,7 +94,12 @@ export NCCL_DEBUG_FILE=output/nccl.%h.%p.log
 # Check that every node can be reached before the claim counts.
 srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >output/hosts.log 2>&1 || end false "$?"
 
-srun --label --kill-on-bad-exit=1{mpi} {command} >output/benchmark.log 2>&1
+# What a rank does first, also in a container.
+rank=$(cat <<'RANK'
+{rank}exec "$@"
+RANK
+)
+srun --label --kill-on-bad-exit=1{mpi} bash -c "$rank" rank {command} >output/benchmark.log 2>&1
 code=$?
 # srun exits with the highest code, that of ranks it killed. The first failure is closest to the cause.
 if [ "$code" -gt 128 ]; then

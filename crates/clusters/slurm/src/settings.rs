@@ -68,8 +68,8 @@ pub struct Slurm {
     /// Value of `NCCL_DEBUG`; each process writes one file.
     #[serde(default = "info")]
     pub nccl_debug: String,
-    /// Environment variables of the ranks, set before `profile` is sourced, which may need them and checks
-    /// its own values.
+    /// Environment variables of the ranks. They are set before `profile` is sourced, which may need them, and again
+    /// directly before the benchmark, so that they override profile and image; LD_LIBRARY_PATH is extended.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
 }
