@@ -33,6 +33,9 @@ pub enum CliCommand {
         /// Workflow file.
         #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "WORKFLOW")]
         workflow: Option<PathBuf>,
+        /// YAML file with your values: substitutions of the builds (`_PROJECT: ...`) and fields of the workflow.
+        #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+        values: Option<PathBuf>,
         /// Override a field of the file, such as limits.job=10m. Repeatable.
         #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
         set: Vec<Override>,
@@ -76,6 +79,9 @@ pub enum CliCommand {
     Check {
         /// Workflow file.
         workflow: PathBuf,
+        /// YAML file with your values.
+        #[arg(long, value_name = "FILE")]
+        values: Option<PathBuf>,
         /// Override a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,
@@ -87,6 +93,9 @@ pub enum CliCommand {
     Plan {
         /// Workflow file.
         workflow: PathBuf,
+        /// YAML file with your values.
+        #[arg(long, value_name = "FILE")]
+        values: Option<PathBuf>,
         /// Override a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,

@@ -33,8 +33,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     let _telemetry = telemetry::init("burnin", Format::Compact, &cli.log);
     let data = || DataFolder::open(&cli.data);
     match cli.command {
-        CliCommand::Run { workflow: Some(workflow), set, output, .. } => {
-            let resolved = workflow::resolve(&workflow, &set).map_err(CliError::usage)?;
+        CliCommand::Run { workflow: Some(workflow), values, set, output, .. } => {
+            let resolved =
+                workflow::resolve_with_values(&workflow, values.as_deref(), &set).map_err(CliError::usage)?;
             block_on(run::begin(data()?, resolved, output))
         }
         CliCommand::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
@@ -42,8 +43,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             let asked = up::UpOptions { workflows, port, look, rates, secrets: up::secrets()?, link, github };
             block_on(async { up::up(data()?, asked).await })
         }
-        CliCommand::Check { workflow, set, strict } => plan::check(&workflow, &set, strict),
-        CliCommand::Plan { workflow, set } => plan::plan(&workflow, &set),
+        CliCommand::Check { workflow, values, set, strict } => {
+            plan::check(&workflow, values.as_deref(), &set, strict)
+        }
+        CliCommand::Plan { workflow, values, set } => plan::plan(&workflow, values.as_deref(), &set),
         CliCommand::Runs { output } => block_on(show::runs(readable(&cli.data)?, output)),
         CliCommand::Show { run, output } => block_on(show::show(readable(&cli.data)?, &run, output)),
         CliCommand::Export { run, key, save } => {

@@ -16,8 +16,9 @@ use crate::{
 };
 
 /// Checks a workflow and the files that it references.
-pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, CliError> {
-    let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(CliError::usage)?;
+pub fn check(path: &Path, values: Option<&Path>, set: &[Override], strict: bool) -> Result<Exit, CliError> {
+    let Resolved { workflow, warnings, .. } =
+        workflow::resolve_with_values(path, values, set).map_err(CliError::usage)?;
     if strict && !warnings.is_empty() {
         return Err(CliError::usage(workflow::FileProblems(warnings)));
     }
@@ -32,8 +33,9 @@ pub fn warn(warnings: &[FileProblem]) {
 }
 
 /// Prints the plan of a workflow.
-pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, CliError> {
-    let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(CliError::usage)?;
+pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit, CliError> {
+    let Resolved { workflow, archives, warnings } =
+        workflow::resolve_with_values(path, values, set).map_err(CliError::usage)?;
     warn(&warnings);
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {

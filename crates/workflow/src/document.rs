@@ -86,7 +86,18 @@ pub struct YamlDocument {
     /// Content.
     pub value: Value,
     positions: BTreeMap<String, Position>,
-    overridden: Vec<String>,
+    overridden: Vec<Overridden>,
+}
+
+/// Place of a problem with an override of the command line.
+const SET: &str = "--set";
+
+/// A field that another place than the file states.
+#[derive(Clone, Debug)]
+struct Overridden {
+    field: String,
+    file: String,
+    position: Option<Position>,
 }
 
 impl YamlDocument {
@@ -136,23 +147,27 @@ impl YamlDocument {
 
     /// A problem of a field, at its position or the nearest enclosing one.
     pub fn problem(&self, field: &str, message: impl Into<String>) -> FileProblem {
-        let (file, position) = if self.is_overridden(field) {
-            ("--set".to_owned(), None)
-        } else {
-            (self.file.clone(), self.position(field))
+        let (file, position) = match self.overridden_by(field) {
+            Some(by) => (by.file.clone(), by.position),
+            None => (self.file.clone(), self.position(field)),
         };
         FileProblem { file, position, field: field.to_owned(), message: message.into() }
     }
 
-    /// Whether the field, a part of it or an enclosing field comes from an override.
-    fn is_overridden(&self, field: &str) -> bool {
+    /// The last override of the field, of a part of it or of an enclosing field.
+    fn overridden_by(&self, field: &str) -> Option<&Overridden> {
         let within = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        self.overridden.iter().any(|set| {
-            within(field, set)
-                || (!field.is_empty() && within(set, field) && !self.positions.contains_key(field))
+        self.overridden.iter().rev().find(|by| {
+            within(field, &by.field)
+                || (!field.is_empty() && within(&by.field, field) && !self.positions.contains_key(field))
         })
+    }
+
+    /// Whether the command line sets exactly this field.
+    pub(crate) fn is_set(&self, field: &str) -> bool {
+        self.overridden.iter().any(|by| by.field == field && by.file == SET)
     }
 
     /// Position of a field, or of the nearest enclosing one.
@@ -171,7 +186,18 @@ impl YamlDocument {
 
     /// Sets the value of a field, creating enclosing fields. An overridden field has no position.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
-        self.overridden.push(field.to_owned());
+        self.overridden.push(Overridden { field: field.to_owned(), file: SET.to_owned(), position: None });
+        self.put(field, value);
+    }
+
+    /// The same, by a field of another file.
+    pub(crate) fn set_by(&mut self, field: &str, value: Value, other: &Self) {
+        let position = other.position(field);
+        self.overridden.push(Overridden { field: field.to_owned(), file: other.file.clone(), position });
+        self.put(field, value);
+    }
+
+    fn put(&mut self, field: &str, value: Value) {
         let mut place = &mut self.value;
         for part in field.split('.') {
             if !place.is_object() {

@@ -98,6 +98,12 @@ pub struct DeployedFile {
     pub deploy: BuildFile,
     /// Releases the cluster.
     pub destroy: BuildFile,
+    /// Values for substitutions of both, as far as their configs declare them. Settings of the cluster such as the number of
+    /// nodes are passed by Burnin.
+    #[serde(default)]
+    pub substitutions: BTreeMap<String, String>,
+    /// A JSON Schema of the substitutions, checked before a run.
+    pub parameters: Option<PathBuf>,
     /// The provisioned cluster: settings by the name of its kind, exactly one.
     #[serde(flatten)]
     pub systems: BTreeMap<String, serde_json::Value>,
@@ -117,6 +123,17 @@ impl JsonSchema for DeployedFile {
         let mut properties = serde_json::Map::new();
         properties.insert("deploy".to_owned(), build(generator, "Provisions the cluster.").into());
         properties.insert("destroy".to_owned(), build(generator, "Releases the cluster.").into());
+        let shared = "Values for substitutions of both, as far as their configs declare them. Settings of the cluster such as the \
+                      number of nodes are passed by Burnin.";
+        properties.insert(
+            "substitutions".to_owned(),
+            serde_json::json!({"description": shared, "type": "object", "additionalProperties": {"type": "string"}}),
+        );
+        let parameters = "A JSON Schema of the substitutions, checked before a run.";
+        properties.insert(
+            "parameters".to_owned(),
+            serde_json::json!({"description": parameters, "type": ["string", "null"]}),
+        );
         for kind in clusters::KINDS.into_iter().filter(|kind| kind.can_be_deployed()) {
             let form = kind.form();
             let mut settings = (form.schema)(generator);

@@ -8,6 +8,7 @@ mod archive;
 mod document;
 mod feasible;
 mod file;
+mod parameters;
 mod reader;
 mod resolve;
 mod rules;
@@ -19,5 +20,8 @@ pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
     WorkflowFile, WorkloadFile,
 };
-pub use resolve::{Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on};
+pub use resolve::{
+    Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on,
+    resolve_with_values,
+};
 pub use triggers::Triggers;

@@ -15,6 +15,7 @@ use crate::{
     file::{
         BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, WorkloadFile,
     },
+    parameters::{self, ParameterProblem, Values},
 };
 
 /// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
@@ -24,6 +25,17 @@ const TOLD_TO_DESTROY: [&str; 1] = ["_CLUSTER"];
 /// Substitutions that Burnin sets.
 const TOLD: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
 
+/// Requirements on the steps that provision or release a cluster.
+#[derive(Clone, Copy)]
+struct StepsRequest<'a> {
+    /// Substitutions that Burnin sets and the config must declare.
+    told: &'a [&'a str],
+    /// File that a step must write.
+    leaves: &'a str,
+    /// Substitutions of both configs.
+    shared: &'a BTreeMap<String, String>,
+}
+
 /// Reads a workflow file and the files it names; collects their problems.
 pub(crate) struct WorkflowReader<'a> {
     folder: &'a Path,
@@ -32,11 +44,16 @@ pub(crate) struct WorkflowReader<'a> {
     archives: Vec<SourceArchive>,
     /// The criteria file, if readable.
     criteria: Option<YamlDocument>,
+    values: Option<Values<'a>>,
 }
 
 impl<'a> WorkflowReader<'a> {
-    pub(crate) const fn new(folder: &'a Path, document: &'a YamlDocument) -> Self {
-        Self { folder, document, problems: vec![], archives: vec![], criteria: None }
+    pub(crate) const fn new(
+        folder: &'a Path,
+        document: &'a YamlDocument,
+        values: Option<Values<'a>>,
+    ) -> Self {
+        Self { folder, document, problems: vec![], archives: vec![], criteria: None, values }
     }
 
     /// Adds a problem of a field of the workflow file.
@@ -60,14 +77,15 @@ impl<'a> WorkflowReader<'a> {
     }
 
     /// The archives to upload, and all problems.
-    pub(crate) fn finish(self) -> (Vec<SourceArchive>, Vec<FileProblem>) {
+    pub(crate) fn finish(mut self) -> (Vec<SourceArchive>, Vec<FileProblem>) {
+        self.problems.extend(self.values.iter().flat_map(Values::unused));
         (self.archives, self.problems)
     }
 
     pub(crate) fn image(&mut self, image: &ImageFile) -> Option<ImageSpec> {
         match image {
             ImageFile::Build(build) => {
-                self.build("image.build", build).map(|(spec, _)| ImageSpec::Build(spec))
+                self.build("image.build", build, &BTreeMap::new()).map(|(spec, _)| ImageSpec::Build(spec))
             }
             ImageFile::Prebuilt(image) => {
                 self.digest(&image.digest);
@@ -151,18 +169,74 @@ impl<'a> WorkflowReader<'a> {
                 None
             }
         };
-        let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, &TOLD_TO_DEPLOY, "cluster.json");
-        let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, &TOLD_TO_DESTROY, "gone.json");
+        // The number of nodes and the like are stated once, in the settings.
+        let mut shared = system.as_ref().map(settings_as_substitutions).unwrap_or_default();
+        shared.extend(file.substitutions.clone());
+        for name in TOLD.iter().filter(|name| file.substitutions.contains_key(**name)) {
+            self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
+        }
+        let steps = StepsRequest { told: &TOLD_TO_DEPLOY, leaves: "cluster.json", shared: &shared };
+        let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, steps);
+        let steps = StepsRequest { told: &TOLD_TO_DESTROY, leaves: "gone.json", shared: &shared };
+        let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, steps);
+        if let (Some(deploy), Some(destroy)) = (&deploy, &destroy) {
+            self.unknown_shared(&file.substitutions, [deploy, destroy]);
+        }
+        if let (Some(path), Some(deploy)) = (&file.parameters, &deploy) {
+            self.parameters(path, deploy);
+        }
         Some(Deployed { deploy: deploy?, destroy: destroy?, system: system? })
+    }
+
+    /// A shared substitution that neither config declares has no effect and is probably misspelt.
+    fn unknown_shared(&mut self, shared: &BTreeMap<String, String>, builds: [&BuildSpec; 2]) {
+        let declared =
+            |name: &str| builds.iter().any(|build| build.config["substitutions"].get(name).is_some());
+        for name in shared.keys().filter(|name| !declared(name)) {
+            let message = "is declared by neither config; correct its name or remove it";
+            self.complain(&format!("cluster.rent.deployed.substitutions.{name}"), message);
+        }
+    }
+
+    /// Checks what the steps that deploy receive, before they cost anything.
+    fn parameters(&mut self, path: &Path, deploy: &BuildSpec) {
+        let Some(schema) = self.named("cluster.rent.deployed.parameters", path) else { return };
+        let declared = deploy.config["substitutions"].as_object().into_iter().flatten();
+        let defaults = declared.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        let mut effective: BTreeMap<_, _> = defaults.collect();
+        effective.extend(deploy.substitutions.clone());
+        effective.retain(|name, _| !TOLD.contains(&name.as_str()));
+        match parameters::check(&schema, &effective) {
+            Ok(problems) => {
+                for ParameterProblem { name, message } in problems {
+                    let problem = self.located(&name, message);
+                    self.problems.push(problem);
+                }
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    /// A problem of a substitution, where it is stated: values file, own or shared substitutions.
+    fn located(&self, name: &str, message: String) -> FileProblem {
+        let field = "cluster.rent.deployed";
+        let own = format!("{field}.deploy.substitutions.{name}");
+        let stated = self.document.value.pointer(&format!("/{}", own.replace('.', "/"))).is_some();
+        match self.values.as_ref().and_then(|values| values.origin(name)) {
+            Some(values) if !self.document.is_set(&own) => values.problem(name, message),
+            _ if stated => self.document.problem(&own, message),
+            _ => self.document.problem(&format!("{field}.substitutions.{name}"), message),
+        }
     }
 
     /// Steps that provision or release a cluster must use the required substitutions and write the required
     /// file.
-    fn steps(&mut self, field: &str, build: &BuildFile, told: &[&str], leaves: &str) -> Option<BuildSpec> {
+    fn steps(&mut self, field: &str, build: &BuildFile, request: StepsRequest<'_>) -> Option<BuildSpec> {
+        let StepsRequest { told, leaves, shared } = request;
         for name in TOLD.iter().filter(|name| build.substitutions.contains_key(**name)) {
             self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
         }
-        let (spec, document) = self.build(field, build)?;
+        let (spec, document) = self.build(field, build, shared)?;
         for name in told.iter().filter(|name| spec.config["substitutions"].get(**name).is_none()) {
             let why = format!("must declare `{name}: \"\"`, which Burnin fills in for steps to use");
             self.problems.push(document.problem("substitutions", why));
@@ -175,8 +249,15 @@ impl<'a> WorkflowReader<'a> {
         Some(spec)
     }
 
-    fn build(&mut self, field: &str, build: &BuildFile) -> Option<(BuildSpec, YamlDocument)> {
+    /// Reads a build. `shared`: substitutions that apply as far as its config declares them.
+    fn build(
+        &mut self,
+        field: &str,
+        build: &BuildFile,
+        shared: &BTreeMap<String, String>,
+    ) -> Option<(BuildSpec, YamlDocument)> {
         let document = self.named(&format!("{field}.config"), &build.config)?;
+        let substitutions = self.substitutions(field, build, shared, &document);
         let source = match &build.source {
             None => None,
             Some(source) => Some(self.source(&format!("{field}.source"), source)?),
@@ -189,7 +270,7 @@ impl<'a> WorkflowReader<'a> {
             }
         };
         let inputs = cloudbuild::Inputs {
-            substitutions: build.substitutions.clone(),
+            substitutions: substitutions.clone(),
             secrets: any_secrets(&config),
             ..cloudbuild::Inputs::default()
         };
@@ -199,9 +280,28 @@ impl<'a> WorkflowReader<'a> {
             self.problems.extend(located);
             return None;
         }
-        let (config, substitutions) = (document.value.clone(), build.substitutions.clone());
+        let config = document.value.clone();
         self.unknown_substitutions(field, build, &config);
         Some((BuildSpec { config, source, substitutions }, document))
+    }
+
+    /// A build's substitutions: the command line's, else the values file's, else its own, else the shared ones.
+    fn substitutions(
+        &mut self,
+        field: &str,
+        build: &BuildFile,
+        shared: &BTreeMap<String, String>,
+        config: &YamlDocument,
+    ) -> BTreeMap<String, String> {
+        let mut all = build.substitutions.clone();
+        let declared = config.value["substitutions"].as_object().into_iter().flat_map(serde_json::Map::keys);
+        for name in declared.filter(|name| !TOLD.contains(&name.as_str())) {
+            let set = self.document.is_set(&format!("{field}.substitutions.{name}"));
+            let valued = self.values.as_mut().and_then(|values| values.value(name)).filter(|_| !set);
+            let value = valued.map(str::to_owned).or_else(|| all.get(name).or(shared.get(name)).cloned());
+            all.extend(value.map(|value| (name.clone(), value)));
+        }
+        all
     }
 
     /// A substitution that the config neither declares nor mentions has no effect and is probably misspelt.
@@ -283,6 +383,13 @@ impl<'a> WorkflowReader<'a> {
         let baseline = baseline.map_err(|problems| self.problems.extend(problems.0)).ok()?;
         serde_json::to_value(baseline).ok()
     }
+}
+
+/// Settings that the steps of a deployment receive as substitutions.
+fn settings_as_substitutions(system: &System) -> BTreeMap<String, String> {
+    let form = clusters::kind(system.kind()).map(|kind| kind.form());
+    let stated = form.map(|form| (form.substitutions)(system.settings())).unwrap_or_default();
+    stated.into_iter().filter_map(|it| Some((it.name.to_owned(), it.value?))).collect()
 }
 
 /// Placeholders for all secrets the config declares: only the build service knows whether they exist.

@@ -9,6 +9,7 @@ use crate::{
     archive::SourceArchive,
     document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, YamlDocument, scalar},
     file::WorkflowFile,
+    parameters::Values,
     reader::WorkflowReader,
     rules,
 };
@@ -103,7 +104,20 @@ pub fn resolve_on(
     overrides: &[Override],
     existing: Option<serde_json::Value>,
 ) -> Result<Resolved, FileProblems> {
-    resolve_document(YamlDocument::read(path)?, path, overrides, existing)
+    resolve_document(YamlDocument::read(path)?, path, None, overrides, existing)
+}
+
+/// Reads a workflow file, with the user's values from a second file if there is one.
+///
+/// # Errors
+/// Returns all problems of all files.
+pub fn resolve_with_values(
+    path: &Path,
+    values: Option<&Path>,
+    overrides: &[Override],
+) -> Result<Resolved, FileProblems> {
+    let values = values.map(YamlDocument::read).transpose()?;
+    resolve_document(YamlDocument::read(path)?, path, values.as_ref(), overrides, None)
 }
 
 /// The same, for an already parsed file; the files it names are read now, relative to `path`.
@@ -113,17 +127,24 @@ pub fn resolve_on(
 pub fn resolve_document(
     mut document: YamlDocument,
     path: &Path,
+    values: Option<&YamlDocument>,
     overrides: &[Override],
     existing: Option<serde_json::Value>,
 ) -> Result<Resolved, FileProblems> {
     if let Some(existing) = existing {
         document.set("cluster", serde_json::json!({ "existing": existing }));
     }
+    if let Some(values) = values {
+        for (field, value) in Values::fields(values) {
+            document.set_by(field, value.clone(), values);
+        }
+    }
     for Override { field, value } in overrides {
         document.set(field, scalar(value));
     }
     let file: WorkflowFile = document.read_as()?;
-    let mut reader = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document);
+    let values = values.map(Values::of).transpose()?;
+    let mut reader = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document, values);
     let image = file.image.as_ref().and_then(|image| reader.image(image));
     let cluster = file.cluster.as_ref().and_then(|cluster| reader.cluster(cluster));
     let benchmark = file.benchmark.as_ref().and_then(|benchmark| reader.benchmark(benchmark));

@@ -255,7 +255,7 @@ fn found(path: &Path, before: Option<Version>) -> FoundFile {
 
 /// The version of a file if it and everything that it references are valid.
 fn good(document: &YamlDocument, path: &Path) -> Result<Version, FileProblems> {
-    let resolved = workflow::resolve_document(document.clone(), path, &[], None)?;
+    let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
     let offered = workflow::offered_by(document)?;
     Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
@@ -288,8 +288,9 @@ impl CatalogueEntry {
         existing: Option<serde_json::Value>,
     ) -> Result<Resolved, FileProblems> {
         let (document, path, set) = (self.document.clone(), self.path.clone(), set.to_vec());
-        let resolving =
-            tokio::task::spawn_blocking(move || workflow::resolve_document(document, &path, &set, existing));
+        let resolving = tokio::task::spawn_blocking(move || {
+            workflow::resolve_document(document, &path, None, &set, existing)
+        });
         resolving.await.unwrap_or_else(|stopped| {
             let problem = FileProblem {
                 file: self.path.display().to_string(),

@@ -1,0 +1,134 @@
+//! Values that only the user knows (project, zone, reservation), and the check of what a deployment's steps receive.
+//!
+//! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow:
+//! value` for the workflow itself. A parameters file beside a deployment is a JSON Schema, written in YAML, of its
+//! substitutions; a description states what is expected and where to find it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Map, Value};
+
+use crate::document::{FileProblem, FileProblems, YamlDocument};
+
+/// A user's values file.
+pub(crate) struct Values<'a> {
+    document: &'a YamlDocument,
+    substitutions: BTreeMap<String, String>,
+    used: BTreeSet<String>,
+    known: BTreeSet<String>,
+}
+
+impl<'a> Values<'a> {
+    /// Reads the substitutions; returns problems of their form.
+    pub fn of(document: &'a YamlDocument) -> Result<Self, FileProblems> {
+        let Some(given) = document.value.as_object() else {
+            let why = "expected a mapping of `_NAME: value` and `field: value`";
+            return Err(document.problem("", why).into());
+        };
+        let (mut substitutions, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, value) in given.iter().filter(|(name, _)| name.starts_with('_')) {
+            match value {
+                Value::String(text) => _ = substitutions.insert(name.clone(), text.clone()),
+                Value::Number(_) | Value::Bool(_) => {
+                    _ = substitutions.insert(name.clone(), value.to_string())
+                }
+                // Not filled in yet: the deployment's default, or reported as missing.
+                Value::Null => {}
+                _ => problems.push(document.problem(name, "expected a text, a number, true or false")),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(FileProblems(problems));
+        }
+        let (used, known) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self { document, substitutions, used, known })
+    }
+
+    /// Fields of the workflow, with their values.
+    pub fn fields(document: &YamlDocument) -> impl Iterator<Item = (&String, &Value)> {
+        document.value.as_object().into_iter().flatten().filter(|(name, _)| !name.starts_with('_'))
+    }
+
+    /// The value of a substitution that a build declares.
+    pub fn value(&mut self, name: &str) -> Option<&str> {
+        self.known.insert(name.to_owned());
+        let value = self.substitutions.get(name)?;
+        self.used.insert(name.to_owned());
+        Some(value)
+    }
+
+    /// Problems of names that no build declares.
+    pub fn unused(&self) -> Vec<FileProblem> {
+        let unused = self.substitutions.keys().filter(|name| !self.used.contains(*name));
+        let known: Vec<_> = self.known.iter().map(String::as_str).collect();
+        let message = match known.as_slice() {
+            [] => "no build of the workflow declares a substitution".to_owned(),
+            known => format!("no build of the workflow declares it; known: {}", known.join(", ")),
+        };
+        unused.map(|name| self.document.problem(name, message.clone())).collect()
+    }
+
+    /// The document and whether it has this substitution.
+    pub fn origin(&self, name: &str) -> Option<&'a YamlDocument> {
+        self.document.value.get(name).map(|_| self.document)
+    }
+}
+
+/// A violated rule of a parameters file.
+pub(crate) struct ParameterProblem {
+    /// Name of the substitution.
+    pub name: String,
+    pub message: String,
+}
+
+/// Checks the effective substitutions of a deployment. An empty one counts as missing.
+///
+/// # Errors
+/// Returns an error if the parameters file is not a JSON Schema.
+pub(crate) fn check(
+    schema: &YamlDocument,
+    given: &BTreeMap<String, String>,
+) -> Result<Vec<ParameterProblem>, FileProblem> {
+    let validator = jsonschema::validator_for(&schema.value)
+        .map_err(|error| schema.problem("", format!("is not a JSON Schema: {error}")))?;
+    let properties = &schema.value["properties"];
+    let described = |name: &str| {
+        let text = properties[name]["description"].as_str().unwrap_or("a value");
+        text.trim_end_matches('.').to_owned()
+    };
+    let filled = given.iter().filter(|(_, value)| !value.is_empty());
+    let typed = |name: &str, value: &String| match properties[name]["type"].as_str() {
+        Some("integer") => value.parse::<i64>().map_or_else(|_| value.clone().into(), Value::from),
+        Some("boolean") => value.parse::<bool>().map_or_else(|_| value.clone().into(), Value::from),
+        _ => Value::from(value.clone()),
+    };
+    let object: Map<_, _> = filled.map(|(name, value)| (name.clone(), typed(name, value))).collect();
+    let object = Value::Object(object);
+    let mut problems = Vec::new();
+    for error in validator.iter_errors(&object) {
+        let (name, message) = match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let name = property.as_str().unwrap_or_default().to_owned();
+                let message = format!("is missing; expected {}", described(&name));
+                (name, message)
+            }
+            _ => {
+                let path = error.instance_path();
+                let name = path.as_str().trim_start_matches('/').to_owned();
+                let found = given.get(&name).map_or(String::new(), |value| format!("; found {value:?}"));
+                // A rule between parameters has its own description beside it.
+                let own = error.schema_path().as_str();
+                let rule = own.rsplit_once('/').and_then(|(rule, _)| schema.value.pointer(rule));
+                let rule = rule.and_then(|rule| rule["description"].as_str());
+                let expected =
+                    rule.map_or_else(|| described(&name), |rule| rule.trim_end_matches('.').to_owned());
+                (name, format!("expected {expected}{found}"))
+            }
+        };
+        if problems.iter().all(|problem: &ParameterProblem| problem.name != name) {
+            problems.push(ParameterProblem { name, message });
+        }
+    }
+    Ok(problems)
+}
