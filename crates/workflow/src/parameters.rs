@@ -61,12 +61,20 @@ impl<'a> Values<'a> {
     /// Problems of names that no build declares.
     pub fn unused(&self) -> Vec<FileProblem> {
         let unused = self.substitutions.keys().filter(|name| !self.used.contains(*name));
-        let known: Vec<_> = self.known.iter().map(String::as_str).collect();
-        let message = match known.as_slice() {
-            [] => "no build of the workflow declares a substitution".to_owned(),
-            known => format!("no build of the workflow declares it; known: {}", known.join(", ")),
+        let message = |name: &str| {
+            let similar = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, name), known));
+            match similar.min().filter(|(distance, _)| *distance <= name.len() / 3) {
+                Some((_, known)) => format!("no build of the workflow declares it; did you mean {known}?"),
+                None if self.known.is_empty() => {
+                    "no build of the workflow declares a substitution".to_owned()
+                }
+                None => {
+                    let known: Vec<_> = self.known.iter().map(String::as_str).collect();
+                    format!("no build of the workflow declares it; known: {}", known.join(", "))
+                }
+            }
         };
-        unused.map(|name| self.document.problem(name, message.clone())).collect()
+        unused.map(|name| self.document.problem(name, message(name))).collect()
     }
 
     /// The document and whether it has this substitution.
@@ -110,8 +118,11 @@ pub(crate) fn check(
         let (name, message) = match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default().to_owned();
-                let message = format!("is missing; expected {}", described(&name));
-                (name, message)
+                // A condition may describe its parameter more closely.
+                let condition = error.schema_path().as_str().strip_suffix("/required").unwrap_or_default();
+                let closer = schema.value.pointer(&format!("{condition}/properties/{name}/description"));
+                let expected = closer.and_then(Value::as_str).map_or_else(|| described(&name), str::to_owned);
+                (name, format!("is missing; expected {expected}; state it in a file for --values"))
             }
             _ => {
                 let path = error.instance_path();

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use cluster_api::Substitution;
 use cluster_deployed::Deployed;
 use model::{
     Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, System, Workflow,
@@ -170,7 +171,9 @@ impl<'a> WorkflowReader<'a> {
             }
         };
         // The number of nodes and the like are stated once, in the settings.
-        let mut shared = system.as_ref().map(settings_as_substitutions).unwrap_or_default();
+        let settings = system.as_ref().map(settings_as_substitutions).unwrap_or_default();
+        let mut shared: BTreeMap<_, _> =
+            settings.iter().filter_map(|it| Some((it.name.to_owned(), it.value.clone()?))).collect();
         shared.extend(file.substitutions.clone());
         for name in TOLD.iter().filter(|name| file.substitutions.contains_key(**name)) {
             self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
@@ -183,7 +186,9 @@ impl<'a> WorkflowReader<'a> {
             self.unknown_shared(&file.substitutions, [deploy, destroy]);
         }
         if let (Some(path), Some(deploy)) = (&file.parameters, &deploy) {
-            self.parameters(path, deploy);
+            let kind = system.as_ref().map_or("", System::kind);
+            let stated = |it: &Substitution| (it.name, format!("{field}.{kind}.{}", it.setting));
+            self.parameters(path, deploy, &settings.iter().map(stated).collect());
         }
         Some(Deployed { deploy: deploy?, destroy: destroy?, system: system? })
     }
@@ -199,7 +204,8 @@ impl<'a> WorkflowReader<'a> {
     }
 
     /// Checks what the steps that deploy receive, before they cost anything.
-    fn parameters(&mut self, path: &Path, deploy: &BuildSpec) {
+    /// `settings`: fields that state a substitution by its name.
+    fn parameters(&mut self, path: &Path, deploy: &BuildSpec, settings: &BTreeMap<&str, String>) {
         let Some(schema) = self.named("cluster.rent.deployed.parameters", path) else { return };
         let declared = deploy.config["substitutions"].as_object().into_iter().flatten();
         let defaults = declared.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
@@ -209,7 +215,7 @@ impl<'a> WorkflowReader<'a> {
         match parameters::check(&schema, &effective) {
             Ok(problems) => {
                 for ParameterProblem { name, message } in problems {
-                    let problem = self.located(&name, message);
+                    let problem = self.located(&name, message, settings);
                     self.problems.push(problem);
                 }
             }
@@ -217,15 +223,18 @@ impl<'a> WorkflowReader<'a> {
         }
     }
 
-    /// A problem of a substitution, where it is stated: values file, own or shared substitutions.
-    fn located(&self, name: &str, message: String) -> FileProblem {
+    /// A problem of a substitution, where it is stated: values file, own or shared substitutions, settings.
+    fn located(&self, name: &str, message: String, settings: &BTreeMap<&str, String>) -> FileProblem {
         let field = "cluster.rent.deployed";
-        let own = format!("{field}.deploy.substitutions.{name}");
-        let stated = self.document.value.pointer(&format!("/{}", own.replace('.', "/"))).is_some();
+        let (own, shared) =
+            (format!("{field}.deploy.substitutions.{name}"), format!("{field}.substitutions.{name}"));
+        let is_stated =
+            |field: &str| self.document.value.pointer(&format!("/{}", field.replace('.', "/"))).is_some();
         match self.values.as_ref().and_then(|values| values.origin(name)) {
             Some(values) if !self.document.is_set(&own) => values.problem(name, message),
-            _ if stated => self.document.problem(&own, message),
-            _ => self.document.problem(&format!("{field}.substitutions.{name}"), message),
+            _ if is_stated(&own) => self.document.problem(&own, message),
+            _ if is_stated(&shared) => self.document.problem(&shared, message),
+            _ => self.document.problem(settings.get(name).unwrap_or(&shared), message),
         }
     }
 
@@ -386,10 +395,9 @@ impl<'a> WorkflowReader<'a> {
 }
 
 /// Settings that the steps of a deployment receive as substitutions.
-fn settings_as_substitutions(system: &System) -> BTreeMap<String, String> {
+fn settings_as_substitutions(system: &System) -> Vec<Substitution> {
     let form = clusters::kind(system.kind()).map(|kind| kind.form());
-    let stated = form.map(|form| (form.substitutions)(system.settings())).unwrap_or_default();
-    stated.into_iter().filter_map(|it| Some((it.name.to_owned(), it.value?))).collect()
+    form.map(|form| (form.substitutions)(system.settings())).unwrap_or_default()
 }
 
 /// Placeholders for all secrets the config declares: only the build service knows whether they exist.

@@ -76,7 +76,7 @@ fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<Stri
 fn workflows_that_can_succeed_have_no_finding() {
     assert_eq!(found(WORKFLOW, CRITERIA, &[]), (vec![], vec![]));
     assert_eq!(found(DEPLOYED, CRITERIA, &[]), (vec![], vec![]));
-    for shipped in ["quickstart", "slurm", "kubernetes-cpu", "a3-mega-slurm", "a3-mega-slurm-lustre"] {
+    for shipped in ["quickstart", "slurm", "kubernetes-cpu", "hosts"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../workflows/{shipped}.yaml"));
         resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     }
@@ -153,7 +153,14 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
             "--set: cluster.rent.deployed.slurm.nodes: 4, but the steps that deploy get _NODES `2`; write the same in both (cluster.rent.deployed.deploy.substitutions._NODES)",
         ),
         (
-            (DEPLOYED, CRITERIA, &["cluster.rent.deployed.slurm.partition=b"]),
+            (
+                DEPLOYED,
+                CRITERIA,
+                &[
+                    "cluster.rent.deployed.deploy.substitutions._PARTITION=a3",
+                    "cluster.rent.deployed.slurm.partition=b",
+                ],
+            ),
             "--set: cluster.rent.deployed.slurm.partition: b, but the steps that deploy get _PARTITION `a3`; write the same in both (cluster.rent.deployed.deploy.substitutions._PARTITION)",
         ),
         (

@@ -55,7 +55,9 @@ impl World {
     pub fn new(workflow: &str, more: &[(&str, &str)]) -> Self {
         let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());
         let path = repository("workflows").join(workflow);
-        let resolved = workflow::resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+        // The steps check the values here, so that their own check is tested.
+        let unchecked = "cluster.rent.deployed.parameters=".parse().unwrap();
+        let resolved = workflow::resolve(&path, &[unchecked]).unwrap_or_else(|problems| panic!("{problems}"));
         let cluster = resolved.workflow.cluster.expect("a cluster");
         let Some(mut deployed) = Deployed::of(cluster.system()) else {
             panic!("{workflow} rents no cluster by steps")

@@ -1,0 +1,200 @@
+//! A user's values, and the parameters of a deployment.
+
+use std::{fs, path::Path};
+
+use cluster_deployed::Deployed;
+use model::ClusterSpec;
+use workflow::{Resolved, resolve, resolve_with_values};
+
+const DEPLOY: &str = r#"
+steps: [{id: a, name: b, automapSubstitutions: true, args: ["$_PROJECT", "$_EXPIRES", "$_CLUSTER", "$_NODES", "$_HOW"]}]
+substitutions: {_CLUSTER: "", _EXPIRES: "", _PROJECT: "", _NODES: "2", _HOW: spot, _TOOLS: image}
+artifacts: {objects: {location: "gs://x/", paths: [cluster.json]}}
+"#;
+const DESTROY: &str = r#"
+steps: [{id: a, name: $_TOOLS, args: ["$_CLUSTER"]}]
+substitutions: {_CLUSTER: "", _TOOLS: image}
+artifacts: {objects: {location: "gs://x/", paths: [gone.json]}}
+"#;
+const PARAMETERS: &str = r#"
+type: object
+required: [_PROJECT]
+properties:
+  _PROJECT: {description: "a project's id (`gcloud projects list`)", pattern: "^[a-z]+$"}
+  _NODES: {description: a number from 2 to 4, type: integer, minimum: 2, maximum: 4}
+  _HOW: {description: spot or reservation, enum: [spot, reservation]}
+"#;
+const WORKFLOW: &str = r#"
+name: w
+cluster:
+  rent:
+    deployed:
+      deploy: {config: deploy.yaml}
+      destroy: {config: destroy.yaml}
+      parameters: parameters.yaml
+      substitutions: {_TOOLS: ours}
+      slurm: {nodes: 3, ranks_per_node: 1, shared_folder: /s}
+limits: {lease: 4h}
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [
+            ("w.yaml", WORKFLOW),
+            ("deploy.yaml", DEPLOY),
+            ("destroy.yaml", DESTROY),
+            ("parameters.yaml", PARAMETERS),
+        ];
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn resolve(&self, values: &str, set: &[&str]) -> Result<Resolved, String> {
+        let file = self.0.path().join("v.yaml");
+        fs::write(&file, values).unwrap();
+        let set: Vec<_> = set.iter().map(|set| set.parse().unwrap()).collect();
+        let folder = format!("{}/", self.0.path().display());
+        resolve_with_values(&self.0.path().join("w.yaml"), Some(&file), &set)
+            .map_err(|problems| problems.to_string().replace(&folder, ""))
+    }
+
+    fn problems(&self, values: &str, set: &[&str]) -> String {
+        self.resolve(values, set).map(|_| ()).unwrap_err()
+    }
+}
+
+fn deployed(resolved: &Resolved) -> Deployed {
+    match &resolved.workflow.cluster {
+        Some(ClusterSpec::Rent(system)) => Deployed::of(system).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_value_is_stated_once() {
+    let folder = Folder::new();
+    let resolved = folder.resolve("_PROJECT: mine\n", &[]).unwrap();
+    let Deployed { deploy, destroy, .. } = deployed(&resolved);
+    let of = |substitutions: &std::collections::BTreeMap<String, String>| {
+        substitutions.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&deploy.substitutions), ["_NODES=3", "_PROJECT=mine", "_TOOLS=ours"]);
+    assert_eq!(of(&destroy.substitutions), ["_TOOLS=ours"], "as far as its config declares them");
+
+    // The values file takes precedence over the workflow, the command line over both.
+    let values = "_PROJECT: mine\n_TOOLS: theirs\ncluster.rent.deployed.slurm.nodes: 4\n";
+    let resolved =
+        folder.resolve(values, &["cluster.rent.deployed.deploy.substitutions._PROJECT=set"]).unwrap();
+    let Deployed { deploy, destroy, system } = deployed(&resolved);
+    assert_eq!(of(&deploy.substitutions), ["_NODES=4", "_PROJECT=set", "_TOOLS=theirs"]);
+    assert_eq!((of(&destroy.substitutions), system.nodes()), (vec!["_TOOLS=theirs".to_owned()], 4));
+}
+
+#[test]
+fn wrong_and_missing_values_are_reported_where_they_are_stated() {
+    let folder = Folder::new();
+    let cases: &[(&str, &[&str], &str)] = &[
+        (
+            "# nothing yet\n_PROJECT:\n",
+            &[],
+            "v.yaml:2:1: _PROJECT: is missing; expected a project's id (`gcloud projects list`); state it in a file for --values",
+        ),
+        (
+            "_PROJECT: A1\n",
+            &[],
+            "v.yaml:1:1: _PROJECT: expected a project's id (`gcloud projects list`); found \"A1\"",
+        ),
+        ("_PROJECT: a\n_HOW: [1]\n", &[], "v.yaml:2:1: _HOW: expected a text, a number, true or false"),
+        (
+            "_PROJECT: a\n_HWO: spot\n",
+            &[],
+            "v.yaml:2:1: _HWO: no build of the workflow declares it; did you mean _HOW?",
+        ),
+        (
+            "_PROJECT: a\n_QUITE_ANOTHER: 1\n",
+            &[],
+            "v.yaml:2:1: _QUITE_ANOTHER: no build of the workflow declares it; known: _HOW, _NODES, _PROJECT, _TOOLS",
+        ),
+        ("_PROJECT: a\nlimits.jop: 3m\n", &[], "v.yaml:2:1: limits.jop: is not a known field"),
+        ("_PROJECT: a\nlimits.job: 3\n", &[], "v.yaml:2:1: limits.job: expected string, found 3"),
+        (
+            "_PROJECT: a\ncluster.rent.deployed.slurm.nodes: 9\n",
+            &[],
+            "v.yaml:2:1: cluster.rent.deployed.slurm.nodes: expected a number from 2 to 4; found \"9\"",
+        ),
+        (
+            "_PROJECT: a\n",
+            &["cluster.rent.deployed.slurm.nodes=9"],
+            "--set: cluster.rent.deployed.slurm.nodes: expected a number from 2 to 4; found \"9\"",
+        ),
+        (
+            "_PROJECT: a\n",
+            &["cluster.rent.deployed.deploy.substitutions._HOW=gift"],
+            "--set: cluster.rent.deployed.deploy.substitutions._HOW: expected spot or reservation; found \"gift\"",
+        ),
+        (
+            "_PROJECT: a\n",
+            &["cluster.rent.deployed.substitutions._OTHER=x"],
+            "--set: cluster.rent.deployed.substitutions._OTHER: is declared by neither config; correct its name or remove it",
+        ),
+        (
+            "_PROJECT: a\n",
+            &["cluster.rent.deployed.substitutions._CLUSTER=x"],
+            "--set: cluster.rent.deployed.substitutions._CLUSTER: is set by Burnin; remove it",
+        ),
+        ("- 1\n", &[], "v.yaml:1:1: expected a mapping of `_NAME: value` and `field: value`"),
+    ];
+    for (values, set, expected) in cases {
+        let problems = folder.problems(values, set);
+        assert!(problems.starts_with(expected), "{values}{set:?}:\n{problems}\nexpected\n{expected}");
+    }
+    // Without a values file, at the workflow.
+    let alone = resolve(&folder.0.path().join("w.yaml"), &[]).map(|_| ()).unwrap_err().to_string();
+    assert!(
+        alone.contains("w.yaml:9:7: cluster.rent.deployed.substitutions._PROJECT: is missing"),
+        "{alone}"
+    );
+}
+
+/// The template asks for what is missing, and a filled one passes.
+#[test]
+fn the_shipped_templates_lead_to_a_good_workflow() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    let folder = tempfile::tempdir().unwrap();
+    let filled = "_TOOLS: registry/tools\n_PROJECT: my-project\n_REGION: us-central1\n_ZONE: us-central1-a\n\
+                  _STATE_BUCKET: my-state\n_RESERVATION: mine\ncluster.rent.deployed.slurm.nodes: 8\n";
+    for (name, template, more) in [
+        ("a3-mega-slurm", "a3-mega", ""),
+        ("a3-mega-slurm-lustre", "a3-mega", "_SOURCE_IMAGE: ubuntu-2204-jammy-v20240614\n"),
+    ] {
+        let workflow = workflows.join(name).with_extension("yaml");
+        let template = workflows.join("values").join(template).with_extension("yaml");
+        let problems = resolve_with_values(&workflow, Some(&template), &[]).map(|_| ()).unwrap_err();
+        for problem in &problems.0 {
+            assert!(problem.message.contains("is missing; expected"), "{name}: {problem}");
+        }
+        let values = folder.path().join(name);
+        fs::write(&values, format!("{filled}{more}")).unwrap();
+        let resolved = resolve_with_values(&workflow, Some(&values), &[]);
+        let resolved = resolved.unwrap_or_else(|problems| panic!("{name}: {problems}"));
+        assert_eq!(deployed(&resolved).deploy.substitutions["_NODES"], "8");
+        // Each name of the template is one that the workflow takes.
+        let text = fs::read_to_string(&template).unwrap();
+        let names = text.lines().filter_map(|line| line.trim_start_matches('#').split_once(':'));
+        for (name, _) in names.filter(|(name, _)| name.starts_with('_')) {
+            fs::write(
+                &values,
+                format!("{filled}{more}").replace(&format!("{name}:"), "_X:") + &format!("{name}: '0'\n"),
+            )
+            .unwrap();
+            let problems = resolve_with_values(&workflow, Some(&values), &[]).map(|_| ()).err();
+            let problems = problems.map_or(String::new(), |problems| problems.to_string());
+            assert!(!problems.contains(&format!("{name}: no build")), "{name}: {problems}");
+        }
+    }
+}
