@@ -5,9 +5,9 @@ set -euo pipefail
 skip() { echo "skipped: a Slurm on bare machines by Ansible, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "its machines need root"
 . .ci/beds.sh
-installed() { type -P slurmctld slurmd munged sshd ssh sudo ip nsenter pgrep python3 >/dev/null &&
+installed() { type -P slurmctld slurmd munged sshd ssh sudo ip nsenter pgrep python3 git make mpicc >/dev/null &&
   [[ -n $(ldconfig -p | grep -F libmpi.so.40) ]] && compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null; }
-need_packages installed slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libpmix-dev iproute2 util-linux procps python3 python3-venv
+need_packages installed slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libopenmpi-dev libpmix-dev git make iproute2 util-linux procps python3 python3-venv
 need_network_namespaces
 need_overlays
 
@@ -37,6 +37,12 @@ tests=$(test_program crates/ansible-events bare_metal)
 mkdir "$BED_DIR" "$bed/home"
 chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh
+nccl_tests() {
+  bash tests/testbed/ansible/nccl_tests.sh "$BED_DIR/nccl-tests" workflows/quickstart/collective_perf.rs >"$BED_DIR/nccl-tests.commit"
+  # git serves a repository to its owner only.
+  chown -R 10007 "$BED_DIR/nccl-tests"
+}
+nccl_tests
 echo "5 machines, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
 try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
   "$tests" --ignored --test-threads=1 "$@"; }
@@ -59,10 +65,11 @@ echo "all of it as one run, on machines that nobody has used"
 bash tests/testbed/ansible/stop.sh
 mkdir "$BED_DIR"
 bash tests/testbed/ansible/start.sh
+nccl_tests
 cp -r workflows "$bed/workflows"
-sed "s#/the/bed/#$BED_DIR/#" tests/testbed/ansible/workflow.yaml >"$bed/workflows/bare-metal.yaml"
+sed -e "s#/the/bed/#$BED_DIR/#" -e "s#/the/commit#$(cat "$BED_DIR/nccl-tests.commit")#" tests/testbed/ansible/values.yaml >"$bed/workflows/bed.yaml"
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
 # Hosts see only the bed's part of this host's temporary folder.
 mv "$bed/workflows" "$BED_DIR/workflows"
-"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/bare-metal.yaml" --data /root/burnin-whole
+"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/dgx-slurm-perf.yaml" --values "$BED_DIR/workflows/bed.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

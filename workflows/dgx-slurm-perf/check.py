@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 
 GROUPS = ("slurm-master", "slurm-login", "slurm-node", "nfs-server")
@@ -17,6 +18,8 @@ ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}")
 RANGE = re.compile(r"\[(\d+):(\d+)\]")
 SECRETS = ("password", "_pass")
 MOST_HOSTS = 4096
+# The tag v2.17.6, as for A3 Mega: it writes results as JSON beside the text.
+NCCL_TESTS, COMMIT = "https://github.com/NVIDIA/nccl-tests.git", "da0b547b1b9c6e3b1d4c15578087874522ae3761"
 
 
 def one_of(*words):
@@ -65,10 +68,18 @@ PARAMETERS = {
     "process_tracking": ("_PROCESS_TRACKING", "cgroup", *one_of("cgroup", "linuxproc")),
     "pyxis": ("_PYXIS", "false", *truth()),
     "validate_image": ("_VALIDATE_IMAGE", "", *matching(r"[A-Za-z0-9/][A-Za-z0-9_./:#@+-]{0,400}|", "a container image, or nothing")),
+    "nccl_tests": ("_NCCL_TESTS", "build", lambda text: text if text == "build" else path()[0](text), "build, or " + path()[1]),
+    "nccl_tests_from": ("_NCCL_TESTS_FROM", NCCL_TESTS, *matching(r"(https://|/|file:///)[A-Za-z0-9][A-Za-z0-9_./-]{0,400}", "an https:// URL or an absolute path of a git repository")),
+    "nccl_tests_commit": ("_NCCL_TESTS_COMMIT", COMMIT, *matching(r"[0-9a-f]{40}", "a commit of 40 hexadecimal digits")),
+    "cuda_home": ("_CUDA_HOME", "/usr/local/cuda", *path()),
+    "nccl_home": ("_NCCL_HOME", "", *path(empty=True)),
+    "mpi_home": ("_MPI_HOME", "", *path(empty=True)),
+    "benchmark_image": ("_BENCHMARK_IMAGE", "", *matching(r"([a-z0-9][a-z0-9.:-]*#)?[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|", "REGISTRY#IMAGE:TAG as enroot spells it, or nothing")),
     "stop_slurm": ("_STOP_SLURM", "false", *truth()),
     "deepops": ("_DEEPOPS", "", *path(empty=True)),
     "ssh_user": ("_SSH_USER", "", *matching(r"([a-z_][a-z0-9_-]{0,31})?", "a user's name, or nothing")),
     "ssh_key": ("_SSH_KEY", "", *path(empty=True)),
+    "ssh_password_file": ("_SSH_PASSWORD_FILE", "", *path(empty=True)),
     "sudo_password_file": ("_SUDO_PASSWORD_FILE", "", *path(empty=True)),
 }
 
@@ -81,10 +92,14 @@ def parameters(environment, problems):
         values[name] = read(text)
         if values[name] is None:
             problems.append(f"{variable}: expected {wanted}, found {text[:80]!r}")
-    for name in ("ssh_key", "sudo_password_file"):
+    for name in ("ssh_key", "ssh_password_file", "sudo_password_file"):
         file = values[name]
         if file and not os.access(file, os.R_OK):
             problems.append(f"{PARAMETERS[name][0]}: {file} cannot be read here")
+    if values["ssh_password_file"] and not shutil.which("sshpass"):
+        problems.append("_SSH_PASSWORD_FILE: expected the program sshpass here, with which Ansible passes a password to ssh")
+    if values["benchmark_image"] and values["nccl_tests"] not in ("build", None):
+        problems.append("_BENCHMARK_IMAGE: expected nothing with a folder as _NCCL_TESTS: its programs need the libraries they were built with")
     return values
 
 

@@ -68,6 +68,7 @@ def command(values):
     own = os.path.join(HERE, ".venv", "bin", "ansible-playbook")
     words = [own if os.path.exists(own) else "ansible-playbook", "--inventory", values["inventory"]]
     for option, value in (("--user", values["ssh_user"]), ("--private-key", values["ssh_key"]),
+                          ("--connection-password-file", values["ssh_password_file"]),
                           ("--become-password-file", values["sudo_password_file"])):
         words += [option, value] if value else []
     return words

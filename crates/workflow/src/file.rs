@@ -104,6 +104,9 @@ pub struct DeployedFile {
     pub substitutions: BTreeMap<String, String>,
     /// A JSON Schema of the substitutions, checked before a run.
     pub parameters: Option<PathBuf>,
+    /// Parts that outlive the run and serve later ones.
+    #[serde(default)]
+    pub keep: cluster_deployed::Keep,
     /// The provisioned cluster: settings by the name of its kind, exactly one.
     #[serde(flatten)]
     pub systems: BTreeMap<String, serde_json::Value>,
@@ -134,6 +137,10 @@ impl JsonSchema for DeployedFile {
             "parameters".to_owned(),
             serde_json::json!({"description": parameters, "type": ["string", "null"]}),
         );
+        let mut keep = generator.subschema_for::<cluster_deployed::Keep>();
+        let description = "Parts that outlive the run and serve later ones, with the time for which they are kept: {base: 30d}.";
+        keep.insert("description".to_owned(), description.into());
+        properties.insert("keep".to_owned(), keep.into());
         for kind in clusters::KINDS.into_iter().filter(|kind| kind.can_be_deployed()) {
             let form = kind.form();
             let mut settings = (form.schema)(generator);

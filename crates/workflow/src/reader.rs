@@ -1,9 +1,9 @@
 //! Reads a workflow file's sections and the files they name.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use cluster_api::Substitution;
-use cluster_deployed::Deployed;
+use cluster_deployed::{Deployed, Keep, kept};
 use model::{
     Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, System, Workflow,
     Workload,
@@ -23,6 +23,8 @@ use crate::{
 const TOLD_TO_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
 /// Substitutions that every destroy config must declare.
 const TOLD_TO_DESTROY: [&str; 1] = ["_CLUSTER"];
+/// Maximum time for which a part is kept.
+const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Substitutions that Burnin sets.
 const TOLD: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
 
@@ -185,12 +187,36 @@ impl<'a> WorkflowReader<'a> {
         if let (Some(deploy), Some(destroy)) = (&deploy, &destroy) {
             self.unknown_shared(&file.substitutions, [deploy, destroy]);
         }
+        if let (Some(deploy), Some(destroy)) = (&deploy, &destroy) {
+            self.kept_parts(&file.keep, deploy, destroy);
+        }
         if let (Some(path), Some(deploy)) = (&file.parameters, &deploy) {
             let kind = system.as_ref().map_or("", System::kind);
             let stated = |it: &Substitution| (it.name, format!("{field}.{kind}.{}", it.setting));
             self.parameters(path, deploy, &settings.iter().map(stated).collect());
         }
-        Some(Deployed { deploy: deploy?, destroy: destroy?, system: system? })
+        let keep = file.keep.clone();
+        Some(Deployed { deploy: deploy?, destroy: destroy?, keep, system: system? })
+    }
+
+    /// The steps must know each part that the workflow keeps.
+    fn kept_parts(&mut self, keep: &Keep, deploy: &BuildSpec, destroy: &BuildSpec) {
+        for (part, span) in keep {
+            let field = format!("cluster.rent.deployed.keep.{part}");
+            let uses = kept::substitution(part);
+            if !kept::is_part(part) || deploy.config["substitutions"].get(&uses).is_none() {
+                let message =
+                    format!("is not a part that the deployment can use again: it does not declare {uses}");
+                self.complain(&field, message);
+            } else if destroy.config["substitutions"].get(kept::KEEP).is_none() {
+                self.complain(
+                    &field,
+                    format!("the teardown cannot leave it: it does not declare {}", kept::KEEP),
+                );
+            } else if span.0.is_zero() || span.0 > LONGEST_KEPT {
+                self.complain(&field, "expected a span from 1s to 366d".to_owned());
+            }
+        }
     }
 
     /// A shared substitution that neither config declares has no effect and is probably misspelt.

@@ -90,7 +90,7 @@ fn a_value_is_stated_once() {
     let values = "_PROJECT: mine\n_TOOLS: theirs\ncluster.rent.deployed.slurm.nodes: 4\n";
     let resolved =
         folder.resolve(values, &["cluster.rent.deployed.deploy.substitutions._PROJECT=set"]).unwrap();
-    let Deployed { deploy, destroy, system } = deployed(&resolved);
+    let Deployed { deploy, destroy, system, .. } = deployed(&resolved);
     assert_eq!(of(&deploy.substitutions), ["_NODES=4", "_PROJECT=set", "_TOOLS=theirs"]);
     assert_eq!((of(&destroy.substitutions), system.nodes()), (vec!["_TOOLS=theirs".to_owned()], 4));
 }

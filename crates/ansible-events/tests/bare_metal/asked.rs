@@ -88,6 +88,11 @@ fn a_bad_parameter_is_one_clear_error() {
         ("_SSH_USER", "-oX", "_SSH_USER: expected a user's name"),
         ("_SSH_KEY", "/no/such/key", "_SSH_KEY: /no/such/key cannot be read here"),
         ("_SET_HOSTNAMES", "yes", "_SET_HOSTNAMES: expected true or false"),
+        ("_NCCL_TESTS", "nccl", "_NCCL_TESTS: expected build, or an absolute path"),
+        ("_NCCL_TESTS_COMMIT", "master", "_NCCL_TESTS_COMMIT: expected a commit"),
+        ("_NCCL_TESTS_FROM", "ext::sh -c x", "_NCCL_TESTS_FROM: expected an https:// URL"),
+        ("_BENCHMARK_IMAGE", "--rw", "_BENCHMARK_IMAGE: expected REGISTRY#IMAGE:TAG"),
+        ("_SSH_PASSWORD_FILE", "/no/such/file", "_SSH_PASSWORD_FILE: /no/such/file cannot be read here"),
         ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
     ] {
         let (code, said) = told(GOOD, &[(name, value)]);

@@ -47,6 +47,8 @@ impl Bed {
             .set("_GPUS", "2")
             .set("_GPU_PROBE", "devices")
             .set("_PROCESS_TRACKING", "linuxproc")
+            .set("_NCCL_TESTS_FROM", self.0.join("nccl-tests").to_str().unwrap())
+            .set("_NCCL_TESTS_COMMIT", self.file("nccl-tests.commit").trim())
     }
 
     pub fn hosts(&self) -> Vec<String> {

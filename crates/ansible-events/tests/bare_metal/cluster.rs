@@ -20,7 +20,7 @@ struct Node {
 }
 
 /// Every playbook of the provisioning, in its order.
-const PLAYS: [&str; 6] = ["reach", "hosts", "share", "slurm", "validate", "cluster"];
+const PLAYS: [&str; 7] = ["reach", "hosts", "share", "slurm", "validate", "programs", "cluster"];
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
@@ -47,6 +47,9 @@ fn a_cluster_is_provisioned() {
     assert_eq!(nodes, [("dgx01", 2), ("dgx02", 2), ("dgx03", 2), ("dgx04", 2)]);
     assert_eq!(cluster_api::Settings::problems(&cluster.slurm), []);
     assert_eq!(cluster.slurm.shared_folder, "/mnt/shared/burnin-dgx");
+    let commit = bed.file("nccl-tests.commit");
+    let programs = format!("/mnt/shared/burnin-dgx/nccl-tests-{}/build", commit.trim());
+    assert_eq!(cluster.slurm.programs.as_deref(), Some(programs.as_str()));
     assert_eq!(
         (cluster.slurm.nodes, cluster.slurm.ranks_per_node, cluster.slurm.gpus_per_node),
         (4, 2, Some(2))
@@ -101,6 +104,21 @@ fn success_requires_a_complete_run(bed: &Bed) {
     );
     let said = bed.on("login", &alone);
     assert!(said.contains("expected one world of 8 ranks, found worlds of 1"), "{said}");
+
+    // Without a program that works there is no benchmark.
+    let why_no_programs = |variables: &str| {
+        let (code, said) = workspace.python(&["play.py", "programs", "--extra-vars", variables]);
+        assert_eq!(code, Some(2), "{variables}: {said}");
+        workspace.findings("programs").failure.unwrap().message
+    };
+    let message = why_no_programs("nccl_tests=/mnt/shared/nothing");
+    assert!(message.contains("/mnt/shared/nothing/all_reduce_perf does not work on one node"), "{message}");
+    let message = why_no_programs(&format!("nccl_tests_commit={}", "0".repeat(40)));
+    assert!(message.contains("nccl-tests cannot be built:") && message.contains("not our ref"), "{message}");
+    bed.on("login", "mkdir -p /mnt/shared/silent && printf '#!/bin/sh\n' >/mnt/shared/silent/all_reduce_perf && chmod -R a+rx /mnt/shared/silent");
+    let message = why_no_programs("nccl_tests=/mnt/shared/silent");
+    bed.on("login", "rm -r /mnt/shared/silent");
+    assert!(message.contains("(exit code 0)"), "no result is no success: {message}");
 
     bed.on("login", "scontrol update nodename=dgx02 state=drain reason='a fan'");
     let message = why("validate_patience=2");

@@ -1,11 +1,13 @@
 //! Clusters that build steps provision and release, with Cluster Toolkit, Ansible or Helm.
 
+pub mod kept;
 pub mod provider;
 
 use model::{BuildSpec, DEPLOYED, Node, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use kept::Keep;
 pub use provider::DeployedClusters;
 
 /// A cluster that Cloud Build configs provision and release. The steps receive these substitutions, if their config declares
@@ -18,6 +20,10 @@ pub struct Deployed {
     /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the file `gone.json`:
     /// [`Destroyed`].
     pub destroy: BuildSpec,
+    /// Parts that outlive the run and serve later ones, with the time for which they are kept: `{base: 30d, image: 30d}`. The
+    /// steps state which parts they know: `deploy` declares `_BASE` for the part `base`, `destroy` declares `_KEEP`.
+    #[serde(default, skip_serializing_if = "Keep::is_empty")]
+    pub keep: Keep,
     /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only afterwards.
     #[serde(flatten)]
     #[schemars(skip)]

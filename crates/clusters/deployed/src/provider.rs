@@ -1,7 +1,7 @@
 //! Clusters deployed and destroyed by build steps: a deployment is a build, and so is a teardown.
 //!
 //! ```text
-//! clusters/open/{name}           the request, written before the deployment starts; removed when nothing is left
+//! clusters/open/{name}           the request (kept parts: see [`kept`](crate::kept)), written before the deployment starts; removed when nothing is left
 //! clusters/{name}/given-back     released: no deployment may start
 //! clusters/{name}/failed-{n}     teardown n failed: time and reason
 //! clusters/{name}/gone           confirmation that nothing is left
@@ -26,7 +26,10 @@ use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::{info, warn};
 
-use crate::{Deployed, DeployedCluster, Destroyed};
+use crate::{
+    Deployed, DeployedCluster, Destroyed,
+    kept::{self, KEEP, KeptOf, KeptPart},
+};
 
 /// Timeout of a teardown; then it is started again.
 const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
@@ -51,6 +54,20 @@ struct DeployRequest {
     command: String,
     expires_at: Timestamp,
     deployed: Deployed,
+    /// Clusters whose parts the deployment uses, by part.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    uses: BTreeMap<String, String>,
+    /// Set for parts that outlive their cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<KeptOf>,
+}
+
+impl DeployRequest {
+    /// Parts that this cluster creates and leaves to later runs.
+    fn keeps(&self) -> impl Iterator<Item = (&String, Span)> {
+        let created = self.deployed.keep.iter().filter(|(part, _)| !self.uses.contains_key(*part));
+        created.filter(|_| self.kept.is_none()).map(|(part, span)| (part, *span))
+    }
 }
 
 /// A failed teardown.
@@ -102,19 +119,65 @@ impl DeployedClusters {
 
     /// Substitutions for the steps, as far as their config declares them.
     fn told(&self, name: &str, asked: &DeployRequest, command: &CommandId, build: &BuildSpec) -> BuildSpec {
+        // Kept parts carry the name and the state of the cluster that created them.
+        let name = asked.kept.as_ref().map_or(name, |kept| &kept.cluster);
         let state = self.store.locate(&note(name, "state"));
-        let all = [
-            ("_CLUSTER", name.to_owned()),
-            ("_RUN", command.run.to_string()),
-            ("_EXPIRES", asked.expires_at.as_millis().div_euclid(1000).to_string()),
-            ("_STATE", state),
-        ];
-        let declared = |name: &str| build.config["substitutions"].get(name).is_some();
-        let told = all.into_iter().filter(|(name, _)| declared(name));
-        let told: BTreeMap<_, _> = told.map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut all = BTreeMap::from([
+            ("_CLUSTER".to_owned(), name.to_owned()),
+            ("_RUN".to_owned(), command.run.to_string()),
+            ("_EXPIRES".to_owned(), asked.expires_at.as_millis().div_euclid(1000).to_string()),
+            ("_STATE".to_owned(), state),
+        ]);
+        all.extend(asked.uses.iter().map(|(part, cluster)| (kept::substitution(part), cluster.clone())));
+        all.retain(|name, _| build.config["substitutions"].get(name).is_some());
         let mut build = build.clone();
-        build.substitutions.extend(told);
+        build.substitutions.extend(all);
         build
+    }
+
+    /// For each part that the workflow keeps: a cluster that still has it, for longer than the new one lives.
+    async fn usable_parts(
+        &self,
+        deployed: &Deployed,
+        expires_at: Timestamp,
+    ) -> Result<BTreeMap<String, String>, PortError> {
+        let key = kept::key(&deployed.deploy);
+        let mut uses = BTreeMap::new();
+        for part in deployed.keep.keys() {
+            let objects =
+                self.store.list(&kept::object(&key, part, "")).await.map_err(PortError::transient)?;
+            let mut longest: Option<KeptPart> = None;
+            for object in objects {
+                let Some(found) = self.get::<KeptPart>(&object).await? else { continue };
+                let released = self.has(&note(&kept::name_of(&found.cluster), "given-back")).await?;
+                let lives = !released && found.expires_at > expires_at;
+                if lives && longest.as_ref().is_none_or(|longest| found.expires_at > longest.expires_at) {
+                    longest = Some(found);
+                }
+            }
+            uses.extend(longest.map(|found| (part.clone(), found.cluster)));
+        }
+        Ok(uses)
+    }
+
+    /// Records the parts that a teardown has left: first as a cluster of their own, which the sweeper releases, then for
+    /// later runs.
+    async fn leave_parts(&self, name: &str, asked: &DeployRequest) -> Result<Vec<String>, PortError> {
+        let longest = asked.keeps().map(|(_, span)| span).max();
+        let Some(longest) = longest else { return Ok(Vec::new()) };
+        let (key, now) = (kept::key(&asked.deployed.deploy), self.clock.now());
+        let objects = asked.keeps().map(|(part, _)| kept::object(&key, part, name)).collect();
+        let request = DeployRequest {
+            expires_at: now + longest,
+            kept: Some(KeptOf { cluster: name.to_owned(), objects }),
+            ..asked.clone()
+        };
+        self.note(&(OPEN.to_owned() + &kept::name_of(name)), &request).await?;
+        for (part, span) in asked.keeps() {
+            let content = KeptPart { cluster: name.to_owned(), expires_at: now + span };
+            self.note(&kept::object(&key, part, name), &content).await?;
+        }
+        Ok(asked.keeps().map(|(part, span)| format!("{part} until {}", now + span)).collect())
     }
 
     async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
@@ -186,15 +249,17 @@ impl DeployedClusters {
         }
     }
 
-    /// Advances the teardown by one step.
+    /// Advances the teardown by one step. `keep`: names of the parts that it leaves.
     async fn destroy(
         &self,
         name: &str,
         asked: &DeployRequest,
         command: &CommandId,
+        keep: &str,
     ) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
-        let key = BuildKey::numbered(command, "destroy", last + 1);
+        let word = if asked.kept.is_some() { "release" } else { "destroy" };
+        let key = BuildKey::numbered(command, word, last + 1);
         let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
         match self.builds.poll(&key).await? {
             Some(BuildPhase::Running) => going("its teardown is running"),
@@ -217,7 +282,10 @@ impl DeployedClusters {
                         ));
                     }
                 }
-                let build = self.told(name, asked, command, &asked.deployed.destroy);
+                let mut build = self.told(name, asked, command, &asked.deployed.destroy);
+                if !keep.is_empty() {
+                    build.substitutions.insert(KEEP.to_owned(), keep.to_owned());
+                }
                 let handle = self.builds.start(&key, &build, LONGEST_TEARDOWN).await?;
                 info!(cluster = name, handle, "teardown started");
                 going("teardown started")
@@ -308,15 +376,21 @@ impl ClusterProvider for DeployedClusters {
         let deployed: Deployed =
             order.system.read().map_err(|error| refused(format!("cluster.rent.deployed: {error}")))?;
         let name = &order.name;
-        let asked = DeployRequest {
-            command: order.id.to_string(),
-            expires_at: order.expires_at,
-            deployed: deployed.clone(),
-        };
         let (mark, open) = (note(name, "given-back"), OPEN.to_owned() + name);
         if self.has(&mark).await? {
             return Err(given_back(name));
         }
+        // A repeated order uses the same parts as the first.
+        let asked = match self.get(&open).await? {
+            Some(asked) => asked,
+            None => DeployRequest {
+                command: order.id.to_string(),
+                expires_at: order.expires_at,
+                uses: self.usable_parts(&deployed, order.expires_at).await?,
+                deployed: deployed.clone(),
+                kept: None,
+            },
+        };
         self.note(&open, &asked).await?;
         // A deletion writes the mark first and then reads the request: at least one side sees the other.
         if self.has(&mark).await? {
@@ -359,7 +433,20 @@ impl ClusterProvider for DeployedClusters {
                         return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
                     }
                 }
-                let Destroyed { evidence, .. } = self.destroy(name, &asked, &command).await?;
+                // Parts of a deployment that failed may be incomplete: they are deleted with the rest.
+                let is_whole = matches!(self.builds.poll(&deployment).await?, Some(BuildPhase::Built(_)));
+                let keep: Vec<_> =
+                    asked.keeps().filter(|_| is_whole).map(|(part, _)| part.as_str()).collect();
+                let Destroyed { mut evidence, .. } =
+                    self.destroy(name, &asked, &command, &keep.join(",")).await?;
+                if !keep.is_empty() {
+                    let left = self.leave_parts(name, &asked).await?;
+                    evidence += &format!("; kept: {}", left.join(", "));
+                }
+                // Before the proof: a run must not choose a part that no longer exists.
+                for object in asked.kept.iter().flat_map(|kept| &kept.objects) {
+                    self.store.remove(object).await.map_err(PortError::transient)?;
+                }
                 let deleted = self.proof(name, evidence);
                 self.note(&note(name, "gone"), &deleted).await?;
                 deleted

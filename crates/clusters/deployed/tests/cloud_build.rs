@@ -64,6 +64,7 @@ fn system(destroy_ends: &str) -> System {
     let made = json!({"nodes": [{"name": "a3-0", "slots": 8}], "slurm": {"partition": "a3mega"}});
     let slurm = json!({"nodes": 1, "ranks_per_node": 8, "shared_folder": "/home/burnin"});
     let deployed = Deployed {
+        keep: Default::default(),
         deploy: steps("cluster.json", &made, "SUCCESS"),
         destroy: steps("gone.json", &json!({"left": [], "evidence": "the lists are empty"}), destroy_ends),
         system: System::new("slurm", slurm),

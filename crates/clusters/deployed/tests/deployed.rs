@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
 use cluster_api::{ClusterProvider, ClusterStatus, Order, Settings, provider_conformance};
-use cluster_deployed::{Deployed, DeployedClusters};
+use cluster_deployed::{Deployed, DeployedClusters, Keep};
 use cluster_local::LocalClusters;
 use cluster_slurm::Slurm;
 use ledger::{FolderStore, Store};
@@ -24,6 +24,7 @@ struct World {
     clock: Arc<ManualClock>,
     store: Arc<dyn Store>,
     clusters: DeployedClusters,
+    keep: Keep,
 }
 
 fn steps(script: &str, leaves: &str, declared: &[&str]) -> BuildSpec {
@@ -44,7 +45,7 @@ impl World {
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
         let clusters = Self::provider(&root, &store, clock.clone());
-        Self { root, clock, store, clusters }
+        Self { root, clock, store, clusters, keep: Keep::new() }
     }
 
     fn provider(root: &TempDir, store: &Arc<dyn Store>, clock: Arc<dyn Clock>) -> DeployedClusters {
@@ -85,7 +86,7 @@ impl World {
 
     fn order(&self, deploy: BuildSpec, destroy: BuildSpec) -> Order {
         let slurm = slurm();
-        let deployed = Deployed { deploy, destroy, system: slurm.system() };
+        let deployed = Deployed { deploy, destroy, keep: self.keep.clone(), system: slurm.system() };
         let id = CommandId {
             run: "a-run".parse().unwrap(),
             stage: Stage::Cluster,
@@ -345,4 +346,119 @@ async fn an_unreadable_request_is_left_to_an_operator() {
     let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
     assert_eq!(swept[0].fate, Fate::Unlabelled);
     assert_eq!(swept[0].cluster.expires_at, None::<Timestamp>);
+}
+
+/// Steps with a network, an image and machines; the provider's folder has one file for each.
+fn with_parts(world: &World) -> (BuildSpec, BuildSpec) {
+    let there = world.there().display().to_string();
+    let deploy = format!(
+        "cd '{there}'\nfor part in base image; do\n  uses=_${{part^^}}\n\
+         if [[ -n ${{!uses}} ]]; then [[ -e ${{!uses}}.$part ]]; else touch \"$_CLUSTER.$part\"; fi\ndone\n\
+         touch \"$_CLUSTER.machines\"\ncd - >/dev/null\n[[ $_FAIL != true ]]\ncat >cluster.json <<'MADE'\n{}\nMADE",
+        two(&json!({}))
+    );
+    let destroy = format!(
+        "cd '{there}'\nfor file in \"$_CLUSTER\".*; do\n  [[ ,$_KEEP, == *,${{file#*.}},* ]] || rm -f \"$file\"\ndone\ncd - >/dev/null\n\
+         echo '{{\"left\": [], \"evidence\": \"listed\"}}' >gone.json"
+    );
+    let declared = ["_CLUSTER", "_RUN", "_EXPIRES", "_BASE", "_IMAGE", "_NODES", "_FAIL"];
+    (steps(&deploy, "cluster.json", &declared), steps(&destroy, "gone.json", &["_CLUSTER", "_KEEP"]))
+}
+
+fn order_of(world: &World, run: &str, change: impl FnOnce(&mut BuildSpec)) -> Order {
+    let (mut deploy, destroy) = with_parts(world);
+    change(&mut deploy);
+    let mut order = world.order(deploy, destroy);
+    order.id.run = run.parse().unwrap();
+    order.name = order.id.resource_name();
+    order
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
+    let mut world = World::new();
+    let month = Span::from_secs(30 * 24 * 3600);
+    world.keep = [("base".to_owned(), month), ("image".to_owned(), month)].into();
+    let first = order_of(&world, "night-1", |_| {});
+    world.clusters.create(&first).await.unwrap();
+    assert!(matches!(world.settled(&first.name).await, ClusterStatus::Ready(_)));
+    let deleted = world.delete(&first.name).await.unwrap();
+    assert!(deleted.evidence.starts_with("listed; kept: base until "), "{}", deleted.evidence);
+    let part = |part: &str| format!("{}.{part}", first.name);
+    assert_eq!(sorted(world.has()), [part("base"), part("image")]);
+
+    // They are a cluster of their own, with their own lease.
+    let listed = world.clusters.list().await.unwrap().clusters;
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].name, format!("{}-kept", first.name));
+    assert_eq!(listed[0].expires_at, Some(world.clock.now() + month));
+
+    // Later runs create machines only; a repeated order changes nothing.
+    let second = order_of(&world, "night-2", |deploy| {
+        deploy.substitutions.insert("_NODES".to_owned(), "8".to_owned());
+    });
+    world.clusters.create(&second).await.unwrap();
+    world.clusters.create(&second).await.unwrap();
+    assert!(matches!(world.settled(&second.name).await, ClusterStatus::Ready(_)));
+    assert_eq!(sorted(world.has()), [part("base"), part("image"), format!("{}.machines", second.name)]);
+    let deleted = world.delete(&second.name).await.unwrap();
+    assert_eq!(deleted.evidence, "listed");
+    assert_eq!(sorted(world.has()), [part("base"), part("image")]);
+
+    // Not those of another deployment.
+    let other = order_of(&world, "other", |deploy| {
+        deploy.substitutions.insert("_FAIL".to_owned(), "no".to_owned());
+    });
+    world.clusters.create(&other).await.unwrap();
+    assert!(matches!(world.settled(&other.name).await, ClusterStatus::Ready(_)));
+    assert!(world.has().contains(&format!("{}.base", other.name)));
+
+    // A run that would live longer than the parts creates its own.
+    world.clock.advance(Span::from_secs(30 * 24 * 3600 - 60));
+    let late = order_of(&world, "late", |_| {});
+    world.clusters.create(&late).await.unwrap();
+    assert!(matches!(world.settled(&late.name).await, ClusterStatus::Ready(_)));
+    assert!(world.has().contains(&format!("{}.base", late.name)));
+    world.keep.clear();
+
+    // In time the sweeper releases everything, the kept parts of the late run at the end of their own lease.
+    world.clock.advance(Span::from_secs(700));
+    for _ in 0..3000 {
+        let swept = sweep(&world.clusters, Span::from_secs(0), true).await.unwrap();
+        if swept.iter().all(|swept| !matches!(swept.fate, Fate::Left(_))) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let left: Vec<_> = world.has().into_iter().filter(|name| name.starts_with(&first.name)).collect();
+    assert_eq!(left, Vec::<String>::new());
+    world.clock.advance(Span::from_secs(30 * 24 * 3600 + 1));
+    for _ in 0..3000 {
+        if sweep(&world.clusters, Span::from_secs(0), true).await.unwrap().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(world.has(), Vec::<String>::new());
+    assert_eq!(world.store.list("clusters/kept/").await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_deployment_keeps_nothing() {
+    let mut world = World::new();
+    world.keep = [("base".to_owned(), Span::from_secs(3600))].into();
+    let order = order_of(&world, "night-1", |deploy| {
+        deploy.substitutions.insert("_FAIL".to_owned(), "true".to_owned());
+    });
+    world.clusters.create(&order).await.unwrap();
+    assert!(matches!(world.settled(&order.name).await, ClusterStatus::Broken(_)));
+    assert!(world.has().contains(&format!("{}.base", order.name)));
+    assert_eq!(world.delete(&order.name).await.unwrap().evidence, "listed");
+    assert_eq!(world.has(), Vec::<String>::new());
+    assert!(world.clusters.list().await.unwrap().clusters.is_empty());
 }

@@ -1,0 +1,73 @@
+//! Parts of a deployment that outlive its run: network and storage, an image.
+//!
+//! ```text
+//! clusters/kept/{key}/{part}/{cluster}   a part that later runs may use, until its lease ends
+//! clusters/open/{cluster}-kept           the same as a cluster of its own: the sweeper releases it
+//! ```
+//!
+//! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses only what it
+//! would have created itself. A part is kept by the run that created it, once its deployment succeeded: the teardown receives
+//! `_KEEP` and leaves it. Later deployments receive the name of that run's cluster as `_BASE`, `_IMAGE`, ...
+
+use std::collections::BTreeMap;
+
+use model::{BuildSpec, Span, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Parts by name, each with the time for which it is kept after the run that created it.
+pub type Keep = BTreeMap<String, Span>;
+
+/// Folder of the kept parts.
+pub const KEPT: &str = "clusters/kept/";
+/// End of the name under which kept parts are listed as a cluster.
+const SUFFIX: &str = "-kept";
+/// Substitution of a teardown: parts to leave, separated by commas.
+pub const KEEP: &str = "_KEEP";
+
+/// A kept part: object `clusters/kept/{key}/{part}/{cluster}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeptPart {
+    /// Cluster of the run that created it.
+    pub cluster: String,
+    /// End of its lease.
+    pub expires_at: Timestamp,
+}
+
+/// The kept parts of a cluster, as part of the request that releases them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptOf {
+    /// Cluster that created them.
+    pub cluster: String,
+    /// Their objects.
+    pub objects: Vec<String>,
+}
+
+/// Name of the kept parts of a cluster, as a cluster of their own.
+pub fn name_of(cluster: &str) -> String {
+    format!("{cluster}{SUFFIX}")
+}
+
+/// Substitution that names the cluster whose part a deployment uses: `_BASE`.
+pub fn substitution(part: &str) -> String {
+    format!("_{}", part.to_ascii_uppercase())
+}
+
+/// Identity of what a deployment creates, whatever its number of nodes.
+pub fn key(deploy: &BuildSpec) -> String {
+    let mut deploy = deploy.clone();
+    deploy.substitutions.remove("_NODES");
+    let text = serde_json::to_vec(&deploy).unwrap_or_default();
+    hex::encode(&Sha256::digest(text)[..12])
+}
+
+/// Object of a kept part.
+pub fn object(key: &str, part: &str, cluster: &str) -> String {
+    format!("{KEPT}{key}/{part}/{cluster}")
+}
+
+/// Whether a name can be that of a part.
+pub fn is_part(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 20 && name.bytes().all(|letter| letter.is_ascii_lowercase())
+}
