@@ -41,6 +41,9 @@ def prepared():
         specific = reservation.get("specificReservation") or {}
         machine = (specific.get("instanceProperties") or {}).get("machineType")
         free = int(specific.get("count", 0)) - int(specific.get("inUseCount", 0))
+        if not reservation.get("specificReservationRequired"):
+            raise ValueError(f"_RESERVATION: {wanted['reservation']} is not a specific reservation, which Slurm-GCP requires: create one with "
+                             "--require-specific-reservation")
         if reservation.get("status") != "READY" or machine != "a3-megagpu-8g" or free < wanted["nodes"]:
             raise ValueError(f"_RESERVATION: {wanted['reservation']} is {reservation.get('status')}, of {machine}, with {free} "
                              f"machines free: expected READY, a3-megagpu-8g and {wanted['nodes']}")
@@ -70,9 +73,19 @@ def serves(wanted, server):
         pause = min(2 * pause, 20)
 
 
-def lustre_machines(count):
-    """Without public addresses: the subnetwork reaches Google's services by itself."""
-    return {"node_type": "n2-standard-16", "node_cpu": "Intel Cascade Lake", "nic_type": "GVNIC", "node_count": count, "public_ip": False}
+def lustre_machines(count, machine):
+    """Without public addresses: the subnetwork has access to Google's services."""
+    return {"node_type": machine, "node_cpu": "Intel Cascade Lake", "nic_type": "GVNIC", "node_count": count, "public_ip": False}
+
+
+def earlier(wanted, cluster):
+    """The base of an earlier run's cluster, from that cluster's own state."""
+    state = wanted["state"].replace(f"/{wanted['cluster']}/", f"/{cluster}/")
+    deployment = Deployment(wanted | parameters.names(cluster) | {"state": state}, "base")
+    if state == wanted["state"] or not deployment.fetch():
+        raise ValueError(f"_BASE: expected a cluster whose base was kept, found none in {state}")
+    call(["terraform", f"-chdir={deployment.name}/primary", "init", "-input=false"])
+    return deployment
 
 
 def base():
@@ -84,15 +97,19 @@ def base():
     if wanted["storage"] == "lustre":
         settings |= {"lustre_name": wanted["lustre_name"], "lustre_mount": wanted["lustre_mount"],
                      "lustre_prefix": f"{wanted['short']}-lustre",
-                     "lustre_metadata": lustre_machines(1), "lustre_servers": lustre_machines(wanted["lustre_servers"]),
+                     "lustre_metadata": lustre_machines(1, wanted["lustre_metadata_machine"]),
+                     "lustre_servers": lustre_machines(wanted["lustre_servers"], wanted["lustre_server_machine"]),
                      "lustre_disks": {"disk_bus": "SCSI", "disk_type": "pd-ssd", "disk_size": wanted["lustre_disk_gb"],
                                       "disk_count": 1, "disk_raid": False}}
     else:
         settings |= {"filestore_tier": wanted["filestore_tier"], "filestore_gb": wanted["filestore_gb"],
                      "filestore_name": f"{wanted['short']}-home"}
-    deployment = Deployment(wanted, "base")
-    deployment.create(blueprint(wanted, "base"), settings)
-    deployment.deploy()
+    if wanted["base"]:
+        deployment = earlier(wanted, wanted["base"])
+    else:
+        deployment = Deployment(wanted, "base")
+        deployment.create(blueprint(wanted, "base"), settings)
+        deployment.deploy()
     outputs = deployment.outputs("primary")
     storage = outputs.get("network_storage_" + ("lustrefs" if wanted["storage"] == "lustre" else "homefs")) or {}
     server = str(storage.get("server_ip") or "")
@@ -110,6 +127,9 @@ def base():
 
 def image():
     wanted, pin = read_parameters(), pins()
+    if wanted["image_of"]:
+        call(["gcloud", "compute", "images", "describe", wanted["image"], f"--project={wanted['project']}", "--format=value(status)"])
+        return found({"image": wanted["image"]})
     settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "image_name": wanted["image"],
                 "image_family": wanted["short"], "slurm_cluster_name": wanted["short"], "disk_gb": wanted["disk_gb"],
                 "source_image": wanted["source_image"], "source_image_project": [wanted["source_project"]],
@@ -117,6 +137,9 @@ def image():
                 "gvnic_sha256": wanted["driver_sha256"], "toolkit_apt": wanted["toolkit_apt"], "tcpxo_apt": wanted["tcpxo_apt"]}
     if wanted["storage"] == "filestore":
         settings["headers_from"] = wanted["headers_from"]
+    else:
+        known = found()
+        settings |= {"server_ip": known["server_ip"], "remote_mount": known["remote_mount"], "lustre_mount": wanted["lustre_mount"]}
     deployment = Deployment(wanted, "image")
     deployment.create(blueprint(wanted, "image"), settings)
     deployment.deploy()
@@ -150,7 +173,7 @@ def cluster():
                 "reservation_name": wanted["reservation"], "spot": wanted["provisioning"] == "spot", "maintenance": wanted["maintenance"],
                 "instance_properties": {"scheduling": scheduling(wanted)}, "monitoring": wanted["monitoring"],
                 "prolog_arguments": " ".join([pin["prologs"]["commit"], pin["prologs"]["rxdm"], pin["prologs"]["sudo_oslogin"], wanted["partition"]]),
-                "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
+                "service_account": wanted["service_account"] or None, "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
     if wanted["storage"] == "lustre":
         more = []
         if wanted["gcs_bucket"]:

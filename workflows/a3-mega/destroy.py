@@ -5,13 +5,15 @@ controller or Packer made, images, other people's firewall rules on our networks
 """
 
 import json
+import re
 
 from agent import change, subscriptions
 from subprocesses import Failed, call, end, read_parameters
 from toolkit import Deployment, get
 from toolkit import listed as stored
 
-# What may be left: how it is listed, and whether it takes labels. Networks do not, and go by their names.
+# Resources that may remain: how they are listed, and whether they have labels. Networks have none and are found by name; Slurm's
+# bucket has a name of its own (toolkit, slurm_files.tf) and our labels.
 KINDS = {
     "instance": (["compute", "instances"], True),
     "instance template": (["compute", "instance-templates"], False),
@@ -24,7 +26,7 @@ KINDS = {
     "subnetwork": (["compute", "networks", "subnets"], False),
     "network": (["compute", "networks"], False),
     "file store": (["filestore", "instances"], True),
-    "bucket": (["storage", "buckets"], False),
+    "bucket": (["storage", "buckets"], True),
 }
 
 
@@ -39,7 +41,16 @@ def listed(wanted, kind):
         mine += f" OR labels.burnin-cluster={wanted['cluster']}"
     more = ["--no-standard-images"] if kind == "image" else []
     said = call(["gcloud", *words, "list", f"--project={wanted['project']}", f"--filter={mine}", "--format=json", *more], shown=False)
-    return json.loads(said)
+    return [thing for thing in json.loads(said) if not is_kept(wanted, thing)]
+
+
+def is_kept(wanted, thing):
+    """Whether a resource belongs to a part that stays for later runs: by the toolkit's label, else by the names that deploy.py gives."""
+    deployment = thing.get("labels", {}).get("ghpc_deployment", "")
+    names = {"base": rf"{wanted['short']}-(net|subnet|home|lustre)\b", "image": rf"{wanted['short']}-image\b"}
+    on = thing.get("network", "").rpartition("/")[2]
+    return any(deployment == f"{wanted['short']}-{part}" or re.match(names[part], thing["name"].rpartition("/")[2])
+               or (part == "base" and on == wanted["network"]) for part in wanted["keep"])
 
 
 def remove(wanted, kind):
@@ -47,8 +58,9 @@ def remove(wanted, kind):
     for thing in listed(wanted, kind):
         name = thing["name"]
         words = ["gcloud", *KINDS[kind][0], "delete", name, f"--project={wanted['project']}", "--quiet"]
-        if "zone" in thing:
-            words.append(f"--zone={thing['zone'].rpartition('/')[2]}")
+        for place in ("zone", "region"):
+            if place in thing:
+                words.append(f"--{place}={thing[place].rpartition('/')[2]}")
         attempt(f"{kind} {name}", lambda: call(words))
 
 
@@ -91,19 +103,29 @@ def gone(left, evidence):
     print("left: " + (", ".join(left) or "nothing"), flush=True)
 
 
+def account():
+    """The account of gcloud. Terraform's own clean-up calls gcloud, and fails late without one."""
+    active = json.loads(call(["gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=json"], shown=False))
+    if not active:
+        raise ValueError("gcloud: expected an active account, found none; run `gcloud auth login` or give the build a service account")
+
+
 def destroy():
     told = read_parameters()
     kept = stored(told["state"], "asked.json")
     if not kept:
         return gone([], f"nothing is kept in {told['state']}, where a deployment says what it wants before it makes anything")
+    account()
     wanted = json.loads(get(kept[0], "deployed.json")) | told
     down(wanted, "cluster")
     for kind in ("instance", "instance template", "resource policy", "disk"):
         remove(wanted, kind)
-    down(wanted, "image")
-    remove(wanted, "image")
-    remove(wanted, "firewall rule")
-    down(wanted, "base")
+    if "image" not in wanted["keep"]:
+        down(wanted, "image")
+        remove(wanted, "image")
+    if "base" not in wanted["keep"]:
+        remove(wanted, "firewall rule")
+        down(wanted, "base")
     left = dismiss(wanted) + [f"{kind} {thing['name']}" for kind in KINDS for thing in listed(wanted, kind)]
     evidence = f"gcloud's lists of {wanted['project']}, by the name {wanted['short']}- and by the label burnin-cluster: " + ", ".join([*KINDS, "subscription"])
     gone(left, evidence)

@@ -68,6 +68,7 @@ SHA256 = matching(r"[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")
 # Each parameter: its name here and in the environment, how it is read and what is expected. What a teardown receives:
 TOLD = {
     "cluster": ("_CLUSTER", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
+    "keep": ("_KEEP", lambda text: text.split(",") if re.fullmatch(r"(base|image)(,(base|image))?", text) else [] if text == "" else None, "base, image, both with a comma, or nothing"),
     "state": ("_STATE", *matching(r"gs://[a-z0-9][a-z0-9._-]{1,220}/[A-Za-z0-9_./-]{1,900}|/[^\0\r\n]{1,1000}", "gs://BUCKET/FOLDER, or an absolute path")),
 }
 # And a deployment:
@@ -85,13 +86,16 @@ WHAT = {
     "source_image": ("_SOURCE_IMAGE", *matching(NAME, "an image's name, as debian-12-bookworm-v20240515")),
     "source_project": ("_SOURCE_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
     "disk_gb": ("_DISK_GB", *number(100, 4000)),
+    "base": ("_BASE", *matching(r"([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?", "the name of a cluster whose base was kept, or nothing")),
+    "image_of": ("_IMAGE", *matching(r"([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?", "the name of a cluster whose image was kept, or nothing")),
     "partition": ("_PARTITION", *matching(r"[a-z][a-z0-9]{0,9}", "a name of a-z and 0-9, at most 10")),
     "system_range": ("_SYSTEM_RANGE", *network(12, 20)),
     "gpu_range": ("_GPU_RANGE", *network(8, 16)),
     "monitoring": ("_MONITORING", *truth()),
     "storage": ("_STORAGE", *one_of("filestore", "lustre")),
     "ready_minutes": ("_READY_MINUTES", *number(0, 240)),
-    "driver_sha256": ("_GVNIC_SHA256", *SHA256),
+    "driver_sha256": ("_GVNIC_SHA256", *matching(r"([0-9a-f]{64})?", "a SHA-256 of 64 hexadecimal digits, or nothing")),
+    "service_account": ("_SERVICE_ACCOUNT", *matching(r"([a-z][a-z0-9-]{4,28}[a-z0-9]@[a-z][a-z0-9.:-]{4,80}[.]iam[.]gserviceaccount[.]com)?", "a service account's address, or nothing")),
     "headers_from": ("_HEADERS_FROM", *matching(f"({URL})?", "an https:// URL, or nothing")),
     "toolkit_apt": ("_CONTAINER_TOOLKIT_FROM", *matching(URL, "an https:// URL")),
     "tcpxo_apt": ("_TCPXO_FROM", *matching(r"ar\+https://[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9_./-]+", "an ar+https:// URL")),
@@ -101,7 +105,7 @@ WHAT = {
     "home": ("_BURNIN_PROJECT", *matching(r"([a-z][a-z0-9-]{4,28}[a-z0-9])?", "a project's id, or nothing")),
     "topics": ("_TOPICS", *matching(r"[A-Za-z][A-Za-z0-9-]{0,40}", "what topics' names begin with, as burnin-")),
     "artefacts": ("_ARTEFACTS", *matching(r"([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])?", "a bucket's name without gs://, or nothing")),
-    "container_digest": ("_CONTAINER_DIGEST", *matching(r"sha256:[0-9a-f]{64}", "sha256: and 64 hexadecimal digits")),
+    "container_digest": ("_CONTAINER_DIGEST", *matching(r"(sha256:[0-9a-f]{64})?", "sha256: and 64 hexadecimal digits, or nothing")),
 }
 STORAGE = {
     "filestore": {
@@ -112,6 +116,8 @@ STORAGE = {
         "lustre_name": ("_LUSTRE_NAME", *matching(r"[a-z][a-z0-9]{0,7}", "a name of a-z and 0-9, at most 8")),
         "lustre_mount": ("_LUSTRE_MOUNT", *path()),
         "lustre_servers": ("_LUSTRE_SERVERS", *number(1, 32)),
+        "lustre_metadata_machine": ("_LUSTRE_METADATA_MACHINE", *matching(r"[a-z][a-z0-9]{1,5}-[a-z]+-[0-9]{1,3}", "a machine type, as n2-standard-16")),
+        "lustre_server_machine": ("_LUSTRE_SERVER_MACHINE", *matching(r"[a-z][a-z0-9]{1,5}-[a-z]+-[0-9]{1,3}", "a machine type, as n2-standard-16")),
         "lustre_disk_gb": ("_LUSTRE_DISK_GB", *number(100, 65536)),
         "gcs_bucket": ("_GCS_BUCKET", *matching(r"([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])?", "a bucket's name without gs://, or nothing")),
         "gcs_mount": ("_GCS_MOUNT", *path()),
@@ -169,6 +175,11 @@ def values(environment, teardown=False):
         contradictions(found, problems)
     if not problems:
         found |= names(found["cluster"])
+        # Network and image of an earlier run have that run's names.
+        if found.get("base"):
+            found |= {key: names(found["base"])[key] for key in ("network", "subnetwork")}
+        if found.get("image_of"):
+            found["image"] = names(found["image_of"])["image"]
     return found, problems
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import time
 
@@ -74,7 +75,7 @@ def prepare():
           "--quiet", "job", f"{machine}:{folder}/"])
     words = [wanted["partition"], str(wanted["nodes"]), wanted["container"], wanted["container_digest"], pin["nccl_tests"]["commit"],
              wanted["storage"], wanted.get("lustre_mount", "/home"), known["server_ip"] + ":" + known["remote_mount"]]
-    said = at(wanted, machine, f"bash {folder}/job/prepare.sh {' '.join(words)}", timeout=3600)
+    said = at(wanted, machine, f"bash {folder}/job/prepare.sh {shlex.join(words)}", timeout=3600)
     shared = re.search(r"^shared folder: (/\S+)$", said, re.MULTILINE)
     if not shared:
         raise ValueError("prepare.sh did not say which folder is shared")

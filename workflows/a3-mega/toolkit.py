@@ -34,7 +34,7 @@ class Deployment:
         with open(f"{self.part}.deployment.yaml", "w", encoding="utf-8") as file:
             json.dump({"vars": variables, "terraform_backend_defaults": backend}, file, indent=1)
         call(["gcluster", "create", blueprint, "--deployment-file", f"{self.part}.deployment.yaml", "--out", ".",
-              "--validation-level", "ERROR"])
+              "--validation-level", "ERROR", *(["--overwrite-deployment"] if os.path.exists(self.name) else [])])
         self.keep()
 
     def deploy(self):

@@ -127,6 +127,8 @@ def rights(words):
 def main():
     _, *words = sys.argv[1:]
     recorded("gcloud", words)
+    if words[:2] == ["auth", "list"]:
+        return print("[]" if fault("auth") else '[{"account": "builder@my-project.iam.gserviceaccount.com", "status": "ACTIVE"}]')
     if words[:2] in (["storage", "cp"], ["storage", "ls"]):
         return objects(words[1:])
     if words[:3] in (["compute", "reservations", "describe"], ["compute", "images", "describe"]):
@@ -152,6 +154,8 @@ def main():
             return print(json.dumps([thing for thing in things.values() if matches(thing, flags["filter"])]))
         if kind in ("instance", "disk") and "zone" not in flags:
             fail("ERROR: (gcloud) Underspecified resource: specify --zone")
+        if kind == "resource policy" and "region" not in flags:
+            fail("ERROR: (gcloud.compute.resource-policies.delete) Underspecified resource: specify --region")
         if message := fault(f"delete-{kind.replace(' ', '-')}"):
             fail(message)
         things.pop(rest[0])

@@ -7,6 +7,7 @@ stage, lengths of names, the lock on Terraform's state.
 import json
 import os
 import re
+import shutil
 import sys
 
 from world import ROOT, World, fail, fault, recorded
@@ -33,7 +34,7 @@ def options(words, known):
 
 
 def create(words):
-    flags, rest = options(words, {"--deployment-file": 1, "--out": 1, "--validation-level": 1})
+    flags, rest = options(words, {"--deployment-file": 1, "--out": 1, "--validation-level": 1, "--overwrite-deployment": 0})
     if len(rest) != 1 or not os.path.isfile(rest[0]):
         fail(f"Error: accepts 1 arg, an existing blueprint; received {rest}")
     with open(rest[0], encoding="utf-8") as file:
@@ -43,7 +44,7 @@ def create(words):
     if set(given) != {"vars", "terraform_backend_defaults"}:
         fail(f"Error: deployment file: unknown fields {sorted(given)}")
     variables = given["vars"]
-    used = set(re.findall(r"\$\(vars\.(\w+)\)", blueprint)) | {"project_id", "deployment_name", "region", "zone", "labels"}
+    used = set(re.findall(r"\bvars\.(\w+)", blueprint)) | {"project_id", "deployment_name", "region", "zone", "labels"}
     for name in sorted(used - set(variables)):
         fail(f"Error: module setting references unknown global variable {name!r}")
     for name in sorted(set(variables) - used):
@@ -63,7 +64,9 @@ def create(words):
         fail("Error: an expression in a value of the deployment file")
     target = f"{flags['--out']}/{name}"
     if os.path.exists(target):
-        fail(f"Error: deployment folder {target} already exists, use -w to overwrite")
+        if not flags.get("--overwrite-deployment"):
+            fail(f"Error: deployment folder {target} already exists, use -w to overwrite")
+        shutil.rmtree(target)
     os.makedirs(f"{target}/.ghpc/artifacts")
     title = re.search(r"^blueprint_name: (\S+)$", blueprint, re.MULTILINE)[1]
     groups = re.findall(r"^- group: (\S+)$", blueprint, re.MULTILINE)
@@ -141,12 +144,14 @@ def make(world, blueprint, mine, half):
     if "cluster" in kind:
         if "image" not in world.things or values["instance_image"]["name"] not in world.things["image"]:
             return f"Error: Error resolving image name '{values['instance_image']['name']}': Could not find image"
-        add("bucket", f"{short}-slurm-files")
+        # Slurm's own bucket: its name does not begin with the deployment's (slurm_files.tf of the controller module).
+        add("bucket", f"slurm-{short}", labels=labels)
         add("instance template", f"{short}-controller-2024")
         for machine in ("controller", "login-001"):
             add("instance", f"{short}-{machine}", labels=labels, zone=values["zone"])
         # Those that the controller itself starts are in nobody's state.
         for number in range(values["node_count"]):
+            world.add("resource policy", f"{short}-gpu-{number}", region=values["region"])
             world.add("instance", f"{short}-gpu-{number}", labels=labels, zone=values["zone"], scheduling=values["instance_properties"]["scheduling"])
     return None
 

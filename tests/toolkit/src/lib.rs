@@ -36,7 +36,7 @@ impl Cloud {
         fs::create_dir_all(root.path().join("faults"))?;
         let machines =
             json!({"count": "4", "inUseCount": "1", "instanceProperties": {"machineType": "a3-megagpu-8g"}});
-        let reservations = json!({"eight-gpus": {"status": "READY", "specificReservation": machines}});
+        let reservations = json!({"eight-gpus": {"status": "READY", "specificReservationRequired": true, "specificReservation": machines}});
         fs::write(root.path().join("reservations.json"), reservations.to_string())?;
         Ok(Self { root })
     }

@@ -134,16 +134,29 @@ async fn what_never_began_is_gone_by_the_providers_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reservation_that_does_not_suffice_is_refused_before_anything_is_made() {
-    for (machine, used, told) in
-        [("a3-highgpu-8g", "0", "of a3-highgpu-8g"), ("a3-megagpu-8g", "3", "with 1 machines free")]
-    {
+    for (machine, used, specific, told) in [
+        ("a3-highgpu-8g", "0", true, "of a3-highgpu-8g"),
+        ("a3-megagpu-8g", "3", true, "with 1 machines free"),
+        ("a3-megagpu-8g", "0", false, "is not a specific reservation"),
+    ] {
         let world = World::new(FILESTORE, &[]);
         let machines = serde_json::json!({"count": "4", "inUseCount": used, "instanceProperties": {"machineType": machine}});
-        let known = serde_json::json!({"eight-gpus": {"status": "READY", "specificReservation": machines}});
+        let known = serde_json::json!({"eight-gpus":
+            {"status": "READY", "specificReservationRequired": specific, "specificReservation": machines}});
         std::fs::write(world.cloud.path().join("reservations.json"), known.to_string()).unwrap();
         world.create().await;
         let why = world.broken().await;
         assert!(why.contains("_RESERVATION") && why.contains(told), "{why}");
         assert_eq!(world.cloud.things(), [""; 0]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_teardown_needs_an_account() {
+    let world = World::new(FILESTORE, &[]);
+    world.create().await;
+    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
+    world.cloud.fault("auth", "nobody\nnobody\nnobody").unwrap();
+    let why = world.delete().await.unwrap_err();
+    assert!(why.contains("gcloud: expected an active account"), "{why}");
 }

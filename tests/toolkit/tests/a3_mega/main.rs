@@ -3,6 +3,7 @@
 
 mod bucket;
 mod faults;
+mod kept;
 mod parameters;
 mod scripts;
 mod whole;

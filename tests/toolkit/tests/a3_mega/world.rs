@@ -95,6 +95,13 @@ impl World {
         Self { cloud, clock, order, clusters, _root: root }
     }
 
+    /// Keeps these parts for later runs.
+    pub fn keep(&mut self, parts: &[&str], span: Span) {
+        let mut deployed: Deployed = self.order.system.read().unwrap();
+        deployed.keep = parts.iter().map(|part| ((*part).to_owned(), span)).collect();
+        self.order.system = deployed.to_system();
+    }
+
     pub async fn create(&self) {
         self.clusters.create(&self.order).await.unwrap();
     }

@@ -1,9 +1,10 @@
 #!/bin/bash
-# headers.sh [ARCHIVE]: headers of the very kernel that runs, for the modules that are built. Debian's own mirrors drop them
-# with the next kernel; ARCHIVE is one that keeps them. Its signatures are Debian's, only their date is not minded.
+# headers.sh [ARCHIVE]: headers of the running kernel, for the modules that are built. Debian's mirrors drop them with the next
+# kernel; ARCHIVE keeps them. The kernel of the procedure's image (6.1.90-1) was in bookworm-proposed-updates at that time; the
+# signatures are Debian's, their expired date is ignored.
 set -euo pipefail
 if [[ -n ${1:-} ]]; then
-  echo "deb [check-valid-until=no] $1 bookworm main" >/etc/apt/sources.list.d/kernel-headers.list
+  printf 'deb [check-valid-until=no] %s %s main\n' "$1" bookworm "$1" bookworm-proposed-updates >/etc/apt/sources.list.d/kernel-headers.list
 fi
 apt-get update
 apt-get install --yes "linux-headers-$(uname -r)"

@@ -1,7 +1,9 @@
 #!/bin/bash
-# Nothing is upgraded behind our back: kernel, drivers and guest agent go with each other.
+# Prevents upgrades: kernel, drivers and guest agent must fit each other.
 set -euo pipefail
 systemctl disable --now unattended-upgrades.service || true
 systemctl mask unattended-upgrades.service
-apt-mark hold google-compute-engine google-compute-engine-oslogin google-guest-agent google-osconfig-agent
-dpkg-query --show --showformat='${Package}\n' 'linux-image-*' | xargs --no-run-if-empty apt-mark hold
+# Only what is installed: dpkg also lists packages that others merely name, and apt-mark rejects those.
+dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' google-compute-engine google-compute-engine-oslogin \
+  google-guest-agent google-osconfig-agent 'linux-image-*' 2>/dev/null |
+  sed -n 's/^installed //p' | xargs --no-run-if-empty apt-mark hold

@@ -13,7 +13,10 @@ metrics:
       dcgm:
         receivers: [dcgm]
 CONFIG
-  systemctl enable --now nvidia-dcgm.service google-cloud-ops-agent.service
+  systemctl enable --now nvidia-dcgm.service
+  systemctl enable google-cloud-ops-agent.service
+  # A running agent does not read a changed configuration.
+  systemctl restart google-cloud-ops-agent.service
 else
   systemctl disable --now nvidia-dcgm.service google-cloud-ops-agent.service
 fi

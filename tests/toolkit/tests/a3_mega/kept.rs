@@ -1,0 +1,59 @@
+//! Network, storage and image of a run serve later runs.
+
+use cluster_api::{ClusterProvider, ClusterStatus};
+use model::Span;
+
+use crate::world::World;
+
+async fn night(world: &mut World, run: &str) -> Vec<String> {
+    world.order.id.run = run.parse().unwrap();
+    world.order.name = world.order.id.resource_name();
+    world.create().await;
+    let status = world.settled().await;
+    assert!(matches!(status, ClusterStatus::Ready(_)), "{run}: {status:?}");
+    world.delete().await.unwrap();
+    world.cloud.things()
+}
+
+async fn nights(workflow: &str, more: &[(&str, &str)], storage: &str) {
+    let mut world = World::new(workflow, more);
+    world.keep(&["base", "image"], Span::from_secs(30 * 24 * 3600));
+    let first = night(&mut world, "night-1").await;
+    assert!(first.iter().any(|thing| thing.starts_with(storage)), "{first:?}");
+    assert!(first.iter().any(|thing| thing.starts_with("image ")), "{first:?}");
+    assert!(first.iter().all(|thing| !thing.contains("-gpu-") && !thing.contains("login")), "{first:?}");
+
+    // The second one creates and deletes the cluster only.
+    let before = world.cloud.calls();
+    let second = night(&mut world, "night-2").await;
+    let calls = world.cloud.calls()[before.len()..].to_owned();
+    assert_eq!(second, first);
+    assert!(!calls.contains("blueprints/base") && !calls.contains("blueprints/image"), "{calls}");
+    assert!(calls.contains("blueprints/cluster"), "{calls}");
+
+    let kept: Vec<_> = world.clusters.list().await.unwrap().clusters;
+    assert_eq!(kept.len(), 1);
+    world.order.name.clone_from(&kept[0].name);
+    world.delete().await.unwrap();
+    assert_eq!(world.cloud.things(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filestore_and_image_are_kept() {
+    nights("a3-mega-slurm.yaml", &[], "file store ").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lustre_and_image_are_kept() {
+    let image = [("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904")];
+    nights("a3-mega-slurm-lustre.yaml", &image, "instance ").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_is_not_there_is_refused_before_anything_is_made() {
+    let world = World::new("a3-mega-slurm.yaml", &[("_BASE", "never-was-1-cluster-1")]);
+    world.create().await;
+    let why = world.broken().await;
+    assert!(why.contains("_BASE: expected a cluster whose base was kept"), "{why}");
+    assert_eq!(world.cloud.things(), [""; 0]);
+}
