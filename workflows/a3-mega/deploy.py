@@ -173,7 +173,7 @@ def cluster():
                 "reservation_name": wanted["reservation"], "spot": wanted["provisioning"] == "spot", "maintenance": wanted["maintenance"],
                 "instance_properties": {"scheduling": scheduling(wanted)}, "monitoring": wanted["monitoring"],
                 "prolog_arguments": " ".join([pin["prologs"]["commit"], pin["prologs"]["rxdm"], pin["prologs"]["sudo_oslogin"], wanted["partition"]]),
-                "service_account": wanted["service_account"] or None, "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
+                "machine_account": wanted["service_account"] or None, "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
     if wanted["storage"] == "lustre":
         more = []
         if wanted["gcs_bucket"]:

@@ -1,0 +1,94 @@
+"""Extracts what Cluster Toolkit's modules declare: extract.py CHECKOUT VERSION OUT.json BLUEPRINT... -- EXAMPLE...
+
+CHECKOUT is a work tree of github.com/GoogleCloudPlatform/cluster-toolkit at the tag VERSION; BLUEPRINT are ours, whose modules are
+extracted; EXAMPLE are upstream's blueprints and deployment files that ours are compared with. Needs the packages python-hcl2 and
+PyYAML. The result is facts only: variables with type, default and whether they are required, outputs, and the conditions of
+validations, preconditions and postconditions with their place.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+import hcl2
+import yaml
+
+
+def clean(value):
+    """Without the quotes and the `${}` that the parser leaves around text and expressions."""
+    if isinstance(value, str):
+        value = value.removeprefix("${").removesuffix("}") if value.startswith("${") else value
+        return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items() if not key.startswith("__")}
+    return value
+
+
+def conditions(block, place):
+    """Every condition below a block."""
+    found = []
+    if isinstance(block, dict):
+        for name, inner in block.items():
+            if name in ("precondition", "postcondition", "validation"):
+                for one in inner if isinstance(inner, list) else [inner]:
+                    found.append({"kind": name, "place": place, "condition": " ".join(clean(one["condition"]).split()),
+                                  "message": re.sub(r"^<<-?[A-Z]+ ", "", " ".join(str(clean(one["error_message"])).split()))[:160]})
+            else:
+                found += conditions(inner, place)
+    elif isinstance(block, list):
+        for item in block:
+            found += conditions(item, place)
+    return found
+
+
+def module(root, source):
+    variables, outputs, checks = {}, [], []
+    for path in sorted((root / source).glob("*.tf")) + sorted((root / source).glob("*.pkr.hcl")):
+        with open(path, encoding="utf-8") as file:
+            parsed = hcl2.load(file)
+        for block in parsed.get("variable", []):
+            for name, body in clean(block).items():
+                raw = next(iter(block.values()))
+                variables[name] = {"type": " ".join(str(body.get("type", "any")).split()), "required": "default" not in body}
+                if "default" in body:
+                    variables[name]["default"] = body["default"]
+                checks += conditions(raw, path.name)
+        for block in parsed.get("output", []):
+            outputs += list(clean(block))
+        checks += conditions({key: value for key, value in parsed.items() if key != "variable"}, path.name)
+    return {"variables": variables, "outputs": sorted(outputs), "conditions": checks}
+
+
+def modules_of(path):
+    with open(path, encoding="utf-8") as file:
+        blueprint = yaml.safe_load(file)
+    for group in blueprint.get("deployment_groups", []):
+        yield from group["modules"]
+
+
+def main():
+    checkout, version, out, *rest = sys.argv[1:]
+    root, split = pathlib.Path(checkout), rest.index("--")
+    sources = sorted({one["source"] for path in rest[:split] for one in modules_of(path)})
+    examples = {}
+    for path in rest[split + 1:]:
+        with open(root / path, encoding="utf-8") as file:
+            example = yaml.safe_load(file)
+        of = [{key: one[key] for key in ("id", "source", "use", "settings") if key in one}
+              for group in example.get("deployment_groups", []) for one in group["modules"]]
+        # Scripts are text of others; that they exist is the fact.
+        text = json.dumps({"vars": example.get("vars", {}), "modules": of})
+        content = re.sub(r'"(content|data)": "(?:[^"\\\\]|\\\\.)*"', r'"\1": "..."', text)
+        examples[path] = json.loads(content)
+    data = {"version": version, "source": "https://github.com/GoogleCloudPlatform/cluster-toolkit",
+            "modules": {source: module(root, source) for source in sources}, "examples": examples}
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1, sort_keys=True)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
