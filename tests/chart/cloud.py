@@ -29,7 +29,13 @@ def option(word):
     return args[args.index(word) + 1]
 
 
+def terraform():
+    end({"terraform_version": world.get("terraform", "1.11.4")})
+
+
 def gcluster():
+    if args[0] == "--version":
+        end(f"gcluster version {world.get('toolkit', 'v1.82.0')}\nBuilt from 'detached HEAD' branch.")
     if args[0] == "create":
         settings = json.loads(pathlib.Path(option("--deployment-file")).read_text())
         world["settings"] = settings
@@ -53,8 +59,9 @@ def gcluster():
 
 def gcloud():
     if args[:3] == ["container", "clusters", "describe"]:
+        dns = {"endpoint": "gke-1a2b-1.us-central1.gke.goog", "allowExternalTraffic": world.get("dns", True)}
         end({"name": args[3], "status": "ERROR" if fault("cluster") else "RUNNING", "endpoint": "203.0.113.7",
-             "masterAuth": {"clusterCaCertificate": "QUJD"}})
+             "masterAuth": {"clusterCaCertificate": "QUJD"}, "controlPlaneEndpointsConfig": {"dnsEndpointConfig": dns}})
     if args[:3] == ["container", "clusters", "get-credentials"]:
         if "kubeconfig" in world:
             pathlib.Path(os.environ["KUBECONFIG"]).write_text(world["kubeconfig"])
@@ -112,7 +119,7 @@ def kubectl():
         end({"items": [{"metadata": {"name": each}} for each in ["default", *(f"rdma-{n}" for n in range(world.get("networks", 8)))]]})
     if kind == "nodes":
         end({"items": [node(n) for n in range(world.get("nodes", 2))]})
-    if kind == "clusterqueue":
+    if kind in ("clusterqueue", "localqueue"):
         end({"status": conditions("Active", not fault("queue"))})
     kinds = kind.split(",")
     end({"items": [each for each in world["objects"] if each["kind"].lower() in kinds]})
@@ -131,4 +138,4 @@ def helm():
     end()
 
 
-{"gcluster": gcluster, "gcloud": gcloud, "kubectl": kubectl, "helm": helm}[name]()
+{"terraform": terraform, "gcluster": gcluster, "gcloud": gcloud, "kubectl": kubectl, "helm": helm}[name]()

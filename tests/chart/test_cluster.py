@@ -26,7 +26,7 @@ ASKED = {"_PROJECT": "my-project", "_REGION": "us-central1", "_NODES": "2", "_ZO
 class Cloud:
     """A world, a folder of state, and the steps of a config in a workspace of their own."""
 
-    def __init__(self, test, tools=("gcluster", "gcloud", "kubectl", "helm"), **world):
+    def __init__(self, test, tools=("gcluster", "terraform", "gcloud", "kubectl", "helm"), **world):
         folder = tempfile.TemporaryDirectory()
         test.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -88,12 +88,13 @@ class Deploy(unittest.TestCase):
         jsonschema.validate(made, json.loads((ROOT / "schemas/deployed/cluster.json").read_text()))
         self.assertEqual(made["nodes"], [{"name": "gke-a4-0", "slots": 8}, {"name": "gke-a4-1", "slots": 8}])
         self.assertEqual(made["kubernetes"], {
-            "access": {"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}},
+            "access": {"gke": {"server": "https://gke-1a2b-1.us-central1.gke.goog", "certificate_authority": ""}},
             "namespace": "burnin", "queue": "a4", "service_account": "testbed"})
         self.assertEqual(cloud.left("kubernetes.json")["queue"], "a4")
         # What destroy needs is kept before anything is made; the labels are on what is made.
         calls = cloud.world()["calls"]
-        self.assertEqual([call[:2] for call in calls if call[0] == "gcluster"], [["gcluster", "create"], ["gcluster", "deploy"]])
+        self.assertEqual([call[:2] for call in calls if call[0] == "gcluster"], [["gcluster", "--version"], ["gcluster", "create"], ["gcluster", "deploy"]])
+        self.assertIn("--dns-endpoint", cloud.calls("gcloud", "container", "clusters", "get-credentials")[0])
         self.assertEqual(sorted(path.name for path in cloud.state.iterdir()), ["deployment.tar", "ordered.json"])
         settings = cloud.world()["settings"]
         self.assertEqual(settings["vars"]["labels"], {"burnin-cluster": "c-1", "burnin-run": "r-1", "burnin-expires": "1800000000"})
@@ -124,9 +125,9 @@ class Deploy(unittest.TestCase):
         cloud = Cloud(self, served={"topologies": ["v1alpha1"]})
         self.assertIsNone(cloud.play("deploy")[0])
         versions = {each["kind"]: each["apiVersion"] for each in cloud.world()["objects"] if "kueue" in each["apiVersion"]}
-        self.assertEqual(versions, {"Topology": "kueue.x-k8s.io/v1alpha1", "ResourceFlavor": "kueue.x-k8s.io/v1beta1",
-                                    "ClusterQueue": "kueue.x-k8s.io/v1beta1", "LocalQueue": "kueue.x-k8s.io/v1beta1"})
-        self.failed(Cloud(self, served={"clusterqueues": ["v2"]}), "apply", "expected v1beta1 or v1alpha1, Kueue serves v2")
+        self.assertEqual(versions, {"Topology": "kueue.x-k8s.io/v1alpha1", "ResourceFlavor": "kueue.x-k8s.io/v1beta2",
+                                    "ClusterQueue": "kueue.x-k8s.io/v1beta2", "LocalQueue": "kueue.x-k8s.io/v1beta2"})
+        self.failed(Cloud(self, served={"clusterqueues": ["v2"]}), "apply", "expected v1beta2 or v1beta1 or v1alpha1, Kueue serves v2")
 
     def test_a_quota_and_a_stock_out_are_named(self):
         self.failed(Cloud(self, faults={"quota": 1}), "make", "ended with 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")
@@ -156,14 +157,40 @@ class Deploy(unittest.TestCase):
         self.assertEqual([call[2] for call in cloud.calls("helm", "uninstall")], ["kueue"])
         self.assertIn("jobsets.jobset.x-k8s.io", cloud.world()["crds"])
 
-    def test_a_foreign_namespace_is_left_alone(self):
+    def test_a_namespace_of_others_is_used_and_stays(self):
         cloud = Cloud(self, existing="theirs", namespace={"metadata": {"name": "burnin", "labels": {"team": "x"}}})
-        status = self.failed(cloud, "apply", "_NAMESPACE: burnin is there, and is not ours", _EXISTING="theirs")
-        self.assertEqual((status, cloud.calls("kubectl", "apply")), (64, []))
+        ended, _, said = cloud.play("deploy", _EXISTING="theirs")
+        self.assertIsNone(ended, said)
+        kinds = [each["kind"] for each in cloud.world()["objects"]]
+        self.assertNotIn("Namespace", kinds)
+        self.assertIn("LocalQueue", kinds)
+
+    def test_an_existing_queue_is_used_and_stays(self):
+        cloud = Cloud(self, existing="theirs")
+        ended, _, said = cloud.play("deploy", _EXISTING="theirs", _EXISTING_QUEUE="true", _QUEUE="research")
+        self.assertIsNone(ended, said)
+        self.assertEqual([each["kind"] for each in cloud.world()["objects"]], ["Namespace", "ServiceAccount", "DaemonSet"])
+        self.assertEqual(cloud.left("cluster.json")["kubernetes"]["queue"], "research")
+        self.assertTrue(cloud.calls("kubectl", "get", "localqueue", "research"))
+
+    def test_another_toolkit_or_terraform_is_refused_before_anything_is_made(self):
+        for world, words in (({"toolkit": "v1.39.0"}, "gcluster: expected v1.82.0 (pins.json), found"),
+                             ({"terraform": "1.2.9"}, "terraform: expected 1.5 or later, found '1.2.9'")):
+            with self.subTest(words):
+                cloud = Cloud(self, **world)
+                self.assertEqual(self.failed(cloud, "check", words), 64)
+                self.assertEqual(cloud.calls("gcluster", "create"), [])
+
+    def test_a_cluster_without_a_dns_name_is_reached_by_its_address(self):
+        cloud = Cloud(self, dns=False)
+        self.assertIsNone(cloud.play("deploy")[0])
+        self.assertEqual(cloud.left("cluster.json")["kubernetes"]["access"],
+                         {"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}})
+        self.assertNotIn("--dns-endpoint", cloud.calls("gcloud", "container", "clusters", "get-credentials")[0])
 
     def test_a_tool_that_is_not_there_is_named(self):
         cloud = Cloud(self, tools=("gcloud", "kubectl"))
-        self.assertEqual(self.failed(cloud, "check", "not on the PATH: helm, gcluster"), 64)
+        self.assertEqual(self.failed(cloud, "check", "not on the PATH: helm, gcluster, terraform"), 64)
 
     def test_wrong_and_hostile_parameters_are_named_before_anything_is_called(self):
         cloud = Cloud(self)

@@ -35,7 +35,7 @@ def conditions(block, place):
             if name in ("precondition", "postcondition", "validation"):
                 for one in inner if isinstance(inner, list) else [inner]:
                     found.append({"kind": name, "place": place, "condition": " ".join(clean(one["condition"]).split()),
-                                  "message": re.sub(r"^<<-?[A-Z]+ ", "", " ".join(str(clean(one["error_message"])).split()))[:160]})
+                                  "message": " ".join(str(clean(one["error_message"])).split())[:160]})
             else:
                 found += conditions(inner, place)
     elif isinstance(block, list):
@@ -44,11 +44,35 @@ def conditions(block, place):
     return found
 
 
+def on_one_line(text):
+    """The text without line breaks inside interpolations, which the parser does not take."""
+    out, depth = [], 0
+    for at, letter in enumerate(text):
+        if depth or text[at - 1:at + 1] == "${":
+            depth += (letter == "{") - (letter == "}")
+        out.append(" " if depth and letter == "\n" else letter)
+    return "".join(out)
+
+
+def parse(name, text):
+    # The parser joins heredocs that end with the same word: as strings they stay apart.
+    text = re.sub(r"<<-?([A-Z]+)\n(.*?)\n[ \t]*\1\b", lambda found: json.dumps(" ".join(found[2].split()).replace("${", "$${")), text, flags=re.S)
+    try:
+        parsed = hcl2.loads(text)
+    except Exception:  # The parser has no error of its own.
+        parsed = hcl2.loads(on_one_line(text))
+    for kind in ("variable", "output"):
+        stated, found = len(re.findall(rf'^{kind} "', text, re.M)), len(parsed.get(kind, []))
+        if stated != found:
+            sys.exit(f"{name}: expected {stated} blocks of {kind}, read {found}")
+    return parsed
+
+
 def module(root, source):
     variables, outputs, checks = {}, [], []
     for path in sorted((root / source).glob("*.tf")) + sorted((root / source).glob("*.pkr.hcl")):
         with open(path, encoding="utf-8") as file:
-            parsed = hcl2.load(file)
+            parsed = parse(path.name, file.read())
         for block in parsed.get("variable", []):
             for name, body in clean(block).items():
                 raw = next(iter(block.values()))

@@ -26,9 +26,24 @@ def write(name, content):
 def check():
     """What is asked for, and the tools that are needed for it."""
     values = asked()
-    lacking = tools.missing("gcloud", "kubectl", "helm", *(() if values["existing"] else ("gcluster",)))
+    lacking = tools.missing("gcloud", "kubectl", "helm", *(() if values["existing"] else ("gcluster", "terraform")))
     if lacking:
         raise parameters.Wrong("not on the PATH: " + ", ".join(lacking))
+    if not values["existing"]:
+        versions()
+
+
+def versions():
+    """The toolkit is the pinned one, and Terraform is one that it accepts: another fails after minutes, or creates another cluster."""
+    with open("pins.json", encoding="utf-8") as file:
+        pin = json.load(file)["toolkit"]
+    found = tools.run("gcluster", "--version", told=False)
+    if pin["version"] not in found.split():
+        raise parameters.Wrong(f"gcluster: expected {pin['version']} (pins.json), found {' '.join(found.split())[:80]!r}")
+    terraform = tools.read("terraform", "version", "-json").get("terraform_version", "")
+    numbers = [int(part) for part in terraform.split(".")[:2] if part.isdigit()]
+    if numbers < [int(part) for part in pin["terraform"].split(".")]:
+        raise parameters.Wrong(f"terraform: expected {pin['terraform']} or later, found {terraform!r}")
 
 
 def make():
@@ -40,7 +55,7 @@ def make():
         write("deployment.yaml", {
             "terraform_backend_defaults": {"type": "gcs", "configuration": {"bucket": values["state_bucket"]}},
             "vars": {"project_id": values["project"], "deployment_name": values["deployment"], "region": values["region"],
-                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_cidr": values["authorized_cidr"],
+                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_networks": networks_let_in(values),
                      "reservation": values["reservation"], "version_prefix": values["version_prefix"],
                      "labels": parameters.labels(values)}})
         tools.run("gcluster", "create", "blueprint.yaml", "--deployment-file", "deployment.yaml", "--validation-level", "ERROR",
@@ -53,12 +68,25 @@ def make():
     found = tools.read("gcloud", "container", "clusters", "describe", name, *where(values), "--format=json")
     if found.get("status") != "RUNNING":
         raise Failed(f"cluster {name}: expected RUNNING, found {found.get('status')}: {found.get('statusMessage', '')}".rstrip(": "))
-    tools.run("gcloud", "container", "clusters", "get-credentials", name, *where(values))
+    tools.run("gcloud", "container", "clusters", "get-credentials", name, *where(values), *(["--dns-endpoint"] if dns_name(found) else []))
+
+
+def networks_let_in(values):
+    """Networks that reach the API by its address, beside its DNS name."""
+    if not values["authorized_cidr"]:
+        return []
+    return [{"cidr_block": values["authorized_cidr"], "display_name": "who-deploys"}]
 
 
 def cluster_name(values):
     """Cluster Toolkit names a GKE cluster after its deployment."""
     return values["existing"] or values["deployment"]
+
+
+def dns_name(found):
+    """The API's DNS name, if it is open to callers outside the network."""
+    endpoint = found.get("controlPlaneEndpointsConfig", {}).get("dnsEndpointConfig", {})
+    return endpoint.get("endpoint") if endpoint.get("allowExternalTraffic") else None
 
 
 def where(values):
@@ -83,10 +111,11 @@ def apply():
     """Queue, topology, namespace. Kueue's webhooks may need a moment: refused is not yet failed."""
     values = asked()
     there = tools.read("kubectl", "get", "namespace", values["namespace"], "--ignore-not-found", "--output", "json")
+    found = objects.all_of(values, {} if values["existing_queue"] else {kind: served(plural) for kind, plural in objects.PLURALS.items()})
     if there and there["metadata"].get("labels", {}).get("burnin-cluster") != values["cluster"]:
-        # With us it would go, and all that is in it.
-        raise parameters.Wrong(f"_NAMESPACE: {values['namespace']} is there, and is not ours; name another")
-    write("objects.json", objects.all_of(values, {kind: served(plural) for kind, plural in objects.PLURALS.items()}))
+        # It stays when we go, with all that is in it: rbac.yaml creates it for the agent.
+        found["items"] = [item for item in found["items"] if item["kind"] != "Namespace"]
+    write("objects.json", found)
     tools.until(300, "objects", lambda: tools.run("kubectl", "apply", "--server-side", "--filename", "objects.json") and None)
 
 
@@ -146,7 +175,9 @@ def nodes(values):
 
 
 def queue(values):
-    found = tools.read("kubectl", "get", "clusterqueue", values["cluster"], "--output", "json")
+    ours = ("clusterqueue", values["cluster"])
+    theirs = ("localqueue", values["queue"], "--namespace", values["namespace"])
+    found = tools.read("kubectl", "get", *(theirs if values["existing_queue"] else ours), "--output", "json")
     if holds(found, "Active"):
         return None
     told = [each.get("message", "") for each in found.get("status", {}).get("conditions", []) if each["type"] == "Active"]
@@ -161,7 +192,10 @@ def tell():
         raise Failed(f"nodes: {complaint}")
     found = tools.read("gcloud", "container", "clusters", "describe", cluster_name(values), *where(values), "--format=json")
     # Where the API is, and how it is known; each component fetches its own credentials.
-    access = {"gke": {"server": f"https://{found['endpoint']}", "certificate_authority": found["masterAuth"]["clusterCaCertificate"]}}
+    # A DNS name has a certificate of a public authority.
+    name = dns_name(found)
+    access = {"gke": {"server": f"https://{name or found['endpoint']}",
+                      "certificate_authority": "" if name else found["masterAuth"]["clusterCaCertificate"]}}
     write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]],
                            "kubernetes": {"access": access, "namespace": values["namespace"], "queue": values["queue"],
                                           "service_account": objects.ACCOUNT}})

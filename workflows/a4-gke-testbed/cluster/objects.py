@@ -12,7 +12,7 @@ KUEUE = "kueue.x-k8s.io"
 # Kueue's kinds, as it lists them, and the versions of its API that what is asked for here means the same in; the first
 # that is served counts. Up to 0.13 it serves topologies as v1alpha1 alone.
 PLURALS = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues"}
-VERSIONS = ("v1beta1", "v1alpha1")
+VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"
 # In the order in which they are made; taken away the other way round.
 KINDS = ("Namespace", "ServiceAccount", "DaemonSet", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
@@ -48,6 +48,10 @@ def all_of(values, versions):
         made("v1", "Namespace", namespace),
         made("v1", "ServiceAccount", ACCOUNT),
         made("apps/v1", "DaemonSet", "testbed-gib", daemon),
+    ]
+    if values["existing_queue"]:
+        return {"apiVersion": "v1", "kind": "List", "items": items}
+    items += [
         kueue("Topology", name, {"levels": [{"nodeLabel": level} for level in LEVELS]}),
         kueue("ResourceFlavor", name, {"nodeLabels": ACCELERATOR, "topologyName": name, "tolerations": [toleration]}),
         kueue("ClusterQueue", name, {

@@ -49,6 +49,7 @@ DEPLOY = {
     "expires": ("_EXPIRES", *number(1700000000, 4102444800)),
     "nodes": ("_NODES", *number(2, 1024)),
     "namespace": ("_NAMESPACE", *matching(NAME, "a namespace")),
+    "existing_queue": ("_EXISTING_QUEUE", lambda text: {"true": True, "false": False, "": False}.get(text), "true or false"),
     "queue": ("_QUEUE", *matching(NAME, "a LocalQueue's name")),
     "jobset_chart": ("_JOBSET_CHART", *matching(r"oci://[a-z0-9][a-z0-9.-]*" + DIGEST, "JobSet's chart by digest, oci://HOST/PATH@sha256:...")),
     "kueue_chart": ("_KUEUE_CHART", *matching(r"oci://[a-z0-9][a-z0-9.-]*" + DIGEST, "Kueue's chart by digest, oci://HOST/PATH@sha256:...")),
@@ -59,7 +60,7 @@ DEPLOY = {
 MADE = {
     "zone": ("_ZONE", *matching(r"[a-z]+-[a-z]+\d+-[a-z]", "a zone, for instance us-central1-b")),
     "reservation": ("_RESERVATION", *matching(r"[a-z][a-z0-9-]{0,62}(/reservationBlocks/[a-z][a-z0-9-]{0,62})?", "a reservation, or a block of one")),
-    "authorized_cidr": ("_AUTHORIZED_CIDR", narrow, "whose kubectl is let in, a network no larger than /16"),
+    "authorized_cidr": ("_AUTHORIZED_CIDR", lambda text: text if text == "" else narrow(text), "whose kubectl is let in by address, a network no larger than /16, or nothing"),
     "state_bucket": ("_TERRAFORM_BUCKET", *matching(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket without gs://")),
     "version_prefix": ("_GKE_VERSION", *matching(r"1\.\d{2}\.(\d+-gke\.\d+)?", "a GKE version's beginning, for instance 1.33.")),
 }

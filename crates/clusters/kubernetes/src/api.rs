@@ -21,7 +21,9 @@ use service::PortError;
 use crate::{
     Kubernetes,
     apiserver::{limited, trouble, value},
-    client, names,
+    client,
+    lookup::{KUEUE, KUEUE_VERSIONS},
+    names,
 };
 
 /// Annotation with the reason why a node was drained.
@@ -166,13 +168,17 @@ impl NamespacedCluster {
     /// # Errors
     /// Returns an error if the API request fails.
     pub async fn workload_of(&self, uid: &str) -> Result<Option<Value>, PortError> {
-        let workloads = self.objects("kueue.x-k8s.io", "v1beta1", "Workload", "workloads");
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
-        match limited(workloads.list(&label)).await? {
-            Ok(found) => found.items.first().map(value).transpose(),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(trouble(&error, "Workload")),
+        for version in KUEUE_VERSIONS {
+            let workloads = self.objects(KUEUE, version, "Workload", "workloads");
+            match limited(workloads.list(&label)).await? {
+                Ok(found) => return found.items.first().map(value).transpose(),
+                // Not served in this version.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(trouble(&error, "Workload")),
+            }
         }
+        Ok(None)
     }
 
     /// Events of the JobSet and its pods, newest last.

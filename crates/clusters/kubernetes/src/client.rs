@@ -52,9 +52,13 @@ pub async fn client(access: &ApiAccess) -> Result<Client, PortError> {
 fn gke(server: &str, certificate_authority: &str) -> Result<Kubeconfig, serde_json::Error> {
     let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "gke-gcloud-auth-plugin",
                       "interactiveMode": "Never", "provideClusterInfo": true});
+    let mut cluster = json!({"server": server});
+    if !certificate_authority.is_empty() {
+        cluster["certificate-authority-data"] = certificate_authority.into();
+    }
     serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "gke",
-        "clusters": [{"name": "gke", "cluster": {"server": server, "certificate-authority-data": certificate_authority}}],
+        "clusters": [{"name": "gke", "cluster": cluster}],
         "users": [{"name": "gke", "user": {"exec": exec}}],
         "contexts": [{"name": "gke", "context": {"cluster": "gke", "user": "gke"}}],
     }))
@@ -72,6 +76,11 @@ mod tests {
         assert!(user.token.is_none() && user.client_key_data.is_none());
         let cluster = config.clusters[0].cluster.as_ref().unwrap();
         assert_eq!(cluster.server.as_deref(), Some("https://203.0.113.7"));
+        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("QUJD"));
+
+        let by_name = gke("https://gke-1a2b-1.us-central1.gke.goog", "").unwrap();
+        let cluster = by_name.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.certificate_authority_data, None, "a public authority signs it");
     }
 
     #[tokio::test]

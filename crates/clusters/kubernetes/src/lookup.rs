@@ -24,12 +24,36 @@ pub async fn served(client: &Client, group_version: &str, plural: &str) -> Resul
     }
 }
 
-/// The current state of a LocalQueue of Kueue.
+/// Kueue's group.
+pub const KUEUE: &str = "kueue.x-k8s.io";
+/// Versions in which Kueue serves its kinds, newest first: v1beta2 from 0.15, v1beta1 before and until it is removed
+/// (kubernetes-sigs/kueue, `apis/kueue`). The fields that are read here are the same in both.
+pub const KUEUE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+
+/// The newest known version in which Kueue is served; `None` without Kueue.
+///
+/// # Errors
+/// Returns an error if the request fails or is not authorized.
+pub async fn kueue(client: &Client) -> Result<Option<&'static str>, PortError> {
+    for version in KUEUE_VERSIONS {
+        if served(client, &format!("{KUEUE}/{version}"), "localqueues").await? {
+            return Ok(Some(version));
+        }
+    }
+    Ok(None)
+}
+
+/// The current state of a LocalQueue of Kueue, in a served version.
 ///
 /// # Errors
 /// Returns an error if the request fails or is not permitted.
-pub async fn queue(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, PortError> {
-    let kind = resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues");
+pub async fn queue(
+    client: &Client,
+    version: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, PortError> {
+    let kind = resource(KUEUE, version, "LocalQueue", "localqueues");
     let queues: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     match limited(queues.get_opt(name)).await? {
         Ok(found) => found.map(|found| value(&found)).transpose(),

@@ -34,9 +34,16 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
         let why = "JobSet (jobset.x-k8s.io/v1alpha2) is not installed; install JobSet".to_owned();
         return Err(missing(Class::Input, "NOT_INSTALLED", why));
     }
-    if settings.queue.is_some() && !lookup::served(&client, "kueue.x-k8s.io/v1beta1", "localqueues").await? {
-        let why = "queue: Kueue (kueue.x-k8s.io/v1beta1) is not installed; install Kueue, or remove `queue`";
-        return Err(missing(Class::Input, "NOT_INSTALLED", why.to_owned()));
+    let kueue = match &settings.queue {
+        Some(_) => lookup::kueue(&client).await?,
+        None => None,
+    };
+    if settings.queue.is_some() && kueue.is_none() {
+        let versions = lookup::KUEUE_VERSIONS.join(" or ");
+        let why = format!(
+            "queue: Kueue (kueue.x-k8s.io/{versions}) is not installed; install Kueue, or remove `queue`"
+        );
+        return Err(missing(Class::Input, "NOT_INSTALLED", why));
     }
     let mut denied = rights::missing(&client, namespace, &JOBS).await?;
     if settings.queue.is_some() {
@@ -50,8 +57,8 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
         );
         return Err(missing(Class::Input, "PERMISSION_DENIED", why));
     }
-    if let Some(queue) = &settings.queue {
-        let found = lookup::queue(&client, namespace, queue).await?;
+    if let (Some(queue), Some(version)) = (&settings.queue, kueue) {
+        let found = lookup::queue(&client, version, namespace, queue).await?;
         if let Some(why) = closed(queue, namespace, found.as_ref()) {
             return Err(missing(Class::Input, "QUEUE", why));
         }

@@ -130,7 +130,8 @@ pub enum ApiAccess {
     Gke {
         /// The API's address, `https://...`.
         server: String,
-        /// Certificate authority, PEM in base64, as `gcloud` prints it.
+        /// Certificate authority, PEM in base64, as `gcloud` prints it. Empty for GKE's DNS-based endpoint, whose certificate is
+        /// signed by a public authority.
         certificate_authority: String,
     },
 }

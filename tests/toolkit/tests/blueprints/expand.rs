@@ -71,7 +71,9 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
         }
         for (name, variable) in variables {
             let given = explicit.contains_key(name) || linked.contains(name) || vars.contains_key(name);
-            if variable["required"] == true && !given {
+            // The toolkit passes a module's own id (`inject_module_id` in its metadata).
+            let injected = name == "internal_ghpc_module_id";
+            if variable["required"] == true && !given && !injected {
                 expanded.problems.push(format!("{id}: {name} is required by {source}"));
             }
         }

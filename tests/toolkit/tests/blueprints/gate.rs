@@ -12,9 +12,12 @@ use workflow::YamlDocument;
 
 use crate::expand::{Expanded, expand, modules};
 
+fn json(file: &str) -> Value {
+    serde_json::from_slice(&fs::read(repository(file)).unwrap()).unwrap()
+}
+
 fn declared() -> Value {
-    let text = fs::read(repository("tests/toolkit/blueprints").join("v1.39.0.json")).unwrap();
-    serde_json::from_slice(&text).unwrap()
+    json("tests/toolkit/blueprints/v1.39.0.json")
 }
 
 fn blueprint(file: &str, change: &dyn Fn(String) -> String) -> Value {
@@ -111,9 +114,7 @@ fn problems(
 
 #[test]
 fn the_blueprints_fit_the_pinned_toolkit() {
-    let pins: Value =
-        serde_json::from_slice(&fs::read(repository("workflows/a3-mega").join("pins.json")).unwrap())
-            .unwrap();
+    let pins = json("workflows/a3-mega/pins.json");
     assert_eq!(declared()["version"], pins["toolkit"]["version"]);
     let mut undecided = BTreeSet::new();
     for parameters in variants() {
@@ -248,4 +249,44 @@ fn every_difference_from_the_upstream_example_is_explained() {
         unexplained, [""; 0],
         "differences from upstream's example that workflows/a3-mega/README.md does not explain"
     );
+}
+
+/// A4 has a pin of its own: v1.39.0 does not have its modules, and v1.83 and later need another Terraform.
+#[test]
+fn the_a4_blueprint_fits_its_pinned_toolkit() {
+    let declared = json("tests/toolkit/blueprints/v1.82.0.json");
+    assert_eq!(declared["version"], json("workflows/a4-gke-testbed/cluster/pins.json")["toolkit"]["version"]);
+    let path = repository("workflows/a4-gke-testbed/cluster/blueprint.yaml");
+    let text = fs::read_to_string(path).unwrap();
+    let found = |text: &str, networks: Value| {
+        let blueprint = YamlDocument::parse("blueprint.yaml", text).unwrap().value;
+        let vars = serde_json::json!({
+            "project_id": "my-project", "deployment_name": "b0123456789", "region": "us-central1", "zone": "us-central1-b",
+            "static_node_count": 2, "authorized_networks": networks, "reservation": "a4-res", "version_prefix": "1.33.",
+            "labels": {"burnin-cluster": "c-1"},
+        });
+        assert_eq!(
+            vars.as_object().unwrap().keys().collect::<BTreeSet<_>>(),
+            blueprint["vars"].as_object().unwrap().keys().collect::<BTreeSet<_>>(),
+            "as deploy.py gives them"
+        );
+        expand(&modules(&blueprint), vars.as_object().unwrap(), &declared["modules"]).problems
+    };
+    let office = serde_json::json!([{"cidr_block": "203.0.113.7/32", "display_name": "who-deploys"}]);
+    assert_eq!(found(&text, serde_json::json!([])), [""; 0]);
+    assert_eq!(found(&text, office.clone()), [""; 0]);
+    for (from, to, expected) in [
+        ("enable_external_dns_endpoint", "enable_dns_endpoint", "gke: enable_dns_endpoint is no setting"),
+        ("use: [gke, nodes_account]", "use: [nodes_account]", "a4: cluster_id is required"),
+        (
+            "modules/network/gpu-rdma-vpc",
+            "modules/network/rdma-vpc",
+            "rdma: modules/network/rdma-vpc is no module",
+        ),
+    ] {
+        let found = found(&text.replace(from, to), office.clone());
+        assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected}: {found:#?}");
+    }
+    // GKE's API: "Auto_upgrade must be true when release_channel is set".
+    assert!(text.contains("release_channel: REGULAR") && text.contains("auto_upgrade: true"));
 }
