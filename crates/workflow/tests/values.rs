@@ -6,6 +6,12 @@ use cluster_deployed::Deployed;
 use model::ClusterSpec;
 use workflow::{Resolved, resolve, resolve_with_values};
 
+macro_rules! digest {
+    () => {
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    };
+}
+
 const DEPLOY: &str = r#"
 steps: [{id: a, name: b, automapSubstitutions: true, args: ["$_PROJECT", "$_EXPIRES", "$_CLUSTER", "$_NODES", "$_HOW"]}]
 substitutions: {_CLUSTER: "", _EXPIRES: "", _PROJECT: "", _NODES: "2", _HOW: spot, _TOOLS: image}
@@ -161,40 +167,111 @@ fn wrong_and_missing_values_are_reported_where_they_are_stated() {
     );
 }
 
+/// A shipped workflow, its template, and values that fill the template in.
+const TEMPLATES: [(&str, &str, &[(&str, &str)]); 4] = [
+    ("a3-mega-slurm", "a3-mega", A3_MEGA),
+    ("a3-mega-slurm-lustre", "a3-mega", A3_MEGA),
+    (
+        "a4-gke-testbed",
+        "a4-gke-testbed",
+        &[
+            ("_TOOLS", "registry/tools"),
+            ("_PROJECT", "my-project"),
+            ("_REGION", "us-central1"),
+            ("_ZONE", "us-central1-b"),
+            ("_RESERVATION", "a4-res"),
+            ("_TERRAFORM_BUCKET", "states"),
+            ("_JOBSET_CHART", concat!("oci://h.example/jobset@sha256:", digest!())),
+            ("_KUEUE_CHART", concat!("oci://h.example/kueue@sha256:", digest!())),
+            ("_GIB_IMAGE", concat!("h.example/gib@sha256:", digest!())),
+            ("cluster.rent.deployed.kubernetes.nodes", "8"),
+        ],
+    ),
+    ("dgx-slurm-perf", "dgx-slurm-perf", &[("_SSH_USER", "me"), ("cluster.rent.deployed.slurm.nodes", "8")]),
+];
+const A3_MEGA: &[(&str, &str)] = &[
+    ("_TOOLS", "registry/tools"),
+    ("_PROJECT", "my-project"),
+    ("_REGION", "us-central1"),
+    ("_ZONE", "us-central1-a"),
+    ("_STATE_BUCKET", "my-state"),
+    ("_RESERVATION", "mine"),
+    ("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240614"),
+    ("cluster.rent.deployed.slurm.nodes", "8"),
+];
+
 /// The template asks for what is missing, and a filled one passes.
 #[test]
 fn the_shipped_templates_lead_to_a_good_workflow() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let folder = tempfile::tempdir().unwrap();
-    let filled = "_TOOLS: registry/tools\n_PROJECT: my-project\n_REGION: us-central1\n_ZONE: us-central1-a\n\
-                  _STATE_BUCKET: my-state\n_RESERVATION: mine\ncluster.rent.deployed.slurm.nodes: 8\n";
-    for (name, template, more) in [
-        ("a3-mega-slurm", "a3-mega", ""),
-        ("a3-mega-slurm-lustre", "a3-mega", "_SOURCE_IMAGE: ubuntu-2204-jammy-v20240614\n"),
-    ] {
+    let values = folder.path().join("values.yaml");
+    for (name, template, filled) in TEMPLATES {
         let workflow = workflows.join(name).with_extension("yaml");
-        let template = workflows.join("values").join(template).with_extension("yaml");
-        let problems = resolve_with_values(&workflow, Some(&template), &[]).map(|_| ()).unwrap_err();
-        for problem in &problems.0 {
-            assert!(problem.message.contains("is missing; expected"), "{name}: {problem}");
+        let template =
+            fs::read_to_string(workflows.join("values").join(template).with_extension("yaml")).unwrap();
+        // Commented lines are examples of further values: they are known, too.
+        let all: String = template
+            .lines()
+            .map(|line| {
+                line.strip_prefix('#').filter(|rest| rest.starts_with('_')).unwrap_or(line).to_owned() + "\n"
+            })
+            .collect();
+        fs::write(&values, &all).unwrap();
+        let problems = resolve_with_values(&workflow, Some(&values), &[]).map(|_| ()).err();
+        for problem in problems.iter().flat_map(|problems| &problems.0) {
+            assert!(
+                problem.message.contains("is missing; expected") || !problem.message.contains("no build"),
+                "{name}: {problem}"
+            );
         }
-        let values = folder.path().join(name);
-        fs::write(&values, format!("{filled}{more}")).unwrap();
+        let mut text = template.clone();
+        for (field, value) in filled {
+            let line = template.lines().find(|line| line.starts_with(&format!("{field}:")));
+            text = match line {
+                Some(line) => text.replace(line, &format!("{field}: {value}")),
+                None => format!("{text}{field}: {value}\n"),
+            };
+        }
+        fs::write(&values, text).unwrap();
         let resolved = resolve_with_values(&workflow, Some(&values), &[]);
         let resolved = resolved.unwrap_or_else(|problems| panic!("{name}: {problems}"));
-        assert_eq!(deployed(&resolved).deploy.substitutions["_NODES"], "8");
-        // Each name of the template is one that the workflow takes.
-        let text = fs::read_to_string(&template).unwrap();
-        let names = text.lines().filter_map(|line| line.trim_start_matches('#').split_once(':'));
-        for (name, _) in names.filter(|(name, _)| name.starts_with('_')) {
-            fs::write(
-                &values,
-                format!("{filled}{more}").replace(&format!("{name}:"), "_X:") + &format!("{name}: '0'\n"),
-            )
-            .unwrap();
-            let problems = resolve_with_values(&workflow, Some(&values), &[]).map(|_| ()).err();
-            let problems = problems.map_or(String::new(), |problems| problems.to_string());
-            assert!(!problems.contains(&format!("{name}: no build")), "{name}: {problems}");
+        let deployed = deployed(&resolved);
+        assert_eq!(deployed.system.nodes(), 8, "{name}");
+        if deployed.deploy.config["substitutions"].get("_NODES").is_some() {
+            assert_eq!(deployed.deploy.substitutions["_NODES"], "8", "{name}: stated once");
+        }
+    }
+}
+
+/// What the steps refuse, `burnin check` refuses before: every parameter, by its name.
+#[test]
+fn hostile_values_are_refused_by_every_shipped_schema() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    let folder = tempfile::tempdir().unwrap();
+    let values = folder.path().join("values.yaml");
+    for (name, schema) in [
+        ("a3-mega-slurm", "a3-mega/parameters.yaml"),
+        ("a4-gke-testbed", "a4-gke-testbed/parameters.yaml"),
+        ("dgx-slurm-perf", "dgx-slurm-perf/parameters.yaml"),
+    ] {
+        let schema = workflow::YamlDocument::read(&workflows.join(schema)).unwrap().value;
+        let names: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+        for hostile in ["x; touch /tmp/hurt", "$(reboot)", "-oProxyCommand=x", "../..", "{{ x }}", "a\nb"] {
+            let text: String =
+                names.iter().map(|name| format!("{name}: {}\n", serde_json::json!(hostile))).collect();
+            fs::write(&values, text).unwrap();
+            let workflow = workflows.join(name).with_extension("yaml");
+            let problems =
+                resolve_with_values(&workflow, Some(&values), &[]).map(|_| ()).unwrap_err().to_string();
+            for parameter in &names {
+                // A path may be relative, and a file's name is looked up in the folder of the steps only.
+                let harmless = parameter == "_INVENTORY" && hostile == "../..";
+                assert!(
+                    harmless || problems.contains(&format!("{parameter}: expected")),
+                    "{name}: {parameter}={hostile:?}: {problems}"
+                );
+            }
         }
     }
 }
