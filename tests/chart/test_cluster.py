@@ -129,6 +129,22 @@ class Deploy(unittest.TestCase):
                                     "ClusterQueue": "kueue.x-k8s.io/v1beta2", "LocalQueue": "kueue.x-k8s.io/v1beta2"})
         self.failed(Cloud(self, served={"clusterqueues": ["v2"]}), "apply", "expected v1beta2 or v1beta1 or v1alpha1, Kueue serves v2")
 
+    def test_versions_are_stated_once_and_belong_to_the_repository(self):
+        folder = CLUSTER.relative_to(ROOT)
+        tracked = subprocess.run(["git", "ls-files", "--cached", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
+        if tracked.returncode == 0:
+            self.assertIn(f"{folder}/pins.json", tracked.stdout.split())
+        pins = json.loads((CLUSTER / "pins.json").read_text())
+        for name, pin in pins.items():
+            self.assertIn("source", pin, name)
+        substitutions = yaml.safe_load((FLOW / "image/image.yaml").read_text())["substitutions"]
+        self.assertEqual(substitutions["_NCCL_TESTS_COMMIT"], pins["nccl_tests"]["commit"])
+        readme = (FLOW / "README.md").read_text()
+        for words in (f"JobSet {pins['jobset']['version']}", f"Kueue {pins['kueue']['version']}", f"gIB {pins['gib']['version']}", pins["base"]["tag"]):
+            self.assertIn(words, readme)
+        major, minor = map(int, pins["toolkit"]["version"].removeprefix("v").split(".")[:2])
+        self.assertGreaterEqual((major, minor), (1, 76), "the first with all settings of the blueprint")
+
     def test_a_quota_and_a_stock_out_are_named(self):
         self.failed(Cloud(self, faults={"quota": 1}), "make", "ended with 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")
         self.failed(Cloud(self, faults={"stockout": 1}), "make", "ended with 1: stock-out: ZONE_RESOURCE_POOL_EXHAUSTED")
