@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! clusters/kept/{key}/{part}/{cluster}   a part that later runs may use, until its lease ends
-//! clusters/open/{cluster}-kept           the same as a cluster of its own: the sweeper releases it
+//! clusters/open/{cluster}-kept           the same as a cluster of its own: the sweeper releases it, and removes this object
 //! ```
+//!
+//! The first is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
 //!
 //! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses only what it
 //! would have created itself. A part is kept by the run that created it, once its deployment succeeded: the teardown receives
@@ -40,8 +42,6 @@ pub struct KeptPart {
 pub struct KeptOf {
     /// Cluster that created them.
     pub cluster: String,
-    /// Their objects.
-    pub objects: Vec<String>,
 }
 
 /// Name of the kept parts of a cluster, as a cluster of their own.

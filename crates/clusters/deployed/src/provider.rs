@@ -166,10 +166,9 @@ impl DeployedClusters {
         let longest = asked.keeps().map(|(_, span)| span).max();
         let Some(longest) = longest else { return Ok(Vec::new()) };
         let (key, now) = (kept::key(&asked.deployed.deploy), self.clock.now());
-        let objects = asked.keeps().map(|(part, _)| kept::object(&key, part, name)).collect();
         let request = DeployRequest {
             expires_at: now + longest,
-            kept: Some(KeptOf { cluster: name.to_owned(), objects }),
+            kept: Some(KeptOf { cluster: name.to_owned() }),
             ..asked.clone()
         };
         self.note(&(OPEN.to_owned() + &kept::name_of(name)), &request).await?;
@@ -442,10 +441,6 @@ impl ClusterProvider for DeployedClusters {
                 if !keep.is_empty() {
                     let left = self.leave_parts(name, &asked).await?;
                     evidence += &format!("; kept: {}", left.join(", "));
-                }
-                // Before the proof: a run must not choose a part that no longer exists.
-                for object in asked.kept.iter().flat_map(|kept| &kept.objects) {
-                    self.store.remove(object).await.map_err(PortError::transient)?;
                 }
                 let deleted = self.proof(name, evidence);
                 self.note(&note(name, "gone"), &deleted).await?;
