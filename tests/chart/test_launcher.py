@@ -11,6 +11,10 @@ from world import Pods
 
 FILES = ["connectivity-test.log", "all_reduce.json", "nccl-test-results.txt", "all_gather.json", "pod-logs/worker-1.log",
          "pod-logs/coordinator.log", "complete.json"]
+# The procedure's table of NCCL settings (gpu-recipes, branch a4-early-access, training/a4/testbed/README.md).
+PROCEDURE = {"NCCL_NET": "gIB", "NCCL_CROSS_NIC": "0", "NCCL_NET_GDR_LEVEL": "PIX", "NCCL_P2P_NET_CHUNKSIZE": "131072",
+             "NCCL_NVLS_CHUNKSIZE": "524288", "NCCL_IB_ADAPTIVE_ROUTING": "1", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_IB_TC": "52",
+             "NCCL_IB_FIFO_TC": "84", "NCCL_MIN_NCHANNELS": "32"}
 
 
 class Launcher(unittest.TestCase):
@@ -63,7 +67,15 @@ class Launcher(unittest.TestCase):
             self.assertEqual(call["env"]["NCCL_FROM_GIB"], "1")
             self.assertEqual((call["env"]["NCCL_NET"], call["env"]["NCCL_SOCKET_IFNAME"]), ("gIB", "eth0"))
             self.assertTrue(call["env"]["LD_LIBRARY_PATH"].startswith(f"{pods.folder}/gib/lib64"))
+            # The procedure's ten, and the image's libraries behind gIB's.
+            self.assertEqual({key: call["env"].get(key) for key in PROCEDURE}, PROCEDURE)
+            self.assertEqual(call["env"]["LD_LIBRARY_PATH"].split(":")[-1], "/image/lib")
             self.assertEqual(json.loads((pods.output / f"{name}.json").read_text())["program"], f"{name}_perf")
+            efficiency = marker["efficiency"][name]
+            permitted = 750 if name == "all_reduce" else 400
+            self.assertEqual((efficiency["permitted_busbw"], efficiency["at_bytes"]), (permitted, 16 << 30))
+            self.assertEqual(efficiency["efficiency_percent"], round(100 * efficiency["best_busbw"] / permitted, 1))
+            self.assertIn(f"efficiency {efficiency['efficiency_percent']} %", pods.said())
         results = (pods.output / "nccl-test-results.txt").read_text()
         self.assertEqual(results.count("# Avg bus bandwidth"), 2)
         self.assertEqual((pods.output / "connectivity-test.log").read_text().split().count("bed-workload-0-1"), 8)
@@ -78,6 +90,9 @@ class Launcher(unittest.TestCase):
         os.makedirs("/run/sshd", exist_ok=True)
         self.healthy(pods)
         self.assertIn("Accepted publickey for root", (pods.folder / "run/1/sshd.log").read_text())
+        # What ssh starts finds the image's programs and libraries.
+        self.assertIn('SetEnv "PATH=', (pods.folder / "run/1/sshd_config").read_text())
+        self.assertIn('"LD_LIBRARY_PATH=/image/lib"', (pods.folder / "run/1/sshd_config").read_text())
 
     @unittest.skipUnless(os.path.exists("/usr/sbin/sshd") and os.geteuid() == 0, "a real sshd needs root")
     def test_another_releases_pod_is_not_let_in_and_not_believed(self):

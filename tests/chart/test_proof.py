@@ -32,6 +32,18 @@ class Proof(unittest.TestCase):
         for before in ("[1,0]<stdout>:", "vm:10:20 [0] NCCL INFO Connected all rings"):
             self.assertIsNone(proof.table("".join([*lines[:row], before, *lines[row:]]), TEST))
 
+    def test_the_efficiency_is_the_share_of_the_line_rate(self):
+        text = (LOGS / "healthy-1.log").read_text()
+        rows = [line.split() for line in text.splitlines() if line.split() and line.split()[0].isdigit()]
+        best = max(max(float(row[7]), float(row[11])) for row in rows)
+        found = proof.efficiency(text, "all_gather", 16, 2, 400)
+        self.assertEqual((found["best_busbw"], found["permitted_busbw"]), (best, 400))
+        self.assertEqual(found["efficiency_percent"], round(best / 4, 1))
+        self.assertIn(str(found["at_bytes"]), [row[0] for row in rows])
+        # Two nodes exchange half of the message: 400 * 15/16 * 2.
+        self.assertEqual(proof.efficiency(text, "all_reduce", 16, 2, 400)["permitted_busbw"], 750)
+        self.assertIsNone(proof.efficiency("no row", "all_reduce", 16, 2, 400))
+
     def test_sizes(self):
         self.assertEqual(len(proof.sizes({"min_bytes": 2 << 20, "max_bytes": 16 << 30, "step_factor": 2})), 14)
         self.assertEqual(proof.sizes({"min_bytes": 8, "max_bytes": 100, "step_factor": 3}), [8, 24, 72])

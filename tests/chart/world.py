@@ -85,7 +85,7 @@ class Pods:
             "TESTBED_PORT": str(self.ports[index] or 2222), "TESTBED_HOSTNAME": f"bed-workload-0-{index}",
             "TESTBED_POD": f"bed-workload-0-{index}-abcde", "TESTBED_NODE": f"gke-node-{index}",
             "STANDIN": str(self.folder), "STANDIN_PORTS": json.dumps(self.ports), "STANDIN_FAULTS": json.dumps(faults),
-            "PYTHONDONTWRITEBYTECODE": "1"}
+            "PYTHONDONTWRITEBYTECODE": "1", "LD_LIBRARY_PATH": "/image/lib"}
         out = open(self.folder / f"stdout-{index}", "wb")
         self.started[index] = subprocess.Popen([sys.executable, str(self.folder / "workload" / "launch.py")], env=environment,
                                                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)

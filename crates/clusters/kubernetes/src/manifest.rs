@@ -35,7 +35,8 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<Value, Failure> {
     };
     put("kueue.x-k8s.io/queue-name", &settings.queue);
     put("kueue.x-k8s.io/priority-class", &settings.priority_class);
-    let life = job.limit.0.as_secs() + SLACK;
+    let kept = settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs());
+    let life = job.limit.0.as_secs() + SLACK + kept;
     let pods = |count: u32, pod: Value| {
         json!({
             "completionMode": "Indexed", "parallelism": count, "completions": count,

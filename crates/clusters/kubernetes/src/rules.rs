@@ -124,6 +124,8 @@ fn ranks(settings: &Kubernetes, found: &mut ProblemList) {
     let seconds = settings.begin_within.0.as_secs();
     let bad = seconds == 0 || seconds > 7 * 86_400;
     found.add("begin_within", bad.then(|| "expected 1 s to 7 days".to_owned()));
+    let bad = settings.keep_on_failure.is_some_and(|kept| !(1..=86_400).contains(&kept.0.as_secs()));
+    found.add("keep_on_failure", bad.then(|| "expected 1 s to 24 h".to_owned()));
     for (field, size) in [
         ("node_selector", settings.node_selector.len()),
         ("tolerate", settings.tolerate.len()),

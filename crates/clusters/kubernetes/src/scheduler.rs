@@ -401,6 +401,8 @@ impl Scheduler for KubernetesJobs {
             only_nodes: names.iter().map(|&name| name.to_owned()).collect(),
             // Named nodes may be any distance apart.
             topology: whole.topology.as_ref().map(|_| Topology::Unconstrained),
+            // Many short jobs: the failed one that matters is the whole job.
+            keep_on_failure: None,
             ..whole
         };
         Ok(cluster.part(names, Settings::access(&part)))

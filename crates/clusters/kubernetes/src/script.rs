@@ -21,7 +21,18 @@ pub const NOT_FIT: i32 = 85;
 const HEAD: &str = r#"set -u
 say() { printf '%s\n' "$*"; }
 # Arguments: status, code, text. The text is the pod's termination message, which outlives its log.
-fail() { local status=$1; shift; say "$*" >&2; { printf '%s\n' "$*" >"${BURNIN_LAST_WORD:-/dev/termination-log}"; } 2>/dev/null; exit "$status"; }
+fail() { local status=$1; shift; say "$*" >&2; { printf '%s\n' "$*" >"${BURNIN_LAST_WORD:-/dev/termination-log}"; } 2>/dev/null; finish "$status"; }
+# Ends the pod. After a failure it is kept for inspection first, until a file is created, the time is over, or it is deleted.
+finish() {
+  local status=$1 kept=${BURNIN_KEEP_SECONDS:-0} until
+  if ((status != 0 && kept > 0)); then
+    say "exit status $status: kept for inspection for $kept s at most; touch $run/release ends it"
+    trap 'exit "$status"' TERM
+    until=$((SECONDS + kept))
+    while ((SECONDS < until)) && [[ ! -e $run/release ]]; do sleep 1 & wait $!; done
+  fi
+  exit "$status"
+}
 index=${BURNIN_INDEX:-${JOB_COMPLETION_INDEX:?}}
 # Pod addresses separated by commas, if DNS must not be used.
 IFS=, read -ra hosts <<<"${BURNIN_HOSTS:-}"
@@ -61,7 +72,7 @@ for rank in "${ranks[@]}"; do
   wait "$rank"; code=$?
   ((code > status)) && status=$code
 done
-exit "$status"
+finish "$status"
 "#;
 
 /// Starts sshd in every pod; the first pod connects to all others and starts the ranks with mpirun. The job ends with it.
@@ -77,6 +88,8 @@ ssh-keygen -y -f "$run/user_key" >"$run/authorized_keys" && { printf 'burnin '; 
 printf '%s\n' "Port $port" "HostKey $run/host_key" "AuthorizedKeysFile $run/authorized_keys" "PidFile $run/sshd.pid" \
   'AuthenticationMethods publickey' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'UsePAM no' \
   'StrictModes no' 'MaxStartups 1024' 'MaxSessions 1024' >"$run/sshd_config"
+# sshd gives a session none of its own environment: the image's programs and libraries would not be found there.
+printf 'SetEnv "PATH=%s" "LD_LIBRARY_PATH=%s"\n' "$PATH" "${LD_LIBRARY_PATH:-}" >>"$run/sshd_config"
 printf '%s\n' 'Host *' "Port $port" "IdentityFile $run/user_key" 'IdentitiesOnly yes' 'HostKeyAlias burnin' \
   "UserKnownHostsFile $run/known_hosts" 'StrictHostKeyChecking yes' 'BatchMode yes' 'ConnectTimeout 5' \
   'ServerAliveInterval 15' 'ServerAliveCountMax 4' 'LogLevel ERROR' >"$run/ssh_config"
@@ -108,6 +121,7 @@ mpirun --allow-run-as-root --hostfile "$run/hostfile" -np $((BURNIN_NODES * BURN
   --map-by "ppr:$BURNIN_RANKS_PER_NODE:node" --bind-to none --mca orte_keep_fqdn_hostnames 1 --mca plm_rsh_no_tree_spawn 1 \
   --mca plm_rsh_agent "ssh -F $run/ssh_config" --mca pml ob1 --mca coll ^hcoll --mca btl self,tcp "${interface[@]}" \
   bash -c "$(cat "$run/rank.sh")" rank "$@"
+finish $?
 "#;
 
 /// The script of every pod of a job. Its arguments are the benchmark's.
@@ -168,6 +182,7 @@ pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, 
         ("BURNIN_PORT", settings.rank_port.to_string()),
         ("BURNIN_SSH_PORT", SSH_PORT.to_string()),
         ("BURNIN_INTERFACE", settings.socket_interface.clone().unwrap_or_default()),
+        ("BURNIN_KEEP_SECONDS", settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs()).to_string()),
     ];
     // Variables for the ranks are only exported to them; the script itself reads variables with our prefix.
     let theirs = settings

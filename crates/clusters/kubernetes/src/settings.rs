@@ -109,6 +109,10 @@ pub struct Kubernetes {
     /// Maximum wait for quota and nodes, until every pod is running.
     #[serde(default = "half_an_hour")]
     pub begin_within: Span,
+    /// How long the pods of a failed job, with their GPUs, are kept for inspection, at most 24 h. It counts toward
+    /// `limits.job` and the lease. Tests that locate a bad node keep nothing. Default: pods end at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_on_failure: Option<Span>,
 }
 
 /// Access to a cluster's API. Credentials are fetched on the agent's host and never stored.
@@ -257,7 +261,7 @@ mod tests {
             "image": "host/name:latest", "service_account": "x_y", "node_selector": {"a b": "c", "ok": "a b"},
             "only_nodes": ["n1", "N2", "n1"],
             "tolerate": ["a b"], "annotations": {"": "x"}, "socket_interface": "eth0;x", "profile": "x", "programs": "x",
-            "nccl_debug": "A B", "environment": {"A B": ""}, "begin_within": "0s",
+            "nccl_debug": "A B", "environment": {"A B": ""}, "begin_within": "0s", "keep_on_failure": "25h",
             "plugin": {"image": "x", "command": [], "folder": "x"}
         });
         let kubernetes: Kubernetes = serde_json::from_value(wrong).unwrap();
@@ -293,6 +297,7 @@ mod tests {
                 "nccl_debug",
                 "environment.A B",
                 "begin_within",
+                "keep_on_failure",
             ]
         );
         let gke = serde_json::json!({"nodes": 1, "topology": "unconstrained",

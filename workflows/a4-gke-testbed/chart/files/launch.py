@@ -30,7 +30,7 @@ class Coordinator:
 
     def __init__(self, plan, own, until):
         self.plan, self.own, self.until = plan, own, until
-        self.stage, self.files, self.pods = "output", {}, {0: own}
+        self.stage, self.files, self.pods, self.efficiency = "output", {}, {0: own}, {}
         self.ranks = plan["nodes"] * plan["gpus_per_node"]
         self.work = os.path.join(RUN, "work")
         os.makedirs(self.work, exist_ok=True)
@@ -139,7 +139,10 @@ class Coordinator:
         self.require(83, proof.table(text, test))
         if not os.path.exists(measured):
             raise Failed(83, f"{test['name']}_perf wrote no {os.path.basename(measured)} (-J)")
-        say(f"{test['name']}: {len(proof.sizes(test))} sizes over gIB")
+        found = proof.efficiency(text, test["name"], self.ranks, self.plan["nodes"], self.plan["line_rate"])
+        self.efficiency[test["name"]] = found
+        say(f"{test['name']}: {len(proof.sizes(test))} sizes over gIB; efficiency {found['efficiency_percent']} %: the best bus bandwidth is "
+            f"{found['best_busbw']} GB/s at {found['at_bytes']} bytes, the network permits {found['permitted_busbw']} GB/s")
 
     @staticmethod
     def require(status, complaint):
@@ -173,6 +176,7 @@ class Coordinator:
             marker = {"schema": "testbed/complete/v1", "run": self.plan["run"], "attempt": self.plan["attempt"],
                       "cluster": self.plan["cluster"], "image": self.plan["image"], "exit_status": status,
                       "stage": self.stage if status else "done", "reason": reason, "ended": int(time.time()),
+                      "efficiency": self.efficiency,
                       "pods": [{key: self.pods[index][key] for key in ("index", "pod", "node", "hostname")}
                                for index in sorted(self.pods)], "files": dict(self.files)}
             path = os.path.join(self.work, MARKER)

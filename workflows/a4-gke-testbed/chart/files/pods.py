@@ -92,7 +92,7 @@ def prepare(plan):
     write("sshd_config", "\n".join((
         f"Port {PORT}", f"HostKey {RUN}/host_key", f"AuthorizedKeysFile {RUN}/authorized_keys", f"PidFile {RUN}/sshd.pid",
         "AuthenticationMethods publickey", "PermitRootLogin prohibit-password", "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no", "UsePAM no", "StrictModes no", "MaxStartups 1024", "MaxSessions 1024", "")))
+        "KbdInteractiveAuthentication no", "UsePAM no", "StrictModes no", "MaxStartups 1024", "MaxSessions 1024", *image(), "")))
     # Every pod of the release has the same host key, which nobody else has: who answers with another one is not ours.
     write("ssh_config", "\n".join((
         "Host *", f"Port {PORT}", f"IdentityFile {RUN}/user_key", "IdentitiesOnly yes", "HostKeyAlias testbed",
@@ -100,6 +100,12 @@ def prepare(plan):
         "ServerAliveInterval 15", "ServerAliveCountMax 4", "LogLevel ERROR", "")))
     settings = {**plan["nccl"], "NCCL_SOCKET_IFNAME": plan["socket_interface"]}
     write("nccl.env", "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()))
+
+
+def image():
+    """The image's PATH and libraries for what ssh starts: sshd gives a session none of its own environment (sshd_config, SetEnv)."""
+    given = [f"{name}={os.environ[name]}" for name in ("PATH", "LD_LIBRARY_PATH") if os.environ.get(name)]
+    return ["SetEnv " + " ".join(f'"{each}"' for each in given)] if given else []
 
 
 def write(name, text):

@@ -16,6 +16,11 @@ BROKEN = (
 )
 
 
+# The bus bandwidths of both placements, each behind time and algorithm bandwidth.
+BANDWIDTHS = re.compile(r"(?<!\d)(\d+)\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+"
+                        r"\s+[\d.e+-]+\s+[\d.e+-]+\s+([\d.e+-]+)\s+\S+(?:\s+[\d.e+-]+\s+[\d.e+-]+\s+([\d.e+-]+)\s)?")
+
+
 def one_of(names):
     """A pattern of names, of which one may begin as another."""
     return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
@@ -67,3 +72,15 @@ def table(text, test):
     if not re.search(r"# Avg bus bandwidth\s*:\s*[\d.]+", text):
         return "the table has no end: `# Avg bus bandwidth` is missing"
     return None
+
+
+def efficiency(text, collective, ranks, nodes, line_rate):
+    """The best bus bandwidth, and its share of what the network permits, as Burnin's verdict states it (crates/verdict
+    line_rate.rs): all_reduce sends between nodes only what the other nodes lack. None without a row."""
+    rows = filter(None, map(BANDWIDTHS.search, text.splitlines()))
+    found = [(float(busbw), int(row.group(1))) for row in rows for busbw in row.groups()[1:] if busbw]
+    if not found:
+        return None
+    best, size = max(found)
+    limit = line_rate * (ranks - 1) / ranks * nodes / (nodes - 1) if collective == "all_reduce" else line_rate
+    return {"best_busbw": best, "at_bytes": size, "permitted_busbw": round(limit, 2), "efficiency_percent": round(100 * best / limit, 1)}

@@ -13,5 +13,5 @@ unset NCCL_DEBUG_FILE NCCL_TESTS_SPLIT NCCL_TESTS_SPLIT_MASK
 source "$gib/scripts/set_nccl_env.sh"
 # shellcheck source=/dev/null
 source "$run/nccl.env" || exit 88
-export NCCL_NET=gIB NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET
+export NCCL_NET=gIB NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV
 exec "$@"

@@ -57,7 +57,7 @@ burnin-expires: {{ .Values.expires | int64 | toString | quote }}
 {{- dict "run" $v.run "attempt" (int64 $v.attempt) "cluster" $v.cluster "expires" (int64 $v.expires) "image" $v.image
   "nodes" (include "testbed.nodes" . | int64) "gpus_per_node" 8
   "host_prefix" (printf "%s-workload-0-" .Release.Name) "domain" (printf "%s.%s.svc.cluster.local" .Release.Name .Release.Namespace)
-  "socket_interface" $v.network.socketInterface "nccl" $v.network.nccl "tests" $tests
+  "socket_interface" $v.network.socketInterface "nccl" $v.network.nccl "line_rate" $v.network.lineRate "tests" $tests
   "told" (empty $v.bucket) "reach_s" (int64 $v.limits.reachSeconds) "test_s" (int64 $v.limits.testSeconds)
   "connectivity_s" (int64 $v.limits.connectivitySeconds) "deadline_s" (int64 $v.limits.deadlineSeconds)
   "keep_s" (mul 60 (int64 $v.debug.keepMinutes)) | toJson -}}

@@ -7,7 +7,8 @@ mod output;
 mod real;
 
 use bed::{Bed, ended, last, text, until};
-use cluster_api::{JobStatus, Scheduler, scheduler_conformance};
+use cluster_api::{JobStatus, Scheduler, Settings, scheduler_conformance};
+use cluster_kubernetes::{Kubernetes, manifest};
 use model::Class;
 use serde_json::json;
 use service::PortError;
@@ -94,6 +95,59 @@ async fn the_first_rank_to_fail_gives_the_exit_code() {
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_failed_job_are_kept_for_inspection() {
+    let bed = Bed::up("exit 3").await;
+    let (jobs, job) = (bed.jobs(), bed.job("kept", json!({"nodes": 2, "keep_on_failure": "10m"})));
+    jobs.submit(&job).await.unwrap();
+    let mut releases = Vec::new();
+    until("both pods are kept", async || {
+        assert_eq!(jobs.poll(&job.cluster, "kept").await.unwrap(), JobStatus::Going);
+        let said = text_of_outputs(&jobs, &job).await;
+        let kept =
+            |line: &str| Some(line.split_once("kept for inspection for 600 s at most; touch ")?.1.to_owned());
+        releases = said.lines().filter_map(kept).collect();
+        releases.len() == 2
+    })
+    .await;
+    for file in &releases {
+        std::fs::write(file.trim_end_matches(" ends it"), "").unwrap();
+    }
+    assert_eq!(ended(&jobs, &job).await.exit_code, Some(3), "the exit code of the benchmark");
+
+    // A deletion does not wait, and tests that locate a bad node keep nothing.
+    let job = bed.job("deleted", json!({"nodes": 2, "keep_on_failure": "10m"}));
+    jobs.submit(&job).await.unwrap();
+    until("a pod is kept", async || {
+        jobs.poll(&job.cluster, "deleted").await.unwrap();
+        text_of_outputs(&jobs, &job).await.contains("kept for inspection")
+    })
+    .await;
+    jobs.cancel(&job.cluster, "deleted").await.unwrap();
+    jobs.release(&job.cluster, "deleted").await.unwrap();
+    assert_eq!(bed.api.list("/pods").iter().filter(|pod| pod.to_string().contains("deleted")).count(), 0);
+    let pair = jobs.part(&job.cluster, &["a", "b"]).unwrap();
+    assert_eq!(Kubernetes::of(&pair).unwrap().keep_on_failure, None);
+    let passed = Bed::up("true").await;
+    let (jobs, job) = (passed.jobs(), passed.job("passed", json!({"nodes": 2, "keep_on_failure": "10m"})));
+    jobs.submit(&job).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.exit_code, Some(0), "only failures are kept");
+}
+
+#[tokio::test]
+async fn pods_live_longer_by_what_they_are_kept() {
+    let bed = Bed::up("true").await;
+    let life = |more| {
+        let job = bed.job("life", more);
+        let made = manifest::jobset(&job, &Kubernetes::of(&job.cluster).unwrap()).unwrap();
+        let spec = &made["spec"]["replicatedJobs"][0]["template"]["spec"];
+        let pod = &spec["template"]["spec"]["activeDeadlineSeconds"];
+        assert_eq!(&spec["activeDeadlineSeconds"], pod);
+        pod.as_u64().unwrap()
+    };
+    assert_eq!(life(json!({"keep_on_failure": "30m"})), life(json!({})) + 1800);
 }
 
 #[tokio::test(flavor = "multi_thread")]
