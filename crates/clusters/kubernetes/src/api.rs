@@ -5,7 +5,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Event, Node, Pod, Secret},
+};
 use kube::{
     Api, Client, Resource,
     api::{
@@ -24,6 +27,7 @@ use crate::{
     client,
     lookup::{KUEUE, KUEUE_VERSIONS},
     names,
+    objects::{JobSet, Workload, text},
 };
 
 /// Annotation with the reason why a node was drained.
@@ -95,9 +99,9 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails or is forbidden.
-    pub async fn jobset(&self, name: &str) -> Result<Option<Value>, PortError> {
+    pub async fn jobset(&self, name: &str) -> Result<Option<JobSet>, PortError> {
         match limited(self.jobsets().get_opt(name)).await? {
-            Ok(found) => found.map(|found| value(&found)).transpose(),
+            Ok(found) => found.as_ref().map(typed).transpose(),
             Err(error) => Err(trouble(&error, "JobSet")),
         }
     }
@@ -140,18 +144,15 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails.
-    pub async fn pod(&self, name: &str) -> Result<Option<Value>, PortError> {
-        match limited(self.pods().get_opt(name)).await? {
-            Ok(found) => found.map(|found| value(&found)).transpose(),
-            Err(error) => Err(trouble(&error, "Pod")),
-        }
+    pub async fn pod(&self, name: &str) -> Result<Option<Pod>, PortError> {
+        limited(self.pods().get_opt(name)).await?.map_err(|error| trouble(&error, "Pod"))
     }
 
     /// The pods of a JobSet.
     ///
     /// # Errors
     /// Returns an error if the API request fails.
-    pub async fn pods_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+    pub async fn pods_of(&self, jobset: &str) -> Result<Vec<Pod>, PortError> {
         self.list(&self.pods(), &of_jobset(jobset), "Pod").await
     }
 
@@ -159,20 +160,21 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails.
-    pub async fn jobs_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
-        self.list(&self.objects("batch", "v1", "Job", "jobs"), &of_jobset(jobset), "Job").await
+    pub async fn jobs_of(&self, jobset: &str) -> Result<Vec<Job>, PortError> {
+        let jobs = Api::namespaced(self.client.clone(), &self.namespace);
+        self.list(&jobs, &of_jobset(jobset), "Job").await
     }
 
     /// Kueue's Workload of the JobSet with this uid; `None` without Kueue.
     ///
     /// # Errors
     /// Returns an error if the API request fails.
-    pub async fn workload_of(&self, uid: &str) -> Result<Option<Value>, PortError> {
+    pub async fn workload_of(&self, uid: &str) -> Result<Option<Workload>, PortError> {
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
         for version in KUEUE_VERSIONS {
             let workloads = self.objects(KUEUE, version, "Workload", "workloads");
             match limited(workloads.list(&label)).await? {
-                Ok(found) => return found.items.first().map(value).transpose(),
+                Ok(found) => return found.items.first().map(typed).transpose(),
                 // Not served in this version.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 Err(error) => return Err(trouble(&error, "Workload")),
@@ -185,8 +187,8 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails.
-    pub async fn events_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
-        let events = self.objects("", "v1", "Event", "events");
+    pub async fn events_of(&self, jobset: &str) -> Result<Vec<Event>, PortError> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut found = Vec::new();
         for kind in ["JobSet", "Pod"] {
             // A JobSet's events are selected by its name; pod names are not known here.
@@ -196,21 +198,17 @@ impl NamespacedCluster {
             };
             match limited(events.list(&ListParams::default().fields(&fields))).await? {
                 Ok(list) => {
-                    for event in list.items {
-                        let event = value(&event)?;
-                        let name = event["involvedObject"]["name"].as_str().unwrap_or_default();
-                        if name == jobset || name.starts_with(&format!("{jobset}-")) {
-                            found.push(event);
-                        }
-                    }
+                    found.extend(list.items.into_iter().filter(|event| {
+                        let name = text(event.involved_object.name.as_ref());
+                        name == jobset || name.starts_with(&format!("{jobset}-"))
+                    }));
                 }
                 // Events only explain, they decide nothing: continue without them.
                 Err(kube::Error::Api(status)) if status.code == 403 => {}
                 Err(error) => return Err(trouble(&error, "Event")),
             }
         }
-        let when = |event: &Value| event["lastTimestamp"].as_str().unwrap_or_default().to_owned();
-        found.sort_by_key(when);
+        found.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
         Ok(found)
     }
 
@@ -266,7 +264,7 @@ impl NamespacedCluster {
         ];
         for (group, version, kind, plural, which) in kinds {
             for object in self.list(&self.objects(group, version, kind, plural), which, kind).await? {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let name = text(object.metadata.name.as_ref());
                 left.push(format!("{}/{name}", kind.to_lowercase()));
             }
         }
@@ -275,7 +273,15 @@ impl NamespacedCluster {
             [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
         {
             match limited(self.objects("", "v1", kind, plural).get_opt(&name)).await? {
-                Ok(Some(found)) if value(&found)?["metadata"]["ownerReferences"][0]["kind"] == "JobSet" => {
+                Ok(Some(found))
+                    if found
+                        .metadata
+                        .owner_references
+                        .iter()
+                        .flatten()
+                        .next()
+                        .is_some_and(|owner| owner.kind == "JobSet") =>
+                {
                     left.push(format!("{}/{name}", kind.to_lowercase()));
                 }
                 Ok(_) => {}
@@ -285,15 +291,20 @@ impl NamespacedCluster {
         Ok(left)
     }
 
-    async fn list<K>(&self, api: &Api<K>, which: &ListParams, kind: &str) -> Result<Vec<Value>, PortError>
+    async fn list<K>(&self, api: &Api<K>, which: &ListParams, kind: &str) -> Result<Vec<K>, PortError>
     where
-        K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
     {
         match limited(api.list(which)).await? {
-            Ok(found) => found.items.iter().map(value).collect(),
+            Ok(found) => Ok(found.items),
             Err(error) => Err(trouble(&error, kind)),
         }
     }
+}
+
+/// The fields of an object that are read.
+fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, PortError> {
+    serde_json::from_value(value(object)?).map_err(PortError::transient)
 }
 
 fn of_jobset(jobset: &str) -> ListParams {

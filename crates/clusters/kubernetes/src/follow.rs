@@ -6,17 +6,22 @@ use std::{
 };
 
 use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{WatchStreamExt, watcher};
-use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::{
-    api::NamespacedCluster, apiserver::value, job_notes::JobNotes, logs::ContainerOutput, names, state,
+    api::NamespacedCluster,
+    job_notes::JobNotes,
+    logs::ContainerOutput,
+    names,
+    objects::{containers, is_running, is_terminated, text},
+    state,
 };
 
 /// Follows one job until dropped.
 pub struct Follower {
-    seen: Arc<Mutex<BTreeMap<String, Value>>>,
+    seen: Arc<Mutex<BTreeMap<String, Pod>>>,
     watching: AbortHandle,
 }
 
@@ -49,13 +54,12 @@ impl Follower {
                         continue;
                     }
                 };
-                let Ok(pod) = value(&pod) else { continue };
                 for source in sources(&cluster, &notes, &pod) {
                     if streams.insert(source.stream.clone()) {
                         reading.spawn(async move { source.follow().await });
                     }
                 }
-                let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                let uid = text(pod.metadata.uid.as_ref()).to_owned();
                 all.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, pod);
             }
             while reading.join_next().await.is_some() {}
@@ -64,28 +68,23 @@ impl Follower {
     }
 
     /// Every pod that was seen, in its last seen state.
-    pub fn seen(&self) -> BTreeMap<String, Value> {
+    pub fn seen(&self) -> BTreeMap<String, Pod> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The outputs of a pod whose containers have started.
-pub fn sources(cluster: &NamespacedCluster, notes: &JobNotes, pod: &Value) -> Vec<ContainerOutput> {
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+pub fn sources(cluster: &NamespacedCluster, notes: &JobNotes, pod: &Pod) -> Vec<ContainerOutput> {
+    let name = text(pod.metadata.name.as_ref());
     let index = state::index(pod);
-    state::containers(pod)
-        .filter(|container| {
-            ["running", "terminated"].iter().any(|state| container["state"][state].is_object())
-        })
-        .filter_map(|container| {
-            let which = container["name"].as_str()?;
-            Some(ContainerOutput {
-                cluster: cluster.clone(),
-                notes: notes.clone(),
-                pod: name.to_owned(),
-                container: which.to_owned(),
-                stream: format!("{index:05}.{which}.{name}"),
-            })
+    containers(pod)
+        .filter(|container| is_running(container) || is_terminated(container))
+        .map(|container| ContainerOutput {
+            cluster: cluster.clone(),
+            notes: notes.clone(),
+            pod: name.to_owned(),
+            container: container.name.clone(),
+            stream: format!("{index:05}.{}.{name}", container.name),
         })
         .collect()
 }

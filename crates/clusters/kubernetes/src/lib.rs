@@ -23,6 +23,8 @@ pub mod manifest;
 #[cfg(feature = "client")]
 pub mod names;
 #[cfg(feature = "client")]
+pub mod objects;
+#[cfg(feature = "client")]
 pub mod probe;
 #[cfg(feature = "client")]
 pub mod rights;
@@ -34,6 +36,8 @@ pub mod script;
 mod settings;
 #[cfg(feature = "client")]
 pub mod state;
+#[cfg(feature = "client")]
+mod waiting;
 #[cfg(not(feature = "client"))]
 mod without_client;
 

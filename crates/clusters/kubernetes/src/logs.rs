@@ -7,8 +7,8 @@ use std::{future::Future, time::Duration};
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use futures::AsyncBufReadExt;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
-use serde_json::Value;
 use service::PortError;
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use crate::{
     api::NamespacedCluster,
     apiserver::trouble,
     job_notes::{JobNotes, OutputCursor},
+    objects::{containers, is_running, is_terminated, text},
 };
 
 /// A piece is stored at this size, or when its first line has waited for `LATEST`.
@@ -249,13 +250,11 @@ impl Keeping {
 }
 
 /// Whether a container of a pod has ended, or will never start.
-pub fn ended(pod: &Value, container: &str) -> bool {
-    let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
-    let mut statuses = statuses.filter_map(|list| pod["status"][list].as_array()).flatten();
-    let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    statuses.find(|status| status["name"] == container).map_or(over, |status| {
-        status["state"]["terminated"].is_object() || (over && !status["state"]["running"].is_object())
-    })
+pub fn ended(pod: &Pod, container: &str) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_ref());
+    let over = matches!(text(phase), "Succeeded" | "Failed");
+    let found = containers(pod).find(|status| status.name == container);
+    found.map_or(over, |status| is_terminated(status) || (over && !is_running(status)))
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use std::{
 use cluster_api::{
     FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, Written, shell::quote,
 };
+use k8s_openapi::api::core::v1::Pod;
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, JobEnd};
-use serde_json::{Value, json};
+use serde_json::json;
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     follow::{self, Follower},
     job_notes::{self, JobNotes},
     keys, logs, manifest, names,
+    objects::{JobSet, text},
     state::{self, PodFinding, PodState},
 };
 
@@ -52,9 +54,9 @@ struct JobContext {
 /// The object with a job's name.
 enum FoundObjects {
     Nothing,
-    Ours(Value),
+    Ours(JobSet),
     /// It only reserves the name.
-    Fence(Value),
+    Fence(JobSet),
 }
 
 impl KubernetesJobs {
@@ -87,22 +89,22 @@ impl KubernetesJobs {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    fn seen(&self, name: &str) -> BTreeMap<String, Value> {
+    fn seen(&self, name: &str) -> BTreeMap<String, Pod> {
         let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed.get(name).map(Follower::seen).unwrap_or_default()
     }
 
     /// Current objects of a job, and the last seen state of deleted pods.
-    async fn known(&self, place: &JobContext, name: &str, jobset: Value) -> Result<PodState, PortError> {
+    async fn known(&self, place: &JobContext, name: &str, jobset: JobSet) -> Result<PodState, PortError> {
         let JobContext { cluster, jobset: called, settings, .. } = place;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(called).await? {
-            pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
+            pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
         }
         let mut known = PodState { pods: pods.into_values().collect(), jobset, ..PodState::default() };
-        known.pods.sort_by_key(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        known.pods.sort_by_key(|pod| pod.metadata.name.clone());
         if settings.queue.is_some() {
-            let uid = known.jobset["metadata"]["uid"].as_str().unwrap_or_default();
+            let uid = text(known.jobset.metadata.uid.as_ref());
             known.workload = cluster.workload_of(uid).await?;
         }
         if state::over(&known.jobset) {
@@ -127,10 +129,10 @@ impl KubernetesJobs {
             }
             FoundObjects::Nothing => return place.status_without_jobset(name, cancelled).await,
         };
-        let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let uid = text(jobset.metadata.uid.as_ref()).to_owned();
         notes.note_submitted(&uid).await?;
         let over = state::over(&jobset);
-        if !over && (cancelled || jobset["metadata"]["deletionTimestamp"].is_string()) {
+        if !over && (cancelled || jobset.metadata.deletion_timestamp.is_some()) {
             cluster.delete_jobset(called, &uid).await?;
             return Ok(JobStatus::Going); // until it is deleted
         }
@@ -167,7 +169,7 @@ impl KubernetesJobs {
         let JobContext { cluster, notes, jobset, .. } = place;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(jobset).await? {
-            pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
+            pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
         }
         for (pod, source) in pods
             .values()
@@ -200,8 +202,8 @@ impl JobContext {
     /// The object with the job's name; refuses an object of another owner.
     async fn found(&self, name: &str) -> Result<FoundObjects, PortError> {
         let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(FoundObjects::Nothing) };
-        let annotations = &jobset["metadata"]["annotations"];
-        if annotations[names::JOB] != name {
+        let annotation = |key: &str| jobset.metadata.annotations.as_ref().and_then(|all| all.get(key));
+        if annotation(names::JOB).is_none_or(|owner| owner != name) {
             let message = format!(
                 "JobSet {} in namespace {} does not belong to {name}: annotation `{}: {name}` is missing; delete it or use another namespace",
                 self.jobset,
@@ -210,7 +212,7 @@ impl JobContext {
             );
             return Err(PortError::Permanent(Failure::new(Class::Input, "NAME_TAKEN", message)));
         }
-        let fence = annotations[names::FENCE].is_string();
+        let fence = annotation(names::FENCE).is_some();
         Ok(if fence { FoundObjects::Fence(jobset) } else { FoundObjects::Ours(jobset) })
     }
 
@@ -279,7 +281,7 @@ impl Scheduler for KubernetesJobs {
             }
         }
         if let FoundObjects::Ours(jobset) = found {
-            let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+            let uid = text(jobset.metadata.uid.as_ref());
             notes.note_submitted(uid).await?;
             place.keys(&job.name, uid).await?;
             if notes.cancelled().await? {
@@ -320,7 +322,7 @@ impl Scheduler for KubernetesJobs {
                 FoundObjects::Fence(_) => return Ok(()),
                 FoundObjects::Ours(jobset) if state::over(&jobset) => return Ok(()),
                 FoundObjects::Ours(jobset) => {
-                    let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+                    let uid = text(jobset.metadata.uid.as_ref());
                     notes.note_submitted(uid).await?;
                     self.read_outputs_to_end(&place, name).await?;
                     return cluster.delete_jobset(called, uid).await;
@@ -431,7 +433,7 @@ impl Scheduler for KubernetesJobs {
         let until = Instant::now() + DELETION;
         loop {
             if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) = place.found(name).await? {
-                let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+                let uid = text(jobset.metadata.uid.as_ref());
                 cluster.delete_jobset(called, uid).await?;
             }
             let left = cluster.left_of(called).await?;

@@ -5,28 +5,32 @@
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, Utc};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ContainerStateTerminated, Event, Pod},
+};
 use model::{Class, Failure, JobEnd, Timestamp};
-use serde_json::Value;
 
 use crate::{
     Kubernetes,
     names::{CONTAINER, REPLICATED},
+    objects::{Conditions, JobSet, Workload, containers, is_running, is_terminated, moment, text},
+    waiting::waiting,
 };
 
 /// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct PodState {
     /// Current JobSet.
-    pub jobset: Value,
+    pub jobset: JobSet,
     /// Every pod that was ever seen, in its last seen state.
-    pub pods: Vec<Value>,
+    pub pods: Vec<Pod>,
     /// Jobs of the JobSet.
-    pub jobs: Vec<Value>,
+    pub jobs: Vec<Job>,
     /// Kueue's Workload.
-    pub workload: Option<Value>,
+    pub workload: Option<Workload>,
     /// Events, newest last.
-    pub events: Vec<Value>,
+    pub events: Vec<Event>,
 }
 
 /// State derived from all objects.
@@ -56,14 +60,14 @@ pub enum PodFinding {
 
 /// State of a job.
 pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {
-    match text(&known.jobset["status"]["terminalState"]) {
+    match text(known.jobset.status.terminal_state.as_ref()) {
         "Completed" => return PodFinding::Ended(end(known, "COMPLETED", Some(0))),
         "Failed" => return failed(known),
         // Older versions have no such field: use the conditions.
-        _ if holds(&known.jobset, "Completed").is_some() => {
+        _ if known.jobset.holds("Completed").is_some() => {
             return PodFinding::Ended(end(known, "COMPLETED", Some(0)));
         }
-        _ if holds(&known.jobset, "Failed").is_some() => return failed(known),
+        _ if known.jobset.holds("Failed").is_some() => return failed(known),
         _ => {}
     }
     if let Some(lost) = evicted(known) {
@@ -83,7 +87,7 @@ pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodF
     }
     let waiting = waiting(known, settings);
     if let PodFinding::Waiting { code, why } = &waiting
-        && let Some(created) = moment(&known.jobset["metadata"]["creationTimestamp"])
+        && let Some(created) = moment(known.jobset.metadata.creation_timestamp.as_ref())
         && now.as_millis() - created.as_millis()
             > i64::try_from(settings.begin_within.0.as_millis()).unwrap_or(i64::MAX)
     {
@@ -98,12 +102,13 @@ pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodF
 /// Kueue evicted the workload.
 fn evicted(known: &PodState) -> Option<PodFinding> {
     let workload = known.workload.as_ref()?;
-    let preempted = holds(workload, "Preempted");
-    let evicted = preempted.or_else(|| holds(workload, "Evicted"))?;
-    let why = text(&evicted["message"]).to_owned();
+    let preempted = workload.holds("Preempted");
+    let was_preempted = preempted.is_some();
+    let evicted = preempted.or_else(|| workload.holds("Evicted"))?;
+    let why = evicted.message;
     let lost = |code: &str| PodFinding::Lost { code: code.to_owned(), why: why.clone() };
-    Some(match text(&evicted["reason"]) {
-        _ if preempted.is_some() => lost("PREEMPTED"),
+    Some(match evicted.reason.as_str() {
+        _ if was_preempted => lost("PREEMPTED"),
         "Preempted" => lost("PREEMPTED"),
         "NodeFailures" => lost("NODE_LOST"),
         "PodsReadyTimeout" | "AdmissionCheck" => {
@@ -115,126 +120,35 @@ fn evicted(known: &PodState) -> Option<PodFinding> {
 }
 
 /// Whether a pod was recreated after it had started: the benchmark may have run twice.
-fn twice(pods: &[Value]) -> bool {
+fn twice(pods: &[Pod]) -> bool {
     pods.iter().any(|one| {
-        let newer = |two: &&Value| {
-            two["metadata"]["uid"] != one["metadata"]["uid"]
-                && index(two) == index(one)
-                && text(&two["metadata"]["creationTimestamp"]) >= text(&one["metadata"]["creationTimestamp"])
+        let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let newer = |two: &Pod| {
+            two.metadata.uid != one.metadata.uid && index(two) == index(one) && created(two) >= created(one)
         };
-        began(one) && pods.iter().find(newer).is_some()
+        began(one) && pods.iter().any(newer)
     })
 }
 
-/// Why it has not started.
-fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
-    let input = |code: &str, message: String| PodFinding::Failed(Failure::new(Class::Input, code, message));
-    let wait = |code, why: &str| PodFinding::Waiting { code, why: why.to_owned() };
-    let mut unschedulable = None;
-    for pod in &known.pods {
-        let name = text(&pod["metadata"]["name"]);
-        for container in containers(pod) {
-            let (state, which) = (&container["state"]["waiting"], text(&container["name"]));
-            let (reason, said) = (text(&state["reason"]), text(&state["message"]));
-            let why = format!("pod {name}, container {which}: {reason}: {said}");
-            match reason {
-                "InvalidImageName" | "ErrImageNeverPull" => return input("IMAGE_PULL", why),
-                "ImagePullBackOff" | "ErrImagePull" if forever(said) => return input("IMAGE_PULL", why),
-                "ImagePullBackOff" | "ErrImagePull" | "RegistryUnavailable" => {
-                    return wait("IMAGE_PULL", &why);
-                }
-                "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-                    return input("CONTAINER", why);
-                }
-                _ => {}
-            }
-        }
-        if let Some(scheduled) = condition(pod, "PodScheduled")
-            && text(&scheduled["status"]) == "False"
-            && text(&scheduled["reason"]) == "Unschedulable"
-        {
-            let said = text(&scheduled["message"]);
-            // Kueue has assigned the node and does not know the pods' anti-affinity: this cannot resolve itself.
-            if settings.topology.is_some() && said.contains("didn't match pod anti-affinity rules") {
-                let why = format!(
-                    "pod {name}: Kueue assigns it to a node with another pod of the job; with `topology`, request more \
-                     than half of a node (cpu_millis, memory_mib, gpus_per_node): {said}"
-                );
-                return input("TOPOLOGY", why);
-            }
-            unschedulable = Some(format!("pod {name}: {said}"));
-        }
-    }
-    if let Some(why) = unschedulable {
-        return wait("UNSCHEDULABLE", &why);
-    }
-    if let Some(workload) = &known.workload
-        && let Some(reserved) =
-            condition(workload, "QuotaReserved").filter(|said| text(&said["status"]) == "False")
-    {
-        let (reason, why) = (text(&reserved["reason"]), text(&reserved["message"]));
-        return match () {
-            () if reason == "ExceedsMaxQuota" || why.contains("> maximum capacity") => {
-                input("QUOTA", why.to_owned())
-            }
-            () if why.contains("no topology domains at level") => input("TOPOLOGY", why.to_owned()),
-            () if reason == "TopologyPlacementFailed" || why.contains("topology") => wait("TOPOLOGY", why),
-            () if why.contains("doesn't exist") || why.contains("not found") => {
-                input("QUEUE", why.to_owned())
-            }
-            () if reason == "WaitingForQuota" || why.contains("insufficient") => wait("QUOTA", why),
-            () => wait("WAITING", why),
-        };
-    }
-    // The latest warning of any component that creates or feeds the pods.
-    let warned = known.events.iter().rev().find(|event| text(&event["type"]) == "Warning");
-    match warned {
-        Some(event) if text(&event["message"]).contains("exceeded quota") => {
-            wait("QUOTA", text(&event["message"]))
-        }
-        Some(event) => wait("WAITING", &format!("{}: {}", text(&event["reason"]), text(&event["message"]))),
-        None if settings.queue.is_some() && known.workload.is_none() => {
-            wait("WAITING", "Kueue has not processed it yet")
-        }
-        None => wait("WAITING", "its pods are being created"),
-    }
-}
-
-/// Image pull errors that a retry cannot fix.
-fn forever(said: &str) -> bool {
-    let said = said.to_ascii_lowercase();
-    [
-        "not found",
-        "manifest unknown",
-        "unauthorized",
-        "denied",
-        "forbidden",
-        "invalid reference",
-        "no match for platform",
-    ]
-    .iter()
-    .any(|sign| said.contains(sign))
-}
-
 /// A pod that was deleted with or from its node, and the reason.
-fn disrupted(pods: &[Value]) -> Option<PodFinding> {
+fn disrupted(pods: &[Pod]) -> Option<PodFinding> {
     let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
     for pod in pods {
-        let (name, node) = (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]));
-        let status = &pod["status"];
-        let disrupted = condition(pod, "DisruptionTarget").filter(|said| text(&said["status"]) == "True");
+        let name = text(pod.metadata.name.as_ref());
+        let node = node(pod).unwrap_or_default();
         let on = format!("pod {name} on node {node}");
-        if let Some(said) = disrupted {
-            let why = format!("{on}: {}", text(&said["message"]));
-            return Some(match text(&said["reason"]) {
+        if let Some(said) = pod.holds("DisruptionTarget") {
+            let why = format!("{on}: {}", said.message);
+            return Some(match said.reason.as_str() {
                 "PreemptionByScheduler" => lost("PREEMPTED", why),
                 "DeletionByTaintManager" | "DeletionByPodGC" => lost("NODE_LOST", why),
                 _ => lost("EVICTED", why),
             });
         }
-        match text(&status["reason"]) {
+        let (reason, message) = status(pod);
+        match reason {
             "Evicted" | "Preempting" => {
-                return Some(lost("EVICTED", format!("{on}: {}", text(&status["message"]))));
+                return Some(lost("EVICTED", format!("{on}: {message}")));
             }
             "NodeLost"
             | "NodeShutdown"
@@ -242,7 +156,7 @@ fn disrupted(pods: &[Value]) -> Option<PodFinding> {
             | "Terminated"
             | "NodeAffinity"
             | "UnexpectedAdmissionError" => {
-                let why = format!("{on}: {}: {}", text(&status["reason"]), text(&status["message"]));
+                let why = format!("{on}: {reason}: {message}");
                 return Some(lost("NODE_LOST", why));
             }
             _ => {}
@@ -252,7 +166,7 @@ fn disrupted(pods: &[Value]) -> Option<PodFinding> {
 }
 
 /// Whether this pod's node is unreachable or deleted.
-pub fn node_lost(pod: &Value) -> bool {
+pub fn node_lost(pod: &Pod) -> bool {
     matches!(disrupted(std::slice::from_ref(pod)), Some(PodFinding::Lost { code, .. }) if code == "NODE_LOST")
 }
 
@@ -264,41 +178,33 @@ fn failed(known: &PodState) -> PodFinding {
     let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
     let ended: Vec<_> =
         known.pods.iter().flat_map(|pod| terminated(pod).map(move |state| (pod, state))).collect();
-    if ended.iter().any(|(_, state)| text(&state["reason"]) == "OOMKilled") {
+    if ended.iter().any(|(_, state)| text(state.reason.as_ref()) == "OOMKilled") {
         return PodFinding::Ended(end(known, "OUT_OF_MEMORY", Some(137)));
     }
-    let late = |object: &Value| {
-        condition(object, "Failed").is_some_and(|said| text(&said["reason"]) == "DeadlineExceeded")
-            || text(&object["status"]["reason"]) == "DeadlineExceeded"
-    };
-    if known.jobs.iter().chain(&known.pods).any(late) {
+    let late_job = |job: &Job| job.condition("Failed").is_some_and(|said| said.reason == "DeadlineExceeded");
+    let late_pod = |pod: &Pod| status(pod).0 == "DeadlineExceeded";
+    if known.jobs.iter().any(late_job) || known.pods.iter().any(late_pod) {
         return PodFinding::Ended(end(known, "TIMEOUT", None));
     }
     for (pod, state) in &ended {
-        let said = text(&state["message"]);
-        if state["exitCode"] != 0
+        let said = text(state.message.as_ref());
+        if state.exit_code != 0
             && let Some((class, code, line)) = named(said)
         {
-            let message = format!("pod {}: {line}", text(&pod["metadata"]["name"]));
+            let message = format!("pod {}: {line}", text(pod.metadata.name.as_ref()));
             return PodFinding::Failed(Failure::new(class, code, message));
         }
     }
     // The first failure is closest to the cause: the other pods failed because of it, or were ended with it.
-    let first = ended
-        .iter()
-        .filter(|(_, state)| state["exitCode"].as_i64().is_some_and(|code| code != 0))
-        .min_by_key(|(_, state)| {
-            (matches!(state["exitCode"].as_i64(), Some(137 | 143)), text(&state["finishedAt"]).to_owned())
-        });
+    let first = ended.iter().filter(|(_, state)| state.exit_code != 0).min_by_key(|(_, state)| {
+        (matches!(state.exit_code, 137 | 143), state.finished_at.as_ref().map(|time| time.0))
+    });
     match first {
-        Some((_, state)) => {
-            let code = state["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
-            PodFinding::Ended(end(known, "FAILED", code))
-        }
+        Some((_, state)) => PodFinding::Ended(end(known, "FAILED", Some(state.exit_code))),
         None => {
-            let said = holds(&known.jobset, "Failed").or_else(|| condition(&known.jobset, "Failed"));
-            let why = said.map_or("no pod is left; the reason is unknown", |said| text(&said["message"]));
-            lost("NO_END", why.to_owned())
+            let said = known.jobset.condition("Failed");
+            let unknown = || "no pod is left; the reason is unknown".to_owned();
+            lost("NO_END", said.map_or_else(unknown, |said| said.message))
         }
     }
 }
@@ -336,9 +242,9 @@ pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
 }
 
 /// Whether the JobSet has ended for good.
-pub fn over(jobset: &Value) -> bool {
-    !text(&jobset["status"]["terminalState"]).is_empty()
-        || ["Completed", "Failed"].iter().any(|state| holds(jobset, state).is_some())
+pub fn over(jobset: &JobSet) -> bool {
+    !text(jobset.status.terminal_state.as_ref()).is_empty()
+        || ["Completed", "Failed"].iter().any(|state| jobset.holds(state).is_some())
 }
 
 fn end(known: &PodState, state: &str, exit_code: Option<i32>) -> JobEnd {
@@ -348,64 +254,48 @@ fn end(known: &PodState, state: &str, exit_code: Option<i32>) -> JobEnd {
         state: state.to_owned(),
         exit_code,
         signal,
-        started_at: all().filter_map(|state| moment(&state["startedAt"])).min(),
-        ended_at: all().filter_map(|state| moment(&state["finishedAt"])).max(),
+        started_at: all().filter_map(|state| moment(state.started_at.as_ref())).min(),
+        ended_at: all().filter_map(|state| moment(state.finished_at.as_ref())).max(),
     }
 }
 
 /// Terminated states of the measured and the init containers of a pod.
-fn terminated(pod: &Value) -> impl Iterator<Item = &Value> {
-    containers(pod).map(|container| &container["state"]["terminated"]).filter(|state| state.is_object())
+fn terminated(pod: &Pod) -> impl Iterator<Item = &ContainerStateTerminated> {
+    containers(pod).filter_map(|container| container.state.as_ref()?.terminated.as_ref())
 }
 
-/// Container statuses of a pod, init containers first.
-pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
-    ["initContainerStatuses", "containerStatuses"]
-        .into_iter()
-        .filter_map(|list| pod["status"][list].as_array())
-        .flatten()
+/// Node that a pod was assigned to.
+fn node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+/// Reason and message of a pod's status.
+fn status(pod: &Pod) -> (&str, &str) {
+    let Some(status) = &pod.status else { return ("", "") };
+    (text(status.reason.as_ref()), text(status.message.as_ref()))
 }
 
 /// Index of a pod in its job.
-pub fn index(pod: &Value) -> u32 {
-    let labels = &pod["metadata"]["labels"];
-    let replicated = text(&labels["jobset.sigs.k8s.io/replicatedjob-name"]);
+pub fn index(pod: &Pod) -> u32 {
+    let label = |key| text(pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)));
+    let replicated = label("jobset.sigs.k8s.io/replicatedjob-name");
     // With named nodes each node has its own replicated job.
     let number = replicated.strip_prefix(REPLICATED).filter(|number| !number.is_empty());
-    let number = number.unwrap_or(text(&labels["batch.kubernetes.io/job-completion-index"]));
+    let number = number.unwrap_or(label("batch.kubernetes.io/job-completion-index"));
     number.parse().unwrap_or(0)
 }
 
 /// Nodes that the pods were assigned to, sorted by name.
-pub fn nodes(pods: &[Value]) -> Vec<String> {
-    let on: BTreeSet<_> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+pub fn nodes(pods: &[Pod]) -> Vec<String> {
+    let on: BTreeSet<_> = pods.iter().filter_map(node).collect();
     on.into_iter().map(str::to_owned).collect()
 }
 
 /// Whether the measured container has started.
-pub fn began(pod: &Value) -> bool {
+pub fn began(pod: &Pod) -> bool {
+    let init = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_ref());
+    let alone = init.is_none_or(Vec::is_empty);
     containers(pod).any(|container| {
-        let state = &container["state"];
-        let ours = pod["status"]["initContainerStatuses"].as_array().is_none_or(Vec::is_empty)
-            || text(&container["name"]) == CONTAINER;
-        ours && (state["running"].is_object() || state["terminated"].is_object())
+        (alone || container.name == CONTAINER) && (is_running(container) || is_terminated(container))
     })
-}
-
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|condition| text(&condition["type"]) == kind)
-}
-
-fn holds<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    condition(object, kind).filter(|condition| text(&condition["status"]) == "True")
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-/// Parses a timestamp of the API.
-pub fn moment(value: &Value) -> Option<Timestamp> {
-    let moment: DateTime<Utc> = text(value).parse().ok()?;
-    Some(moment.into())
 }

@@ -4,9 +4,43 @@
 use std::{fs, path::Path};
 
 use cluster_kubernetes::state::{self, PodFinding, PodState, named, standing};
-use cluster_kubernetes::{Kubernetes, Topology};
+use cluster_kubernetes::{
+    Kubernetes, Topology,
+    objects::{Conditions, JobSet, Workload},
+};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Event, Pod},
+};
 use model::{Class, Timestamp};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+/// Objects of a job as JSON, so that tests can change them.
+#[derive(Clone, Debug)]
+struct Recorded {
+    jobset: Value,
+    pods: Vec<Value>,
+    jobs: Vec<Value>,
+    workload: Option<Value>,
+    events: Vec<Value>,
+}
+
+impl Recorded {
+    fn read(&self) -> PodState {
+        PodState {
+            jobset: typed(&self.jobset),
+            pods: self.pods.iter().map(typed).collect(),
+            jobs: self.jobs.iter().map(typed).collect(),
+            workload: self.workload.as_ref().map(typed),
+            events: self.events.iter().map(typed).collect(),
+        }
+    }
+}
+
+fn typed<T: DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
+}
 
 /// The stream of a scenario, as a watch told it.
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {
@@ -19,7 +53,7 @@ fn stream(scenario: &str, kind: &str) -> Vec<Value> {
 }
 
 /// Everything as it stood after the change that `last` finds, or at the end.
-fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> PodState {
+fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Recorded {
     let jobsets = stream(scenario, "jobsets");
     let jobset = jobsets.iter().map(|event| &event["object"]).find(|object| last(object)).unwrap().clone();
     let version =
@@ -36,16 +70,79 @@ fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> PodState {
         found.into_values().collect::<Vec<_>>()
     };
     let (pods, jobs, workload) = (newest("pods"), newest("jobs"), newest("workloads").pop());
-    PodState { jobset, pods, jobs, workload, events: newest("events") }
+    Recorded { jobset, pods, jobs, workload, events: newest("events") }
+}
+
+/// Every recorded object is read, also by its fields of which a decision depends.
+#[test]
+fn every_line_of_the_recorded_watches_is_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubernetes-1.32");
+    let mut read = std::collections::BTreeMap::<String, usize>::new();
+    let (mut reserved, mut ended) = (0, 0);
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some((_, kind)) = name.strip_suffix(".watch.jsonl").and_then(|name| name.split_once('.')) else {
+            continue;
+        };
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let object = &event["object"];
+            let uid = match kind {
+                "pods" => typed::<Pod>(object).metadata.uid,
+                "jobs" => typed::<Job>(object).metadata.uid,
+                "events" => typed::<Event>(object).metadata.uid,
+                "jobsets" => {
+                    let jobset: JobSet = typed(object);
+                    assert_eq!(
+                        jobset.status.terminal_state.as_deref(),
+                        object["status"]["terminalState"].as_str()
+                    );
+                    ended += usize::from(state::over(&jobset));
+                    jobset.metadata.uid
+                }
+                "workloads" => {
+                    let workload: Workload = typed(object);
+                    let conditions = workload.status.conditions.as_ref().map_or(0, Vec::len);
+                    assert_eq!(
+                        conditions,
+                        object["status"]["conditions"].as_array().map_or(0, Vec::len),
+                        "{line}"
+                    );
+                    reserved += usize::from(workload.holds("QuotaReserved").is_some());
+                    workload.metadata.uid
+                }
+                other => panic!("{name}: objects of an unknown kind, {other}"),
+            };
+            assert_eq!(uid.as_deref(), object["metadata"]["uid"].as_str(), "{name}: {line}");
+            *read.entry(kind.to_owned()).or_default() += 1;
+        }
+    }
+    assert_eq!(read.len(), 5, "{read:?}");
+    assert!(reserved > 0 && ended > 0, "{read:?}");
+}
+
+#[test]
+fn unknown_fields_and_values_are_no_error() {
+    let jobset: JobSet = typed(
+        &json!({"kind": "JobSet", "new": {"a": 1}, "status": {"terminalState": "Paused", "newer": []}}),
+    );
+    assert!(state::over(&jobset), "another end state is an end");
+    let workload: Workload = typed(
+        &json!({"metadata": {}, "status": {"conditions": [{"type": "New", "status": "Maybe", "x": 1}]}}),
+    );
+    assert!(workload.condition("New").is_some() && workload.holds("New").is_none());
+    let pod: Pod = typed(&json!({"metadata": {}, "status": {"phase": "Resting", "new": true}}));
+    assert!(!state::began(&pod));
 }
 
 fn settings() -> Kubernetes {
     serde_json::from_value(json!({"nodes": 2, "queue": "a4-high"})).unwrap()
 }
 
-fn at(known: &PodState) -> PodFinding {
+fn at(known: &Recorded) -> PodFinding {
     let now = "2026-11-20T19:02:30.000Z".parse::<Timestamp>().unwrap();
-    standing(known, &settings(), now)
+    standing(&known.read(), &settings(), now)
 }
 
 fn terminal(object: &Value) -> bool {
@@ -78,13 +175,13 @@ fn the_states_of_a_starting_job_are_recognised() {
 }
 
 /// One object of each kind, as a real cluster had them at a moment.
-fn recorded(scenario: &str) -> PodState {
+fn recorded(scenario: &str) -> Recorded {
     let file = format!("tests/data/kubernetes-1.32/{scenario}.objects.json");
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let all: Value = serde_json::from_str(&text).unwrap();
     let of = |kind: &str| all[kind].as_array().cloned().unwrap_or_default();
     let (jobset, workload) = (of("jobsets").pop().unwrap(), of("workloads").pop());
-    PodState { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
+    Recorded { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
 }
 
 /// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
@@ -96,7 +193,7 @@ fn a_pod_on_an_unreachable_node_is_lost_at_once() {
     let PodFinding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!(code, "NODE_LOST");
     assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
-    assert!(state::node_lost(&known.pods[0]));
+    assert!(state::node_lost(&typed(&known.pods[0])));
 }
 
 /// Kueue's word on three pods that are to be in one block of two nodes, each with room for one.
@@ -105,7 +202,7 @@ fn an_unsatisfied_topology_is_a_named_wait() {
     let known = recorded("topology-too-large");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let PodFinding::Waiting { code, why } = standing(&known, &settings(), created) else {
+    let PodFinding::Waiting { code, why } = standing(&known.read(), &settings(), created) else {
         panic!("{known:?}")
     };
     assert_eq!(code, "TOPOLOGY");
@@ -119,10 +216,10 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
     let known = recorded("two-on-one-node");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let waits = standing(&known, &settings, created);
+    let waits = standing(&known.read(), &settings, created);
     assert!(matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }), "not by Kueue: {waits:?}");
     settings.topology = Some(Topology::Required("bed/block".to_owned()));
-    let PodFinding::Failed(why) = standing(&known, &settings, created) else { panic!("{known:?}") };
+    let PodFinding::Failed(why) = standing(&known.read(), &settings, created) else { panic!("{known:?}") };
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
     assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
@@ -152,7 +249,7 @@ fn a_request_above_the_maximum_quota_fails() {
 }
 
 /// Before any pod ran: the recorded job, with what Kueue says in its Workload's first condition.
-fn queued(reason: &str, message: &str) -> PodState {
+fn queued(reason: &str, message: &str) -> Recorded {
     let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
     assert_eq!(condition["type"], "QuotaReserved", "the recorded one");
@@ -161,7 +258,7 @@ fn queued(reason: &str, message: &str) -> PodState {
 }
 
 /// Pods that are scheduled and have not begun: the recorded ones, with this laid over their status.
-fn pending(status: Value) -> PodState {
+fn pending(status: Value) -> Recorded {
     let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
     for pod in &mut known.pods {
         for (field, value) in status.as_object().unwrap() {
@@ -172,14 +269,14 @@ fn pending(status: Value) -> PodState {
 }
 
 /// A container that cannot begin.
-fn stuck(reason: &str, message: &str) -> PodState {
+fn stuck(reason: &str, message: &str) -> Recorded {
     pending(
         json!({"containerStatuses": [{"name": "benchmark", "state": {"waiting": {"reason": reason, "message": message}}}]}),
     )
 }
 
 /// The recorded failure, with this laid over the status of its last pod, and over what ended its container.
-fn broken(status: Value, terminated: Value) -> PodState {
+fn broken(status: Value, terminated: Value) -> Recorded {
     let mut known = known("failure-one-restart", terminal);
     let pod = known.pods.last_mut().unwrap();
     for (field, value) in status.as_object().unwrap() {
@@ -191,18 +288,18 @@ fn broken(status: Value, terminated: Value) -> PodState {
     known
 }
 
-fn disrupted(reason: &str, message: &str) -> PodState {
+fn disrupted(reason: &str, message: &str) -> Recorded {
     let condition =
         json!([{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}]);
     broken(json!({"conditions": condition}), json!({}))
 }
 
-fn said(message: &str) -> PodState {
+fn said(message: &str) -> Recorded {
     broken(json!({}), json!({"message": message}))
 }
 
 /// The code of what is found, with a word for what kind of finding it is.
-fn code(known: &PodState) -> String {
+fn code(known: &Recorded) -> String {
     match at(known) {
         PodFinding::Going => "going".to_owned(),
         PodFinding::Waiting { code, .. } => format!("waits {code}"),
@@ -337,7 +434,7 @@ fn a_wait_timeout_names_the_reason() {
         ("IMAGE_PULL", stuck("ErrImagePull", "dial tcp: i/o timeout")),
         ("ADMISSION_TIMEOUT", queued("Pending", "not yet")),
     ] {
-        let found = standing(&known, &settings(), late);
+        let found = standing(&known.read(), &settings(), late);
         let PodFinding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
         assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, expected));
         assert!(failure.message.starts_with("0 of 2 pods started within 30m"), "{}", failure.message);

@@ -1,0 +1,141 @@
+//! Objects of the cluster as a job reads them: Kubernetes' own types for its objects, and here the fields that are read of JobSet
+//! and Kueue. Unknown fields are ignored, and every field may be absent.
+
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        core::v1::{ContainerStatus, Pod},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use model::Timestamp;
+use serde::Deserialize;
+
+/// A JobSet (kubernetes-sigs/jobset, v0.9.1, `api/jobset/v1alpha2/jobset_types.go`: `JobSet`, `JobSetStatus`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct JobSet {
+    /// Name, uid, annotations, deletion.
+    pub metadata: ObjectMeta,
+    /// Its state.
+    pub status: JobSetStatus,
+}
+
+/// See [`JobSet`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JobSetStatus {
+    /// `Completed` or `Failed`; older versions have conditions only.
+    pub terminal_state: Option<String>,
+    /// Among them `Completed` and `Failed`.
+    pub conditions: Option<Vec<Condition>>,
+}
+
+/// Kueue's Workload (kubernetes-sigs/kueue, v0.14.4, `apis/kueue/v1beta1/workload_types.go`: `WorkloadStatus`; v1beta2 has the same
+/// conditions).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Workload {
+    /// Name and uid.
+    pub metadata: ObjectMeta,
+    /// Its state.
+    pub status: WorkloadStatus,
+}
+
+/// See [`Workload`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct WorkloadStatus {
+    /// Among them `QuotaReserved`, `Evicted` and `Preempted`.
+    pub conditions: Option<Vec<Condition>>,
+}
+
+/// A condition of an object (kubernetes/apimachinery, `pkg/apis/meta/v1/types.go`: `Condition`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// A word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// Objects with conditions.
+pub trait Conditions {
+    /// The condition of this type, whatever its status.
+    fn condition(&self, kind: &str) -> Option<Condition>;
+
+    /// The condition of this type if its status is `True`.
+    fn holds(&self, kind: &str) -> Option<Condition> {
+        self.condition(kind).filter(|condition| condition.status == "True")
+    }
+}
+
+fn find(conditions: Option<&Vec<Condition>>, kind: &str) -> Option<Condition> {
+    conditions?.iter().find(|condition| condition.kind == kind).cloned()
+}
+
+impl Conditions for JobSet {
+    fn condition(&self, kind: &str) -> Option<Condition> {
+        find(self.status.conditions.as_ref(), kind)
+    }
+}
+
+impl Conditions for Workload {
+    fn condition(&self, kind: &str) -> Option<Condition> {
+        find(self.status.conditions.as_ref(), kind)
+    }
+}
+
+/// Kubernetes has a type of conditions for each of its kinds.
+macro_rules! conditions {
+    ($kind:ty) => {
+        impl Conditions for $kind {
+            fn condition(&self, kind: &str) -> Option<Condition> {
+                let all = self.status.as_ref()?.conditions.as_ref()?;
+                let found = all.iter().find(|condition| condition.type_ == kind)?;
+                Some(Condition {
+                    kind: found.type_.clone(),
+                    status: found.status.clone(),
+                    reason: text(found.reason.as_ref()).to_owned(),
+                    message: text(found.message.as_ref()).to_owned(),
+                })
+            }
+        }
+    };
+}
+conditions!(Pod);
+conditions!(Job);
+
+/// Container statuses of a pod, init containers first.
+pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.as_ref();
+    let init = status.and_then(|status| status.init_container_statuses.as_ref());
+    let own = status.and_then(|status| status.container_statuses.as_ref());
+    init.into_iter().chain(own).flatten()
+}
+
+/// Whether a container runs.
+pub fn is_running(container: &ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// Whether a container has ended.
+pub fn is_terminated(container: &ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.terminated.is_some())
+}
+
+/// An optional text; absent is empty.
+pub fn text(value: Option<&String>) -> &str {
+    value.map_or("", String::as_str)
+}
+
+/// A time of the API.
+pub fn moment(time: Option<&Time>) -> Option<Timestamp> {
+    Some(Timestamp::from_millis(time?.0.as_millisecond()))
+}

@@ -1,0 +1,128 @@
+//! Why a job has not started. Pure.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
+use model::{Class, Failure};
+
+use crate::{
+    Kubernetes,
+    objects::{Condition, Conditions, Workload, containers, text},
+    state::{PodFinding, PodState},
+};
+
+/// The reason, from the component that is closest to the cause: a container, the scheduler, Kueue, then the newest warning.
+pub fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
+    for pod in &known.pods {
+        if let Some(found) = containers(pod).find_map(|container| stuck(pod, container)) {
+            return found;
+        }
+        if let Some(found) = unschedulable(pod).and_then(|said| never_schedulable(pod, &said, settings)) {
+            return found;
+        }
+    }
+    let scheduler = || {
+        known.pods.iter().rev().find_map(|pod| {
+            let said = unschedulable(pod)?;
+            Some(wait("UNSCHEDULABLE", format!("pod {}: {}", name(pod), said.message)))
+        })
+    };
+    let kueue = || known.workload.as_ref().and_then(not_admitted);
+    let warning =
+        || known.events.iter().rev().find(|event| text(event.type_.as_ref()) == "Warning").map(warned);
+    scheduler().or_else(kueue).or_else(warning).unwrap_or_else(|| match (&settings.queue, &known.workload) {
+        (Some(_), None) => wait("WAITING", "Kueue has not processed it yet".to_owned()),
+        _ => wait("WAITING", "its pods are being created".to_owned()),
+    })
+}
+
+fn input(code: &str, message: String) -> PodFinding {
+    PodFinding::Failed(Failure::new(Class::Input, code, message))
+}
+
+const fn wait(code: &'static str, why: String) -> PodFinding {
+    PodFinding::Waiting { code, why }
+}
+
+fn name(pod: &Pod) -> &str {
+    text(pod.metadata.name.as_ref())
+}
+
+/// A container that the kubelet cannot start.
+fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<PodFinding> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let (reason, said) = (text(waiting.reason.as_ref()), text(waiting.message.as_ref()));
+    let why = format!("pod {}, container {}: {reason}: {said}", name(pod), container.name);
+    match reason {
+        "InvalidImageName" | "ErrImageNeverPull" => Some(input("IMAGE_PULL", why)),
+        "ImagePullBackOff" | "ErrImagePull" if permanent(said) => Some(input("IMAGE_PULL", why)),
+        "ImagePullBackOff" | "ErrImagePull" | "RegistryUnavailable" => Some(wait("IMAGE_PULL", why)),
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            Some(input("CONTAINER", why))
+        }
+        _ => None,
+    }
+}
+
+/// Image pull errors that a retry cannot fix.
+fn permanent(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    [
+        "not found",
+        "manifest unknown",
+        "unauthorized",
+        "denied",
+        "forbidden",
+        "invalid reference",
+        "no match for platform",
+    ]
+    .iter()
+    .any(|sign| said.contains(sign))
+}
+
+/// The scheduler's report on a pod for which it finds no node.
+fn unschedulable(pod: &Pod) -> Option<Condition> {
+    pod.condition("PodScheduled").filter(|said| said.status == "False" && said.reason == "Unschedulable")
+}
+
+/// Kueue has assigned the node and does not know the pods' anti-affinity: this cannot resolve itself.
+fn never_schedulable(pod: &Pod, said: &Condition, settings: &Kubernetes) -> Option<PodFinding> {
+    let conflict =
+        settings.topology.is_some() && said.message.contains("didn't match pod anti-affinity rules");
+    conflict.then(|| {
+        let why = format!(
+            "pod {}: Kueue assigns it to a node with another pod of the job; with `topology`, request more \
+             than half of a node (cpu_millis, memory_mib, gpus_per_node): {}",
+            name(pod),
+            said.message
+        );
+        input("TOPOLOGY", why)
+    })
+}
+
+/// Why Kueue has not reserved quota.
+fn not_admitted(workload: &Workload) -> Option<PodFinding> {
+    let Condition { reason, message: why, .. } =
+        workload.condition("QuotaReserved").filter(|said| said.status == "False")?;
+    let says = |sign: &str| why.contains(sign);
+    Some(if reason == "ExceedsMaxQuota" || says("> maximum capacity") {
+        input("QUOTA", why)
+    } else if says("no topology domains at level") {
+        input("TOPOLOGY", why)
+    } else if reason == "TopologyPlacementFailed" || says("topology") {
+        wait("TOPOLOGY", why)
+    } else if says("doesn't exist") || says("not found") {
+        input("QUEUE", why)
+    } else if reason == "WaitingForQuota" || says("insufficient") {
+        wait("QUOTA", why)
+    } else {
+        wait("WAITING", why)
+    })
+}
+
+/// A warning of any component that creates or feeds the pods.
+fn warned(event: &Event) -> PodFinding {
+    let said = text(event.message.as_ref());
+    match said.contains("exceeded quota") {
+        true => wait("QUOTA", said.to_owned()),
+        false => wait("WAITING", format!("{}: {said}", text(event.reason.as_ref()))),
+    }
+}
