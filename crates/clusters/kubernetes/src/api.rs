@@ -23,7 +23,7 @@ use service::PortError;
 
 use crate::{
     Kubernetes,
-    apiserver::{limited, trouble, value},
+    apiserver::{limited, trouble, typed},
     client,
     lookup::{KUEUE, KUEUE_VERSIONS},
     names,
@@ -300,11 +300,6 @@ impl NamespacedCluster {
             Err(error) => Err(trouble(&error, kind)),
         }
     }
-}
-
-/// The fields of an object that are read.
-fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, PortError> {
-    serde_json::from_value(value(object)?).map_err(PortError::transient)
 }
 
 fn of_jobset(jobset: &str) -> ListParams {

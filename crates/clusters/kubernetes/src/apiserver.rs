@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use kube::api::DynamicObject;
 use model::{Class, Failure};
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use service::{PortError, chain};
 
 /// The label with a node's name.
@@ -12,12 +12,13 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Converts an object to JSON.
+/// The fields of an object that are read.
 ///
 /// # Errors
-/// Returns an error only for maps with non-string keys.
-pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
-    serde_json::to_value(object).map_err(PortError::transient)
+/// Returns an error if a field has another type than the API's definition.
+pub fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, PortError> {
+    let value = serde_json::to_value(object).map_err(PortError::transient)?;
+    serde_json::from_value(value).map_err(PortError::transient)
 }
 
 /// Applies the timeout to a request.

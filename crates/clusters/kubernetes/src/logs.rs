@@ -24,6 +24,8 @@ const PIECE: usize = 256 << 10;
 const LATEST: Duration = Duration::from_secs(1);
 /// Maximum length of a line; longer lines are stored in parts.
 const LINE: usize = 1 << 20;
+/// Timeout of opening an output.
+const OPENING: Duration = Duration::from_secs(30);
 /// Delay between two connections.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -51,6 +53,17 @@ enum Passage {
     Overtaken,
     /// The pod is deleted.
     Gone,
+}
+
+/// Result of one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// A complete line.
+    Line,
+    /// The end of the output.
+    End,
+    /// None yet: the pending lines must be stored now.
+    Due,
 }
 
 impl ContainerOutput {
@@ -107,51 +120,53 @@ impl ContainerOutput {
     /// One pass over the output from the stored position. `last`: text after the last newline counts as a line.
     async fn passage(&self, follow: bool, last: bool) -> Result<Passage, PortError> {
         let mut keeping = Keeping::after(self.notes.cursor(&self.stream).await?);
-        let since_time = keeping.until.and_then(|until| {
-            // The API takes whole seconds; repeated lines are recognised by their timestamps.
-            let whole = until.duration_trunc(TimeDelta::seconds(1)).unwrap_or(until);
-            k8s_openapi::jiff::Timestamp::from_second(whole.timestamp()).ok()
-        });
-        let asked = LogParams {
-            container: Some(self.container.clone()),
-            follow,
-            timestamps: true,
-            since_time,
-            ..LogParams::default()
-        };
-        let pods = self.cluster.pods();
-        let opened = tokio::time::timeout(Duration::from_secs(30), pods.log_stream(&self.pod, &asked));
-        let mut body = match opened.await {
-            Err(_) => {
-                return Err(PortError::Transient(format!("pod {}: timeout reading its output", self.pod)));
-            }
-            Ok(Ok(body)) => Box::pin(body),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(Passage::Gone),
-            Ok(Err(error)) => return Err(trouble(&error, "Pod")),
-        };
-        let mut line = Vec::new();
+        let Some(body) = self.open(follow, keeping.until).await? else { return Ok(Passage::Gone) };
+        let (mut body, mut line) = (Box::pin(body), Vec::new());
         loop {
-            let until = keeping.since.filter(|_| follow).map(|since| since + LATEST);
-            let read = patient(until, next(&mut body, &mut line)).await;
-            let (complete, over) = match read {
-                None => (false, false),
-                Some(Ok(complete)) => (complete, !complete),
+            let due = keeping.since.filter(|_| follow).map(|since| since + LATEST);
+            let read = match patient(due, next(&mut body, &mut line)).await {
+                None => Read::Due,
+                Some(Ok(true)) => Read::Line,
+                Some(Ok(false)) => Read::End,
                 // Complete lines are stored; the rest is read again.
                 Some(Err(error)) => {
                     self.keep(&mut keeping).await?;
                     return Err(PortError::transient(error));
                 }
             };
-            if complete || (over && last && !line.is_empty()) {
+            let unfinished = read == Read::End && last && !line.is_empty();
+            if read == Read::Line || unfinished {
                 keeping.take(&std::mem::take(&mut line));
             }
             let full = keeping.body.len() >= PIECE;
-            if (read_nothing(complete, over) || over || full) && !self.keep(&mut keeping).await? {
+            if (read != Read::Line || full) && !self.keep(&mut keeping).await? {
                 return Ok(Passage::Overtaken);
             }
-            if over {
+            if read == Read::End {
                 return Ok(Passage::Through);
             }
+        }
+    }
+
+    /// Opens the output at a time; `None` if the pod is deleted.
+    async fn open(
+        &self,
+        follow: bool,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<Option<impl futures::AsyncBufRead>, PortError> {
+        let since_time = until.and_then(|until| {
+            // The API takes whole seconds; repeated lines are recognised by their timestamps.
+            let whole = until.duration_trunc(TimeDelta::seconds(1)).unwrap_or(until);
+            k8s_openapi::jiff::Timestamp::from_second(whole.timestamp()).ok()
+        });
+        let container = Some(self.container.clone());
+        let request = LogParams { container, follow, timestamps: true, since_time, ..LogParams::default() };
+        let pods = self.cluster.pods();
+        match tokio::time::timeout(OPENING, pods.log_stream(&self.pod, &request)).await {
+            Err(_) => Err(PortError::Transient(format!("pod {}: timeout reading its output", self.pod))),
+            Ok(Ok(body)) => Ok(Some(body)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+            Ok(Err(error)) => Err(trouble(&error, "Pod")),
         }
     }
 
@@ -167,10 +182,6 @@ impl ContainerOutput {
         keeping.cursor.gap = None;
         Ok(kept)
     }
-}
-
-const fn read_nothing(complete: bool, over: bool) -> bool {
-    !complete && !over
 }
 
 /// `None`: the pending lines must be stored now.

@@ -1,13 +1,16 @@
 //! Properties of a cluster, read before a job is submitted.
 
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use serde_json::Value;
 use service::PortError;
 
-use crate::apiserver::{limited, trouble, value};
+use crate::{
+    apiserver::{limited, trouble, typed},
+    objects::LocalQueue,
+};
 
 /// Nodes per response: a node's object takes up to 50 KiB, and there may be thousands.
 const PAGE: u32 = 100;
@@ -52,11 +55,11 @@ pub async fn queue(
     version: &str,
     namespace: &str,
     name: &str,
-) -> Result<Option<Value>, PortError> {
+) -> Result<Option<LocalQueue>, PortError> {
     let kind = resource(KUEUE, version, "LocalQueue", "localqueues");
     let queues: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     match limited(queues.get_opt(name)).await? {
-        Ok(found) => found.map(|found| value(&found)).transpose(),
+        Ok(found) => found.as_ref().map(typed).transpose(),
         Err(error) => Err(trouble(&error, "LocalQueue")),
     }
 }
@@ -65,8 +68,8 @@ pub async fn queue(
 ///
 /// # Errors
 /// Returns an error if the request fails.
-pub async fn nodes(client: &Client, mut each: impl FnMut(&Value)) -> Result<bool, PortError> {
-    let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"));
+pub async fn nodes(client: &Client, mut each: impl FnMut(&Node)) -> Result<bool, PortError> {
+    let nodes: Api<Node> = Api::all(client.clone());
     let mut from = None;
     loop {
         let page = ListParams { continue_token: from, ..ListParams::default().limit(PAGE) };
@@ -76,7 +79,7 @@ pub async fn nodes(client: &Client, mut each: impl FnMut(&Value)) -> Result<bool
             Err(error) => return Err(trouble(&error, "Node")),
         };
         for node in &page.items {
-            each(&value(node)?);
+            each(node);
         }
         from = page.metadata.continue_.filter(|token| !token.is_empty());
         if from.is_none() {

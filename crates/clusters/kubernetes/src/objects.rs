@@ -4,7 +4,7 @@
 use k8s_openapi::{
     api::{
         batch::v1::Job,
-        core::v1::{ContainerStatus, Pod},
+        core::v1::{ContainerStatus, Node, Pod},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
@@ -50,6 +50,32 @@ pub struct WorkloadStatus {
     pub conditions: Option<Vec<Condition>>,
 }
 
+/// Kueue's LocalQueue (kubernetes-sigs/kueue, v0.14.4, `apis/kueue/v1beta1/localqueue_types.go`; v1beta2 has the same fields).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LocalQueue {
+    /// Its configuration.
+    pub spec: LocalQueueSpec,
+    /// Its state.
+    pub status: LocalQueueStatus,
+}
+
+/// See [`LocalQueue`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LocalQueueSpec {
+    /// `None`, `Hold` or `HoldAndDrain`.
+    pub stop_policy: Option<String>,
+}
+
+/// See [`LocalQueue`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LocalQueueStatus {
+    /// Among them `Active`.
+    pub conditions: Option<Vec<Condition>>,
+}
+
 /// A condition of an object (kubernetes/apimachinery, `pkg/apis/meta/v1/types.go`: `Condition`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -92,6 +118,12 @@ impl Conditions for Workload {
     }
 }
 
+impl Conditions for LocalQueue {
+    fn condition(&self, kind: &str) -> Option<Condition> {
+        find(self.status.conditions.as_ref(), kind)
+    }
+}
+
 /// Kubernetes has a type of conditions for each of its kinds.
 macro_rules! conditions {
     ($kind:ty) => {
@@ -111,6 +143,7 @@ macro_rules! conditions {
 }
 conditions!(Pod);
 conditions!(Job);
+conditions!(Node);
 
 /// Container statuses of a pod, init containers first.
 pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {

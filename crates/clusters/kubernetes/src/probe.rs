@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use cluster_api::ClusterStatus;
+use k8s_openapi::api::core::v1::Node;
 use model::{Class, Failure};
-use serde_json::Value;
 use service::PortError;
 
 use crate::{
     ApiAccess, Kubernetes,
     apiserver::HOSTNAME,
-    client, lookup, ready, ready_on_any_nodes,
+    client, lookup,
+    objects::{Conditions, LocalQueue, text},
+    ready, ready_on_any_nodes,
     rights::{self, JOBS, QUEUES},
 };
 
@@ -84,18 +86,18 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
 }
 
 /// Why this queue admits no jobs.
-fn closed(queue: &str, namespace: &str, found: Option<&Value>) -> Option<String> {
+fn closed(queue: &str, namespace: &str, found: Option<&LocalQueue>) -> Option<String> {
     let Some(found) = found else {
         return Some(format!(
             "queue: no LocalQueue {queue} in namespace {namespace}; create it, or correct `queue`"
         ));
     };
-    if let Some(policy) = found["spec"]["stopPolicy"].as_str().filter(|policy| *policy != "None") {
+    if let Some(policy) = found.spec.stop_policy.as_ref().filter(|policy| *policy != "None") {
         return Some(format!("queue: LocalQueue {queue} is stopped ({policy}); set its stopPolicy to None"));
     }
-    let active = condition(found, "Active")?;
-    (active["status"] != "True").then(|| {
-        let why = active["message"].as_str().unwrap_or("without a reason");
+    let active = found.condition("Active")?;
+    (active.status != "True").then(|| {
+        let why = if active.message.is_empty() { "without a reason" } else { &active.message };
         format!("queue: LocalQueue {queue} admits no jobs: {why}")
     })
 }
@@ -109,8 +111,8 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, node: &Value, settings: &Kubernetes) {
-        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    fn add(&mut self, node: &Node, settings: &Kubernetes) {
+        let name = text(node.metadata.name.as_ref()).to_owned();
         match unfit(node, settings) {
             None => self.fit.push(name),
             Some(why) => self.unfit.entry(why).or_insert((0, name)).0 += 1,
@@ -133,26 +135,27 @@ impl Count {
 }
 
 /// Why this node cannot run a pod of the job.
-fn unfit(node: &Value, settings: &Kubernetes) -> Option<String> {
-    let (spec, labels) = (&node["spec"], &node["metadata"]["labels"]);
-    if !settings.only_nodes.is_empty() && !settings.only_nodes.iter().any(|named| labels[HOSTNAME] == **named)
-    {
+fn unfit(node: &Node, settings: &Kubernetes) -> Option<String> {
+    let label = |key: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(key));
+    let hostname = label(HOSTNAME);
+    if !settings.only_nodes.is_empty() && !settings.only_nodes.iter().any(|named| hostname == Some(named)) {
         return Some("is not in `only_nodes`".to_owned());
     }
     for (key, value) in &settings.node_selector {
-        if labels[key] != **value {
+        if label(key) != Some(value) {
             return Some(format!("does not have the label {key}={value} (node_selector)"));
         }
     }
-    if condition(node, "Ready").is_none_or(|ready| ready["status"] != "True") {
+    if node.holds("Ready").is_none() {
         return Some("is not Ready".to_owned());
     }
-    if spec["unschedulable"] == true {
+    let spec = node.spec.as_ref();
+    if spec.and_then(|spec| spec.unschedulable) == Some(true) {
         return Some("is cordoned".to_owned());
     }
-    for taint in spec["taints"].as_array().into_iter().flatten() {
-        let key = taint["key"].as_str().unwrap_or_default();
-        let hard = ["NoSchedule", "NoExecute"].iter().any(|effect| taint["effect"] == **effect);
+    for taint in spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten() {
+        let key = &taint.key;
+        let hard = ["NoSchedule", "NoExecute"].contains(&taint.effect.as_str());
         // GKE adds this toleration to pods that request GPUs, and Kueue adds those of its flavor.
         let others = (settings.gpus_per_node.is_some() && key == "nvidia.com/gpu")
             || (settings.queue.is_some() && !key.starts_with("node.kubernetes.io/"));
@@ -166,7 +169,8 @@ fn unfit(node: &Value, settings: &Kubernetes) -> Option<String> {
         ("memory", settings.memory_mib.map(|mib| u128::from(mib) * (1000 << 20)), "memory_mib"),
     ];
     asked.into_iter().find_map(|(resource, asked, field)| {
-        let has = node["status"]["allocatable"][resource].as_str().unwrap_or("0");
+        let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+        let has = allocatable.and_then(|all| all.get(resource)).map_or("0", |quantity| &quantity.0);
         (millis(has)? < asked?).then(|| format!("has {has} of {resource}, less than {field} requires"))
     })
 }
@@ -194,13 +198,9 @@ fn millis(quantity: &str) -> Option<u128> {
     })
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -210,14 +210,14 @@ mod tests {
         serde_json::from_value(all).unwrap()
     }
 
-    fn node(more: Value) -> Value {
+    fn node(more: Value) -> Node {
         let mut node = json!({"metadata": {"name": "n1", "labels": {"kind": "b200", "kubernetes.io/hostname": "n1"}}, "spec": {}, "status": {
             "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
             "allocatable": {"cpu": "1930m", "memory": "8040048Ki", "nvidia.com/gpu": "8"}}});
         for (field, value) in more.as_object().unwrap() {
             node[field] = value.clone();
         }
-        node
+        serde_json::from_value(node).unwrap()
     }
 
     #[test]
@@ -258,8 +258,8 @@ mod tests {
         ];
         for (node, asked, expected) in all {
             let why = unfit(&node, &settings(asked.clone()));
-            assert_eq!(why.is_none(), expected.is_empty(), "{node} for {asked}: {why:?}");
-            assert!(why.unwrap_or_default().contains(expected), "{node} for {asked}");
+            assert_eq!(why.is_none(), expected.is_empty(), "{node:?} for {asked}: {why:?}");
+            assert!(why.unwrap_or_default().contains(expected), "{node:?} for {asked}");
         }
     }
 
@@ -268,7 +268,8 @@ mod tests {
         let mut count = Count::default();
         for (name, ready) in [("n1", "True"), ("n2", "False"), ("n3", "Unknown")] {
             let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
-            count.add(&json!({"metadata": {"name": name}, "status": status}), &settings(json!({})));
+            let node = serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap();
+            count.add(&node, &settings(json!({})));
         }
         let told = count.settings_text(&settings(json!({})));
         let expected = "nodes: 2 requested, 1 can run a pod; n2 and 1 more: is not Ready; ";
@@ -292,16 +293,21 @@ mod tests {
 
     #[test]
     fn a_queue_that_admits_no_jobs_is_reported_with_its_reason() {
-        let said = |status: &str| json!({"status": {"conditions": [{"type": "Active", "status": status, "message": "Can't submit new workloads to clusterQueue"}]}});
+        let queue = |queue: Value| serde_json::from_value::<LocalQueue>(queue).unwrap();
+        let said = |status: &str| {
+            queue(
+                json!({"status": {"conditions": [{"type": "Active", "status": status, "message": "Can't submit new workloads to clusterQueue"}]}}),
+            )
+        };
         assert_eq!(closed("a4", "burnin", Some(&said("True"))), None);
-        assert_eq!(closed("a4", "burnin", Some(&json!({}))), None, "Kueue has not processed it yet");
+        assert_eq!(closed("a4", "burnin", Some(&queue(json!({})))), None, "Kueue has not processed it yet");
         let inactive = closed("a4", "burnin", Some(&said("False"))).unwrap();
         assert_eq!(
             inactive,
             "queue: LocalQueue a4 admits no jobs: Can't submit new workloads to clusterQueue"
         );
         assert!(closed("a4", "burnin", None).unwrap().contains("no LocalQueue a4 in namespace burnin"));
-        let stopped = json!({"spec": {"stopPolicy": "Hold"}});
+        let stopped = queue(json!({"spec": {"stopPolicy": "Hold"}}));
         assert!(closed("a4", "burnin", Some(&stopped)).unwrap().contains("stopped (Hold)"));
     }
 }
