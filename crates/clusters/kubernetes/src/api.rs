@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use k8s_openapi::api::{
@@ -25,7 +25,7 @@ use crate::{
     Kubernetes,
     apiserver::{limited, trouble, typed},
     client,
-    lookup::{KUEUE, KUEUE_VERSIONS},
+    lookup::{self, KUEUE},
     names,
     objects::{JobSet, Workload, text},
 };
@@ -35,7 +35,16 @@ const DRAINED: &str = "burnin.dev/drained";
 
 /// Clients by endpoint: keeps connections and tokens.
 #[derive(Default)]
-pub struct ClientCache(Mutex<HashMap<String, Client>>);
+pub struct ClientCache(Mutex<HashMap<String, CachedClient>>);
+
+#[derive(Clone)]
+struct CachedClient {
+    client: Client,
+    kueue: KueueVersion,
+}
+
+/// The version in which the API server serves Kueue, once it was asked.
+type KueueVersion = Arc<Mutex<Option<&'static str>>>;
 
 impl ClientCache {
     /// The API client for these settings.
@@ -45,15 +54,16 @@ impl ClientCache {
     pub async fn of(&self, settings: &Kubernetes) -> Result<NamespacedCluster, PortError> {
         let key = serde_json::to_string(&settings.access).map_err(PortError::transient)?;
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        let client = match known {
-            Some(client) => client,
+        let CachedClient { client, kueue } = match known {
+            Some(known) => known,
             None => {
                 let client = client(&settings.access).await?;
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, client.clone());
-                client
+                let made = CachedClient { client, kueue: KueueVersion::default() };
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+                made
             }
         };
-        Ok(NamespacedCluster { client, namespace: settings.namespace.clone() })
+        Ok(NamespacedCluster { client, kueue, namespace: settings.namespace.clone() })
     }
 }
 
@@ -70,6 +80,7 @@ pub enum Created {
 #[derive(Clone)]
 pub struct NamespacedCluster {
     client: Client,
+    kueue: KueueVersion,
     namespace: String,
 }
 
@@ -170,17 +181,23 @@ impl NamespacedCluster {
     /// # Errors
     /// Returns an error if the API request fails.
     pub async fn workload_of(&self, uid: &str) -> Result<Option<Workload>, PortError> {
+        let known = *self.kueue.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = match known {
+            Some(version) => Some(version),
+            None => lookup::kueue(&self.client).await?,
+        };
+        let Some(version) = version else { return Ok(None) };
+        let workloads = self.objects(KUEUE, version, "Workload", "workloads");
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
-        for version in KUEUE_VERSIONS {
-            let workloads = self.objects(KUEUE, version, "Workload", "workloads");
-            match limited(workloads.list(&label)).await? {
-                Ok(found) => return found.items.first().map(typed).transpose(),
-                // Not served in this version.
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                Err(error) => return Err(trouble(&error, "Workload")),
-            }
+        let found = limited(workloads.list(&label)).await?;
+        // Not served any more, after an upgrade: the next call asks the API server again.
+        let gone = matches!(&found, Err(kube::Error::Api(status)) if status.code == 404);
+        *self.kueue.lock().unwrap_or_else(PoisonError::into_inner) = (!gone).then_some(version);
+        match found {
+            Ok(found) => found.items.first().map(typed).transpose(),
+            Err(_) if gone => Ok(None),
+            Err(error) => Err(trouble(&error, "Workload")),
         }
-        Ok(None)
     }
 
     /// Events of the JobSet and its pods, newest last.

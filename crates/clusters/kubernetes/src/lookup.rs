@@ -30,20 +30,20 @@ pub async fn served(client: &Client, group_version: &str, plural: &str) -> Resul
 /// Kueue's group.
 pub const KUEUE: &str = "kueue.x-k8s.io";
 /// Versions in which Kueue serves its kinds, newest first: v1beta2 from 0.15, v1beta1 before and until it is removed
-/// (kubernetes-sigs/kueue, `apis/kueue`). The fields that are read here are the same in both.
+/// (kubernetes-sigs/kueue v0.14.0, v0.15.0 and v0.16.0, `config/components/crd/bases`). The fields that are read here are the same in
+/// both. v1alpha1 had Topology alone, until 0.13, which is not read here.
 pub const KUEUE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// The newest known version in which Kueue is served; `None` without Kueue.
+/// The newest known version in which the API server serves Kueue; `None` without Kueue. Discovery is available to every
+/// authenticated user.
 ///
 /// # Errors
 /// Returns an error if the request fails or is not authorized.
 pub async fn kueue(client: &Client) -> Result<Option<&'static str>, PortError> {
-    for version in KUEUE_VERSIONS {
-        if served(client, &format!("{KUEUE}/{version}"), "localqueues").await? {
-            return Ok(Some(version));
-        }
-    }
-    Ok(None)
+    let groups = limited(client.list_api_groups()).await?.map_err(|error| trouble(&error, "APIGroup"))?;
+    let served = groups.groups.into_iter().find(|group| group.name == KUEUE).map(|group| group.versions);
+    let served = served.unwrap_or_default();
+    Ok(KUEUE_VERSIONS.into_iter().find(|known| served.iter().any(|served| served.version == *known)))
 }
 
 /// The current state of a LocalQueue of Kueue, in a served version.

@@ -89,6 +89,19 @@ async fn missing_installations_are_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_read_in_a_version_that_is_served() {
+    let bed = Bed::up().await;
+    for versions in [&["v1beta1"][..], &["v1beta2"], &["v1alpha1", "v1beta1", "v1beta2", "v1"]] {
+        bed.api.serve_kueue(versions);
+        assert_eq!(bed.nodes(json!({"queue": "a4"})).await, ["n1", "n2"], "{versions:?}");
+    }
+    // Versions of Kueue before 0.14 served Topology alone as v1alpha1.
+    bed.api.serve_kueue(&["v1alpha1"]);
+    let why = bed.refused(json!({"queue": "a4"})).await;
+    assert!(why.code == "NOT_INSTALLED" && why.message.contains("v1beta2 or v1beta1"), "{}", why.message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_missing_permissions_are_reported() {
     let bed = Bed::up().await;
     for right in ["create jobsets", "get pods/log", "list workloads"] {

@@ -60,6 +60,8 @@ struct State {
     logs: Logs,
     /// What may not be done, as `VERB RESOURCE`, and groups that are not served.
     denied: Arc<Mutex<BTreeSet<String>>>,
+    /// Versions in which Kueue's kinds are served.
+    kueue: Arc<Mutex<Vec<String>>>,
     /// Requests by method and last parts of the path.
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
 }
@@ -67,6 +69,10 @@ struct State {
 impl State {
     fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kueue(&self) -> MutexGuard<'_, Vec<String>> {
+        self.kueue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn denied(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -93,6 +99,8 @@ impl Api {
             changed: watch::Sender::new(0),
             logs: Logs::default(),
             denied: Arc::default(),
+            // As Kueue 0.15 and later serves them.
+            kueue: Arc::new(Mutex::new(vec!["v1beta1".to_owned(), "v1beta2".to_owned()])),
             asked: Arc::default(),
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -118,6 +126,11 @@ impl Api {
     /// Callers may not do this, as in `list pods`; or a group is not installed, as in `kueue.x-k8s.io`.
     pub fn deny(&self, what: &str) {
         self.state.denied().insert(what.to_owned());
+    }
+
+    /// Kueue's kinds are served in these versions and in no other.
+    pub fn serve_kueue(&self, versions: &[&str]) {
+        *self.state.kueue() = versions.iter().map(|version| (*version).to_owned()).collect();
     }
 
     /// A ready node, with its labels, taints and capacity.

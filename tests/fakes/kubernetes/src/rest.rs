@@ -1,6 +1,10 @@
 //! The API over HTTP.
 
-use std::{collections::HashMap, convert::Infallible, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    convert::Infallible,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -40,24 +44,38 @@ pub fn router(state: State) -> Router {
     })
 }
 
+/// Kinds of one version; those of Kueue are served in every version that the test names, and converted by changing their
+/// `apiVersion`: kubernetes-sigs/kueue v0.15.0, `config/components/crd/bases`, has no other change in the fields that Burnin reads.
+fn versions(state: &State, group: &str, version: &str) -> Vec<String> {
+    match group {
+        KUEUE => state.kueue().iter().map(|version| format!("{KUEUE}/{version}")).collect(),
+        _ => vec![version.to_owned()],
+    }
+}
+
+const KUEUE: &str = "kueue.x-k8s.io";
+
 /// Where a request goes.
 struct Target {
     key: Key,
+    /// Group and version, as in `apiVersion`.
+    version: String,
     namespace: Option<String>,
     below: Option<String>,
 }
 
 fn target(path: &str) -> Option<Target> {
     let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let group = match *parts.first()? {
-        "api" => {
-            parts.drain(..2.min(parts.len()));
-            String::new()
+    let (group, version) = match *parts.first()? {
+        "api" if parts.len() > 2 => {
+            let version = parts[1].to_owned();
+            parts.drain(..2);
+            (String::new(), version)
         }
         "apis" if parts.len() > 3 => {
-            let group = parts[1].to_owned();
+            let (group, version) = (parts[1].to_owned(), format!("{}/{}", parts[1], parts[2]));
             parts.drain(..3);
-            group
+            (group, version)
         }
         _ => return None,
     };
@@ -68,7 +86,8 @@ fn target(path: &str) -> Option<Target> {
     let mut parts = parts.into_iter().map(str::to_owned);
     let kind = format!("{group}/{}", parts.next()?);
     let name = parts.next().unwrap_or_default();
-    Some(Target { key: (kind, namespace.clone().unwrap_or_default(), name), namespace, below: parts.next() })
+    let key = (kind, namespace.clone().unwrap_or_default(), name);
+    Some(Target { key, version, namespace, below: parts.next() })
 }
 
 async fn serve(state: State, query: HashMap<String, String>, request: Request) -> Response {
@@ -80,9 +99,15 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
     let Some(target) = target(head.uri.path()) else {
         return refused(&(404, "NotFound", "no such path".to_owned()));
     };
-    let Some((_, kind, version)) = KINDS.iter().find(|(path, ..)| *path == target.key.0) else {
+    let group = target.key.0.split('/').next().unwrap_or_default();
+    let known = KINDS.iter().find(|(path, ..)| *path == target.key.0);
+    // The simulated controllers keep to one version, whatever the test wants served to Burnin.
+    let served =
+        |version: &str| world(&head.headers) || versions(&state, group, version).contains(&target.version);
+    let Some((_, kind, version)) = known.filter(|(.., version)| served(version)) else {
         return refused(&(404, "NotFound", "the server could not find the requested resource".to_owned()));
     };
+    let version = if group == KUEUE { &target.version } else { &(*version).to_owned() };
     let plural = target.key.0.rsplit('/').next().unwrap_or_default().to_owned();
     let asked = format!(
         "{} {plural}{}",
@@ -111,7 +136,7 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
         });
         return broken();
     }
-    let (kind, version) = ((*kind).to_owned(), (*version).to_owned());
+    let (kind, version) = ((*kind).to_owned(), version.clone());
     let written = write(&state, &head.method, target, &patch, &body);
     match (fault, written) {
         (Some(Fault::CutAfter), _) => broken(),
@@ -137,10 +162,37 @@ type About = Box<dyn FnOnce(&State, &Value) -> Response + Send>;
 fn about(state: &State, method: &Method, path: &str) -> Option<About> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {
+        (&Method::GET, ["apis"]) => {
+            let mut groups: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+            for (path, _, version) in KINDS {
+                let group = path.split('/').next().unwrap_or_default();
+                if !group.is_empty() && !state.denied().contains(group) {
+                    groups.entry(group).or_default().extend(versions(state, group, version));
+                }
+            }
+            let groups: Vec<_> = groups
+                .into_iter()
+                .map(|(name, all)| {
+                    let of = |version: &String| json!({"groupVersion": version, "version": version.rsplit('/').next()});
+                    json!({"name": name, "versions": all.iter().map(of).collect::<Vec<_>>(), "preferredVersion": all.last().map(of)})
+                })
+                .collect();
+            Some(Box::new(move |_, _| {
+                axum::Json(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
+                    .into_response()
+            }))
+        }
         (&Method::GET, ["apis", group, version]) => {
             let version = format!("{group}/{version}");
             let gone = state.denied().contains(*group);
-            let kinds: Vec<_> = KINDS.iter().filter(|(.., of)| *of == version && !gone).collect();
+            let kinds: Vec<_> = KINDS
+                .iter()
+                .filter(|(path, _, of)| {
+                    path.starts_with(&format!("{group}/"))
+                        && versions(state, group, of).contains(&version)
+                        && !gone
+                })
+                .collect();
             let kinds: Vec<_> = kinds
                 .iter()
                 .map(|(path, kind, _)| json!({"name": path.rsplit('/').next(), "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"]}))
@@ -230,7 +282,7 @@ fn read(
     version: &str,
     query: &HashMap<String, String>,
 ) -> Response {
-    let Target { key, namespace, below } = target;
+    let Target { key, namespace, below, .. } = target;
     let asked = |name: &str| query.get(name).map(String::as_str);
     match below.as_deref() {
         Some("log") => {

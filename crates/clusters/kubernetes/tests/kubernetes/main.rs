@@ -193,6 +193,29 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     assert!(text(&jobs, &job, "waiting.log").await.contains("insufficient unused quota"));
 }
 
+/// Kueue is replaced while a job waits, by a version that no longer serves what the first one served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_is_read_in_the_served_version() {
+    for (name, first, second) in [("upgraded", "v1beta1", "v1beta2"), ("reverted", "v1beta2", "v1beta1")] {
+        let bed = Bed::up("true").await;
+        bed.world.hold(true);
+        bed.api.serve_kueue(&[first]);
+        let (jobs, job) = (bed.jobs(), bed.job(name, json!({"queue": "a4"})));
+        jobs.submit(&job).await.unwrap();
+        let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, name);
+        until("its reason for waiting is read", async || {
+            assert_eq!(jobs.poll(&job.cluster, name).await.unwrap(), JobStatus::Going);
+            let lines = notes.waiting().await.unwrap();
+            lines.iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
+        })
+        .await;
+        bed.api.serve_kueue(&[second]);
+        bed.world.evict(name);
+        let end = last(&jobs, &job).await;
+        assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_does_not_start_in_time_is_deleted() {
     let bed = Bed::up("true").await;
