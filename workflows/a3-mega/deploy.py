@@ -10,7 +10,7 @@ import sys
 import time
 
 import parameters
-from subprocesses import Failed, at, call, end, pins, read_parameters
+from subprocesses import Failed, active_account, at, call, end, pins, read_parameters
 from toolkit import Deployment, put, versions
 
 
@@ -34,6 +34,7 @@ def prepared():
     """Everything that can be known to be wrong before something is made."""
     wanted = read_parameters()
     versions()
+    active_account()
     where = [f"--project={wanted['project']}", "--format=json"]
     if wanted["provisioning"] == "reservation":
         said = call(["gcloud", "compute", "reservations", "describe", wanted["reservation"], f"--zone={wanted['zone']}", *where], shown=False)
@@ -173,7 +174,9 @@ def cluster():
                 "reservation_name": wanted["reservation"], "spot": wanted["provisioning"] == "spot", "maintenance": wanted["maintenance"],
                 "instance_properties": {"scheduling": scheduling(wanted)}, "monitoring": wanted["monitoring"],
                 "prolog_arguments": " ".join([pin["prologs"]["commit"], pin["prologs"]["rxdm"], pin["prologs"]["sudo_oslogin"], wanted["partition"]]),
-                "machine_account": wanted["service_account"] or None, "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
+                # Empty, not null: gcluster rejects a null variable (v1.39.0, pkg/config/validate.go, validateVars), and the modules'
+                # `coalesce` takes the project's default account for an empty one.
+                "machine_account": wanted["service_account"], "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
     if wanted["storage"] == "lustre":
         more = []
         if wanted["gcs_bucket"]:

@@ -8,7 +8,7 @@ import json
 import re
 
 from agent import change, subscriptions
-from subprocesses import Failed, call, end, read_parameters
+from subprocesses import Failed, active_account, call, end, read_parameters
 from toolkit import Deployment, get
 from toolkit import listed as stored
 
@@ -103,19 +103,12 @@ def gone(left, evidence):
     print("left: " + (", ".join(left) or "nothing"), flush=True)
 
 
-def account():
-    """The account of gcloud. Terraform's own clean-up calls gcloud, and fails late without one."""
-    active = json.loads(call(["gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=json"], shown=False))
-    if not active:
-        raise ValueError("gcloud: expected an active account, found none; run `gcloud auth login` or give the build a service account")
-
-
 def destroy():
     told = read_parameters()
     kept = stored(told["state"], "asked.json")
     if not kept:
         return gone([], f"nothing is kept in {told['state']}, where a deployment says what it wants before it makes anything")
-    account()
+    active_account()
     wanted = json.loads(get(kept[0], "deployed.json")) | told
     down(wanted, "cluster")
     for kind in ("instance", "instance template", "resource policy", "disk"):

@@ -63,6 +63,12 @@ def at(wanted, machine, command, script=None, timeout=120):
     return call(words, given=script, timeout=timeout)
 
 
+def active_account():
+    """Requires an account of gcloud. Terraform's own clean-up calls gcloud, and fails late without one."""
+    if not json.loads(call(["gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=json"], shown=False)):
+        raise ValueError("gcloud: expected an active account, found none; run `gcloud auth login` or give the build a service account")
+
+
 def read_parameters():
     """Parameters written by parameters.py."""
     with open("asked.json", encoding="utf-8") as file:

@@ -49,6 +49,8 @@ def create(words):
         fail(f"Error: module setting references unknown global variable {name!r}")
     for name in sorted(set(variables) - used):
         fail(f"Error: validator test_deployment_variable_not_used: the variable {name!r} was not used in this blueprint")
+    for name in sorted(name for name, value in variables.items() if value is None):
+        fail(f"Error: deployment variable {name!r} was not set")
     name = variables["deployment_name"]
     for label in [name, *variables["labels"].values()]:
         if not re.fullmatch(r"[a-z0-9_-]{1,63}", label):

@@ -122,6 +122,16 @@ async fn foreign_resources_on_our_network_are_deleted_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_an_active_account_nothing_is_made() {
+    let world = World::new(FILESTORE, &[]);
+    world.cloud.fault("auth", "none").unwrap();
+    world.create().await;
+    let why = world.broken().await;
+    assert!(why.contains("gcloud: expected an active account"), "{why}");
+    assert!(!world.cloud.calls().contains("\"gcluster\", \"create\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_never_began_is_gone_by_the_providers_word() {
     let world = World::new(FILESTORE, &[("_RESERVATION", "not-there")]);
     world.create().await;

@@ -4,6 +4,7 @@
 mod bucket;
 mod faults;
 mod kept;
+mod nodes;
 mod parameters;
 mod scripts;
 mod whole;

@@ -35,6 +35,9 @@ pub fn modules(blueprint: &Value) -> Vec<&Value> {
 /// Expands `modules` with the variables `vars` of a deployment. `known`: the toolkit's module declarations.
 pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> Expanded {
     let mut expanded = Expanded::default();
+    // cluster-toolkit v1.39.0, pkg/config/validate.go, validateVars.
+    let null = vars.iter().filter(|(_, value)| value.is_null());
+    expanded.problems.extend(null.map(|(name, _)| format!("vars: {name} was not set")));
     let by_id: BTreeMap<_, _> =
         modules.iter().map(|module| (module["id"].as_str().unwrap(), *module)).collect();
     for module in modules {

@@ -185,6 +185,15 @@ fn each_known_defect_is_found() {
     }
 }
 
+#[test]
+fn a_null_variable_is_found() {
+    let mut deployments = deployments(&variants()[0]);
+    let cluster = deployments.get_mut("blueprints/cluster.yaml").unwrap();
+    cluster.insert("machine_account".to_owned(), Value::Null);
+    let found = problems(&deployments, &|text| text);
+    assert!(found.contains(&"vars: machine_account was not set".to_owned()), "{found:#?}");
+}
+
 /// Settings of upstream's example that differ from ours, each with its reason in the README.
 #[test]
 fn every_difference_from_the_upstream_example_is_explained() {
