@@ -143,6 +143,10 @@ def contradictions(values, problems):
         problems.append("_RESERVATION: expected a reservation's name with _PROVISIONING=reservation, found nothing")
     if values["provisioning"] in ("spot", "on-demand") and values["reservation"]:
         problems.append(f"_RESERVATION: expected nothing with _PROVISIONING={values['provisioning']}")
+    if values["provisioning"] in ("spot", "on-demand") and values["maintenance"]:
+        problems.append(f"_MAINTENANCE: expected nothing with _PROVISIONING={values['provisioning']}: it belongs to a reservation")
+    if values.get("filestore_tier") == "HIGH_SCALE_SSD" and values.get("filestore_gb") and values["filestore_gb"] < 10240:
+        problems.append("_FILESTORE_GB: expected 10240 or more with HIGH_SCALE_SSD")
     if values["system_range"] and values["gpu_range"]:
         if ipaddress.ip_network(values["system_range"]).overlaps(ipaddress.ip_network(values["gpu_range"])):
             problems.append("_GPU_RANGE: expected a range that does not overlap _SYSTEM_RANGE")

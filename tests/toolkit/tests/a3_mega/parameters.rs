@@ -104,6 +104,7 @@ fn what_contradicts_itself_is_refused() {
         ("_ZONE", "europe-west4-b", "_ZONE: expected a zone of us-central1"),
         ("_RESERVATION", "", "_RESERVATION: expected a reservation's name"),
         ("_PROVISIONING", "spot", "_RESERVATION: expected nothing"),
+        ("_FILESTORE_GB", "2048", "_FILESTORE_GB: expected 10240 or more with HIGH_SCALE_SSD"),
         ("_GPU_RANGE", "172.16.0.0/12", "_GPU_RANGE: expected a range that does not overlap"),
         ("_STORAGE", "lustre", "_SOURCE_IMAGE: expected an Ubuntu 22.04 image"),
         ("_HEADERS_FROM", "", "_HEADERS_FROM: expected the archive"),
