@@ -275,3 +275,35 @@ fn hostile_values_are_refused_by_every_shipped_schema() {
         }
     }
 }
+
+/// The workflow of an existing cluster differs from that of a deployed one in where the cluster comes from.
+#[test]
+fn an_existing_a3_mega_is_measured_as_a_deployed_one() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    let existing = resolve(&workflows.join("a3-mega-existing.yaml"), &[])
+        .unwrap_or_else(|problems| panic!("{problems}"))
+        .workflow;
+    let folder = tempfile::tempdir().unwrap();
+    let values = folder.path().join("values.yaml");
+    let text: String = A3_MEGA
+        .iter()
+        .filter(|(name, _)| *name != "_SOURCE_IMAGE")
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect();
+    fs::write(&values, text).unwrap();
+    let deployed_one = resolve_with_values(&workflows.join("a3-mega-slurm.yaml"), Some(&values), &[]);
+    let deployed_one = deployed_one.unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(existing.benchmark, deployed_one.workflow.benchmark);
+    let Some(ClusterSpec::Existing { system, .. }) = &existing.cluster else {
+        panic!("{:?}", existing.cluster)
+    };
+    let mine = system.settings();
+    let theirs = deployed(&deployed_one).system;
+    for setting in ["ranks_per_node", "gpus_per_node", "memory_mib", "mpi", "environment"] {
+        assert_eq!(mine[setting], theirs.settings()[setting], "{setting}");
+    }
+    let pins: serde_json::Value =
+        serde_json::from_slice(&fs::read(workflows.join("a3-mega/pins.json")).unwrap()).unwrap();
+    let programs = mine["programs"].as_str().unwrap();
+    assert!(programs.contains(pins["nccl_tests"]["commit"].as_str().unwrap()), "{programs}");
+}
