@@ -167,8 +167,11 @@ fn wrong_and_missing_values_are_reported_where_they_are_stated() {
     );
 }
 
+/// Values of a user, by name.
+type Filled = &'static [(&'static str, &'static str)];
+
 /// A shipped workflow, its template, and values that fill the template in.
-const TEMPLATES: [(&str, &str, &[(&str, &str)]); 4] = [
+const TEMPLATES: [(&str, &str, Filled); 4] = [
     ("a3-mega-slurm", "a3-mega", A3_MEGA),
     ("a3-mega-slurm-lustre", "a3-mega", A3_MEGA),
     (
@@ -189,7 +192,7 @@ const TEMPLATES: [(&str, &str, &[(&str, &str)]); 4] = [
     ),
     ("dgx-slurm-perf", "dgx-slurm-perf", &[("_SSH_USER", "me"), ("cluster.rent.deployed.slurm.nodes", "8")]),
 ];
-const A3_MEGA: &[(&str, &str)] = &[
+const A3_MEGA: Filled = &[
     ("_TOOLS", "registry/tools"),
     ("_PROJECT", "my-project"),
     ("_REGION", "us-central1"),
