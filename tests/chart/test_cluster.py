@@ -328,7 +328,7 @@ class Configs(unittest.TestCase):
         environment = {**cloud.environment, "PATH": f"{cloud.environment['PATH']}:{os.environ['PATH']}"}
         words = ["timeout", "--signal=KILL", "40", os.environ["BURNIN"], "run", str(workflow), "--data", str(cloud.folder / "data")]
         said = subprocess.run(words, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
-        self.assertEqual([call[1] for call in cloud.calls("gcluster")], ["create", "deploy", "destroy"], said)
+        self.assertEqual([call[1] for call in cloud.calls("gcluster")], ["--version", "create", "deploy", "destroy"], said)
         self.assertEqual(cloud.world()["things"], {}, said)
         self.assertEqual(cloud.world()["settings"]["vars"]["static_node_count"], 2)
 
