@@ -9,6 +9,8 @@ mod apiserver;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "client")]
+mod finding;
+#[cfg(feature = "client")]
 pub mod follow;
 #[cfg(feature = "client")]
 pub mod job_notes;

@@ -7,56 +7,17 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ContainerStateTerminated, Event, Pod},
+    core::v1::{ContainerStateTerminated, Pod},
 };
 use model::{Class, Failure, JobEnd, Timestamp};
 
+pub use crate::finding::{PodFinding, PodState};
 use crate::{
     Kubernetes,
     names::{CONTAINER, REPLICATED},
-    objects::{Conditions, JobSet, Workload, containers, is_running, is_terminated, moment, text},
+    objects::{Conditions, JobSet, containers, is_running, is_terminated, moment, text},
     waiting::waiting,
 };
-
-/// Objects of a job at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct PodState {
-    /// Current JobSet.
-    pub jobset: JobSet,
-    /// Every pod that was ever seen, in its last seen state.
-    pub pods: Vec<Pod>,
-    /// Jobs of the JobSet.
-    pub jobs: Vec<Job>,
-    /// Kueue's Workload.
-    pub workload: Option<Workload>,
-    /// Events, newest last.
-    pub events: Vec<Event>,
-}
-
-/// State derived from all objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodFinding {
-    /// Its pods run.
-    Going,
-    /// It waits; `code` gives the reason.
-    Waiting {
-        /// Reason code, see docs/ERRORS.md.
-        code: &'static str,
-        /// Message of the cluster.
-        why: String,
-    },
-    /// It ran to its own end.
-    Ended(JobEnd),
-    /// Ended by the infrastructure.
-    Lost {
-        /// Reason code.
-        code: String,
-        /// Message.
-        why: String,
-    },
-    /// It did not start or did not measure, for a known reason.
-    Failed(Failure),
-}
 
 /// State of a job.
 pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {

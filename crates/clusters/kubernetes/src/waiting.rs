@@ -5,8 +5,8 @@ use model::{Class, Failure};
 
 use crate::{
     Kubernetes,
+    finding::{PodFinding, PodState},
     objects::{Condition, Conditions, Workload, containers, text},
-    state::{PodFinding, PodState},
 };
 
 /// The reason, from the component that is closest to the cause: a container, the scheduler, Kueue, then the newest warning.

@@ -1,0 +1,49 @@
+//! Objects of a job, and what they amount to.
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Event, Pod},
+};
+use model::{Failure, JobEnd};
+
+use crate::objects::{JobSet, Workload};
+
+/// Objects of a job at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct PodState {
+    /// Current JobSet.
+    pub jobset: JobSet,
+    /// Every pod that was ever seen, in its last seen state.
+    pub pods: Vec<Pod>,
+    /// Jobs of the JobSet.
+    pub jobs: Vec<Job>,
+    /// Kueue's Workload.
+    pub workload: Option<Workload>,
+    /// Events, newest last.
+    pub events: Vec<Event>,
+}
+
+/// State derived from all objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodFinding {
+    /// Its pods run.
+    Going,
+    /// It waits; `code` gives the reason.
+    Waiting {
+        /// Reason code, see docs/ERRORS.md.
+        code: &'static str,
+        /// Message of the cluster.
+        why: String,
+    },
+    /// It ran to its own end.
+    Ended(JobEnd),
+    /// Ended by the infrastructure.
+    Lost {
+        /// Reason code.
+        code: String,
+        /// Message.
+        why: String,
+    },
+    /// It did not start or did not measure, for a known reason.
+    Failed(Failure),
+}
