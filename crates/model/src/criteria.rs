@@ -32,11 +32,11 @@ pub struct Criteria {
     /// Line rate of the network of one node, one direction, GB/s: the sum over its adapters. Reports state the efficiency
     /// relative to it, references are scaled by it, and it bounds collectives without reference and floor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
+    #[schemars(range(min = 0.1))]
     pub line_rate: Option<f64>,
     /// Share of the line rate that a collective without reference and floor must reach at large sizes.
     #[serde(default = "share", skip_serializing_if = "is_default_share")]
-    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(range(min = 0.05, max = 1.0))]
     pub line_rate_share: f64,
     /// Lower bounds on bus bandwidth.
     #[serde(default)]
@@ -78,7 +78,9 @@ fn is_default_share(share: &f64) -> bool {
 impl Criteria {
     /// Whether they bound the bandwidth, of whatever collective.
     pub fn bound_bandwidth(&self) -> bool {
-        !self.floors.is_empty() || !self.references.is_empty() || self.line_rate.is_some()
+        self.floors.iter().any(|floor| floor.busbw > 0.0)
+            || self.references.iter().any(|reference| reference.points.iter().any(|at| at.busbw > 0.0))
+            || self.line_rate.is_some()
     }
 
     /// Criteria that require only checked data.

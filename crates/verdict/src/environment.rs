@@ -1,16 +1,29 @@
 //! Compares the requested NCCL variables with those in effect.
 //!
-//! Two parts of a log report the latter: the job's script prints those of each node directly before the benchmark, and NCCL
-//! prints each variable that it reads (`src/misc/param.cc`: "NAME set by environment to VALUE").
+//! Two parts of a log report the latter: the job's script prints those of each node directly before the benchmark, as text;
+//! NCCL prints each variable that it reads, after it has converted it (NCCL v2.30.7-1, `src/misc/param.cc`,
+//! `ncclLoadParam`: `strtoll` with base 0, then "%s set by environment to %lld."; `src/graph/paths.cc` prints a level's name
+//! for its number).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Reason, Unequal, Verdict};
 
 /// Maximum distinct variables, values of a variable, and hosts of a value.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 /// Maximum differences in a reason.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
+/// Host of a line that names none.
+const UNKNOWN_HOST: &str = "an unknown host";
+
+/// Who printed a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PrintedBy {
+    /// The job's script: the text of the variable.
+    Script,
+    /// NCCL: what it converted the text to.
+    Nccl,
+}
 
 /// NCCL variables in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +31,7 @@ pub struct Environment {
     /// Requested values by name.
     requested: BTreeMap<String, String>,
     /// Hosts by name and effective value.
-    effective: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    effective: BTreeMap<String, BTreeMap<(PrintedBy, String), BTreeSet<String>>>,
 }
 
 impl Environment {
@@ -26,11 +39,11 @@ impl Environment {
     pub(crate) fn read_report(&mut self, rest: &str) {
         let Some((name, value)) = rest.split_once('=') else { return };
         if let Some(name) = name.strip_prefix("requested ") {
-            if self.requested.len() < MOST {
+            if self.requested.len() < MAX_ENTRIES {
                 self.requested.insert(name.to_owned(), value.trim_end().to_owned());
             }
         } else if let Some((host, name)) = name.split_once(" has ") {
-            self.add(name, value.trim_end(), host);
+            self.add(name, (PrintedBy::Script, value.trim_end().to_owned()), host);
         }
     }
 
@@ -38,21 +51,21 @@ impl Environment {
     pub(crate) fn read_nccl(&mut self, before: &str, value: &str, host: Option<&str>) {
         let name = before.rsplit([' ', '\t']).next().unwrap_or_default();
         if name.starts_with("NCCL_") {
-            self.add(name, value, host.unwrap_or("a rank"));
+            self.add(name, (PrintedBy::Nccl, value.to_owned()), host.unwrap_or(UNKNOWN_HOST));
         }
     }
 
-    fn add(&mut self, name: &str, value: &str, host: &str) {
-        let full = |len: usize, known: bool| len >= MOST && !known;
+    fn add(&mut self, name: &str, value: (PrintedBy, String), host: &str) {
+        let full = |len: usize, known: bool| len >= MAX_ENTRIES && !known;
         if full(self.effective.len(), self.effective.contains_key(name)) {
             return;
         }
         let values = self.effective.entry(name.to_owned()).or_default();
-        if full(values.len(), values.contains_key(value)) {
+        if full(values.len(), values.contains_key(&value)) {
             return;
         }
-        let hosts = values.entry(value.to_owned()).or_default();
-        if hosts.len() < MOST {
+        let hosts = values.entry(value).or_default();
+        if hosts.len() < MAX_ENTRIES {
             hosts.insert(host.to_owned());
         }
     }
@@ -61,7 +74,7 @@ impl Environment {
         self.requested.extend(other.requested);
         for (name, values) in other.effective {
             for (value, hosts) in values {
-                hosts.iter().for_each(|host| self.add(&name, &value, host));
+                hosts.iter().for_each(|host| self.add(&name, value.clone(), host));
             }
         }
     }
@@ -79,8 +92,12 @@ pub fn reason(environment: &Environment, severity: Unequal) -> Option<Reason> {
             differences.push(format!("{name} is not set, {wanted} was requested"));
             continue;
         };
-        for (value, hosts) in values.iter().filter(|(value, _)| differ(wanted, value)) {
-            let first = hosts.first().map_or("a rank", String::as_str);
+        let differing = values.iter().filter(|((by, value), _)| match by {
+            PrintedBy::Script => wanted != value,
+            PrintedBy::Nccl => differs_as_read(wanted, value),
+        });
+        for ((_, value), hosts) in differing {
+            let first = hosts.first().map_or(UNKNOWN_HOST, String::as_str);
             let more = match hosts.len() {
                 0 | 1 => String::new(),
                 count => format!(" and {} more", count - 1),
@@ -95,8 +112,8 @@ pub fn reason(environment: &Environment, severity: Unequal) -> Option<Reason> {
         };
         return Some(Reason::new(Verdict::Pass, "ENVIRONMENT_AS_REQUESTED", text));
     }
-    let more = differences.len().saturating_sub(SHOWN);
-    differences.truncate(SHOWN);
+    let more = differences.len().saturating_sub(MAX_SHOWN);
+    differences.truncate(MAX_SHOWN);
     if more > 0 {
         differences.push(format!("and {more} more"));
     }
@@ -108,19 +125,23 @@ pub fn reason(environment: &Environment, severity: Unequal) -> Option<Reason> {
     Some(Reason::new(weighs, "ENVIRONMENT_DIFFERS", differences.join("; ")))
 }
 
-/// NCCL prints some variables as numbers that are requested as words, and numbers in decimal: such pairs are not compared
-/// as text.
-fn differ(requested: &str, effective: &str) -> bool {
-    match (number(requested), number(effective)) {
-        (Some(requested), Some(effective)) => requested != effective,
-        (None, Some(_)) => false,
-        _ => requested != effective,
+/// Whether NCCL read another value than the requested one. A word and a number are not comparable: NCCL prints some
+/// words as numbers and some numbers as words.
+fn differs_as_read(requested: &str, read: &str) -> bool {
+    match (number(requested), number(read)) {
+        (Some(requested), Some(read)) => requested != read,
+        (None, None) => !requested.eq_ignore_ascii_case(read),
+        _ => false,
     }
 }
 
+/// As `strtoll` with base 0 reads it: decimal, hexadecimal with `0x`, octal with `0`.
 fn number(text: &str) -> Option<i64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => i64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
+    let (digits, base) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
+        [b'0', _, ..] => (&digits[1..], 8),
+        _ => (digits, 10),
+    };
+    i64::from_str_radix(digits, base).ok().map(|value| sign * value)
 }

@@ -14,11 +14,11 @@ use crate::line_rate::{Network, nodes};
 /// Share of the line rate that remains over many nodes: NVIDIA's DGX-1 SuperPOD expects 42 of 50 GB/s, where two nodes
 /// measure 54 (DeepOps documentation).
 const RING: f64 = 0.84;
-/// Bandwidth of the transfer relative to the best point, at most: two noisy points may differ by next to nothing.
-const MOST: f64 = 1.05;
+/// Maximum bandwidth of the transfer relative to the best point: two noisy points may differ by next to nothing.
+const MAX_ABOVE_BEST: f64 = 1.05;
 
-/// The curve for `ranks` ranks. `None` if its own number of ranks is unknown, if either does not fill two nodes, or if the
-/// curve exceeds an unknown line rate.
+/// The curve for `ranks` ranks. `None` if its own number of ranks is unknown, if either does not fill two nodes, if the
+/// curve exceeds an unknown line rate, or if a point has no positive bandwidth.
 pub fn scaled(
     reference: &Reference,
     ranks: u32,
@@ -27,9 +27,12 @@ pub fn scaled(
 ) -> Option<Reference> {
     let (of, per_node) = (reference.ranks?, per_node?);
     let (few, many) = (nodes(of, per_node)?, nodes(ranks, per_node)?);
+    if reference.points.iter().any(|at| !at.busbw.is_finite() || at.busbw <= 0.0) {
+        return None;
+    }
     let factor = |ranks| reference.collective.bus_factor(ranks);
     let best = reference.points.iter().map(|at| at.busbw).fold(0.0, f64::max);
-    let transfer = asymptote(&reference.points, factor(of)).clamp(best, MOST * best);
+    let transfer = asymptote(&reference.points, factor(of)).clamp(best, MAX_ABOVE_BEST * best);
     // An all-reduce over few nodes is not a ring, whatever the line rate is.
     let exceeds = match line {
         Some(line) => best > line,

@@ -419,9 +419,17 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
     assert_eq!(judgement.verdict, Verdict::Pass, "{codes:?}");
     assert!(codes.contains(&"ENVIRONMENT_AS_REQUESTED"), "{codes:?}");
 
-    // NCCL prints numbers in decimal, and some words as numbers.
-    let nccl = "a:1:2 [0] NCCL INFO NCCL_IB_TC set by environment to 52.\na:1:2 [0] NCCL INFO NCCL_NET set by environment to gIB\n";
-    assert_eq!(judged(&format!("{same}{nccl}"), Unequal::default()).verdict, Verdict::Pass);
+    // NCCL prints numbers in decimal, some words as numbers, and levels by name.
+    let converted = "0: burnin environment: requested NCCL_IB_TC=0x34\n\
+                     0: burnin environment: requested NCCL_NET_GDR_LEVEL=2\n\
+                     0: burnin environment: requested NCCL_COLLNET_ENABLE=yes\n\
+                     0: burnin environment: a has NCCL_IB_TC=0x34\n\
+                     0: burnin environment: a has NCCL_NET_GDR_LEVEL=2\n\
+                     0: burnin environment: a has NCCL_COLLNET_ENABLE=yes\n\
+                     a:1:2 [0] NCCL INFO NCCL_IB_TC set by environment to 52.\n\
+                     a:1:2 [0] NCCL INFO NCCL_NET_GDR_LEVEL set by environment to PXB\n\
+                     a:1:2 [0] NCCL INFO NCCL_COLLNET_ENABLE set by environment to 0.\n";
+    assert_eq!(judged(converted, Unequal::default()).verdict, Verdict::Pass);
 
     let cases = [
         (
@@ -431,6 +439,15 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
         (
             format!("{requested}0: burnin environment: a has NCCL_NET=gIB\n"),
             "NCCL_IB_TC is not set, 52 was requested",
+        ),
+        // The script prints text: a number is not the requested word.
+        (
+            format!("{requested}{}0: burnin environment: b has NCCL_NET=0\n", node("a", "52")),
+            "NCCL_NET is 0 on b, gIB was requested",
+        ),
+        (
+            format!("{same}a:1:2 [0] NCCL INFO NCCL_IB_TC set by environment to 53.\n"),
+            "NCCL_IB_TC is 53 on a, 52 was requested",
         ),
         (
             format!("{same}b:1:2 [0] NCCL INFO NCCL_NET set by environment to Socket\n"),
