@@ -1,12 +1,14 @@
 //! Clusters deployed and destroyed by build steps: a deployment is a build, and so is a teardown.
 //!
 //! ```text
-//! clusters/open/{name}           the request (kept parts: see [`kept`](crate::kept)), written before the deployment starts; removed when nothing is left
+//! clusters/open/{name}           the request, written before the deployment starts; removed when nothing is left
 //! clusters/{name}/given-back     released: no deployment may start
 //! clusters/{name}/failed-{n}     teardown n failed: time and reason
 //! clusters/{name}/gone           confirmation that nothing is left
 //! clusters/{name}/state/         files of the steps
 //! ```
+//!
+//! Kept parts have objects of their own: see [`kept`](crate::kept).
 //!
 //! All objects are in the artefact bucket, so that any process with access to the bucket can destroy the cluster. A failed
 //! teardown is repeated with growing delays until one reports that nothing is left.
@@ -117,8 +119,14 @@ impl DeployedClusters {
         self.store.create(object, text.into()).await.map_err(PortError::transient)
     }
 
-    /// Substitutions for the steps, as far as their config declares them.
-    fn told(&self, name: &str, asked: &DeployRequest, command: &CommandId, build: &BuildSpec) -> BuildSpec {
+    /// The build with the substitutions that Burnin sets, as far as its config declares them.
+    fn with_own_substitutions(
+        &self,
+        name: &str,
+        asked: &DeployRequest,
+        command: &CommandId,
+        build: &BuildSpec,
+    ) -> BuildSpec {
         // Kept parts carry the name and the state of the cluster that created them.
         let name = asked.kept.as_ref().map_or(name, |kept| &kept.cluster);
         let state = self.store.locate(&note(name, "state"));
@@ -171,12 +179,23 @@ impl DeployedClusters {
             kept: Some(KeptOf { cluster: name.to_owned() }),
             ..asked.clone()
         };
-        self.note(&(OPEN.to_owned() + &kept::name_of(name)), &request).await?;
+        let open = OPEN.to_owned() + &kept::name_of(name);
+        // After a crash an earlier attempt's request stays: no part may be used beyond its lease.
+        let until = match self.note(&open, &request).await? {
+            Creation::Created => request.expires_at,
+            Creation::Exists => match self.get::<DeployRequest>(&open).await? {
+                Some(earlier) => earlier.expires_at,
+                // The sweeper released the parts already.
+                None => return Ok(Vec::new()),
+            },
+        };
+        let mut left = Vec::new();
         for (part, span) in asked.keeps() {
-            let content = KeptPart { cluster: name.to_owned(), expires_at: now + span };
+            let content = KeptPart { cluster: name.to_owned(), expires_at: until.min(now + span) };
             self.note(&kept::object(&key, part, name), &content).await?;
+            left.push(format!("{part} until {}", content.expires_at));
         }
-        Ok(asked.keeps().map(|(part, span)| format!("{part} until {}", now + span)).collect())
+        Ok(left)
     }
 
     async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
@@ -281,7 +300,7 @@ impl DeployedClusters {
                         ));
                     }
                 }
-                let mut build = self.told(name, asked, command, &asked.deployed.destroy);
+                let mut build = self.with_own_substitutions(name, asked, command, &asked.deployed.destroy);
                 if !keep.is_empty() {
                     build.substitutions.insert(KEEP.to_owned(), keep.to_owned());
                 }
@@ -395,7 +414,7 @@ impl ClusterProvider for DeployedClusters {
         if self.has(&mark).await? {
             return Err(given_back(name));
         }
-        let build = self.told(name, &asked, &order.id, &deployed.deploy);
+        let build = self.with_own_substitutions(name, &asked, &order.id, &deployed.deploy);
         let life = order.expires_at.since(self.clock.now());
         self.builds.start(&BuildKey::of(&order.id), &build, life).await
     }
@@ -440,7 +459,9 @@ impl ClusterProvider for DeployedClusters {
                     self.destroy(name, &asked, &command, &keep.join(",")).await?;
                 if !keep.is_empty() {
                     let left = self.leave_parts(name, &asked).await?;
-                    evidence += &format!("; kept: {}", left.join(", "));
+                    if !left.is_empty() {
+                        evidence += &format!("; kept: {}", left.join(", "));
+                    }
                 }
                 let deleted = self.proof(name, evidence);
                 self.note(&note(name, "gone"), &deleted).await?;

@@ -454,6 +454,25 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert!(world.has().contains(&format!("{}.base", anew.name)));
 }
 
+/// A teardown that was interrupted after it recorded the lease of the kept parts, and is repeated a day later.
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
+    let mut world = World::new();
+    world.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
+    let order = order_of(&world, "night-1", |_| {});
+    world.clusters.create(&order).await.unwrap();
+    assert!(matches!(world.settled(&order.name).await, ClusterStatus::Ready(_)));
+    let recorded = world.clock.now() + Span::from_secs(29 * 24 * 3600);
+    let open = format!("clusters/open/{}", order.name);
+    let request = world.store.read(&open).await.unwrap().unwrap();
+    let mut request: serde_json::Value = serde_json::from_slice(&request).unwrap();
+    request["expires_at"] = serde_json::to_value(recorded).unwrap();
+    request["kept"] = serde_json::json!({"cluster": order.name});
+    world.store.create(&format!("{open}-kept"), request.to_string().into()).await.unwrap();
+    let deleted = world.delete(&order.name).await.unwrap();
+    assert_eq!(deleted.evidence, format!("listed; kept: base until {recorded}"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_deployment_keeps_nothing() {
     let mut world = World::new();
