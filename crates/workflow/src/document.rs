@@ -187,19 +187,20 @@ impl YamlDocument {
     /// Sets the value of a field, creating enclosing fields. An overridden field has no position.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
         self.overridden.push(Overridden { field: field.to_owned(), file: SET.to_owned(), position: None });
-        self.put(field, value);
+        self.put(field.split('.'), value);
     }
 
-    /// The same, by a field of another file.
-    pub(crate) fn set_by(&mut self, field: &str, value: Value, other: &Self) {
-        let position = other.position(field);
-        self.overridden.push(Overridden { field: field.to_owned(), file: other.file.clone(), position });
-        self.put(field, value);
+    /// The same, by a field of another file. `path`: names from the outermost field on.
+    pub(crate) fn set_by(&mut self, path: &[&str], value: Value, other: &Self) {
+        let field = path.join(".");
+        let position = other.position(&field);
+        self.overridden.push(Overridden { field, file: other.file.clone(), position });
+        self.put(path.iter().copied(), value);
     }
 
-    fn put(&mut self, field: &str, value: Value) {
+    fn put<'p>(&mut self, path: impl Iterator<Item = &'p str>, value: Value) {
         let mut place = &mut self.value;
-        for part in field.split('.') {
+        for part in path {
             if !place.is_object() {
                 *place = Value::Object(Map::new());
             }

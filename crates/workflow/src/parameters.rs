@@ -1,7 +1,7 @@
 //! Values that only the user knows (project, zone, reservation), and the check of what a deployment's steps receive.
 //!
 //! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow:
-//! value` for the workflow itself. A parameters file beside a deployment is a JSON Schema, written in YAML, of its
+//! value` for the workflow itself; a mapping as value sets the fields in it and leaves the others. A parameters file beside a deployment is a JSON Schema, written in YAML, of its
 //! substitutions; a description states what is expected and where to find it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
-use crate::document::{FileProblem, FileProblems, YamlDocument};
+use crate::document::{FileProblem, FileProblems, MAX_DEPTH, YamlDocument};
 
 /// A user's values file.
 pub(crate) struct Values<'a> {
@@ -45,9 +45,30 @@ impl<'a> Values<'a> {
         Ok(Self { document, substitutions, used, known })
     }
 
-    /// Fields of the workflow, with their values.
-    pub fn fields(document: &YamlDocument) -> impl Iterator<Item = (&String, &Value)> {
-        document.value.as_object().into_iter().flatten().filter(|(name, _)| !name.starts_with('_'))
+    /// Fields of the workflow by their path, with their values: scalars, lists and empty mappings.
+    ///
+    /// # Errors
+    /// Returns an error if a path is too deep.
+    pub fn fields(document: &YamlDocument) -> Result<Vec<(Vec<&str>, &Value)>, FileProblem> {
+        let given = document.value.as_object().into_iter().flatten();
+        let given = given.filter(|(name, _)| !name.starts_with('_'));
+        let mut pending: Vec<_> =
+            given.map(|(name, value)| (name.split('.').collect::<Vec<_>>(), value)).collect();
+        let mut fields = Vec::new();
+        while let Some((path, value)) = pending.pop() {
+            if path.len() > MAX_DEPTH {
+                let message = format!("is nested deeper than {MAX_DEPTH} levels");
+                return Err(document.problem(&path.join("."), message));
+            }
+            match value.as_object().filter(|inner| !inner.is_empty()) {
+                Some(inner) => {
+                    let within = |name| path.iter().copied().chain([name]).collect();
+                    pending.extend(inner.iter().map(|(name, value)| (within(name.as_str()), value)));
+                }
+                None => fields.push((path, value)),
+            }
+        }
+        Ok(fields)
     }
 
     /// The value of a substitution that a build declares.
@@ -77,7 +98,7 @@ impl<'a> Values<'a> {
         unused.map(|name| self.document.problem(name, message(name))).collect()
     }
 
-    /// The document and whether it has this substitution.
+    /// The document, if it states this substitution.
     pub fn origin(&self, name: &str) -> Option<&'a YamlDocument> {
         self.document.value.get(name).map(|_| self.document)
     }

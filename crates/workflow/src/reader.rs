@@ -19,22 +19,24 @@ use crate::{
     parameters::{self, ParameterProblem, Values},
 };
 
-/// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
-const TOLD_TO_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
-/// Substitutions that every destroy config must declare.
-const TOLD_TO_DESTROY: [&str; 1] = ["_CLUSTER"];
+/// Field of a cluster that steps provision.
+const DEPLOYED_FIELD: &str = "cluster.rent.deployed";
+/// Substitutions that Burnin sets.
+const SET_BY_BURNIN: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
+/// Those that every deploy config must declare, so that its resources can be identified and expire.
+const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
+/// Those that every destroy config must declare.
+const REQUIRED_BY_DESTROY: [&str; 1] = ["_CLUSTER"];
 /// Maximum time for which a part is kept.
 const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Substitutions that Burnin sets.
-const TOLD: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
 
 /// Requirements on the steps that provision or release a cluster.
 #[derive(Clone, Copy)]
 struct StepsRequest<'a> {
     /// Substitutions that Burnin sets and the config must declare.
-    told: &'a [&'a str],
+    declares: &'a [&'a str],
     /// File that a step must write.
-    leaves: &'a str,
+    writes: &'a str,
     /// Substitutions of both configs.
     shared: &'a BTreeMap<String, String>,
 }
@@ -162,7 +164,7 @@ impl<'a> WorkflowReader<'a> {
     }
 
     fn deployed(&mut self, file: &DeployedFile) -> Option<Deployed> {
-        let field = "cluster.rent.deployed";
+        let field = DEPLOYED_FIELD;
         let mut given = file.systems.iter().filter(|(_, settings)| !settings.is_null());
         let system = match (given.next(), given.next()) {
             (Some((kind, settings)), None) => self.settings(field, kind, settings),
@@ -177,17 +179,15 @@ impl<'a> WorkflowReader<'a> {
         let mut shared: BTreeMap<_, _> =
             settings.iter().filter_map(|it| Some((it.name.to_owned(), it.value.clone()?))).collect();
         shared.extend(file.substitutions.clone());
-        for name in TOLD.iter().filter(|name| file.substitutions.contains_key(**name)) {
+        for name in SET_BY_BURNIN.iter().filter(|name| file.substitutions.contains_key(**name)) {
             self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
         }
-        let steps = StepsRequest { told: &TOLD_TO_DEPLOY, leaves: "cluster.json", shared: &shared };
+        let steps = StepsRequest { declares: &REQUIRED_BY_DEPLOY, writes: "cluster.json", shared: &shared };
         let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, steps);
-        let steps = StepsRequest { told: &TOLD_TO_DESTROY, leaves: "gone.json", shared: &shared };
+        let steps = StepsRequest { declares: &REQUIRED_BY_DESTROY, writes: "gone.json", shared: &shared };
         let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, steps);
         if let (Some(deploy), Some(destroy)) = (&deploy, &destroy) {
             self.unknown_shared(&file.substitutions, [deploy, destroy]);
-        }
-        if let (Some(deploy), Some(destroy)) = (&deploy, &destroy) {
             self.kept_parts(&file.keep, deploy, destroy);
         }
         if let (Some(path), Some(deploy)) = (&file.parameters, &deploy) {
@@ -237,7 +237,7 @@ impl<'a> WorkflowReader<'a> {
         let defaults = declared.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
         let mut effective: BTreeMap<_, _> = defaults.collect();
         effective.extend(deploy.substitutions.clone());
-        effective.retain(|name, _| !TOLD.contains(&name.as_str()));
+        effective.retain(|name, _| !SET_BY_BURNIN.contains(&name.as_str()));
         match parameters::check(&schema, &effective) {
             Ok(problems) => {
                 for ParameterProblem { name, message } in problems {
@@ -251,13 +251,18 @@ impl<'a> WorkflowReader<'a> {
 
     /// A problem of a substitution, where it is stated: values file, own or shared substitutions, settings.
     fn located(&self, name: &str, message: String, settings: &BTreeMap<&str, String>) -> FileProblem {
-        let field = "cluster.rent.deployed";
+        let field = DEPLOYED_FIELD;
         let (own, shared) =
             (format!("{field}.deploy.substitutions.{name}"), format!("{field}.substitutions.{name}"));
         let is_stated =
             |field: &str| self.document.value.pointer(&format!("/{}", field.replace('.', "/"))).is_some();
         match self.values.as_ref().and_then(|values| values.origin(name)) {
-            Some(values) if !self.document.is_set(&own) => values.problem(name, message),
+            Some(values) if !self.document.is_set(&own) && !self.document.is_set(&shared) => {
+                values.problem(name, message)
+            }
+            _ if self.document.is_set(&shared) && !self.document.is_set(&own) => {
+                self.document.problem(&shared, message)
+            }
             _ if is_stated(&own) => self.document.problem(&own, message),
             _ if is_stated(&shared) => self.document.problem(&shared, message),
             _ => self.document.problem(settings.get(name).unwrap_or(&shared), message),
@@ -267,18 +272,18 @@ impl<'a> WorkflowReader<'a> {
     /// Steps that provision or release a cluster must use the required substitutions and write the required
     /// file.
     fn steps(&mut self, field: &str, build: &BuildFile, request: StepsRequest<'_>) -> Option<BuildSpec> {
-        let StepsRequest { told, leaves, shared } = request;
-        for name in TOLD.iter().filter(|name| build.substitutions.contains_key(**name)) {
+        let StepsRequest { declares, writes, shared } = request;
+        for name in SET_BY_BURNIN.iter().filter(|name| build.substitutions.contains_key(**name)) {
             self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
         }
         let (spec, document) = self.build(field, build, shared)?;
-        for name in told.iter().filter(|name| spec.config["substitutions"].get(**name).is_none()) {
+        for name in declares.iter().filter(|name| spec.config["substitutions"].get(**name).is_none()) {
             let why = format!("must declare `{name}: \"\"`, which Burnin fills in for steps to use");
             self.problems.push(document.problem("substitutions", why));
         }
         let paths = spec.config["artifacts"]["objects"]["paths"].as_array();
-        if !paths.is_some_and(|paths| paths.iter().any(|path| path.as_str() == Some(leaves))) {
-            let why = format!("must name `{leaves}`, which a step must write");
+        if !paths.is_some_and(|paths| paths.iter().any(|path| path.as_str() == Some(writes))) {
+            let why = format!("must name `{writes}`, which a step must write");
             self.problems.push(document.problem("artifacts.objects.paths", why));
         }
         Some(spec)
@@ -330,10 +335,15 @@ impl<'a> WorkflowReader<'a> {
     ) -> BTreeMap<String, String> {
         let mut all = build.substitutions.clone();
         let declared = config.value["substitutions"].as_object().into_iter().flat_map(serde_json::Map::keys);
-        for name in declared.filter(|name| !TOLD.contains(&name.as_str())) {
-            let set = self.document.is_set(&format!("{field}.substitutions.{name}"));
-            let valued = self.values.as_mut().and_then(|values| values.value(name)).filter(|_| !set);
-            let value = valued.map(str::to_owned).or_else(|| all.get(name).or(shared.get(name)).cloned());
+        for name in declared.filter(|name| !SET_BY_BURNIN.contains(&name.as_str())) {
+            let valued = self.values.as_mut().and_then(|values| values.value(name)).map(str::to_owned);
+            let (own, shared) = (all.get(name).cloned(), shared.get(name).cloned());
+            let is_set = |field: &str| self.document.is_set(&format!("{field}.substitutions.{name}"));
+            let value = match (is_set(field), is_set(DEPLOYED_FIELD)) {
+                (true, _) => own,
+                (false, true) if shared.is_some() => shared,
+                _ => valued.or(own).or(shared),
+            };
             all.extend(value.map(|value| (name.clone(), value)));
         }
         all
@@ -349,7 +359,7 @@ impl<'a> WorkflowReader<'a> {
         let declared = config["substitutions"].as_object();
         for name in build.substitutions.keys().filter(|name| !text.contains(name.as_str())) {
             let known: Vec<_> = (declared.into_iter().flat_map(serde_json::Map::keys))
-                .filter(|known| !TOLD.contains(&known.as_str()))
+                .filter(|known| !SET_BY_BURNIN.contains(&known.as_str()))
                 .map(String::as_str)
                 .collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };

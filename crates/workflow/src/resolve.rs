@@ -135,8 +135,8 @@ pub fn resolve_document(
         document.set("cluster", serde_json::json!({ "existing": existing }));
     }
     if let Some(values) = values {
-        for (field, value) in Values::fields(values) {
-            document.set_by(field, value.clone(), values);
+        for (path, value) in Values::fields(values)? {
+            document.set_by(&path, value.clone(), values);
         }
     }
     for Override { field, value } in overrides {

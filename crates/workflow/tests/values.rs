@@ -99,6 +99,25 @@ fn a_value_is_stated_once() {
     let Deployed { deploy, destroy, system, .. } = deployed(&resolved);
     assert_eq!(of(&deploy.substitutions), ["_NODES=4", "_PROJECT=set", "_TOOLS=theirs"]);
     assert_eq!((of(&destroy.substitutions), system.nodes()), (vec!["_TOOLS=theirs".to_owned()], 4));
+    let resolved = folder.resolve(values, &["cluster.rent.deployed.substitutions._TOOLS=set"]).unwrap();
+    let Deployed { deploy, destroy, .. } = deployed(&resolved);
+    assert_eq!((&*deploy.substitutions["_TOOLS"], &*destroy.substitutions["_TOOLS"]), ("set", "set"));
+}
+
+#[test]
+fn a_mapping_of_values_leaves_the_other_fields_of_its_section() {
+    let folder = Folder::new();
+    let workflow = WORKFLOW.replace("limits: {lease: 4h}", "limits: {lease: 4h, logs: 7m}");
+    fs::write(folder.0.path().join("w.yaml"), workflow).unwrap();
+    let resolved = folder.resolve("_PROJECT: mine\nlimits:\n  lease: 5h\n  job: 3m\n", &[]).unwrap();
+    let limits = resolved.workflow.limits;
+    let seconds = [limits.lease, limits.job, limits.logs].map(|span| span.0.as_secs());
+    assert_eq!(seconds, [5 * 3600, 180, 420]);
+    let problem = folder.problems("_PROJECT: mine\nlimits:\n  job: 3\n", &[]);
+    assert_eq!(problem, "v.yaml:3:3: limits.job: expected string, found 3");
+    let deep = format!("_PROJECT: mine\n{}: 1\n", ["a"; 65].join("."));
+    let problem = folder.problems(&deep, &[]);
+    assert!(problem.ends_with("is nested deeper than 64 levels"), "{problem}");
 }
 
 #[test]
@@ -142,6 +161,11 @@ fn wrong_and_missing_values_are_reported_where_they_are_stated() {
             "_PROJECT: a\n",
             &["cluster.rent.deployed.deploy.substitutions._HOW=gift"],
             "--set: cluster.rent.deployed.deploy.substitutions._HOW: expected spot or reservation; found \"gift\"",
+        ),
+        (
+            "_PROJECT: a\n_HOW: spot\n",
+            &["cluster.rent.deployed.substitutions._HOW=gift"],
+            "--set: cluster.rent.deployed.substitutions._HOW: expected spot or reservation; found \"gift\"",
         ),
         (
             "_PROJECT: a\n",
