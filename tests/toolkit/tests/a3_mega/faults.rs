@@ -166,7 +166,7 @@ async fn a_teardown_needs_an_account() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
-    world.cloud.fault("auth", "nobody\nnobody\nnobody").unwrap();
+    world.cloud.fault("auth", "no account\nno account\nno account").unwrap();
     let why = world.delete().await.unwrap_err();
     assert!(why.contains("gcloud: expected an active account"), "{why}");
 }
