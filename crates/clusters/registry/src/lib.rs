@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 pub use schedulers::Schedulers;
 
 /// Every kind. A new kind adds one line.
-pub static KINDS: [&dyn ClusterKind; 4] = [
+pub static KINDS: [&dyn ClusterKind; 5] = [
     &cluster_local::LocalKind,
     &cluster_slurm::SlurmKind,
     &cluster_kubernetes::KubernetesKind,
     &cluster_hosts::HostsKind,
+    &cluster_logs::LogsKind,
 ];
 
 /// The kind with this name.

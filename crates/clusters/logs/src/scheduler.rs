@@ -1,0 +1,125 @@
+//! "Jobs" that have run elsewhere.
+//!
+//! ```text
+//! logs/{job}/submitted.json   the job was submitted
+//!            end.json         its end, final: that of the logs, or a cancellation before it was read
+//! ```
+
+use std::{path::Path, sync::Arc};
+
+use cluster_api::{
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder,
+    settings::{check_job_name, wrong},
+};
+use ledger::{ObjectReader, Store};
+use model::{Class, Cluster, Failure, JobEnd};
+use service::PortError;
+
+use crate::{LogSettings, found, marker::Marker};
+
+/// Scheduler of logs: it submits nothing.
+pub struct LogJobs {
+    store: Arc<dyn Store>,
+}
+
+impl LogJobs {
+    /// `store`: bucket of the jobs' records.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    async fn has(&self, object: &str) -> Result<bool, PortError> {
+        Ok(self.store.read(object).await.map_err(PortError::transient)?.is_some())
+    }
+
+    /// Records an end unless there is one. Returns the final one.
+    async fn record_end(&self, job: &str, end: &JobEnd) -> Result<JobEnd, PortError> {
+        let object = note(job, "end.json");
+        let text = serde_json::to_vec(end).map_err(PortError::transient)?;
+        self.store.create(&object, text.into()).await.map_err(PortError::transient)?;
+        match self.recorded_end(job).await? {
+            Some(end) => Ok(end),
+            None => Err(PortError::Transient(format!("{object}: not there after its creation"))),
+        }
+    }
+
+    async fn recorded_end(&self, job: &str) -> Result<Option<JobEnd>, PortError> {
+        let found = self.store.read(&note(job, "end.json")).await.map_err(PortError::transient)?;
+        found.map(|text| serde_json::from_slice(&text).map_err(PortError::transient)).transpose()
+    }
+}
+
+fn note(job: &str, what: &str) -> String {
+    format!("logs/{job}/{what}")
+}
+
+fn end(state: &str) -> JobEnd {
+    JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for LogJobs {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        check_job_name(&job.name)?;
+        let logs = LogSettings::of(&job.cluster)?;
+        found(&job.cluster.name, &logs).map_err(|why| wrong(&job.cluster, &why))?;
+        let content = serde_json::to_vec(&job.labels).map_err(PortError::transient)?;
+        let object = note(&job.name, "submitted.json");
+        self.store.create(&object, content.into()).await.map_err(PortError::transient)?;
+        Ok(logs.folder)
+    }
+
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        check_job_name(name)?;
+        if let Some(end) = self.recorded_end(name).await? {
+            return Ok(JobStatus::Ended(end));
+        }
+        if !self.has(&note(name, "submitted.json")).await? {
+            return Ok(JobStatus::Absent);
+        }
+        let logs = LogSettings::of(cluster)?;
+        let marker = Marker::read(Path::new(&logs.folder)).map_err(|why| wrong(cluster, &why))?;
+        // Without a marker the exit status is unknown: the logs decide whether the benchmark is complete.
+        let ended = marker.map_or_else(|| end("COMPLETED"), |marker| marker.end());
+        self.record_end(name, &ended).await.map(JobStatus::Ended)
+    }
+
+    async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
+        check_job_name(name)?;
+        self.record_end(name, &end("CANCELLED")).await.map(drop)
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        if !self.has(&note(name, "submitted.json")).await? {
+            return Ok(Outputs::default());
+        }
+        let logs = LogSettings::of(cluster)?;
+        let mut outputs = output_folder::outputs(logs.folder.into()).await?;
+        if let Some(file) = logs.file {
+            outputs.files.retain(|found| found.name == file);
+            outputs.others.clear();
+        }
+        Ok(outputs)
+    }
+
+    async fn output(&self, cluster: &Cluster, _: &str, file: &str) -> Result<ObjectReader, PortError> {
+        let logs = LogSettings::of(cluster)?;
+        output_folder::output(logs.folder.into(), file).await
+    }
+
+    async fn ending(
+        &self,
+        cluster: &Cluster,
+        _: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
+        let logs = LogSettings::of(cluster)?;
+        output_folder::ending(logs.folder.into(), file, bytes).await.map(Some)
+    }
+
+    fn part(&self, cluster: &Cluster, _: &[&str]) -> Result<Cluster, PortError> {
+        let why = format!("{}: logs cannot run on some nodes only; remove `locate`", cluster.name);
+        Err(PortError::Permanent(Failure::new(Class::Input, "NOT_A_CLUSTER", why)))
+    }
+}
