@@ -121,7 +121,7 @@ class Chart(unittest.TestCase):
         self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]), (0, "done", None))
         self.assertEqual([(pod["index"], pod["hostname"]) for pod in marker["pods"]], [(0, "bed-workload-0-0"), (1, "bed-workload-0-1")])
         self.assertEqual({pod["node"] for pod in marker["pods"]}, {"n1", "n2"})
-        self.assertEqual(sorted(marker["files"]), ["all_gather.json", "all_reduce.json", "connectivity-test.log",
+        self.assertEqual(sorted(marker["files"]), ["all_gather.json", "all_gather.log", "all_reduce.json", "all_reduce.log", "connectivity-test.log",
                                                    "nccl-test-results.txt", "pod-logs/coordinator.log", "pod-logs/worker-1.log"])
         for name, content in self.told(said).items():
             if name != "complete.json":

@@ -2,14 +2,14 @@
 
 import json
 import os
-import pathlib
+import shutil
 import signal
 import time
 import unittest
 
 from world import Pods
 
-FILES = ["connectivity-test.log", "all_reduce.json", "nccl-test-results.txt", "all_gather.json", "pod-logs/worker-1.log",
+FILES = ["connectivity-test.log", "all_reduce.log", "all_reduce.json", "nccl-test-results.txt", "all_gather.log", "all_gather.json", "pod-logs/worker-1.log",
          "pod-logs/coordinator.log", "complete.json"]
 # The procedure's table of NCCL settings (gpu-recipes, branch a4-early-access, training/a4/testbed/README.md).
 PROCEDURE = {"NCCL_NET": "gIB", "NCCL_CROSS_NIC": "0", "NCCL_NET_GDR_LEVEL": "PIX", "NCCL_P2P_NET_CHUNKSIZE": "131072",
@@ -80,9 +80,9 @@ class Launcher(unittest.TestCase):
         self.assertEqual(results.count("# Avg bus bandwidth"), 2)
         self.assertEqual((pods.output / "connectivity-test.log").read_text().split().count("bed-workload-0-1"), 8)
         self.assertIn("pod 1 is bed-workload-0-1-abcde on node gke-node-1", (pods.output / "pod-logs/worker-1.log").read_text())
-        # What the gate reads with Burnin's own parser.
-        if "TESTBED_RESULTS" in os.environ:
-            pathlib.Path(os.environ["TESTBED_RESULTS"]).write_text(results)
+        # What the gate reads with Burnin.
+        if "TESTBED_LOGS" in os.environ:
+            shutil.copytree(pods.output, os.environ["TESTBED_LOGS"])
 
     @unittest.skipUnless(os.path.exists("/usr/sbin/sshd") and os.geteuid() == 0, "a real sshd needs root")
     def test_pods_speak_by_a_real_ssh_with_the_keys_of_the_release(self):

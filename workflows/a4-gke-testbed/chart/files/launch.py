@@ -128,6 +128,7 @@ class Coordinator:
                  "-f", str(test["step_factor"]), "-g", "1", "-n", str(test["iterations"]), "-w",
                  str(test["warmup_iterations"]), "-c", "1", "-J", measured]
         status, text = self.mpirun(words, self.plan["test_s"], RESULTS)
+        self.keep(f"{test['name']}.log", text)
         if os.path.exists(measured):
             self.publish(os.path.basename(measured))
         if status:
@@ -143,6 +144,15 @@ class Coordinator:
         self.efficiency[test["name"]] = found
         say(f"{test['name']}: {len(proof.sizes(test))} sizes over gIB; efficiency {found['efficiency_percent']} %: the best bus bandwidth is "
             f"{found['best_busbw']} GB/s at {found['at_bytes']} bytes, the network permits {found['permitted_busbw']} GB/s")
+
+    def keep(self, name, text):
+        """A test's own log: Burnin judges one collective a run, and the results hold all of them."""
+        path = os.path.join(self.work, name)
+        try:
+            pods.write(path, text)
+        except OSError as error:
+            raise Failed(84, f"{path}: {error.strerror}") from error
+        self.publish(name)
 
     @staticmethod
     def require(status, complaint):
@@ -193,7 +203,8 @@ class Coordinator:
     def tell(self):
         """Without a bucket: what standard output has not shown yet."""
         for name in sorted(self.files):
-            if name in (RESULTS, CONNECTIVITY, "pod-logs/coordinator.log") or self.files[name]["bytes"] > MOST_TOLD:
+            shown = (RESULTS, CONNECTIVITY, "pod-logs/coordinator.log", *(f"{test['name']}.log" for test in self.plan["tests"]))
+            if name in shown or self.files[name]["bytes"] > MOST_TOLD:
                 continue
             with open(os.path.join(OUTPUT, name), "rb") as file:
                 content = file.read()
