@@ -66,6 +66,28 @@ def gcloud():
         if "kubeconfig" in world:
             pathlib.Path(os.environ["KUBECONFIG"]).write_text(world["kubeconfig"])
         end("kubeconfig entry generated")
+    if args[:2] == ["projects", "describe"]:
+        end({"projectId": args[2], "projectNumber": "123456789012"})
+    if args[:2] == ["pubsub", "subscriptions"] and args[2] in ("create", "delete", "list"):
+        subscriptions = world.setdefault("subscriptions", [])
+        if args[2] == "create":
+            subscriptions.append(args[3])
+        elif args[2] == "delete":
+            if fault("subscription"):
+                end("ERROR: (gcloud.pubsub.subscriptions.delete) PERMISSION_DENIED: User not authorized", 1)
+            subscriptions.remove(args[3])
+        else:
+            end([{"name": f"projects/p/subscriptions/{each}"} for each in subscriptions])
+        end()
+    if args[2].endswith("-iam-policy-binding"):
+        bindings, binding = world.setdefault("bindings", []), args[:2] + args[3:]
+        if args[2].startswith("add"):
+            bindings.append(binding)
+        elif binding in bindings:
+            bindings.remove(binding)
+        else:
+            end("ERROR: Policy binding with the specified principal, role, and condition not found!", 1)
+        end()
     if "delete" in args:
         world["things"]["firewall-rules"] = []
         end()
@@ -93,12 +115,15 @@ def kubectl():
     if args[0] == "apply":
         if fault("webhook"):
             end('Internal error occurred: failed calling webhook "mclusterqueue.kb.io"', 1)
-        world["objects"] = json.loads(pathlib.Path(option("--filename")).read_text())["items"]
+        applied = json.loads(pathlib.Path(option("--filename")).read_text())["items"]
+        again = {(each["kind"], each["metadata"]["name"]) for each in applied}
+        world["objects"] = [each for each in world["objects"] if (each["kind"], each["metadata"]["name"]) not in again] + applied
         end("serverside-applied")
     if args[0] == "rollout":
         end("successfully rolled out")
     if args[0] == "api-resources":
-        end("\n".join(["secrets", "configmaps", "services", "namespaces", "serviceaccounts", "daemonsets.apps", *world["crds"]]))
+        end("\n".join(["secrets", "configmaps", "services", "namespaces", "serviceaccounts", "daemonsets.apps", "deployments.apps",
+                       *(f"{each}.rbac.authorization.k8s.io" for each in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")), *world["crds"]]))
     if args[0] == "delete":
         if fault("delete"):
             end("error: timed out waiting for the condition on clusterqueues/c-1", 1)

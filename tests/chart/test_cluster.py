@@ -121,6 +121,63 @@ class Deploy(unittest.TestCase):
         values = yaml.safe_load((FLOW / "chart/values.yaml").read_text())
         self.assertIn({"nodeLabel": values["topology"]["level"]}, items["Topology"]["spec"]["levels"])
 
+    AGENT = {"_AGENT": "h.example/agent" + HASH, "_ARTEFACTS": "my-artefacts"}
+
+    def test_an_agent_is_installed_in_the_cluster(self):
+        cloud = Cloud(self)
+        ended, _, said = cloud.play("deploy", **self.AGENT, _BURNIN_PROJECT="my-burnin")
+        self.assertIsNone(ended, said)
+        made = cloud.left("cluster.json")
+        jsonschema.validate(made, json.loads((ROOT / "schemas/deployed/cluster.json").read_text()))
+        self.assertEqual(made["kubernetes"]["access"], "in_cluster")
+        (created,) = cloud.calls("gcloud", "pubsub", "subscriptions", "create")
+        deployment = cloud.world()["settings"]["vars"]["deployment_name"]
+        self.assertEqual(created[4:7], [f"{deployment}-agent", "--project=my-burnin", "--topic=burnin-agent"])
+        self.assertIn('--message-filter=attributes.cluster = "c-1"', created)
+        self.assertIn("--labels=burnin-cluster=c-1,burnin-expires=1800000000,burnin-run=r-1", created)
+        member = ("--member=principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/my-project.svc.id.goog"
+                  "/subject/ns/burnin/sa/burnin-agent")
+        bucket = ["storage", "buckets", "gs://my-artefacts", member]
+        self.assertEqual(sorted(cloud.world()["bindings"]), sorted([
+            ["pubsub", "subscriptions", f"{deployment}-agent", member, "--role=roles/pubsub.subscriber", "--project=my-burnin"],
+            ["pubsub", "topics", "burnin-facts", member, "--role=roles/pubsub.publisher", "--project=my-burnin"],
+            [*bucket, "--role=roles/storage.objectViewer"], [*bucket, "--role=roles/storage.objectCreator"]]))
+        items = {each["kind"]: each for each in cloud.left("agent-objects.json")["items"]}
+        self.assertEqual(sorted(items), ["ClusterRole", "ClusterRoleBinding", "Deployment", "Role", "RoleBinding", "ServiceAccount"])
+        for each in items.values():
+            kubernetes_validate.validate(each, "1.33", strict=True)
+            self.assertEqual(each["metadata"]["labels"]["burnin-cluster"], "c-1")
+        (container,) = items["Deployment"]["spec"]["template"]["spec"]["containers"]
+        self.assertEqual({each["name"]: each["value"] for each in container["env"]}, {
+            "PORT": "8089", "BURNIN_AUTH": "platform", "BURNIN_CLUSTER": "c-1", "BURNIN_PROJECT": "my-burnin", "BURNIN_TOPICS": "burnin-",
+            "BURNIN_PULL": f"projects/my-burnin/subscriptions/{deployment}-agent", "BURNIN_ARTEFACTS": "gs://my-artefacts"})
+        # The permissions are those of rbac.yaml, which burnin's own test compares with what the program needs.
+        roles = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all((FLOW / "rbac.yaml").read_text())}
+        rules = lambda role: sorted((group, resource, sorted(rule["verbs"])) for rule in role["rules"]
+                                    for group in rule["apiGroups"] for resource in rule["resources"])
+        self.assertEqual(rules(items["Role"]), rules(roles["Role", "burnin"]))
+        self.assertEqual(rules(items["ClusterRole"]), rules(roles["ClusterRole", "burnin-nodes"]))
+        # The teardown takes back what is outside the cluster, too.
+        cloud.change(faults={"subscription": 1})
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual(cloud.left("gone.json")["left"], [f"subscription {deployment}-agent"])
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual(cloud.left("gone.json")["left"], [])
+        self.assertEqual((cloud.world()["bindings"], cloud.world()["subscriptions"]), ([], []))
+
+    def test_an_agent_leaves_an_existing_cluster(self):
+        cloud = Cloud(self, existing="theirs", namespace={"metadata": {"name": "burnin", "labels": {"team": "x"}}})
+        self.assertIsNone(cloud.play("deploy", _EXISTING="theirs", **self.AGENT)[0])
+        self.assertIn("Deployment", [each["kind"] for each in cloud.world()["objects"]])
+        self.assertIsNone(cloud.play("destroy", _EXISTING="theirs")[0])
+        self.assertEqual((cloud.left("gone.json")["left"], cloud.world()["objects"], cloud.world()["bindings"]), ([], [], []))
+
+    def test_without_an_agent_nothing_of_it_is_created(self):
+        cloud = Cloud(self)
+        self.assertIsNone(cloud.play("deploy")[0])
+        self.assertEqual((cloud.calls("gcloud", "pubsub"), cloud.calls("gcloud", "projects")), ([], []))
+        self.assertEqual(self.failed(Cloud(self), "check", "_ARTEFACTS: expected the artefact bucket with _AGENT", _AGENT=self.AGENT["_AGENT"]), 64)
+
     def test_kueue_is_asked_in_a_version_that_it_serves(self):
         cloud = Cloud(self, served={"topologies": ["v1alpha1"]})
         self.assertIsNone(cloud.play("deploy")[0])

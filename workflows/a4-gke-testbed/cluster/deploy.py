@@ -5,6 +5,8 @@ import os
 import sys
 import tarfile
 
+import agent as agents
+import gke
 import objects
 import parameters
 import tools
@@ -64,11 +66,10 @@ def make():
             archive.add(values["deployment"])
         tools.keep(values["state"], "deployment.tar")
         tools.run("gcluster", "deploy", values["deployment"], "--auto-approve", limit_s=5400)
-    name = cluster_name(values)
-    found = tools.read("gcloud", "container", "clusters", "describe", name, *where(values), "--format=json")
+    found = gke.describe(values)
     if found.get("status") != "RUNNING":
-        raise Failed(f"cluster {name}: expected RUNNING, found {found.get('status')}: {found.get('statusMessage', '')}".rstrip(": "))
-    tools.run("gcloud", "container", "clusters", "get-credentials", name, *where(values), *(["--dns-endpoint"] if dns_name(found) else []))
+        raise Failed(f"cluster {gke.cluster_name(values)}: expected RUNNING, found {found.get('status')}: {found.get('statusMessage', '')}".rstrip(": "))
+    gke.get_credentials(values, found)
 
 
 def networks_let_in(values):
@@ -76,21 +77,6 @@ def networks_let_in(values):
     if not values["authorized_cidr"]:
         return []
     return [{"cidr_block": values["authorized_cidr"], "display_name": "who-deploys"}]
-
-
-def cluster_name(values):
-    """Cluster Toolkit names a GKE cluster after its deployment."""
-    return values["existing"] or values["deployment"]
-
-
-def dns_name(found):
-    """The API's DNS name, if it is open to callers outside the network."""
-    endpoint = found.get("controlPlaneEndpointsConfig", {}).get("dnsEndpointConfig", {})
-    return endpoint.get("endpoint") if endpoint.get("allowExternalTraffic") else None
-
-
-def where(values):
-    return "--region", values["region"], "--project", values["project"]
 
 
 def controllers():
@@ -184,27 +170,30 @@ def queue(values):
     return f"not active: {told[0] if told else 'nothing is said yet'}"
 
 
+def agent():
+    values = asked()
+    if values["agent"]:
+        agents.install(values)
+    else:
+        print("no agent is requested: _AGENT is empty")
+
+
 def tell():
     """cluster.json for Burnin; kubernetes.json for the step that installs the chart."""
     values = asked()
     good, complaint = nodes(values)
     if complaint:
         raise Failed(f"nodes: {complaint}")
-    found = tools.read("gcloud", "container", "clusters", "describe", cluster_name(values), *where(values), "--format=json")
-    # Where the API is, and how it is known; each component fetches its own credentials.
-    # A DNS name has a certificate of a public authority.
-    name = dns_name(found)
-    access = {"gke": {"server": f"https://{name or found['endpoint']}",
-                      "certificate_authority": "" if name else found["masterAuth"]["clusterCaCertificate"]}}
+    access = "in_cluster" if values["agent"] else gke.access(gke.describe(values))
     write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]],
                            "kubernetes": {"access": access, "namespace": values["namespace"], "queue": values["queue"],
                                           "service_account": objects.ACCOUNT}})
-    write("kubernetes.json", {"project": values["project"], "region": values["region"], "cluster": cluster_name(values),
+    write("kubernetes.json", {"project": values["project"], "region": values["region"], "cluster": gke.cluster_name(values),
                               "namespace": values["namespace"], "service_account": objects.ACCOUNT, "queue": values["queue"],
                               "topology_levels": list(objects.LEVELS), "accelerator": "nvidia-b200"})
 
 
-STEPS = {"check": check, "make": make, "controllers": controllers, "apply": apply, "ready": ready, "tell": tell}
+STEPS = {"check": check, "make": make, "controllers": controllers, "apply": apply, "ready": ready, "agent": agent, "tell": tell}
 
 if __name__ == "__main__":
     try:

@@ -5,6 +5,8 @@ import os
 import sys
 import tarfile
 
+import agent
+import gke
 import objects
 import parameters
 import tools
@@ -76,11 +78,10 @@ def kubectl(verb, kinds, label, *more):
 
 def take_out(values):
     """Ours only: first what uses Kueue and JobSet, then, if we brought them, Kueue and JobSet."""
-    where = ("--region", values["region"], "--project", values["project"])
-    clusters = tools.read("gcloud", "container", "clusters", "list", f"--filter=name={values['existing']}", *where, "--format=json(name)")
+    clusters = tools.read("gcloud", "container", "clusters", "list", f"--filter=name={values['existing']}", *gke.location(values), "--format=json(name)")
     if not clusters:
         return [], f"there is no cluster {values['existing']}, by gcloud container clusters list"
-    tools.run("gcloud", "container", "clusters", "get-credentials", values["existing"], *where)
+    gke.get_credentials(values, gke.describe(values))
     label = f"burnin-cluster={values['cluster']}"
     trouble = None
     try:
@@ -113,6 +114,8 @@ def destroy():
             print(trouble, file=sys.stderr)
         left, evidence = listed(values)
         evidence += f"; {trouble}" if trouble else ""
+    left = left + agent.remove(values)
+    evidence += "; subscription: listed by label, by gcloud"
     with open("gone.json.new", "w", encoding="utf-8") as file:
         json.dump({"left": left, "evidence": evidence}, file, indent=1)
     os.replace("gone.json.new", "gone.json")

@@ -15,7 +15,7 @@ PLURALS = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "Clust
 VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"
 # In the order in which they are made; taken away the other way round.
-KINDS = ("Namespace", "ServiceAccount", "DaemonSet", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
+KINDS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "Deployment", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
 
 
 def all_of(values, versions):

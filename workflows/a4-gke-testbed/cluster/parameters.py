@@ -54,6 +54,10 @@ DEPLOY = {
     "jobset_chart": ("_JOBSET_CHART", *matching(r"oci://[a-z0-9][a-z0-9.-]*" + DIGEST, "JobSet's chart by digest, oci://HOST/PATH@sha256:...")),
     "kueue_chart": ("_KUEUE_CHART", *matching(r"oci://[a-z0-9][a-z0-9.-]*" + DIGEST, "Kueue's chart by digest, oci://HOST/PATH@sha256:...")),
     "gib_image": ("_GIB_IMAGE", *matching(r"[a-z0-9][a-z0-9.-]*" + DIGEST, "the gIB installer by digest, HOST/PATH@sha256:...")),
+    "agent": ("_AGENT", *matching(r"([a-z0-9][a-z0-9.-]*" + DIGEST + ")?", "the agent's image by digest, HOST/PATH@sha256:..., or nothing")),
+    "home": ("_BURNIN_PROJECT", *matching(r"([a-z][a-z0-9-]{4,28}[a-z0-9])?", "a project's id, or nothing")),
+    "topics": ("_TOPICS", *matching(r"[A-Za-z][A-Za-z0-9-]{0,40}", "the prefix of the topics' names, such as burnin-")),
+    "artefacts": ("_ARTEFACTS", *matching(r"([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])?", "a bucket's name without gs://, or nothing")),
     "ready_s": ("_READY_SECONDS", *number(1, 7200)),
 }
 # Only where a cluster is made.
@@ -80,6 +84,8 @@ def read(*groups):
                 problems.append(f"{variable}: expected {wanted}, found {text[:100]!r}")
     if values.get("zone") and values.get("region") and not values["zone"].startswith(values["region"] + "-"):
         problems.append(f"_ZONE: expected a zone of {values['region']}, found {values['zone']}")
+    if values.get("agent") and values["artefacts"] == "":
+        problems.append("_ARTEFACTS: expected the artefact bucket with _AGENT, found nothing")
     if problems:
         raise Wrong("\n  ".join(["nothing was touched, because of what was asked for:", *problems]))
     # Cluster Toolkit takes 15 letters at most; the labels carry the whole name.

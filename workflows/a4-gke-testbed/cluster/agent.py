@@ -1,0 +1,142 @@
+"""Burnin's agent in the cluster: it pulls the commands for this cluster from a subscription of its own, so that nothing must reach
+it. Without `_AGENT` no agent is created.
+
+Its identity is a Kubernetes service account, as Workload Identity Federation names it (cloud.google.com/iam/docs/principal-identifiers):
+principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/NAME
+"""
+
+import json
+
+import parameters
+import tools
+
+NAME = "burnin-agent"
+PORT = 8089
+RBAC = "rbac.authorization.k8s.io"
+# As in ../rbac.yaml, which a test compares.
+RULES = (
+    ("jobset.x-k8s.io", "jobsets", ("create", "delete", "get", "list")),
+    ("batch", "jobs", ("list",)),
+    ("", "pods", ("get", "list", "watch")),
+    ("", "pods/log", ("get",)),
+    ("kueue.x-k8s.io", "workloads", ("list",)),
+    ("kueue.x-k8s.io", "localqueues", ("get",)),
+    ("", "events", ("list",)),
+    ("", "secrets", ("create", "get")),
+    ("", "services", ("get",)),
+    ("", "persistentvolumeclaims", ("list",)),
+)
+NODE_RULES = (("", "nodes", ("list",)),)
+
+
+def record(values, number):
+    """What a teardown must take back. `number`: the number of the cluster's project."""
+    home, member = values["home"] or values["project"], (
+        f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{values['project']}.svc.id.goog"
+        f"/subject/ns/{values['namespace']}/sa/{NAME}")
+    subscription, bucket = f"{values['deployment']}-agent", f"gs://{values['artefacts']}"
+    grants = [
+        (["pubsub", "subscriptions"], subscription, "roles/pubsub.subscriber", [f"--project={home}"]),
+        (["pubsub", "topics"], f"{values['topics']}facts", "roles/pubsub.publisher", [f"--project={home}"]),
+        (["storage", "buckets"], bucket, "roles/storage.objectViewer", []),
+        (["storage", "buckets"], bucket, "roles/storage.objectCreator", []),
+    ]
+    return {"home": home, "cluster": values["cluster"], "subscription": subscription,
+            "grants": [{"of": of, "words": [name, f"--member={member}", f"--role={role}", *more]} for of, name, role, more in grants]}
+
+
+def change(verb, grant):
+    """`add` or `remove`."""
+    tools.run("gcloud", *grant["of"], f"{verb}-iam-policy-binding", *grant["words"], told=False)
+
+
+def subscriptions(recorded):
+    """The cluster's own subscription, if it exists."""
+    found = tools.read("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['home']}", "--format=json",
+                       f"--filter=labels.burnin-cluster={recorded['cluster']}")
+    return [each["name"].rpartition("/")[2] for each in found or []]
+
+
+def install(values):
+    project = tools.read("gcloud", "projects", "describe", values["project"], "--format=json")
+    recorded = record(values, project["projectNumber"])
+    with open("agent.json", "w", encoding="utf-8") as file:
+        json.dump(recorded, file, indent=1)
+    # Before anything of it is created: a teardown reads there what it must take back.
+    tools.keep(values["state"], "agent.json")
+    if recorded["subscription"] not in subscriptions(recorded):
+        labels = ",".join(f"{name}={value}" for name, value in parameters.labels(values).items())
+        tools.run("gcloud", "pubsub", "subscriptions", "create", recorded["subscription"], f"--project={recorded['home']}",
+                  f"--topic={values['topics']}agent", f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
+                  "--expiration-period=31d", f"--labels={labels}")
+    for grant in recorded["grants"]:
+        change("add", grant)
+    with open("agent-objects.json", "w", encoding="utf-8") as file:
+        json.dump(objects(values, recorded), file, indent=1)
+    tools.run("kubectl", "apply", "--server-side", "--filename", "agent-objects.json")
+    # A new permission takes up to seven minutes to be effective; until then the agent restarts.
+    tools.run("kubectl", "rollout", "status", f"deployment/{NAME}", "--namespace", values["namespace"],
+              f"--timeout={values['ready_s']}s", limit_s=values["ready_s"] + 30)
+
+
+def objects(values, recorded):
+    labels, namespace = parameters.labels(values), values["namespace"]
+    # Objects without a namespace are named after the cluster, so that two deployments do not share them.
+    all_nodes = f"{values['cluster']}-agent"
+
+    def made(version, kind, name, **more):
+        place = {} if kind.startswith("Cluster") else {"namespace": namespace}
+        return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels, **place}, **more}
+
+    def rules(stated):
+        return [{"apiGroups": [group], "resources": [resource], "verbs": list(verbs)} for group, resource, verbs in stated]
+
+    def binding(kind, role, name):
+        return made(f"{RBAC}/v1", kind, name, roleRef={"apiGroup": RBAC, "kind": role, "name": name},
+                    subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}])
+
+    environment = {"PORT": str(PORT), "BURNIN_AUTH": "platform", "BURNIN_CLUSTER": values["cluster"],
+                   "BURNIN_PULL": f"projects/{recorded['home']}/subscriptions/{recorded['subscription']}",
+                   "BURNIN_PROJECT": recorded["home"], "BURNIN_TOPICS": values["topics"],
+                   "BURNIN_ARTEFACTS": f"gs://{values['artefacts']}"}
+    container = {
+        "name": "agent", "image": values["agent"], "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    marks = {"app.kubernetes.io/name": NAME}
+    pod = {"serviceAccountName": NAME, "containers": [container],
+           "volumes": [{"name": "tmp", "emptyDir": {}}],
+           "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}}
+    # Off Cloud Run the program listens on the loopback device only, so a kubelet cannot probe it: it is ready if it keeps running.
+    deployment = {"replicas": 1, "minReadySeconds": 30, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": marks},
+                  "template": {"metadata": {"labels": {**marks, **labels}}, "spec": pod}}
+    return {"apiVersion": "v1", "kind": "List", "items": [
+        made("v1", "ServiceAccount", NAME),
+        made(f"{RBAC}/v1", "Role", NAME, rules=rules(RULES)),
+        binding("RoleBinding", "Role", NAME),
+        made(f"{RBAC}/v1", "ClusterRole", all_nodes, rules=rules(NODE_RULES)),
+        binding("ClusterRoleBinding", "ClusterRole", all_nodes),
+        made("apps/v1", "Deployment", NAME, spec=deployment),
+    ]}
+
+
+def remove(values):
+    """Takes back what the agent received outside the cluster. Returns what is left of it."""
+    if not tools.fetch(values["state"], "agent.json"):
+        return []
+    with open("agent.json", encoding="utf-8") as file:
+        recorded = json.load(file)
+    for grant in recorded["grants"]:
+        try:
+            change("remove", grant)
+        except tools.Failed as failed:
+            # A second teardown finds no binding; a binding that stays names a service account that no longer exists.
+            print(f"grant on {grant['words'][0]}: {failed}")
+    for name in subscriptions(recorded):
+        try:
+            tools.run("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['home']}", "--quiet")
+        except tools.Failed as failed:
+            print(failed)
+    return [f"subscription {name}" for name in subscriptions(recorded)]
