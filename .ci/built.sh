@@ -1,6 +1,7 @@
 # Sourced by gates that need built programs. All of them build the whole workspace with all shipped features and tests: another
 # selection would change features of third-party crates, and rebuild them.
-built=(--workspace --locked --features "agent/gcp,agent/kubernetes,builder/gcp,burnin/kubernetes,conductor/gcp,dashboard/gcp,gateway/gcp,judge/gcp,loader/gcp,notifier/gcp,provisioner/gcp,provisioner/kubernetes")
+. .ci/features.sh
+built=(--workspace --locked --features "burnin/kubernetes,$(service_features)")
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 cargo build --quiet "${built[@]}" --bins --tests
 

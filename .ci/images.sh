@@ -6,14 +6,14 @@ set -euo pipefail
 profile=${1:-dev}
 # Folder that the Dockerfile copies from, independent of the target directory.
 images=target/images/$profile
-services=(agent builder conductor dashboard gateway judge loader notifier provisioner)
+mapfile -t services < <(ls services)
 if [[ $profile == dev ]]; then
   . .ci/built.sh
 else
   packages=()
-  for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
-  # Deployed agents and provisioners also use Kubernetes.
-  packages+=(--features agent/kubernetes,provisioner/kubernetes)
+  . .ci/features.sh
+  for service in "${services[@]}"; do packages+=(--package "$service"); done
+  packages+=(--features "$(service_features)")
   cargo build --quiet --locked --profile "$profile" "${packages[@]}"
   programs=${CARGO_TARGET_DIR:-target}/$profile
 fi

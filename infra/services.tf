@@ -1,30 +1,17 @@
 locals {
+  # What a variable's value in rights.json stands for; any other value is literal.
+  values = {
+    ledger      = "gs://${google_storage_bucket.bucket["ledger"].name}"
+    artefacts   = "gs://${google_storage_bucket.bucket["artefacts"].name}"
+    cloud-build = "cloud-build:${var.project}/${var.region}"
+    warehouse   = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}"
+    link        = var.link
+  }
   environment = {
-    conductor = {
-      BURNIN_LEDGER = "gs://${google_storage_bucket.bucket["ledger"].name}"
-      BURNIN_HINTS  = "gs://${google_storage_bucket.bucket["artefacts"].name}"
+    for name, service in local.services : name => {
+      for variable, value in service.environment : variable => lookup(local.values, value, value)
+      if lookup(local.values, value, value) != null
     }
-    gateway = {
-      BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
-      BURNIN_WORKFLOWS = "gs://${google_storage_bucket.bucket["artefacts"].name}" # below workflows/
-    }
-    hooks = {
-      BURNIN_SERVES    = "hooks"
-      BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
-      BURNIN_WORKFLOWS = "gs://${google_storage_bucket.bucket["artefacts"].name}"
-    }
-    dashboard = {
-      BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
-      BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" # only shown, not read
-    }
-    builder     = { BURNIN_BUILDS = "cloud-build:${var.project}/${var.region}" }
-    provisioner = { BURNIN_CLUSTERS = "cloud-build:${var.project}/${var.region}" }
-    judge       = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
-    loader      = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
-    notifier = merge(
-      { BURNIN_LEDGER = "gs://${google_storage_bucket.bucket["ledger"].name}" },
-      var.link == null ? {} : { BURNIN_LINK = var.link },
-    )
   }
 }
 
