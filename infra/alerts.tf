@@ -23,9 +23,16 @@ resource "google_logging_metric" "line" {
   }
 }
 
+# A policy is refused while the metric is unknown to Cloud Monitoring, which learns of it some minutes after its creation.
+resource "time_sleep" "metrics" {
+  create_duration = "300s"
+  depends_on      = [google_logging_metric.line]
+}
+
 locals {
-  subscription = "resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id"
-  counted      = "resource.type=\"cloud_run_revision\" AND metric.type=\"logging.googleapis.com/user/burnin"
+  subscription_id = "resource.labels.subscription_id"
+  subscription    = "resource.type=\"pubsub_subscription\" AND ${local.subscription_id}"
+  counted         = "resource.type=\"cloud_run_revision\" AND metric.type=\"logging.googleapis.com/user/burnin"
   alerts = {
     dead-letters = {
       filter    = "metric.type=\"pubsub.googleapis.com/subscription/num_undelivered_messages\" AND ${local.subscription}=\"${local.prefix}dead\""
@@ -35,7 +42,7 @@ locals {
       condition = "an event failed a hundred deliveries"
     }
     old-events = {
-      filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\")"
+      filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\") AND NOT ${local.subscription_id}=\"${local.prefix}dead\""
       aligner   = "ALIGN_MAX"
       above     = 600
       lasting   = "300s"
@@ -111,5 +118,5 @@ resource "google_monitoring_alert_policy" "alert" {
     content = "docs/RUNBOOK.md, section `${each.key}`"
   }
 
-  depends_on = [google_logging_metric.line]
+  depends_on = [time_sleep.metrics]
 }

@@ -3,6 +3,7 @@ resource "google_artifact_registry_repository" "images" {
   location      = var.region
   format        = "DOCKER"
   kms_key_name  = var.kms_key
+  depends_on    = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
 
   docker_config {
     immutable_tags = true
@@ -50,6 +51,10 @@ resource "google_cloudbuild_trigger" "push" {
   location        = var.region
   filename        = "cloudbuild.yaml"
   service_account = google_service_account.delivery.id
+  substitutions = {
+    _REGION   = var.region
+    _REGISTRY = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
+  }
 
   github {
     owner = var.repository.owner

@@ -21,11 +21,39 @@ resource "google_pubsub_topic" "topic" {
   name                       = "${local.prefix}${each.key}"
   kms_key_name               = var.kms_key
   message_retention_duration = "604800s"
+  depends_on                 = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
 }
 
 resource "google_pubsub_topic" "cloud_builds" {
   name         = "cloud-builds"
   kms_key_name = var.kms_key
+  depends_on   = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
+}
+
+# Other systems that request runs by messages.
+resource "google_pubsub_topic_iam_member" "requesters" {
+  for_each = var.requesters
+  topic    = google_pubsub_topic.topic["gateway"].name
+  role     = "roles/pubsub.publisher"
+  member   = each.value
+}
+
+# And those that wait for the replies, each with a subscription of its own.
+resource "google_pubsub_subscription" "replies" {
+  for_each                   = var.listeners
+  name                       = "${local.prefix}replies-${each.key}"
+  topic                      = google_pubsub_topic.topic["replies"].id
+  message_retention_duration = "604800s"
+  expiration_policy {
+    ttl = "" # never
+  }
+}
+
+resource "google_pubsub_subscription_iam_member" "listeners" {
+  for_each     = var.listeners
+  subscription = google_pubsub_subscription.replies[each.key].name
+  role         = "roles/pubsub.subscriber"
+  member       = each.value
 }
 
 resource "google_pubsub_topic_iam_member" "says" {

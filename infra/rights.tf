@@ -9,9 +9,10 @@ locals {
   prefix = "burnin-"
 
   roles = {
-    create = "roles/storage.objectCreator"
-    read   = "roles/storage.objectViewer"
-    remove = google_project_iam_custom_role.remover.name
+    create     = "roles/storage.objectCreator"
+    read       = "roles/storage.objectViewer"
+    remove     = google_project_iam_custom_role.remover.name
+    administer = "roles/storage.admin"
   }
 
   # Every service account and its object permissions.
@@ -51,8 +52,13 @@ resource "google_storage_bucket_iam_member" "grant" {
   dynamic "condition" {
     for_each = try([each.value.prefix], [])
     content {
-      title      = "below ${condition.value}"
-      expression = "resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket[each.value.bucket].name}/objects/${condition.value}\")"
+      title = "below ${condition.value}"
+      # A list is checked on the bucket, where only the request's prefix tells which objects it is about
+      # (cloud.google.com/iam/docs/conditions-attribute-reference, API attributes).
+      expression = join(" || ", concat(
+        ["resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket[each.value.bucket].name}/objects/${condition.value}\")"],
+        each.value.right == "read" ? ["api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"${condition.value}\")"] : [],
+      ))
     }
   }
 }
@@ -77,6 +83,14 @@ resource "google_service_account_iam_member" "acts_as" {
   service_account_id = google_service_account.holder[each.value.build].name
   role               = "roles/iam.serviceAccountUser"
   member             = google_service_account.holder[each.value.holder].member
+}
+
+# Accounts of the machines that steps create. Not the whole project: with that, a step could act as the conductor.
+resource "google_service_account_iam_member" "nodes" {
+  for_each           = var.node_accounts
+  service_account_id = "projects/${var.project}/serviceAccounts/${each.key}"
+  role               = "roles/iam.serviceAccountUser"
+  member             = google_service_account.holder["cluster-build"].member
 }
 
 resource "google_bigquery_dataset_iam_member" "grant" {

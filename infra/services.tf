@@ -1,12 +1,14 @@
 locals {
   # What a variable's value in rights.json stands for; any other value is literal.
-  values = {
-    ledger      = "gs://${google_storage_bucket.bucket["ledger"].name}"
-    artefacts   = "gs://${google_storage_bucket.bucket["artefacts"].name}"
-    cloud-build = "cloud-build:${var.project}/${var.region}"
-    warehouse   = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}"
-    link        = var.link
-  }
+  values = merge(
+    { for name, bucket in google_storage_bucket.bucket : name => "gs://${bucket.name}" },
+    { for build in keys(local.builds) : "account ${build}" => google_service_account.holder[build].name },
+    {
+      cloud-build = "cloud-build:${var.project}/${var.region}"
+      warehouse   = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}"
+      link        = var.link
+    },
+  )
   environment = {
     for name, service in local.services : name => {
       for variable, value in service.environment : variable => lookup(local.values, value, value)
@@ -104,6 +106,18 @@ resource "google_cloud_run_v2_service_iam_member" "push" {
   name     = google_cloud_run_v2_service.service[each.key].name
   role     = "roles/run.invoker"
   member   = google_service_account.push[each.key].member
+
+  # A rollout sets the image by digest; the next apply must not take it back.
+  lifecycle {
+    ignore_changes = [template[0].containers[0].image, client, client_version]
+  }
+
+  # Secrets are read when a revision starts.
+  depends_on = [
+    google_project_service.api,
+    google_secret_manager_secret_iam_member.channel,
+    google_secret_manager_secret_iam_member.github,
+  ]
 }
 
 # Cloud Run authenticates users of the dashboard.

@@ -22,7 +22,7 @@ resource "google_storage_bucket" "bucket" {
   }
 
   versioning {
-    enabled = each.key != "ledger"
+    enabled = each.key == "artefacts"
   }
 
   dynamic "lifecycle_rule" {
@@ -52,6 +52,18 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
+  dynamic "lifecycle_rule" {
+    for_each = each.key == "build-logs" ? [1] : []
+    content {
+      condition {
+        age = var.artefact_days
+      }
+      action {
+        type = "Delete"
+      }
+    }
+  }
+
   # Waiting hints are obsolete after a day. All other objects below warehouse/ record what was loaded.
   dynamic "lifecycle_rule" {
     for_each = each.key == "artefacts" ? [1] : []
@@ -65,6 +77,8 @@ resource "google_storage_bucket" "bucket" {
       }
     }
   }
+
+  depends_on = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
 
   # Deletes incomplete uploads.
   lifecycle_rule {

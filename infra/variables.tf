@@ -25,6 +25,29 @@ variable "agents" {
   default     = []
 }
 
+variable "node_accounts" {
+  description = "Email addresses of the service accounts of the machines that cluster steps create."
+  type        = set(string)
+  default     = []
+}
+
+variable "requesters" {
+  description = "IAM members that may request runs on the topic burnin-gateway: serviceAccount:..., group:..."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = !anytrue([for who in var.requesters : startswith(who, "all")])
+    error_message = "expected named members: a request spends money."
+  }
+}
+
+variable "listeners" {
+  description = "IAM members that read replies, by the name of their subscription burnin-replies-NAME."
+  type        = map(string)
+  default     = {}
+}
+
 variable "repository" {
   description = "GitHub repository whose pushes are built; null: no trigger."
   type = object({

@@ -2,6 +2,7 @@ resource "google_bigquery_dataset" "burnin" {
   dataset_id                 = "burnin"
   location                   = var.region
   delete_contents_on_destroy = false
+  depends_on                 = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
 
   dynamic "default_encryption_configuration" {
     for_each = var.kms_key[*]

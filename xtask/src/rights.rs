@@ -95,6 +95,11 @@ fn broken(rights: &Rights) -> Vec<String> {
                 broken.push(format!("{holder}: no right {right} in bucket {bucket}"));
             }
             match (bucket.as_str(), right.as_str()) {
+                (bucket, "administer") if bucket != "build-logs" || !rights.builds.contains_key(holder) => {
+                    broken.push(format!(
+                        "{holder}: only builds may administer a bucket, and only that of their logs"
+                    ));
+                }
                 ("ledger", "create") if holder != "conductor" => {
                     broken.push(format!("{holder}: only the conductor may create ledger objects"));
                 }
@@ -124,6 +129,14 @@ fn broken(rights: &Rights) -> Vec<String> {
         }
         if service.warehouse.iter().any(|role| role != "roles/bigquery.dataViewer") && name != "loader" {
             broken.push(format!("{name}: only the loader may write the warehouse"));
+        }
+    }
+    let acting = ["roles/iam.serviceAccountUser", "roles/iam.serviceAccountTokenCreator"];
+    for (name, build) in &rights.builds {
+        if build.project.iter().any(|role| acting.contains(&role.as_str())) {
+            broken.push(format!(
+                "{name}: with this role in the project a build step could act as the conductor"
+            ));
         }
     }
     let roles = rights.services.values().flat_map(|of| &of.project);
@@ -241,6 +254,24 @@ mod tests {
                 on("provisioner", |of| of.project.push("roles/compute.admin".to_owned())),
             ),
             ("only the loader", on("judge", |of| of.warehouse.push("roles/bigquery.dataEditor".to_owned()))),
+            (
+                "only builds may administer",
+                on("builder", move |of| of.objects.push(grant("build-logs", "administer", None))),
+            ),
+            (
+                "and only that of their logs",
+                Box::new(move |rights| {
+                    let build = rights.builds.get_mut("image-build").unwrap();
+                    build.objects.push(grant("ledger", "administer", None));
+                }),
+            ),
+            (
+                "act as the conductor",
+                Box::new(|rights| {
+                    let build = rights.builds.get_mut("cluster-build").unwrap();
+                    build.project.push("roles/iam.serviceAccountUser".to_owned());
+                }),
+            ),
             ("basic role", on("judge", |of| of.project.push("roles/editor".to_owned()))),
             (
                 "must only read",

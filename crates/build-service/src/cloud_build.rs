@@ -48,6 +48,17 @@ pub struct CloudBuilds {
     store: Arc<dyn Store>,
     artefacts: Artefacts,
     bucket: String,
+    account: Option<String>,
+    logs: Option<LogBucket>,
+}
+
+/// A bucket for logs alone: Cloud Build rewrites a log while the build runs, for which its account needs more rights than it has on
+/// the bucket of results.
+pub struct LogBucket {
+    /// Its name, without `gs://`.
+    pub name: String,
+    /// The bucket, for reading.
+    pub store: Arc<dyn Store>,
 }
 
 impl CloudBuilds {
@@ -60,7 +71,15 @@ impl CloudBuilds {
         timing: Timing,
     ) -> Self {
         let submissions = Submissions::new(client, Arc::clone(&store), clock, timing);
-        Self { submissions, artefacts: Artefacts::new(Arc::clone(&store)), store, bucket: bucket.to_owned() }
+        let artefacts = Artefacts::new(Arc::clone(&store));
+        Self { submissions, artefacts, store, bucket: bucket.to_owned(), account: None, logs: None }
+    }
+
+    /// Builds run as this service account, `projects/PROJECT/serviceAccounts/EMAIL`, and log into this bucket. Without an account
+    /// they run as the project's default account, without a log bucket they log beside their results.
+    #[must_use]
+    pub fn running_as(self, account: Option<String>, logs: Option<LogBucket>) -> Self {
+        Self { account, logs, ..self }
     }
 
     /// The submissions of this service.
@@ -126,9 +145,7 @@ impl CloudBuilds {
                 objects.push(self.artefacts.put(key, name, body).await.map_err(damaged)?);
             }
         }
-        if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
-            && let Some(body) = self.store.open(&log).await.map_err(PortError::transient)?
-        {
+        if let Some(body) = self.log(build).await? {
             let body: ObjectReader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
@@ -137,7 +154,7 @@ impl CloudBuilds {
 
     /// The object name in `gs://bucket/object`, if it is in our bucket.
     fn object(&self, place: &str) -> Option<String> {
-        Some(place.strip_prefix("gs://")?.strip_prefix(&self.bucket)?.strip_prefix('/')?.to_owned())
+        object_in(place, &self.bucket)
     }
 
     async fn read(&self, place: &str) -> Result<Option<Vec<u8>>, PortError> {
@@ -146,10 +163,19 @@ impl CloudBuilds {
         Ok(body.map(|body| body.to_vec()))
     }
 
+    /// A build's log, if it is in a bucket of ours.
+    async fn log(&self, build: &model::Build) -> Result<Option<ObjectReader>, PortError> {
+        let Some(place) = outcome::log(build) else { return Ok(None) };
+        let in_own_bucket =
+            self.logs.as_ref().and_then(|logs| Some((&logs.store, object_in(&place, &logs.name)?)));
+        let found = in_own_bucket.or_else(|| Some((&self.store, self.object(&place)?)));
+        let Some((store, object)) = found else { return Ok(None) };
+        store.open(&object).await.map_err(PortError::transient)
+    }
+
     /// The last lines of a build's log, if readable. A missing log does not hide the failure itself.
     async fn last_lines(&self, build: &model::Build) -> String {
-        let Some(log) = outcome::log(build).and_then(|log| self.object(&log)) else { return String::new() };
-        let Ok(Some(body)) = self.store.open(&log).await else { return String::new() };
+        let Ok(Some(body)) = self.log(build).await else { return String::new() };
         let Ok(body) = Redacted::new(body, None) else { return String::new() };
         let mut text = Vec::new();
         if body.take(LOG_READ).read_to_end(&mut text).await.is_err() {
@@ -159,6 +185,11 @@ impl CloudBuilds {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
     }
+}
+
+/// The object name in `gs://bucket/object`, if the bucket is this one.
+fn object_in(place: &str, bucket: &str) -> Option<String> {
+    Some(place.strip_prefix("gs://")?.strip_prefix(bucket)?.strip_prefix('/')?.to_owned())
 }
 
 /// A result of a build differs from Cloud Build's report.
@@ -179,6 +210,8 @@ impl Builds for CloudBuilds {
                 source,
                 outputs: format!("{folder}/files"),
                 logs: folder,
+                log_bucket: self.logs.as_ref().map_or(&self.bucket, |logs| &logs.name),
+                account: self.account.as_deref(),
             };
             translate(build, &frame).map_err(|problems| {
                 let list: Vec<_> = problems.iter().map(ToString::to_string).collect();

@@ -7,6 +7,26 @@ use service::Clock;
 
 use crate::cloud_build::{CloudBuilds, client::CloudBuildClient};
 
+/// A service account, `projects/PROJECT/serviceAccounts/EMAIL`: the form in which the API accepts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildAccount(pub String);
+
+impl FromStr for BuildAccount {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let email = text.strip_prefix("projects/").and_then(|rest| rest.split_once("/serviceAccounts/"));
+        match email {
+            Some((project, email))
+                if !project.is_empty() && !project.contains('/') && email.contains('@') =>
+            {
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err("expected projects/PROJECT/serviceAccounts/EMAIL"),
+        }
+    }
+}
+
 /// Executor of builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildLocation {
@@ -108,6 +128,20 @@ mod tests {
         ] {
             let said = wrong.parse::<BuildLocation>();
             assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn an_account_has_the_form_of_the_api() {
+        let account = "projects/p/serviceAccounts/burnin-image-build@p.iam.gserviceaccount.com";
+        assert_eq!(account.parse(), Ok(BuildAccount(account.to_owned())));
+        for wrong in [
+            "",
+            "burnin@p.iam.gserviceaccount.com",
+            "projects//serviceAccounts/a@b",
+            "projects/p/serviceAccounts/",
+        ] {
+            assert!(wrong.parse::<BuildAccount>().is_err(), "{wrong}");
         }
     }
 

@@ -4,7 +4,8 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use build_service::{
     LocalBuilds,
-    location::{BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
+    cloud_build::LogBucket,
+    location::{BuildAccount, BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
 };
 use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
@@ -17,6 +18,8 @@ struct Config {
     builds: BuildLocation,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
+    account: Option<BuildAccount>,
+    logs: Option<gcp::StorageLocation>,
     look: Span,
 }
 
@@ -32,12 +35,15 @@ fn main() -> ExitCode {
             let (artefacts, builds) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_BUILDS"));
             let (secrets, endpoint) =
                 (env.optional("BURNIN_SECRETS"), env.optional("BURNIN_CLOUD_BUILD_ENDPOINT"));
+            let (account, logs) = (env.optional("BURNIN_BUILD_ACCOUNT"), env.optional("BURNIN_BUILD_LOGS"));
             let look = env.or("BURNIN_LOOK", Span::from_secs(10));
             Some(Config {
                 artefacts: artefacts?,
                 builds: builds?,
                 endpoint: endpoint?,
                 secrets: secrets?,
+                account: account?,
+                logs: logs?,
                 look: look?,
             })
         },
@@ -63,11 +69,20 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
     let (store, clock) = (store()?, Arc::clone(&wiring.clock));
     let builds = cloud_build((&project, &location), config.endpoint, bucket, Arc::clone(&store), clock);
-    let builds = Arc::new(builds);
+    let builds = Arc::new(
+        builds.running_as(config.account.map(|BuildAccount(name)| name), log_bucket(config.logs, wiring)?),
+    );
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = wiring.worker(worker, &Builder::TAKES, store);
     let outbox = Publisher::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
     parts.takes.push(Notified::TAKES);
     parts.handler = Arc::new(Notified::new(builds, outbox, parts.handler));
     Ok(parts)
+}
+
+/// The bucket of the builds' logs.
+fn log_bucket(location: Option<gcp::StorageLocation>, wiring: &Wiring) -> Result<Option<LogBucket>, Unfit> {
+    let Some(location) = location else { return Ok(None) };
+    let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME")?.to_owned();
+    Ok(Some(LogBucket { name, store: wiring.store(&location)? }))
 }

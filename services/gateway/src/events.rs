@@ -75,6 +75,8 @@ impl Gateway {
             Ok(read) => read,
             Err(error) => return Disposition::Retry(error.to_string()),
         };
+        // A refused workflow does not keep the others from starting.
+        let mut refusals = Vec::new();
         for (name, entry) in &read.workflows {
             let Some(on) = entry.offered.on.build.iter().find(|on| build.is_of(&on.trigger)) else {
                 continue;
@@ -99,10 +101,10 @@ impl Gateway {
             match self.starter.start(&wish).await {
                 Ok(_) => {}
                 Err(StartError::Later(why)) => return Disposition::Retry(why),
-                Err(refused) => return Disposition::Park(refused.to_string()),
+                Err(refused) => refusals.push(format!("{name}: {refused}")),
             }
         }
-        Disposition::Done
+        if refusals.is_empty() { Disposition::Done } else { Disposition::Park(refusals.join("; ")) }
     }
 }
 

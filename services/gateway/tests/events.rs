@@ -118,3 +118,27 @@ async fn a_build_of_a_trigger_starts_its_workflow_with_the_built_image() {
     let reference = format!("registry.example:5000/nccl@{DIGEST}");
     assert_eq!(requested["workflow"]["image"]["prebuilt"]["reference"], reference);
 }
+
+#[tokio::test]
+async fn a_refused_workflow_does_not_keep_the_others_from_starting() {
+    let front = Front::new(&[
+        ("a", "on: {build: [{trigger: nccl-image, image: registry.example/nccl}]}\n"),
+        ("b", "on: {build: [{trigger: all-images}]}\n"),
+    ]);
+    let build = |trigger: &str, digest: &str| {
+        let build = json!({"id": "b1", "status": "SUCCESS", "buildTriggerId": trigger,
+            "substitutions": {"TRIGGER_NAME": "nccl-image"},
+            "results": {"images": [{"name": "registry.example/nccl:v1", "digest": digest}]}});
+        pushed(BUILD_CHANGED, "//cloudbuild.googleapis.com", trigger, &build)
+    };
+    assert_eq!(front.gateway.handle(&build("0f", DIGEST)).await, Disposition::Done);
+    assert_eq!(front.runs().await.len(), 1);
+    // The same build with another image: the first workflow's key was used.
+    let other = DIGEST.replace('2', "3");
+    let said = front.gateway.handle(&build("all-images", &other)).await;
+    assert!(
+        matches!(&said, Disposition::Park(why) if why.starts_with("a: this key was used before")),
+        "{said:?}"
+    );
+    assert_eq!(front.runs().await.len(), 2);
+}

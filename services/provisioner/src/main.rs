@@ -4,7 +4,8 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use build_service::{
     Builds, LocalBuilds,
-    location::{BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
+    cloud_build::LogBucket,
+    location::{BuildAccount, BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
 };
 use cluster_deployed::DeployedClusters;
 use cluster_local::{LocalClusters, gpus};
@@ -19,6 +20,8 @@ struct Config {
     clusters: BuildLocation,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
+    account: Option<BuildAccount>,
+    logs: Option<gcp::StorageLocation>,
     grace: Span,
     look: Span,
 }
@@ -36,12 +39,15 @@ fn main() -> ExitCode {
             let (secrets, endpoint) =
                 (env.optional("BURNIN_SECRETS"), env.optional("BURNIN_CLOUD_BUILD_ENDPOINT"));
             let grace = env.or("BURNIN_SWEEP_GRACE", Span::from_secs(120));
+            let (account, logs) = (env.optional("BURNIN_BUILD_ACCOUNT"), env.optional("BURNIN_BUILD_LOGS"));
             let look = env.or("BURNIN_LOOK", Span::from_secs(10));
             Some(Config {
                 artefacts: artefacts?,
                 clusters: clusters?,
                 endpoint: endpoint?,
                 secrets: secrets?,
+                account: account?,
+                logs: logs?,
                 grace: grace?,
                 look: look?,
             })
@@ -70,7 +76,8 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
             let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
             let (place, store) = ((project.as_str(), location.as_str()), open()?);
             let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock());
-            (store, Arc::new(builds), None)
+            let account = config.account.map(|BuildAccount(name)| name);
+            (store, Arc::new(builds.running_as(account, log_bucket(config.logs, wiring)?)), None)
         }
     };
     let deployed = DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(&store), clock());
@@ -80,4 +87,11 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
     parts.chores.push(sweeper);
     Ok(parts)
+}
+
+/// The bucket of the builds' logs.
+fn log_bucket(location: Option<gcp::StorageLocation>, wiring: &Wiring) -> Result<Option<LogBucket>, Unfit> {
+    let Some(location) = location else { return Ok(None) };
+    let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME")?.to_owned();
+    Ok(Some(LogBucket { name, store: wiring.store(&location)? }))
 }

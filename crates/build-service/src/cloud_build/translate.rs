@@ -9,6 +9,7 @@ use ::model::{BuildSpec, Span};
 use cloudbuild::{BuildConfig, BuildProblem, config::ConfigOptions, substitution};
 use google_cloud_build_v1::model::{
     Artifacts, Build, BuildOptions, BuildStep, Secret, Secrets, Source, StorageSource,
+    build_options::SubstitutionOption,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -33,8 +34,13 @@ pub struct Frame<'a> {
     pub source: Option<String>,
     /// Folder in the bucket for its files, without a trailing slash.
     pub outputs: String,
-    /// Folder in the bucket for its log, unless the config sets one.
+    /// Folder in the log bucket for its log, unless the config sets one.
     pub logs: String,
+    /// The log bucket, without `gs://`.
+    pub log_bucket: &'a str,
+    /// Service account of the build, unless the config sets one: `projects/PROJECT/serviceAccounts/EMAIL`. `None`: the
+    /// project's default account.
+    pub account: Option<&'a str>,
 }
 
 /// The build described by a config.
@@ -56,7 +62,6 @@ fn assemble(
     frame: &Frame<'_>,
     problems: &mut Vec<BuildProblem>,
 ) -> Build {
-    let gs = |folder: &str| format!("gs://{}/{folder}", frame.bucket);
     let limit = frame.limit.min(LONGEST_TIMEOUT).0.as_secs().max(1);
     let within = |own: Option<cloudbuild::config::Duration>| {
         let own = own.map_or(limit, |own| own.get().as_secs().max(1));
@@ -70,7 +75,7 @@ fn assemble(
         "queueTtl": within(config.queue_ttl),
         "substitutions": substitutions,
         "tags": config.tags,
-        "serviceAccount": config.service_account.clone().unwrap_or_default(),
+        "serviceAccount": config.service_account.as_deref().or(frame.account).unwrap_or_default(),
         "images": config.images,
     });
     let mut build: Build = read("config", &whole, problems);
@@ -86,12 +91,20 @@ fn assemble(
         config.artifacts.as_ref().map(|artifacts| read::<Artifacts>("artifacts", artifacts, problems));
     // As in local builds: files go to Burnin's bucket, whatever bucket the config names.
     if let Some(objects) = build.artifacts.as_mut().and_then(|artifacts| artifacts.objects.as_mut()) {
-        objects.location = gs(&frame.outputs) + "/";
+        objects.location = format!("gs://{}/{}/", frame.bucket, frame.outputs);
     }
     if let Some(options) = &config.options {
         let read: BuildOptions = read("options", options, problems);
         known(options, &read, problems);
         build.options = Some(read);
+    }
+    if is_automapped(config) {
+        // Without a word in the config the API demands that every substitution is used in a field; whether a script's environment
+        // counts as a use is documented nowhere. Burnin's own check has found unused names before.
+        let options = build.options.get_or_insert_default();
+        if options.substitution_option == SubstitutionOption::default() {
+            options.substitution_option = SubstitutionOption::AllowLoose;
+        }
     }
     build.source = frame.source.as_ref().map(|object| {
         Source::new().set_storage_source(StorageSource::new().set_bucket(frame.bucket).set_object(object))
@@ -100,9 +113,15 @@ fn assemble(
     build.logs_bucket = match (&config.logs_bucket, logging) {
         (Some(bucket), _) => bucket.clone(),
         (None, Some("CLOUD_LOGGING_ONLY" | "NONE")) => String::new(),
-        (None, _) => gs(&frame.logs),
+        (None, _) => format!("gs://{}/{}", frame.log_bucket, frame.logs),
     };
     build
+}
+
+/// Whether a step receives substitutions as environment variables.
+fn is_automapped(config: &BuildConfig) -> bool {
+    let all = config.options.as_ref().is_some_and(|options| options.automap_substitutions == Some(true));
+    all || config.steps.iter().any(|step| step.automap_substitutions == Some(true))
 }
 
 /// Checks rules that Cloud Build enforces only after the start, or interprets differently from local builds.

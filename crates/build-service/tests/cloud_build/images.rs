@@ -1,7 +1,9 @@
 //! What a build leaves, and whose fault it is when it leaves nothing.
 
-use build_service::{BuildPhase, Builds};
-use ledger::{Artefacts, Digest, Store};
+use std::sync::Arc;
+
+use build_service::{BuildPhase, Builds, cloud_build::LogBucket};
+use ledger::{Artefacts, Digest, MemoryStore, Store};
 use model::{BuildSpec, Class, SourceObject};
 use serde_json::json;
 use service::PortError;
@@ -78,6 +80,30 @@ async fn every_failure_has_a_class() {
         );
         assert!(failure.message.contains(&log), "and where it lies: {failure:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_read_from_the_log_bucket() {
+    let mut world = World::new().await;
+    let logs = Arc::new(MemoryStore::default());
+    world.cloud.add_log_bucket("logs", logs.clone());
+    let account = "projects/p/serviceAccounts/image@p.iam.gserviceaccount.com".to_owned();
+    let bucket = LogBucket { name: "logs".to_owned(), store: logs };
+    world.builds = world.another().running_as(Some(account.clone()), Some(bucket));
+    world.start(&spec("FAILURE")).await.unwrap();
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("not failed") };
+    assert!(failure.message.contains("this is the last line"), "its log is quoted: {failure:?}");
+    assert!(failure.message.contains("gs://logs/builds/a-run-image-1/1/log-"), "{failure:?}");
+    assert_eq!(world.cloud.builds()[0]["serviceAccount"], account);
+
+    let mut world = World::new().await;
+    world.builds = world.another().running_as(Some(account), None);
+    let nowhere = with(json!({"logsBucket": "", "options": {"logging": "GCS_ONLY"}}), "SUCCESS");
+    let refused = world.start(&nowhere).await;
+    assert!(
+        matches!(&refused, Err(PortError::Permanent(why)) if why.message.contains("build.logs_bucket")),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,8 @@ fn frame() -> Frame<'static> {
         source: None,
         outputs: "builds/r-image-1/1/files".to_owned(),
         logs: "builds/r-image-1/1".to_owned(),
+        log_bucket: "bucket",
+        account: None,
     }
 }
 
@@ -101,6 +103,41 @@ fn a_build_ends_with_its_stage_and_logs_beside_its_files() {
     assert_eq!(built["logsBucket"], "gs://bucket/builds/r-image-1/1");
     let quiet = json!({"steps": [{"name": "bash"}], "options": {"logging": "CLOUD_LOGGING_ONLY"}});
     assert_eq!(translated(quiet)["logsBucket"], Value::Null, "none where the config wants none");
+}
+
+#[test]
+fn builds_run_as_their_account_and_log_where_it_may_write() {
+    let account = "projects/p/serviceAccounts/image@p.iam.gserviceaccount.com";
+    let frame = Frame { log_bucket: "logs", account: Some(account), ..frame() };
+    let of = |config: Value| serde_json::to_value(translate(&build(config), &frame).unwrap()).unwrap();
+    let built = of(json!({"steps": [{"name": "bash"}]}));
+    assert_eq!(
+        (&built["serviceAccount"], &built["logsBucket"]),
+        (&account.into(), &"gs://logs/builds/r-image-1/1".into())
+    );
+    // The config's own values stay.
+    let built = of(
+        json!({"steps": [{"name": "bash"}], "serviceAccount": "projects/p/serviceAccounts/b", "logsBucket": "gs://l"}),
+    );
+    assert_eq!(
+        (&built["serviceAccount"], &built["logsBucket"]),
+        (&"projects/p/serviceAccounts/b".into(), &"gs://l".into())
+    );
+}
+
+#[test]
+fn substitutions_of_scripts_need_no_other_use() {
+    const ALLOW_LOOSE: u64 = 1;
+    let script = |more: Value| {
+        let mut config =
+            json!({"steps": [{"name": "bash", "script": "echo $_A"}], "substitutions": {"_A": "1"}});
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        translated(config)["options"]["substitutionOption"].as_u64()
+    };
+    assert_eq!(script(json!({"options": {"automapSubstitutions": true}})), Some(ALLOW_LOOSE));
+    let step = json!([{"name": "bash", "script": "echo $_A", "automapSubstitutions": true}]);
+    assert_eq!(script(json!({"steps": step})), Some(ALLOW_LOOSE));
+    assert_eq!(script(json!({})), None, "as the config says");
 }
 
 #[test]

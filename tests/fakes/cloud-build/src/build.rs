@@ -1,5 +1,7 @@
 //! A build: what may be asked for, and what becomes of it.
 
+use std::sync::Arc;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -90,6 +92,9 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
             return Some("invalid build: a step without a name".to_owned());
         }
     }
+    if let Some(why) = refused_account(build) {
+        return Some(why);
+    }
     let storage = &build["source"]["storageSource"];
     let object = storage["object"].as_str();
     if object.is_some_and(|object| !object.ends_with(".tar.gz") && !object.ends_with(".zip")) {
@@ -104,6 +109,26 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
     illegal
         .map(|tag| format!("invalid build: tag {tag}"))
         .or((tags.len() > 64).then(|| "too many tags".to_owned()))
+}
+
+/// Rules for a build with a service account (Cloud Build's pages "Configure user-specified service accounts" and "Store and view
+/// build logs"; the text of the second is quoted in cert-manager/cert-manager#8851).
+fn refused_account(build: &Value) -> Option<String> {
+    let account = build["serviceAccount"].as_str().filter(|account| !account.is_empty())?;
+    if !account.starts_with("projects/") || !account.contains("/serviceAccounts/") {
+        return Some(format!("invalid build: service account {account}"));
+    }
+    // CLOUD_LOGGING_ONLY and NONE, as words or as the API's numbers.
+    let logging = &build["options"]["logging"];
+    let without_bucket = [json!("CLOUD_LOGGING_ONLY"), json!(5), json!("NONE"), json!(4)].contains(logging);
+    let has = |value: &Value| {
+        value.as_str().is_some_and(|text| !text.is_empty()) || value.as_u64().is_some_and(|number| number > 0)
+    };
+    let logs =
+        has(&build["logsBucket"]) || has(&build["options"]["defaultLogsBucketBehavior"]) || without_bucket;
+    (!logs).then(|| "if 'build.service_account' is specified, the build must either (a) specify 'build.logs_bucket' (b) use \
+        the REGIONAL_USER_OWNED_BUCKET build.options.default_logs_bucket_behavior option, or (c) use either \
+        CLOUD_LOGGING_ONLY / NONE logging options".to_owned())
 }
 
 impl Inner {
@@ -212,8 +237,13 @@ impl World {
     }
 
     async fn write(&self, place: &str, bytes: &[u8]) {
-        if let Some(object) = place.strip_prefix(&format!("gs://{}/", self.bucket)) {
-            drop(self.store.create(object, bytes.to_vec().into()).await);
+        let Some((bucket, object)) = place.strip_prefix("gs://").and_then(|rest| rest.split_once('/')) else {
+            return;
+        };
+        let other = self.lock().log_buckets.get(bucket).cloned();
+        let own = (bucket == self.bucket).then(|| Arc::clone(&self.store));
+        if let Some(store) = other.or(own) {
+            drop(store.create(object, bytes.to_vec().into()).await);
         }
     }
 }

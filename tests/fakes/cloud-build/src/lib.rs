@@ -9,7 +9,7 @@ mod build;
 mod rest;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -55,6 +55,7 @@ struct Inner {
     frozen: bool,
     notifications: Vec<Value>,
     push_to: Option<String>,
+    log_buckets: BTreeMap<String, Arc<dyn Store>>,
 }
 
 impl World {
@@ -76,6 +77,11 @@ impl CloudBuild {
         let router = rest::router(world.clone());
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         Ok(Self { endpoint, world, serving })
+    }
+
+    /// Adds a bucket that builds write their logs to.
+    pub fn add_log_bucket(&self, name: &str, store: Arc<dyn Store>) {
+        self.world.lock().log_buckets.insert(name.to_owned(), store);
     }
 
     /// This goes wrong with the next create that nothing was said of yet.

@@ -1,0 +1,9 @@
+# APIs that Burnin calls, or that its resources belong to. They stay enabled: others may use them.
+resource "google_project_service" "api" {
+  for_each = toset([
+    "artifactregistry", "bigquery", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "iam", "iamcredentials", "logging",
+    "monitoring", "pubsub", "run", "secretmanager", "storage",
+  ])
+  service            = "${each.key}.googleapis.com"
+  disable_on_destroy = false
+}
