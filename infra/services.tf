@@ -98,14 +98,6 @@ resource "google_cloud_run_v2_service" "service" {
       }
     }
   }
-}
-
-resource "google_cloud_run_v2_service_iam_member" "push" {
-  for_each = local.told
-  location = var.region
-  name     = google_cloud_run_v2_service.service[each.key].name
-  role     = "roles/run.invoker"
-  member   = google_service_account.push[each.key].member
 
   # A rollout sets the image by digest; the next apply must not take it back.
   lifecycle {
@@ -118,6 +110,14 @@ resource "google_cloud_run_v2_service_iam_member" "push" {
     google_secret_manager_secret_iam_member.channel,
     google_secret_manager_secret_iam_member.github,
   ]
+}
+
+resource "google_cloud_run_v2_service_iam_member" "push" {
+  for_each = local.told
+  location = var.region
+  name     = google_cloud_run_v2_service.service[each.key].name
+  role     = "roles/run.invoker"
+  member   = google_service_account.push[each.key].member
 }
 
 # Cloud Run authenticates users of the dashboard.

@@ -2,8 +2,9 @@ terraform {
   required_version = ">= 1.9"
   required_providers {
     google = {
-      source  = "hashicorp/google"
-      version = "~> 6.0"
+      source = "hashicorp/google"
+      # The gate `infra` plans with the schemas of 6.50.0 (tests/terraform/schemas.json).
+      version = "~> 6.50"
     }
     time = {
       source  = "hashicorp/time"

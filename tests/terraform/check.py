@@ -1,0 +1,143 @@
+"""Plans `infra/` offline with the real Terraform and the schemas of the pinned providers (provider.py): every combination of
+options, a second plan after the apply, and planted errors, which must be found.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parent.parent
+PROVIDERS = ("google", "time")
+DIGEST = "@sha256:" + "0" * 64
+REQUIRED = {"project": "my-project", "alerted": ["a@example.com"],
+            "images": {service.name: f"r.example/{service.name}{DIGEST}" for service in sorted((ROOT / "services").iterdir())}}
+OPTIONS = {
+    "agents": ["c-1", "c-2"],
+    "node_accounts": ["nodes@my-project.iam.gserviceaccount.com"],
+    "requesters": ["serviceAccount:x@other.iam.gserviceaccount.com"],
+    "listeners": {"team": "group:team@example.com"},
+    "repository": {"owner": "acme", "name": "burnin"},
+    "channels": {"ops.url": "ops-url", "github.token": "token"},
+    "link": "https://runs.example/{run}",
+    "otlp_endpoint": "https://otlp.example",
+    "kms_key": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+    "people": ["user:a@example.com"],
+    "github_secret": "hook",
+}
+# A file, a text in it, its replacement, and what Terraform must say.
+PLANTED = (
+    ("pubsub.tf", "ack_deadline_seconds       = 60", "ack_deadline_secs = 60", "Unsupported argument"),
+    ("pubsub.tf", "max_delivery_attempts = 100", 'max_delivery_attempts = "many"', "a number is required"),
+    ("storage.tf", "  location                    = var.region\n", "", "Missing required argument"),
+    ("rights.tf", "google_service_account.holder[each.value.holder].member", "google_service_account.holder[each.value.holder].address",
+     "Unsupported attribute"),
+    ("services.tf", "    startup_probe {", "    start_probe {", "Unsupported block type"),
+    ("services.tf", "template[0].containers[0].image", "template[0].containers[0].picture", "Unsupported attribute"),
+    ("scheduler.tf", "  http_target {", "  http_target {\n  }\n  http_target {", "Too many http_target blocks"),
+    ("rights.json", '"right": "create"', '"right": "make"', "Invalid index"),
+    ("variables.tf", 'variable "link"', 'variable "links"', "Reference to undeclared input variable"),
+)
+
+
+class Terraform:
+    """A copy of `infra/` whose providers are the stand-in at `address`, with its state in a file."""
+
+    def __init__(self, folder, address, process):
+        self.folder = pathlib.Path(folder) / "infra"
+        shutil.copytree(ROOT / "infra", self.folder, ignore=shutil.ignore_patterns(".terraform*", "*.tfvars*"))
+        shutil.copytree(ROOT / "schemas" / "bigquery", pathlib.Path(folder) / "schemas" / "bigquery")
+        versions = self.folder / "versions.tf"
+        versions.write_text(re.sub(r'  # The state bucket.*?backend "gcs" \{.*?\n  \}\n', "", versions.read_text(), flags=re.S))
+        stand_in = {"Protocol": "grpc", "ProtocolVersion": 6, "Pid": process, "Test": True,
+                    "Addr": {"Network": "tcp", "String": address}}
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")} | {
+            "TF_REATTACH_PROVIDERS": json.dumps({f"registry.terraform.io/hashicorp/{name}": stand_in for name in PROVIDERS}),
+            "CHECKPOINT_DISABLE": "1"}
+
+    def run(self, *words):
+        """Exit status and output."""
+        done = subprocess.run(["terraform", *words, "-no-color"], cwd=self.folder, env=self.environment, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout
+
+    def plan(self, values, *more):
+        (self.folder / "values.tfvars.json").write_text(json.dumps(values))
+        return self.run("plan", "-input=false", "-lock=false", "-var-file=values.tfvars.json", *more)
+
+
+def fail(what, output):
+    sys.exit(f"{what}:\n{output}")
+
+
+def combinations():
+    """No option, each alone, all but each, all."""
+    yield "no option", {}
+    for name in OPTIONS:
+        yield f"{name} alone", {name: OPTIONS[name]}
+        yield f"all but {name}", {other: value for other, value in OPTIONS.items() if other != name}
+    yield "all options", OPTIONS
+
+
+def check(terraform):
+    status, output = terraform.run("init", "-input=false")
+    if status:
+        fail("terraform init", output)
+    status, output = terraform.run("validate")
+    if status:
+        fail("terraform validate", output)
+    counts = {}
+    for what, options in combinations():
+        status, output = terraform.plan(REQUIRED | options)
+        planned = re.search(r"Plan: (\d+) to add, 0 to change, 0 to destroy", output)
+        if status or not planned:
+            fail(f"terraform plan with {what}", output)
+        counts[what] = int(planned.group(1))
+    print(f"terraform plan: {len(counts)} combinations of options, {counts['no option']} to {counts['all options']} resources")
+    status, output = terraform.run("apply", "-input=false", "-auto-approve", "-var-file=values.tfvars.json")
+    if status:
+        fail("terraform apply", output)
+    status, output = terraform.plan(REQUIRED | OPTIONS, "-detailed-exitcode")
+    if status:
+        fail("the second plan after the apply is not empty", output)
+    # A rollout changes the image behind Terraform's back; the next plan must not take it back.
+    images = {name: image.replace("0" * 64, "1" * 64) for name, image in REQUIRED["images"].items()}
+    status, output = terraform.plan(REQUIRED | OPTIONS | {"images": images}, "-detailed-exitcode")
+    if status:
+        fail("a plan with other images is not empty", output)
+    print("terraform apply: the second plan is empty, also with other images")
+
+
+def planted(terraform):
+    for name, text, replacement, expected in PLANTED:
+        path = terraform.folder / name
+        right = path.read_text()
+        if text not in right:
+            sys.exit(f"{name}: a planted error has no place: {text!r} is not there")
+        path.write_text(right.replace(text, replacement, 1))
+        (terraform.folder / "terraform.tfstate").unlink(missing_ok=True)
+        status, output = terraform.plan(REQUIRED | OPTIONS)
+        path.write_text(right)
+        if not status or expected not in " ".join(output.split()):
+            fail(f"{name}: {replacement!r} in place of {text!r}: expected {expected!r}", output)
+    print(f"terraform: {len(PLANTED)} planted errors are found")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
+            [sys.executable, "-B", HERE / "provider.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as provider:
+        try:
+            terraform = Terraform(folder, provider.stdout.readline().strip(), provider.pid)
+            check(terraform)
+            planted(terraform)
+        finally:
+            provider.stdin.close()
+
+
+if __name__ == "__main__":
+    main()

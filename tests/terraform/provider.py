@@ -1,0 +1,123 @@
+"""A stand-in for Terraform's providers, with their schemas (schemas.json) and without a cloud: plans, applies to the state, and reads
+back what it applied. Terraform connects by TF_REATTACH_PROVIDERS, so that it fetches no provider.
+
+    provider.py    prints its address and serves until its standard input ends
+"""
+
+import json
+import pathlib
+import sys
+from concurrent import futures
+
+import grpc
+import msgpack
+from tf.gen import tfplugin_pb2 as pb
+from tf.gen import tfplugin_pb2_grpc as rpc
+
+SCHEMAS = json.loads((pathlib.Path(__file__).parent / "schemas.json").read_text())
+# Terraform's encoding of a value that is known only after the apply.
+UNKNOWN = msgpack.ExtType(0, b"\0")
+NESTING = {"single": pb.Schema.NestedBlock.SINGLE, "list": pb.Schema.NestedBlock.LIST, "set": pb.Schema.NestedBlock.SET}
+
+
+def block(schema):
+    """A block of the plugin protocol. An optional argument counts as computed as well: the bindings do not tell."""
+    attributes = [
+        pb.Schema.Attribute(
+            name=name, type=json.dumps(of["type"]).encode(), required=of.get("required", False),
+            optional=not of.get("required") and not of.get("computed"), computed=not of.get("required"))
+        for name, of in schema["attributes"].items()]
+    blocks = [
+        pb.Schema.NestedBlock(
+            type_name=name, block=block(of), nesting=NESTING[of["nesting"]], min_items=int(of["required"] and of["nesting"] != "single"),
+            max_items=int(of["single"] and of["nesting"] != "single"))
+        for name, of in schema["blocks"].items()]
+    return pb.Schema.Block(attributes=attributes, block_types=blocks)
+
+
+def decode(value):
+    return msgpack.unpackb(value.msgpack, raw=False, strict_map_key=False) if value.msgpack else None
+
+
+def encode(value):
+    return pb.DynamicValue(msgpack=msgpack.packb(value))
+
+
+def planned(value, schema):
+    """The planned value: computed attributes without a value are unknown. Only at the top: elements of blocks keep theirs."""
+    computed = (name for name, of in schema["attributes"].items() if not of.get("required") and value.get(name) is None)
+    return {**value, **dict.fromkeys(computed, UNKNOWN)}
+
+
+def applied(value, of, path):
+    """A value in place of each unknown one."""
+    if isinstance(value, msgpack.ExtType):
+        return {"number": 1, "bool": False}.get(of, f"applied-{path}") if isinstance(of, str) else {"map": {}}.get(of[0], [])
+    return value
+
+
+class Provider(rpc.ProviderServicer):
+    """Protocol version 6."""
+
+    def GetProviderSchema(self, request, context):
+        provider = pb.Schema.Block(attributes=[
+            pb.Schema.Attribute(name=name, type=b'"string"', optional=True) for name in ("project", "region", "zone")])
+        made = lambda kind: {name: pb.Schema(version=0, block=block(of)) for name, of in SCHEMAS[kind].items()}
+        return pb.GetProviderSchema.Response(
+            provider=pb.Schema(version=0, block=provider), resource_schemas=made("resources"), data_source_schemas=made("data"))
+
+    def ValidateProviderConfig(self, request, context):
+        return pb.ValidateProviderConfig.Response()
+
+    def ConfigureProvider(self, request, context):
+        return pb.ConfigureProvider.Response()
+
+    def ValidateResourceConfig(self, request, context):
+        return pb.ValidateResourceConfig.Response()
+
+    def ValidateDataResourceConfig(self, request, context):
+        return pb.ValidateDataResourceConfig.Response()
+
+    def UpgradeResourceState(self, request, context):
+        return pb.UpgradeResourceState.Response(upgraded_state=encode(json.loads(request.raw_state.json)))
+
+    def ReadResource(self, request, context):
+        return pb.ReadResource.Response(new_state=request.current_state)
+
+    def ReadDataSource(self, request, context):
+        schema = SCHEMAS["data"][request.type_name]
+        config = decode(request.config)
+        state = {name: f"data-{name}" if of["type"] == "string" and config.get(name) is None else config.get(name)
+                 for name, of in schema["attributes"].items()}
+        return pb.ReadDataSource.Response(state=encode({**config, **state}))
+
+    def PlanResourceChange(self, request, context):
+        proposed, prior = decode(request.proposed_new_state), decode(request.prior_state)
+        if proposed is None or prior is not None:
+            return pb.PlanResourceChange.Response(planned_state=request.proposed_new_state)
+        return pb.PlanResourceChange.Response(planned_state=encode(planned(proposed, SCHEMAS["resources"][request.type_name])))
+
+    def ApplyResourceChange(self, request, context):
+        state = decode(request.planned_state)
+        if state is None:
+            return pb.ApplyResourceChange.Response(new_state=request.planned_state)
+        attributes = SCHEMAS["resources"][request.type_name]["attributes"]
+        state = {name: applied(value, attributes[name]["type"], name) if name in attributes else value for name, value in state.items()}
+        return pb.ApplyResourceChange.Response(new_state=encode(state))
+
+    def StopProvider(self, request, context):
+        return pb.StopProvider.Response()
+
+
+def main():
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=8), options=[("grpc.max_receive_message_length", 64 << 20)])
+    rpc.add_ProviderServicer_to_server(Provider(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    sys.stdin.read()
+    server.stop(0)
+
+
+if __name__ == "__main__":
+    main()
