@@ -147,7 +147,7 @@ fn each_known_defect_is_found() {
     type Change<'a> = &'a dyn Fn(String) -> String;
     let placement = without("      enable_placement: false\n");
     let smt = without("      enable_smt: true\n");
-    let disk = without("      # Not smaller than the image.\n      disk_size_gb: $(vars.disk_gb)\n");
+    let disk = without("      # At least the size of the image.\n      disk_size_gb: $(vars.disk_gb)\n");
     let used = |text: String| {
         text.replace(
             "use: [sysnet, gpu_partition, slurm_login]",
