@@ -281,7 +281,7 @@ fn the_a4_blueprint_fits_its_pinned_toolkit() {
         );
         expand(&modules(&blueprint), vars.as_object().unwrap(), &declared["modules"]).problems
     };
-    let office = serde_json::json!([{"cidr_block": "203.0.113.7/32", "display_name": "who-deploys"}]);
+    let office = serde_json::json!([{"cidr_block": "203.0.113.7/32", "display_name": "deployment"}]);
     assert_eq!(found(&text, serde_json::json!([])), [""; 0]);
     assert_eq!(found(&text, office.clone()), [""; 0]);
     for (from, to, expected) in [
