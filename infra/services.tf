@@ -1,5 +1,5 @@
 locals {
-  # What a variable's value in rights.json stands for; any other value is literal.
+  # Values for the names that variables have in rights.json; any other value is literal.
   values = {
     ledger      = "gs://${google_storage_bucket.bucket["ledger"].name}"
     artefacts   = "gs://${google_storage_bucket.bucket["artefacts"].name}"
