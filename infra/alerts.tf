@@ -11,7 +11,7 @@ resource "google_logging_metric" "line" {
   for_each = {
     parked  = "jsonPayload.message=~\"^parked:\""
     overdue = "jsonPayload.message=~\"^deleted after its lease expired\""
-    denied  = "jsonPayload.message=~\"^not let in\""
+    denied  = "jsonPayload.message=~\"^caller rejected:\""
     untold  = "jsonPayload.message=~\"^notice dropped:\""
     broken  = "severity>=ERROR"
   }
@@ -67,14 +67,14 @@ locals {
       aligner   = "ALIGN_DELTA"
       above     = 20
       lasting   = "0s"
-      condition = "callers are refused: a forgery, or a subscription with the wrong account or audience"
+      condition = "callers are rejected: forged tokens, or a subscription with the wrong account or audience"
     }
     untold = {
       filter    = "${local.counted}/untold\""
       aligner   = "ALIGN_DELTA"
       above     = 0
       lasting   = "0s"
-      condition = "a notice was dropped: the channel refused it, or was unreachable for a day"
+      condition = "a notice was dropped: the channel rejected it, or was unreachable for a day"
     }
     errors = {
       filter    = "${local.counted}/broken\""

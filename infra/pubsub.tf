@@ -63,7 +63,7 @@ resource "google_pubsub_topic_iam_member" "says" {
   member   = google_service_account.holder[each.value.holder].member
 }
 
-# Each subscription has its own account, which may call one service and nothing else.
+# Each subscription has its own account, which can call one service only.
 resource "google_service_account" "push" {
   for_each     = local.told
   account_id   = "${local.prefix}push-${each.key}"

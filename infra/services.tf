@@ -1,5 +1,5 @@
 locals {
-  # What a variable's value in rights.json stands for; any other value is literal.
+  # Values for the names that variables have in rights.json; any other value is literal.
   values = merge(
     { for name, bucket in google_storage_bucket.bucket : name => "gs://${bucket.name}" },
     { for build in keys(local.builds) : "account ${build}" => google_service_account.holder[build].name },

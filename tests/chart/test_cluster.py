@@ -203,13 +203,13 @@ class Deploy(unittest.TestCase):
         self.assertGreaterEqual((major, minor), (1, 76), "the first with all settings of the blueprint")
 
     def test_a_quota_and_a_stock_out_are_named(self):
-        self.failed(Cloud(self, faults={"quota": 1}), "make", "ended with 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")
-        self.failed(Cloud(self, faults={"stockout": 1}), "make", "ended with 1: stock-out: ZONE_RESOURCE_POOL_EXHAUSTED")
+        self.failed(Cloud(self, faults={"quota": 1}), "make", "failed with exit status 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")
+        self.failed(Cloud(self, faults={"stockout": 1}), "make", "failed with exit status 1: stock-out: ZONE_RESOURCE_POOL_EXHAUSTED")
 
     def test_what_is_not_ready_is_named_and_has_an_end(self):
         for world, words in (({"not_ready": 1}, "gke-a4-1: not Ready"), ({"bad_gpu": 0}, "gke-a4-0: 7 of 8 GPUs"),
-                             ({"nodes": 1}, "expected 2 good nodes, found 1"), ({"networks": 7}, "networks: not ready in 1 s: expected rdma-7"),
-                             ({"faults": {"queue": 10**6}}, "queue: not ready in 1 s: not active: wait")):
+                             ({"nodes": 1}, "expected 2 good nodes, found 1"), ({"networks": 7}, "networks: not ready after 1 s: expected rdma-7"),
+                             ({"faults": {"queue": 10**6}}, "queue: not ready after 1 s: not active: wait")):
             with self.subTest(words):
                 cloud = Cloud(self, **world)
                 ended, _, said = cloud.play("deploy", _READY_SECONDS="1")
@@ -332,9 +332,9 @@ class Destroy(unittest.TestCase):
     def test_a_hanging_tool_is_ended_and_its_output_reported(self):
         script = ("import sys; sys.path.insert(0, sys.argv[1]); import tools\n"
                   "try: tools.run('sh', '-c', 'echo begun; sleep 600 & wait', limit_s=1)\n"
-                  "except tools.Failed as failed: print('FAILED', failed, failed.said)")
+                  "except tools.Failed as failed: print('FAILED', failed, failed.output)")
         said = subprocess.run([sys.executable, "-B", "-c", script, str(CLUSTER)], capture_output=True, text=True, timeout=30, check=True)
-        self.assertIn("FAILED sh -c: not done in 1 s begun", said.stdout)
+        self.assertIn("FAILED sh -c: timeout after 1 s begun", said.stdout)
 
     def test_a_list_that_cannot_be_had_is_no_proof(self):
         cloud = Cloud(self, faults={"list networks": 1})

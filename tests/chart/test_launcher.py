@@ -106,7 +106,7 @@ class Launcher(unittest.TestCase):
     def test_connectivity_fails(self):
         pods = self.pods()
         self.assertEqual(pods.play(connectivity=213), 213)
-        self.ended(pods, 213, "connectivity", "mpirun ended with 213")
+        self.ended(pods, 213, "connectivity", "mpirun failed with exit status 213")
         self.assertEqual(len(pods.calls("mpirun")), 1)
         self.assertEqual(pods.written()[0], "connectivity-test.log")
         self.assertNotIn("nccl-test-results.txt", pods.written())
@@ -119,7 +119,7 @@ class Launcher(unittest.TestCase):
     def test_all_reduce_ends_with_7(self):
         pods = self.pods()
         self.assertEqual(pods.play(all_reduce=7), 7)
-        self.ended(pods, 7, "all_reduce", "mpirun ended with 7")
+        self.ended(pods, 7, "all_reduce", "mpirun failed with exit status 7")
         self.assertIn("Test NCCL failure", (pods.output / "nccl-test-results.txt").read_text())
         self.assertEqual(pods.calls("all_gather_perf"), [])
 
@@ -131,7 +131,7 @@ class Launcher(unittest.TestCase):
     def test_a_table_that_stops_early_with_status_0(self):
         pods = self.pods()
         self.assertEqual(pods.play(short=True), 83)
-        self.ended(pods, 83, "all_reduce", "found none of 17179869184 bytes")
+        self.ended(pods, 83, "all_reduce", "found no row for 17179869184 bytes")
 
     def test_a_worker_is_never_reached(self):
         pods = self.pods(nodes=3, reach_s=1)
@@ -159,13 +159,13 @@ class Launcher(unittest.TestCase):
     def test_a_test_that_hangs_is_ended(self):
         pods = self.pods(test_s=1)
         self.assertEqual(pods.play(hang=True), 124)
-        self.ended(pods, 124, "all_reduce", "ended for its time")
+        self.ended(pods, 124, "all_reduce", "mpirun timed out")
 
     def test_gib_is_not_in_the_pod(self):
         pods = self.pods()
         (pods.folder / "gib/scripts/set_nccl_env.sh").unlink()
         self.assertEqual(pods.play(), 88)
-        self.ended(pods, 88, "all_reduce", "mpirun ended with 88")
+        self.ended(pods, 88, "all_reduce", "mpirun failed with exit status 88")
 
     def test_stopped_from_outside(self):
         pods = self.pods()

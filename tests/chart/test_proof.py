@@ -56,7 +56,7 @@ class Proof(unittest.TestCase):
 
         names = ["a-0", "a-1"]
         self.assertIsNone(proof.transport(line("a-0", "gIB") + line("a-1", "gIB"), names))
-        self.assertIn("none of a-1", proof.transport(line("a-0", "gIB"), names))
+        self.assertIn("none from a-1", proof.transport(line("a-0", "gIB"), names))
         self.assertIn("Socket", proof.transport(line("a-0", "gIB") + line("a-1", "Socket"), names))
         self.assertIn("IB in use", proof.transport(line("a-0", "IB") + line("a-1", "gIB"), names))
         self.assertIn("no RDMA device", proof.transport("x NCCL INFO NET/gIB : No device found.\n", names))

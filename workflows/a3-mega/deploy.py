@@ -1,6 +1,6 @@
-"""Brings the three deployments up, one a step: `deploy.py base`, `deploy.py image`, `deploy.py cluster`.
+"""Creates the three deployments, one per step: `deploy.py base`, `deploy.py image`, `deploy.py cluster`.
 
-What one makes and the next needs stands in found.json.
+found.json passes values from one step to the next.
 """
 
 import json
@@ -10,11 +10,12 @@ import sys
 import time
 
 import parameters
-from subprocesses import Failed, active_account, at, call, end, pins, read_parameters
+from subprocesses import Failed, active_account, at, call, pins, read_parameters, run_step
 from toolkit import Deployment, put, versions
 
 
 def found(more=None):
+    """Reads found.json; `more` is added to it."""
     values = {}
     if os.path.exists("found.json"):
         with open("found.json", encoding="utf-8") as file:
@@ -30,15 +31,15 @@ def blueprint(wanted, part):
     return f"blueprints/{part}{'-lustre' if wanted['storage'] == 'lustre' else ''}.yaml"
 
 
-def prepared():
-    """Everything that can be known to be wrong before something is made."""
+def check_prerequisites():
+    """Checks everything that can be checked before a resource is created."""
     wanted = read_parameters()
     versions()
     active_account()
     where = [f"--project={wanted['project']}", "--format=json"]
     if wanted["provisioning"] == "reservation":
-        said = call(["gcloud", "compute", "reservations", "describe", wanted["reservation"], f"--zone={wanted['zone']}", *where], shown=False)
-        reservation = json.loads(said)
+        described = call(["gcloud", "compute", "reservations", "describe", wanted["reservation"], f"--zone={wanted['zone']}", *where], shown=False)
+        reservation = json.loads(described)
         specific = reservation.get("specificReservation") or {}
         machine = (specific.get("instanceProperties") or {}).get("machineType")
         free = int(specific.get("count", 0)) - int(specific.get("inUseCount", 0))
@@ -46,24 +47,24 @@ def prepared():
             raise ValueError(f"_RESERVATION: {wanted['reservation']} is not a specific reservation, which Slurm-GCP requires: create one with "
                              "--require-specific-reservation")
         if reservation.get("status") != "READY" or machine != "a3-megagpu-8g" or free < wanted["nodes"]:
-            raise ValueError(f"_RESERVATION: {wanted['reservation']} is {reservation.get('status')}, of {machine}, with {free} "
-                             f"machines free: expected READY, a3-megagpu-8g and {wanted['nodes']}")
+            raise ValueError(f"_RESERVATION: expected READY, a3-megagpu-8g and {wanted['nodes']} free machines, found {wanted['reservation']}: "
+                             f"{reservation.get('status')}, {machine}, {free} free machines")
     if wanted["source_image"]:
         call(["gcloud", "compute", "images", "describe", wanted["source_image"], f"--project={wanted['source_project']}", "--format=value(status)"])
 
 
-def serves(wanted, server):
-    """Waits until Lustre serves mounts and the client's own installer: both come minutes after Terraform's end."""
+def wait_for_lustre(wanted, server):
+    """Waits until Lustre serves mounts and its client installer, both minutes after Terraform has ended."""
     address = server.partition("@")[0]
     deadline = time.monotonic() + 60 * wanted["ready_minutes"]
     pause = 1
     while True:
         try:
-            said = call(["gcloud", "compute", "instances", "list", f"--project={wanted['project']}", "--format=json",
-                         f"--filter=networkInterfaces.networkIP={address}"], shown=False)
-            machines = json.loads(said)
+            listed = call(["gcloud", "compute", "instances", "list", f"--project={wanted['project']}", "--format=json",
+                           f"--filter=networkInterfaces.networkIP={address}"], shown=False)
+            machines = json.loads(listed)
             if len(machines) != 1:
-                raise ValueError(f"{len(machines)} machines have the address")
+                raise ValueError(f"expected one machine with the address, found {len(machines)}")
             probe = f"timeout 5 bash -c '</dev/tcp/{address}/988' && curl -fsS --max-time 10 -o /dev/null http://{address}/client-setup-tool"
             at(wanted, machines[0]["name"], probe)
             return
@@ -75,12 +76,12 @@ def serves(wanted, server):
 
 
 def lustre_machines(count, machine):
-    """Without public addresses: the subnetwork has access to Google's services."""
+    """Settings of a machine group. No public addresses: the subnetwork has private access to Google's services."""
     return {"node_type": machine, "node_cpu": "Intel Cascade Lake", "nic_type": "GVNIC", "node_count": count, "public_ip": False}
 
 
-def earlier(wanted, cluster):
-    """The base of an earlier run's cluster, from that cluster's own state."""
+def kept_base(wanted, cluster):
+    """Base deployment of an earlier run's cluster, read from that cluster's state."""
     state = wanted["state"].replace(f"/{wanted['cluster']}/", f"/{cluster}/")
     deployment = Deployment(wanted | parameters.names(cluster) | {"state": state}, "base")
     if state == wanted["state"] or not deployment.fetch():
@@ -91,9 +92,9 @@ def earlier(wanted, cluster):
 
 def base():
     wanted = read_parameters()
-    # A teardown finds there what it has to look for, and where.
+    # Stored first: the teardown reads names and locations from it.
     put(wanted["state"], "asked.json")
-    prepared()
+    check_prerequisites()
     settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "system_range": wanted["system_range"]}
     if wanted["storage"] == "lustre":
         settings |= {"lustre_name": wanted["lustre_name"], "lustre_mount": wanted["lustre_mount"],
@@ -106,7 +107,7 @@ def base():
         settings |= {"filestore_tier": wanted["filestore_tier"], "filestore_gb": wanted["filestore_gb"],
                      "filestore_name": f"{wanted['short']}-home"}
     if wanted["base"]:
-        deployment = earlier(wanted, wanted["base"])
+        deployment = kept_base(wanted, wanted["base"])
     else:
         deployment = Deployment(wanted, "base")
         deployment.create(blueprint(wanted, "base"), settings)
@@ -122,7 +123,7 @@ def base():
         if outputs.get(name) != expected:
             raise ValueError(f"{name}: expected {expected} from the base deployment, found {str(outputs.get(name))[:80]!r}")
     if wanted["storage"] == "lustre":
-        serves(wanted, server)
+        wait_for_lustre(wanted, server)
     found({"server_ip": server, "remote_mount": storage.get("remote_mount", "")})
 
 
@@ -154,12 +155,12 @@ def image():
 
 
 def scheduling(wanted):
-    """Maximum lifetime of nodes, even if they are never released. It replaces all that Slurm's own tool sets for it."""
-    left = wanted["expires"] - int(time.time())
-    if left < 1800:
-        raise ValueError(f"_EXPIRES: expected at least half an hour from now, found {left} s")
+    """Scheduling of nodes with a maximum lifetime, even if they are never released. Replaces Slurm-GCP's own setting."""
+    remaining = wanted["expires"] - int(time.time())
+    if remaining < 1800:
+        raise ValueError(f"_EXPIRES: expected at least half an hour from now, found {remaining} s")
     rules = {"onHostMaintenance": "TERMINATE", "automaticRestart": False, "instanceTerminationAction": "DELETE",
-             "maxRunDuration": {"seconds": left}, "provisioningModel": "SPOT" if wanted["provisioning"] == "spot" else "STANDARD"}
+             "maxRunDuration": {"seconds": remaining}, "provisioningModel": "SPOT" if wanted["provisioning"] == "spot" else "STANDARD"}
     if wanted["maintenance"]:
         rules["maintenanceInterval"] = wanted["maintenance"]
     return rules
@@ -175,7 +176,7 @@ def cluster():
                 "instance_properties": {"scheduling": scheduling(wanted)}, "monitoring": wanted["monitoring"],
                 "prolog_arguments": " ".join([pin["prologs"]["commit"], pin["prologs"]["rxdm"], pin["prologs"]["sudo_oslogin"], wanted["partition"]]),
                 # Empty, not null: gcluster rejects a null variable (v1.39.0, pkg/config/validate.go, validateVars), and the modules'
-                # `coalesce` takes the project's default account for an empty one.
+                # `coalesce` replaces an empty one with the project's default account.
                 "machine_account": wanted["service_account"], "server_ip": known["server_ip"], "remote_mount": known["remote_mount"]}
     if wanted["storage"] == "lustre":
         more = []
@@ -189,4 +190,4 @@ def cluster():
 
 
 if __name__ == "__main__":
-    end({"base": base, "image": image, "cluster": cluster}[sys.argv[1]])
+    run_step({"base": base, "image": image, "cluster": cluster}[sys.argv[1]])

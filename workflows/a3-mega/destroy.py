@@ -1,19 +1,19 @@
-"""Takes down what bears the cluster's name, however far the deployment came, and says in gone.json what is left.
+"""Destroys the cluster's resources after a complete or partial deployment, then writes the remaining ones to gone.json.
 
-From the folders that were kept: the cluster, the image, the base. What Terraform does not know (machines that Slurm's
-controller or Packer made, images, other people's firewall rules on our networks) is found by label and by name.
+Cluster, image and base are destroyed from their stored folders. Resources that Terraform does not know (machines created by
+Slurm's controller or Packer, images, foreign firewall rules on our networks) are found by label and by name.
 """
 
 import json
 import re
 
 from agent import change, subscriptions
-from subprocesses import Failed, active_account, call, end, read_parameters
+from subprocesses import Failed, active_account, call, read_parameters, run_step
 from toolkit import Deployment, get
 from toolkit import listed as stored
 
 # Resources that may remain: how they are listed, and whether they have labels. Networks have none and are found by name; Slurm's
-# bucket has a name of its own (toolkit, slurm_files.tf) and our labels.
+# bucket has another name (toolkit, slurm_files.tf) and our labels.
 KINDS = {
     "instance": (["compute", "instances"], True),
     "instance template": (["compute", "instance-templates"], False),
@@ -31,41 +31,41 @@ KINDS = {
 
 
 def listed(wanted, kind):
-    """Everything of a kind that is ours, by the provider's own list."""
+    """The cluster's resources of a kind, as the provider lists them."""
     words, labelled = KINDS[kind]
-    mine = f"name~^(.*/)?{wanted['short']}-"
+    condition = f"name~^(.*/)?{wanted['short']}-"
     # Foreign rules and subnetworks on our networks block their deletion.
     if kind in ("firewall rule", "subnetwork"):
-        mine += f" OR network~/{wanted['short']}-"
+        condition += f" OR network~/{wanted['short']}-"
     if labelled:
-        mine += f" OR labels.burnin-cluster={wanted['cluster']}"
+        condition += f" OR labels.burnin-cluster={wanted['cluster']}"
     more = ["--no-standard-images"] if kind == "image" else []
-    said = call(["gcloud", *words, "list", f"--project={wanted['project']}", f"--filter={mine}", "--format=json", *more], shown=False)
-    return [thing for thing in json.loads(said) if not is_kept(wanted, thing)]
+    output = call(["gcloud", *words, "list", f"--project={wanted['project']}", f"--filter={condition}", "--format=json", *more], shown=False)
+    return [resource for resource in json.loads(output) if not is_kept(wanted, resource)]
 
 
-def is_kept(wanted, thing):
-    """Whether a resource belongs to a part that stays for later runs: by the toolkit's label, else by the names that deploy.py gives."""
-    deployment = thing.get("labels", {}).get("ghpc_deployment", "")
+def is_kept(wanted, resource):
+    """Whether a resource belongs to a part kept for later runs: by the toolkit's label, else by the name that deploy.py sets."""
+    deployment = resource.get("labels", {}).get("ghpc_deployment", "")
     names = {"base": rf"{wanted['short']}-(net|subnet|home|lustre)\b", "image": rf"{wanted['short']}-image\b"}
-    on = thing.get("network", "").rpartition("/")[2]
-    return any(deployment == f"{wanted['short']}-{part}" or re.match(names[part], thing["name"].rpartition("/")[2])
+    on = resource.get("network", "").rpartition("/")[2]
+    return any(deployment == f"{wanted['short']}-{part}" or re.match(names[part], resource["name"].rpartition("/")[2])
                or (part == "base" and on == wanted["network"]) for part in wanted["keep"])
 
 
 def remove(wanted, kind):
-    """Removes what is ours of a kind and still there. What cannot be removed is left to the list at the end."""
-    for thing in listed(wanted, kind):
-        name = thing["name"]
+    """Deletes the remaining resources of a kind. A failed deletion is printed; the final list reports the resource."""
+    for resource in listed(wanted, kind):
+        name = resource["name"]
         words = ["gcloud", *KINDS[kind][0], "delete", name, f"--project={wanted['project']}", "--quiet"]
         for place in ("zone", "region"):
-            if place in thing:
-                words.append(f"--{place}={thing[place].rpartition('/')[2]}")
+            if place in resource:
+                words.append(f"--{place}={resource[place].rpartition('/')[2]}")
         attempt(f"{kind} {name}", lambda: call(words))
 
 
 def attempt(what, step):
-    """Goes on after a failure: what is left is listed, and the next teardown goes on from there."""
+    """Runs one deletion. A failure is printed and does not stop the teardown: the next teardown repeats it."""
     try:
         step()
         return True
@@ -74,55 +74,55 @@ def attempt(what, step):
         return False
 
 
-def down(wanted, part):
-    """Destroys a part from its folder, a second time when the first one fails: some things take a moment to let go."""
+def destroy_part(wanted, part):
+    """Destroys a part from its stored folder. Retries once, because some resources are released with a delay."""
     deployment = Deployment(wanted, part)
     if not deployment.fetch():
-        print(f"{deployment.name}: never began", flush=True)
+        print(f"{deployment.name}: no stored folder, nothing was deployed", flush=True)
         return True
     return attempt(deployment.name, deployment.destroy) or attempt(deployment.name, deployment.destroy)
 
 
-def dismiss(wanted):
-    """Takes back what the agent had. What is left of it."""
-    kept = stored(wanted["state"], "agent.json")
-    if not kept:
+def remove_agent(wanted):
+    """Removes the agent's permissions and subscription. Returns the remaining subscriptions."""
+    records = stored(wanted["state"], "agent.json")
+    if not records:
         return []
-    kept = json.loads(get(kept[0], "dismissed.json"))
-    # On a second teardown they are not there any more.
-    for right in kept["rights"]:
-        attempt(f"right on {right['is'][0]}", lambda right=right: change("remove", right))
-    for name in subscriptions(kept):
-        attempt(f"subscription {name}", lambda name=name: call(["gcloud", "pubsub", "subscriptions", "delete", name, f"--project={kept['home']}", "--quiet"]))
-    return [f"subscription {name}" for name in subscriptions(kept)]
+    record = json.loads(get(records[0], "dismissed.json"))
+    # A second teardown finds no bindings: that failure is only printed.
+    for right in record["rights"]:
+        attempt(f"permission on {right['is'][0]}", lambda right=right: change("remove", right))
+    for name in subscriptions(record):
+        attempt(f"subscription {name}", lambda name=name: call(["gcloud", "pubsub", "subscriptions", "delete", name, f"--project={record['home']}", "--quiet"]))
+    return [f"subscription {name}" for name in subscriptions(record)]
 
 
-def gone(left, evidence):
+def write_gone(left, evidence):
     with open("gone.json", "w", encoding="utf-8") as file:
         json.dump({"left": left, "evidence": evidence}, file, indent=1)
-    print("left: " + (", ".join(left) or "nothing"), flush=True)
+    print("remaining resources: " + (", ".join(left) or "none"), flush=True)
 
 
 def destroy():
-    told = read_parameters()
-    kept = stored(told["state"], "asked.json")
-    if not kept:
-        return gone([], f"nothing is kept in {told['state']}, where a deployment says what it wants before it makes anything")
+    parameters = read_parameters()
+    asked = stored(parameters["state"], "asked.json")
+    if not asked:
+        return write_gone([], f"no asked.json in {parameters['state']}: a deployment stores it before it creates a resource, so nothing was created")
     active_account()
-    wanted = json.loads(get(kept[0], "deployed.json")) | told
-    down(wanted, "cluster")
+    wanted = json.loads(get(asked[0], "deployed.json")) | parameters
+    destroy_part(wanted, "cluster")
     for kind in ("instance", "instance template", "resource policy", "disk"):
         remove(wanted, kind)
     if "image" not in wanted["keep"]:
-        down(wanted, "image")
+        destroy_part(wanted, "image")
         remove(wanted, "image")
     if "base" not in wanted["keep"]:
         remove(wanted, "firewall rule")
-        down(wanted, "base")
-    left = dismiss(wanted) + [f"{kind} {thing['name']}" for kind in KINDS for thing in listed(wanted, kind)]
+        destroy_part(wanted, "base")
+    left = remove_agent(wanted) + [f"{kind} {resource['name']}" for kind in KINDS for resource in listed(wanted, kind)]
     evidence = f"gcloud's lists of {wanted['project']}, by the name {wanted['short']}- and by the label burnin-cluster: " + ", ".join([*KINDS, "subscription"])
-    gone(left, evidence)
+    write_gone(left, evidence)
 
 
 if __name__ == "__main__":
-    end(destroy)
+    run_step(destroy)

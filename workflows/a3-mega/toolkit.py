@@ -1,7 +1,7 @@
-"""Deployments of Google's Cluster Toolkit: their settings, their folders, and their way back.
+"""Deployments of Google's Cluster Toolkit: their settings, folders and destruction.
 
-A deployment's folder is all that its destruction needs, so it is kept in `_STATE` before anything is made and again when it
-is. Objects there are created once: each copy has a number of its own.
+A deployment's folder is sufficient to destroy it, so it is stored in `_STATE` before the deployment and again after it.
+Objects there are written once: each copy has its own number.
 """
 
 import glob
@@ -18,14 +18,14 @@ LOCK = re.compile(r"^\W*ID:\s+([0-9A-Za-z-]+)\s*$", re.MULTILINE)
 
 
 class Deployment:
-    """One of the three: `base`, `image`, `cluster`."""
+    """One deployment; `part` is `base`, `image` or `cluster`."""
 
     def __init__(self, parameters, part):
         self.parameters, self.part = parameters, part
         self.name = f"{parameters['short']}-{part}"
 
     def create(self, blueprint, settings):
-        """Writes the settings as a deployment file (JSON is YAML) and makes the folder; nothing is made in the cloud."""
+        """Writes the settings as a deployment file (JSON is YAML) and creates the folder; creates nothing in the cloud."""
         parameters = self.parameters
         labels = {"burnin-cluster": parameters["cluster"], "burnin-run": parameters["run"], "burnin-expires": str(parameters["expires"])}
         variables = {"project_id": parameters["project"], "deployment_name": self.name, "region": parameters["region"],
@@ -45,22 +45,22 @@ class Deployment:
             self.keep()
 
     def destroy(self):
-        """Takes down what the folder knows. A lock is of a deployment that was stopped: nobody else is at work then."""
+        """Destroys the deployment. A lock on the state belongs to a stopped deployment, because no other one runs now: it is released."""
         os.environ["TF_IN_AUTOMATION"] = "TRUE"
         words = ["gcluster", "destroy", self.name, "--auto-approve"]
-        for again in (True, False):
+        for retry in (True, False):
             try:
                 return call(words)
             except Failed as failed:
-                lock = LOCK.search(failed.said)
-                if not again or "Error acquiring the state lock" not in failed.said or not lock:
+                lock = LOCK.search(failed.output)
+                if not retry or "Error acquiring the state lock" not in failed.output or not lock:
                     raise
                 for group in self.groups():
                     try:
                         call(["terraform", f"-chdir={self.name}/{group}", "init", "-input=false"])
                         call(["terraform", f"-chdir={self.name}/{group}", "force-unlock", "-force", lock[1]])
                     except Failed as other:
-                        print(f"{group}: not its lock: {other}", flush=True)
+                        print(f"{group}: the lock belongs to another group: {other}", flush=True)
 
     def groups(self):
         """The Terraform groups of the folder."""
@@ -68,12 +68,12 @@ class Deployment:
         return [folder for folder in folders if os.path.exists(f"{self.name}/{folder}/main.tf")]
 
     def outputs(self, group):
-        """Terraform's outputs of a group, each by its name."""
+        """Terraform's outputs of a group, by name."""
         text = call(["terraform", f"-chdir={self.name}/{group}", "output", "-json"], shown=False)
         return {name: output["value"] for name, output in json.loads(text).items()}
 
     def keep(self):
-        """Keeps the folder as it is now, without what `terraform init` brings anew."""
+        """Stores the folder in its current state, without the files that `terraform init` downloads."""
         kept = kept_of(self.parameters, self.part)
         number = max(kept, default=0) + 1
         file = f"{self.part}-{number}.tar.gz"
@@ -83,19 +83,19 @@ class Deployment:
         put(self.parameters["state"], file)
 
     def fetch(self):
-        """Brings the newest folder that was kept; false when none was, because it never began."""
+        """Restores the newest stored folder. Returns False if none is stored: nothing was deployed."""
         kept = kept_of(self.parameters, self.part)
         if not kept:
             return False
         content = get(kept[max(kept)], f"{self.part}.tar.gz")
         shutil.rmtree(self.name, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(".")  # our own: see keep
+            archive.extractall(".")  # trusted: written by keep
         return True
 
 
 def put(state, file):
-    """Keeps a file of the workspace in `_STATE`, once under a name."""
+    """Stores a file of the workspace in `_STATE`; an object is never overwritten."""
     target = f"{state}/{file}"
     if state.startswith("gs://"):
         call(["gcloud", "storage", "cp", "--if-generation-match=0", file, target])
@@ -103,11 +103,11 @@ def put(state, file):
         os.makedirs(state, exist_ok=True)
         shutil.copyfile(file, target + ".part")
         os.rename(target + ".part", target)
-    print(f"{file}: kept as {target}", flush=True)
+    print(f"{file}: stored as {target}", flush=True)
 
 
 def get(place, file):
-    """The content of what is kept at a place; `file` is what it is called here."""
+    """Reads a stored file; `file` is the name of its local copy."""
     if place.startswith("gs://"):
         call(["gcloud", "storage", "cp", place, file])
         place = file
@@ -116,28 +116,28 @@ def get(place, file):
 
 
 def listed(state, pattern):
-    """Places of what is kept, by a pattern of their names."""
+    """Paths of the stored files that match a pattern."""
     if not state.startswith("gs://"):
         return [path for path in glob.glob(f"{glob.escape(state)}/{pattern}")]
     try:
         return call(["gcloud", "storage", "ls", f"{state}/{pattern}"], shown=False).split()
     except Failed as failed:
-        if "matched no objects" not in failed.said:
+        if "matched no objects" not in failed.output:
             raise
         return []
 
 
 def kept_of(parameters, part):
-    """What is kept of a part: number to place."""
+    """Stored copies of a part: path by number."""
     found = ((re.search(rf"/{part}-([0-9]+)\.tar\.gz$", place), place) for place in listed(parameters["state"], f"{part}-*.tar.gz"))
     return {int(match[1]): place for match, place in found if match}
 
 
 def versions():
-    """The tools are those that are pinned: another toolkit makes something else of the same blueprint."""
+    """Requires the pinned toolkit: another version expands the same blueprint differently."""
     pin = pins()["toolkit"]
-    said = call(["gcluster", "--version"])
-    if pin["version"] not in said or pin["commit"][:7] not in said:
-        raise ValueError(f"gcluster: expected {pin['version']} of commit {pin['commit']}, found {said.strip()!r}")
+    version = call(["gcluster", "--version"])
+    if pin["version"] not in version or pin["commit"][:7] not in version:
+        raise ValueError(f"gcluster: expected {pin['version']} of commit {pin['commit']}, found {version.strip()!r}")
     call(["terraform", "version"])
     call(["packer", "version"])

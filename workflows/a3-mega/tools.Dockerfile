@@ -1,5 +1,5 @@
 # The image of the steps: gcluster as pinned in pins.json. BASE has gcloud, Python 3, git, make, Go 1.21 or later, Terraform and
-# Packer 1.7.9 or later; name it by its digest:
+# Packer 1.7.9 or later; pass it by digest:
 #   docker build --file tools.Dockerfile --build-arg BASE=IMAGE@sha256:... --tag IMAGE .
 ARG BASE
 FROM ${BASE}

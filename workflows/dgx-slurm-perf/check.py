@@ -1,7 +1,7 @@
-"""Checks what was asked for before any host is touched, and writes it to vars.json for the playbooks.
+"""Checks the parameters and the inventory before any host is contacted, and writes them to vars.json for the playbooks.
 
-Parameters come as environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported at
-once, each as `where: what was expected`; the exit code is 64 then. Python's own library only.
+Parameters are environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported at once,
+each as `place: expected value`, with the exit code 64. Standard library only.
 """
 
 import json
@@ -18,7 +18,7 @@ ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}")
 RANGE = re.compile(r"\[(\d+):(\d+)\]")
 SECRETS = ("password", "_pass")
 MOST_HOSTS = 4096
-# The tag v2.17.6, as for A3 Mega: it writes results as JSON beside the text.
+# The tag v2.17.6, as for A3 Mega: it can also write results as JSON.
 NCCL_TESTS, COMMIT = "https://github.com/NVIDIA/nccl-tests.git", "da0b547b1b9c6e3b1d4c15578087874522ae3761"
 
 
@@ -49,10 +49,10 @@ def path(empty=False):
         good = text.startswith("/") and ".." not in parts and re.fullmatch(r"[A-Za-z0-9_./@+-]{1,1024}", text)
         return text.rstrip("/") or None if good else None
 
-    return read, "an absolute path of letters, digits and any of _.@+- without `..`" + (", or nothing" if empty else "")
+    return read, "an absolute path of letters, digits and any of _.@+- without `..`" + (", or empty" if empty else "")
 
 
-# Each parameter: its name here and in the environment, its default, how it is read and what is expected.
+# Each parameter: its name here and in the environment, its default, its reader and the expected value.
 PARAMETERS = {
     "cluster": ("_CLUSTER", "dgx", *matching(r"[a-z][a-z0-9-]{0,99}", "a word of a-z, 0-9 and -")),
     "slurm_name": ("_SLURM_NAME", "dgx", *matching(r"[a-z][a-z0-9-]{0,39}", "a word of a-z, 0-9 and -")),
@@ -67,17 +67,17 @@ PARAMETERS = {
     "ranks_per_node": ("_RANKS_PER_NODE", "0", *number(0, 1024)),
     "process_tracking": ("_PROCESS_TRACKING", "cgroup", *one_of("cgroup", "linuxproc")),
     "pyxis": ("_PYXIS", "false", *truth()),
-    "validate_image": ("_VALIDATE_IMAGE", "", *matching(r"[A-Za-z0-9/][A-Za-z0-9_./:#@+-]{0,400}|", "a container image, or nothing")),
+    "validate_image": ("_VALIDATE_IMAGE", "", *matching(r"[A-Za-z0-9/][A-Za-z0-9_./:#@+-]{0,400}|", "a container image, or empty")),
     "nccl_tests": ("_NCCL_TESTS", "build", lambda text: text if text == "build" else path()[0](text), "build, or " + path()[1]),
     "nccl_tests_from": ("_NCCL_TESTS_FROM", NCCL_TESTS, *matching(r"(https://|/|file:///)[A-Za-z0-9][A-Za-z0-9_./-]{0,400}", "an https:// URL or an absolute path of a git repository")),
     "nccl_tests_commit": ("_NCCL_TESTS_COMMIT", COMMIT, *matching(r"[0-9a-f]{40}", "a commit of 40 hexadecimal digits")),
     "cuda_home": ("_CUDA_HOME", "/usr/local/cuda", *path()),
     "nccl_home": ("_NCCL_HOME", "", *path(empty=True)),
     "mpi_home": ("_MPI_HOME", "", *path(empty=True)),
-    "benchmark_image": ("_BENCHMARK_IMAGE", "", *matching(r"([a-z0-9][a-z0-9.:-]*#)?[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|", "REGISTRY#IMAGE:TAG as enroot spells it, or nothing")),
+    "benchmark_image": ("_BENCHMARK_IMAGE", "", *matching(r"([a-z0-9][a-z0-9.:-]*#)?[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|", "REGISTRY#IMAGE:TAG as enroot spells it, or empty")),
     "stop_slurm": ("_STOP_SLURM", "false", *truth()),
     "deepops": ("_DEEPOPS", "", *path(empty=True)),
-    "ssh_user": ("_SSH_USER", "", *matching(r"([a-z_][a-z0-9_-]{0,31})?", "a user's name, or nothing")),
+    "ssh_user": ("_SSH_USER", "", *matching(r"([a-z_][a-z0-9_-]{0,31})?", "a user's name, or empty")),
     "ssh_key": ("_SSH_KEY", "", *path(empty=True)),
     "ssh_password_file": ("_SSH_PASSWORD_FILE", "", *path(empty=True)),
     "sudo_password_file": ("_SUDO_PASSWORD_FILE", "", *path(empty=True)),
@@ -85,7 +85,7 @@ PARAMETERS = {
 
 
 def parameters(environment, problems):
-    """The values of all parameters, each of its type."""
+    """Reads all parameters and converts them to their types."""
     values = {}
     for name, (variable, default, read, wanted) in PARAMETERS.items():
         text = environment.get(variable, default)
@@ -95,16 +95,16 @@ def parameters(environment, problems):
     for name in ("ssh_key", "ssh_password_file", "sudo_password_file"):
         file = values[name]
         if file and not os.access(file, os.R_OK):
-            problems.append(f"{PARAMETERS[name][0]}: {file} cannot be read here")
+            problems.append(f"{PARAMETERS[name][0]}: {file} cannot be read on this host")
     if values["ssh_password_file"] and not shutil.which("sshpass"):
-        problems.append("_SSH_PASSWORD_FILE: expected the program sshpass here, with which Ansible passes a password to ssh")
+        problems.append("_SSH_PASSWORD_FILE: expected the program sshpass on this host, which Ansible needs for ssh passwords")
     if values["benchmark_image"] and values["nccl_tests"] not in ("build", None):
-        problems.append("_BENCHMARK_IMAGE: expected nothing with a folder as _NCCL_TESTS: its programs need the libraries they were built with")
+        problems.append("_BENCHMARK_IMAGE: expected no value with a folder as _NCCL_TESTS: its programs need the libraries of their build")
     return values
 
 
 def expand(name):
-    """`dgx[01:03]` as three names, as Ansible reads it."""
+    """Expands `dgx[01:03]` to three names, as Ansible does."""
     found = RANGE.search(name)
     if not found:
         return [name]
@@ -115,7 +115,7 @@ def expand(name):
 
 
 class Inventory:
-    """An inventory as it is written. Ansible would merge a duplicate host silently."""
+    """Reads an inventory as written: Ansible would silently merge duplicate hosts."""
 
     def __init__(self, file, problems, others_allowed):
         self.file, self.problems, self.others_allowed = file, problems, others_allowed
@@ -124,7 +124,7 @@ class Inventory:
         self.addresses = {}
         self.section = ("ungrouped", "hosts")
 
-    def complain(self, line, message):
+    def report(self, line, message):
         self.problems.append(f"{self.file}:{line}: {message}")
 
     def read(self, text):
@@ -143,7 +143,7 @@ class Inventory:
         for host in sorted(both):
             self.problems.append(f"{self.file}: {host}: expected in [slurm-master] or in [slurm-node], found in both")
         for host in sorted(set(self.groups["nfs-server"]) - set(self.addresses)):
-            self.problems.append(f"{self.file}: {host}: in [nfs-server] only")
+            self.problems.append(f"{self.file}: {host}: expected in another group, too, found in [nfs-server] only")
 
     def line(self, at, line):
         section = re.fullmatch(r"\[([^\]:]+)(?::(vars|children))?\]\s*([#;].*)?", line)
@@ -152,7 +152,7 @@ class Inventory:
             self.section = (group, kind)
             if group not in (*GROUPS, PARENT, "all") and not self.others_allowed:
                 known = ", ".join((*GROUPS, PARENT))
-                self.complain(at, f"[{group[:60]}]: no group of this workflow; there are {known}")
+                self.report(at, f"[{group[:60]}]: unknown group; expected one of {known}")
             return
         group, kind = self.section
         if self.others_allowed and group not in (*GROUPS, PARENT, "all"):
@@ -161,47 +161,47 @@ class Inventory:
             self.variable(at, *line.partition("=")[::2])
         elif kind == "children":
             if line.split()[0] not in GROUPS and not self.others_allowed:
-                self.complain(at, f"[{group}:children]: {line[:60]!r} is no group of this workflow")
+                self.report(at, f"[{group}:children]: {line[:60]!r} is an unknown group")
         else:
             self.host(at, group, line)
 
     def variable(self, at, name, value):
         name = name.strip()
         if any(word in name for word in SECRETS) and "file" not in name:
-            self.complain(at, f"{name[:60]}: a password does not belong here; _SUDO_PASSWORD_FILE names a file with it")
+            self.report(at, f"{name[:60]}: a password is not allowed in the inventory; put it into a file and name it in _SUDO_PASSWORD_FILE")
         elif not re.fullmatch(r"ansible_[a-z_]+|cluster_address|slots", name):
-            self.complain(at, f"{name[:60]!r}: expected ansible_..., cluster_address or slots")
+            self.report(at, f"{name[:60]!r}: expected ansible_..., cluster_address or slots")
         elif name in ("ansible_host", "cluster_address") and not ADDRESS.fullmatch(value.strip()):
-            self.complain(at, f"{name}: expected an address or a name, found {value.strip()[:60]!r}")
+            self.report(at, f"{name}: expected an address or a name, found {value.strip()[:60]!r}")
         elif name == "slots" and not re.fullmatch(r"[1-9]\d{0,3}", value.strip()):
-            self.complain(at, f"slots: expected a number from 1, found {value.strip()[:60]!r}")
+            self.report(at, f"slots: expected a number from 1 to 9999, found {value.strip()[:60]!r}")
 
     def host(self, at, group, line):
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
-            return self.complain(at, f"cannot be read: {error}")
+            return self.report(at, f"cannot be read: {error}")
         given = dict(word.partition("=")[::2] for word in words[1:])
         for word in words[1:]:
             self.variable(at, *word.partition("=")[::2])
         for host in expand(words[0]):
             if not HOST.fullmatch(host) or host in ("localhost", "all", "ungrouped"):
-                self.complain(at, f"expected a host's name of letters, digits and -, found {host[:60]!r}")
+                self.report(at, f"expected a host's name of letters, digits and -, found {host[:60]!r}")
                 self.groups.get(group, {})[host] = at
                 continue
             if group == "ungrouped":
-                self.complain(at, f"{host}: in no group")
+                self.report(at, f"{host}: expected in a group, found before the first one")
                 continue
             hosts = self.groups.setdefault(group, {})
             if host in hosts:
-                self.complain(at, f"{host}: twice in [{group}], first in line {hosts[host]}")
+                self.report(at, f"{host}: duplicate in [{group}], first in line {hosts[host]}")
             hosts[host] = at
             if group == "nfs-server" and not given:
                 continue
             address = given.get("ansible_host", self.addresses.get(host, host))
             other = next((name for name, known in self.addresses.items() if known == address and name != host), None)
             if other:
-                self.complain(at, f"{host}: has the address of {other}, {address}")
+                self.report(at, f"{host}: expected its own address, found {address} of {other}")
             self.addresses[host] = address
 
 
@@ -216,12 +216,12 @@ def main():
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"_INVENTORY: {file} cannot be read: {error}")
     if values["deepops"] and values["share"] == "nfs":
-        problems.append("_SHARE: expected existing with _DEEPOPS, whose own playbooks do NFS")
+        problems.append("_SHARE: expected existing with _DEEPOPS, whose playbooks set up NFS")
     servers = inventory.groups["nfs-server"]
     if values["share"] == "nfs" and not values["deepops"] and len(servers) != 1:
         problems.append(f"{file}: [nfs-server]: expected one host for _SHARE=nfs, found {len(servers)}")
     if problems:
-        print("nothing was touched, because of what was asked for:", *problems, sep="\n  ", file=sys.stderr)
+        print("invalid parameters; nothing was changed:", *problems, sep="\n  ", file=sys.stderr)
         return 64
     values["inventory"] = os.path.abspath(file)
     values["workspace"] = os.getcwd()

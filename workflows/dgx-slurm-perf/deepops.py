@@ -1,8 +1,8 @@
-"""Uses a checkout of NVIDIA's DeepOps in place of our own playbooks: deepops.py nfs|cluster|validation.
+"""Uses a checkout of NVIDIA's DeepOps instead of our playbooks: deepops.py nfs|cluster|validation.
 
-What its playbooks are called depends on its age; the table below says how. A checkout that fits none of its rows is refused
-with what was looked for. Its own folder is the working directory, so that its ansible.cfg holds; name its config/inventory
-with _INVENTORY, since the group variables lie beside it. _DEEPOPS_EXTRA_VARS is a JSON object that goes to --extra-vars.
+The names of its playbooks depend on its version: LAYOUTS lists them. A checkout that matches no layout is rejected with the list
+of searched files. The checkout is the working directory, so that its ansible.cfg applies; set _INVENTORY to its
+config/inventory, because the group variables are in that folder. _DEEPOPS_EXTRA_VARS is a JSON object for --extra-vars.
 """
 
 import json
@@ -14,7 +14,7 @@ import play
 
 
 class Layout(NamedTuple):
-    """How DeepOps was laid out for some time."""
+    """Playbooks of a range of DeepOps versions."""
 
     since: str
     nfs: tuple
@@ -23,11 +23,11 @@ class Layout(NamedTuple):
     limit: str
 
     def missing(self, checkout):
-        """Those of its playbooks that a checkout lacks. Validation is ours, so that it may be missing."""
+        """Playbooks that the checkout lacks. Validation is optional, because ours is used."""
         return [file for file in self.nfs + self.cluster if not os.path.isfile(os.path.join(checkout, file))]
 
 
-# Youngest first: for a while both cluster playbooks were there, and the newer did everything.
+# Newest first: some versions have both cluster playbooks, and the newer one is complete.
 LAYOUTS = (
     Layout("20.10", (), ("playbooks/slurm-cluster.yml",), ("playbooks/slurm-cluster/slurm-validation.yml",), "slurm-cluster"),
     Layout("20.01", ("playbooks/generic/nfs-server.yml", "playbooks/generic/nfs-client.yml"),
@@ -37,21 +37,21 @@ LAYOUTS = (
 
 
 def find(checkout):
-    """The layout of a checkout; none with the problem when it has none."""
+    """Returns the layout of a checkout, or None and the problem."""
     for layout in LAYOUTS:
-        # slurm-cluster.yml is older than its taking over of the performance parts: its validation tells.
+        # slurm-cluster.yml exists in older versions without the performance parts; the validation playbook marks complete ones.
         marks = layout.missing(checkout)
         if layout.since == "20.10" and not os.path.isfile(os.path.join(checkout, layout.validation[0])):
             marks = marks + [layout.validation[0]]
         if not marks:
             return layout, None
-    looked = "\n".join(f"  as of {one.since}: {', '.join(one.nfs + one.cluster + (one.validation if not one.nfs else ()))}"
-                       for one in LAYOUTS)
-    return None, f"_DEEPOPS: {checkout} is no checkout of DeepOps that is known here; looked for\n{looked}"
+    searched = "\n".join(f"  version {one.since}: {', '.join(one.nfs + one.cluster + (one.validation if not one.nfs else ()))}"
+                         for one in LAYOUTS)
+    return None, f"_DEEPOPS: {checkout} is not a supported checkout of DeepOps; searched for\n{searched}"
 
 
 def extra_vars(text):
-    """The variables as one argument; none when they are no JSON object."""
+    """The variables as one argument; None if they are not a JSON object."""
     try:
         value = json.loads(text or "{}")
     except ValueError:
@@ -71,7 +71,7 @@ def main():
         return 64
     playbooks = getattr(layout, step)
     if not playbooks:
-        print(f"DeepOps since {layout.since} does `{step}` with its cluster")
+        print(f"DeepOps {layout.since} and later include `{step}` in their cluster playbook")
         return 0
     for number, file in enumerate(playbooks):
         if not os.path.isfile(os.path.join(values["deepops"], file)):

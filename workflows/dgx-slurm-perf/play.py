@@ -1,7 +1,7 @@
 """Runs one playbook: play.py NAME [ARGUMENTS OF ansible-playbook].
 
-Ansible's events (ansible.posix.jsonl) go to events/NAME.jsonl as they happen; what a person wants to know of them is
-printed. The exit code is Ansible's own. Python's own library only.
+Ansible's events (ansible.posix.jsonl) are written to events/NAME.jsonl immediately, and a summary is printed. The exit code is
+Ansible's. Standard library only.
 """
 
 import json
@@ -14,24 +14,24 @@ HIDDEN = "(the task hides its output)"
 
 
 def why(result):
-    """Why a task ended as it did, in one line."""
+    """Reason of a task's result, in one line."""
     if result.get("_ansible_no_log") or "censored" in result:
         return HIDDEN
-    # Of a failed loop the first bad item is reported.
+    # For a failed loop: the first failed item.
     for item in result.get("results") or []:
         if isinstance(item, dict) and item.get("failed"):
             return why(item)
-    said = [str(result.get("msg") or "")]
+    parts = [str(result.get("msg") or "")]
     for field in ("module_stderr", "stderr", "stdout"):
         lines = str(result.get(field) or "").strip().splitlines()
         if lines:
-            said.append(lines[-1])
+            parts.append(lines[-1])
             break
-    return " ".join(": ".join(filter(None, said)).split())[:600]
+    return " ".join(": ".join(filter(None, parts)).split())[:600]
 
 
-def tell(line, told):
-    """What a person wants to know of an event."""
+def summary(line, printed):
+    """Lines to print for an event. `printed`: names of the tasks printed so far."""
     try:
         event = json.loads(line)
         kind = event["_event"]
@@ -51,20 +51,20 @@ def tell(line, told):
             lines.append(f"  FAILED {host}: {task}: {why(result)}")
         elif kind == "v2_runner_on_ok" and result.get("changed"):
             lines.append(f"  changed {host}: {task}")
-        elif kind == "v2_runner_on_ok" and task not in told:
-            told.add(task)
+        elif kind == "v2_runner_on_ok" and task not in printed:
+            printed.add(task)
             lines.append(f"  {task}")
     return lines
 
 
 def values():
-    """What check.py wrote."""
+    """Values written by check.py."""
     with open("vars.json", encoding="utf-8") as handle:
         return json.load(handle)
 
 
 def command(values):
-    """ansible-playbook and how it gets to the hosts."""
+    """The command ansible-playbook with its options for ssh and sudo."""
     own = os.path.join(HERE, ".venv", "bin", "ansible-playbook")
     words = [own if os.path.exists(own) else "ansible-playbook", "--inventory", values["inventory"]]
     for option, value in (("--user", values["ssh_user"]), ("--private-key", values["ssh_key"]),
@@ -75,23 +75,23 @@ def command(values):
 
 
 def run(name, command, environment, folder):
-    """Runs Ansible in a folder; its events go to events/NAME.jsonl. The exit code is Ansible's."""
+    """Runs Ansible in a folder and writes its events to events/NAME.jsonl. Returns Ansible's exit code."""
     os.makedirs("events", exist_ok=True)
     environment = dict(os.environ, ANSIBLE_NOCOLOR="1", LC_ALL="C.UTF-8", PYTHONUNBUFFERED="1", **environment)
-    told, wrong = set(), []
+    printed, failures = set(), []
     with open(f"events/{name}.jsonl", "w", encoding="utf-8") as events:
         ansible = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
                                    text=True, encoding="utf-8", errors="replace")
         for line in ansible.stdout:
             events.write(line)
             events.flush()
-            for words in tell(line, told):
-                wrong += [words] if words.startswith(("  FAILED ", "  UNREACHABLE ")) else []
-                print(words, flush=True)
+            for text in summary(line, printed):
+                failures += [text] if text.startswith(("  FAILED ", "  UNREACHABLE ")) else []
+                print(text, flush=True)
     code = ansible.wait()
     if code:
-        # Reports of a failed build quote the end of its log.
-        print(f"{name}.yml failed with {code}:", *wrong[-3:], sep="\n", flush=True)
+        # Last, because the report of a failed build quotes the end of its log.
+        print(f"{name}.yml failed with exit code {code}:", *failures[-3:], sep="\n", flush=True)
     return code
 
 

@@ -1,4 +1,4 @@
-"""Stand-in for gcloud: lists and deletes what exists, copies objects, and reaches machines by ssh, whose commands run here."""
+"""Stand-in for gcloud: lists and deletes resources, copies objects, and runs commands for ssh on this host."""
 
 import glob
 import json
@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def matches(thing, wanted):
-    """A filter as far as the steps use them: terms with AND, joined by OR."""
+    """Evaluates a filter in the form that the steps use: terms with AND, joined by OR."""
     def term(text):
         key, sign, value = re.fullmatch(r"([A-Za-z.-]+)([=~])(.*)", text).groups()
         if key == "networkInterfaces.networkIP":
@@ -72,7 +72,7 @@ def ssh(words):
             fail(f"ERROR: --{flag} is missing")
     home = machine(rest[0])
     command = flags["command"]
-    if "-lustre-" in rest[0]:  # a Lustre server: what would be asked of the network
+    if "-lustre-" in rest[0]:  # a Lustre server: its network probe succeeds
         return
     environment = dict(os.environ, PATH=f"{HERE}/node:{os.environ['PATH']}", HOME=home,
                        AGENT_ROOT=f"{ROOT}/login", AGENT_PATIENCE="1")
@@ -113,7 +113,7 @@ def subscriptions(verb, flags, rest):
 
 
 def rights(words):
-    """Who may what on which thing: a thing itself, so that none is left behind."""
+    """IAM bindings, stored as resources, so that a test finds remaining ones."""
     flags, rest = split(words[3:])
     name = f"{flags['role']} on {rest[0]} of {flags['member']}"
     with World() as world:

@@ -1,6 +1,6 @@
-"""Stand-ins for what the cluster's machines have: Slurm's commands, and what preflight, storage and import look at.
+"""Stand-ins for commands of the cluster's machines: Slurm's commands, and the commands that preflight, storage and import use.
 
-Each node is a folder of the world: `nodes/{name}`, with `dev`, `sys`, `gpus`, `mounts` and `rxdm` as far as it has them.
+Each node is a folder `nodes/{name}` with `dev`, `sys`, `gpus`, `mounts` and `rxdm`; absent ones simulate a fault.
 """
 
 import os
@@ -19,7 +19,7 @@ def nodes():
 
 
 def folder(name):
-    """A node's folder; a healthy one unless the test created another before."""
+    """Returns a node's folder; creates a healthy node unless the test has created the folder before."""
     home = f"{ROOT}/nodes/{name}"
     if not os.path.isdir(home):
         for path in ["dev/aperture_devices/0000:04:00.0", "var/lib/tcpxo/lib64"] + [f"sys/class/net/{nic}" for nic in (
@@ -29,7 +29,7 @@ def folder(name):
                            ("rxdm", "receive-datapath-manager-1"), ("mounts", f"/home nfs4 10.1.2.3:/nfsshare\n{ROOT}/data lustre 172.16.0.9@tcp:/exacloud\n")):
             with open(f"{home}/{file}", "w", encoding="utf-8") as handle:
                 handle.write(text)
-        if message := fault("node"):  # FILE=TEXT, or FILE= to have none of it
+        if message := fault("node"):  # FILE=TEXT replaces a file, FILE= removes it
             file, _, text = message.partition("=")
             os.system(f"rm -rf '{home}/{file}'")
             if text:
@@ -62,7 +62,7 @@ def sinfo(words):
 
 
 def srun(words):
-    # Without what is another each time.
+    # Without values that differ between runs.
     plain = lambda word: re.sub(r"draft-\w{6}", "draft", re.sub(r"\.burnin-[0-9-]+", ".burnin-MARK", word.replace(ROOT, "CLOUD")))
     recorded("srun", [plain(word) for word in words])
     flags = []
@@ -94,10 +94,10 @@ def findmnt(words):
 
 def git(words):
     if "fetch" in words:
-        with open(f"{words[1]}/asked", "w", encoding="utf-8") as file:
+        with open(f"{words[1]}/fetched", "w", encoding="utf-8") as file:
             file.write(words[-1])
     elif "rev-parse" in words:
-        print(open(f"{words[1]}/asked", encoding="utf-8").read())
+        print(open(f"{words[1]}/fetched", encoding="utf-8").read())
 
 
 def enroot(words):
@@ -121,7 +121,7 @@ def curl(words):
 
 
 def journalctl(words):
-    print("burnin-agent: it said this at last")
+    print("burnin-agent: last log line")
 
 
 def main():
@@ -135,7 +135,7 @@ def main():
     elif program in ("sinfo", "srun", "findmnt", "git", "enroot", "sudo", "systemctl", "curl", "journalctl"):
         globals()[program](words)
     else:
-        fail(f"{program} is not known here", 127)
+        fail(f"{program}: no such stand-in", 127)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Stand-ins for gcluster v1.39.0, terraform and packer: what they take, what they write, and how they fail.
+"""Stand-ins for gcluster v1.39.0, terraform and packer, with their arguments, outputs and failures.
 
-Checked as the real ones do: flags, files that must be there, variables a blueprint needs and those nobody uses, files to
-stage, lengths of names, the lock on Terraform's state.
+They check the same as the real programs: flags, required files, missing and unused variables of a blueprint, files to stage,
+lengths of names, the lock on Terraform's state.
 """
 
 import json
@@ -19,7 +19,7 @@ NEEDED = {"a3-mega-base": ["network", "filestore"], "a3-mega-base-lustre": ["net
 
 
 def options(words, known):
-    """Flags with a value each, and what is no flag."""
+    """Splits the arguments into flags with values and the other words."""
     flags, rest = {}, []
     words = iter(words)
     for word in words:
@@ -92,7 +92,7 @@ def expanded(folder):
 
 
 def state(blueprint, group):
-    """The state of a group in its bucket, which must be there."""
+    """Folder of a group's state in its bucket, which must exist."""
     bucket = blueprint["terraform_backend_defaults"]["configuration"]["bucket"]
     if not os.path.isdir(f"{ROOT}/gcs/{bucket}"):
         fail(f"Error: Failed to get existing workspaces: querying Cloud Storage failed: storage: bucket doesn't exist: {bucket}")
@@ -114,7 +114,7 @@ def lock(folder):
 
 
 def make(world, blueprint, mine, half):
-    """The things of a Terraform group, half by half, so that something can go wrong between them."""
+    """Creates a Terraform group's resources in two halves, so that a fault can occur between them."""
     values, short = blueprint["vars"], blueprint["vars"]["deployment_name"].rpartition("-")[0]
     labels = {**values["labels"], "ghpc_deployment": values["deployment_name"]}
 
@@ -146,12 +146,12 @@ def make(world, blueprint, mine, half):
     if "cluster" in kind:
         if "image" not in world.things or values["instance_image"]["name"] not in world.things["image"]:
             return f"Error: Error resolving image name '{values['instance_image']['name']}': Could not find image"
-        # Slurm's own bucket: its name does not begin with the deployment's (slurm_files.tf of the controller module).
+        # Slurm's bucket: its name does not begin with the deployment's (slurm_files.tf of the controller module).
         add("bucket", f"slurm-{short}", labels=labels)
         add("instance template", f"{short}-controller-2024")
         for machine in ("controller", "login-001"):
             add("instance", f"{short}-{machine}", labels=labels, zone=values["zone"])
-        # Those that the controller itself starts are in nobody's state.
+        # Nodes that the controller starts are in no Terraform state.
         for number in range(values["node_count"]):
             world.add("resource policy", f"{short}-gpu-{number}", region=values["region"])
             world.add("instance", f"{short}-gpu-{number}", labels=labels, zone=values["zone"], scheduling=values["instance_properties"]["scheduling"])
@@ -260,7 +260,7 @@ def terraform(words):
         if not os.path.exists(path) or open(path).read() != words[3]:
             fail("Failed to unlock state: storage: object doesn't exist")
         return os.remove(path)
-    fail(f"Error: {words[1:]} is not known here")
+    fail(f"Error: {words[1:]}: not simulated")
 
 
 def main():

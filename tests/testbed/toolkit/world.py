@@ -1,4 +1,4 @@
-"""What exists in the stand-ins' cloud, in the folder TOOLKIT_WORLD: things by kind and name, calls, locks, faults."""
+"""State of the simulated cloud in the folder TOOLKIT_WORLD: resources by kind and name, calls, locks, faults."""
 
 import fcntl
 import json
@@ -10,7 +10,7 @@ ROOT = os.environ["TOOLKIT_WORLD"]
 
 
 class World:
-    """The things, read and written under a lock: several steps may be at work at once."""
+    """The resources, read and written under a lock, because several steps may run at the same time."""
 
     def __enter__(self):
         self.lock = open(f"{ROOT}/.lock", "w")
@@ -35,14 +35,14 @@ class World:
 
 
 def recorded(program, words):
-    """Notes a call, each as a line of JSON. What the runner's folder is called is not worth noting."""
+    """Records a call as a line of JSON."""
     with open(f"{ROOT}/calls.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps([program, *words]) + "\n")
 
 
-def fault(where):
-    """Takes the next fault that was asked for here: a file called after the place, a line each time."""
-    path = f"{ROOT}/faults/{where}"
+def fault(operation):
+    """Returns the next injected fault of an operation, or None. faults/OPERATION has one line per call; an empty line is no fault."""
+    path = f"{ROOT}/faults/{operation}"
     try:
         with open(path, encoding="utf-8") as file:
             first, *rest = file.read().splitlines() or [""]
@@ -53,7 +53,7 @@ def fault(where):
     if first == "hang":
         open(f"{ROOT}/hangs", "w").close()
         while True:
-            time.sleep(3600)  # until it is killed
+            time.sleep(3600)  # until the process is killed
     return first or None
 
 

@@ -1,9 +1,9 @@
-"""Extracts what Cluster Toolkit's modules declare: extract.py CHECKOUT VERSION OUT.json BLUEPRINT... -- EXAMPLE...
+"""Extracts the declarations of Cluster Toolkit's modules: extract.py CHECKOUT VERSION OUT.json BLUEPRINT... -- EXAMPLE...
 
-CHECKOUT is a work tree of github.com/GoogleCloudPlatform/cluster-toolkit at the tag VERSION; BLUEPRINT are ours, whose modules are
-extracted; EXAMPLE are upstream's blueprints and deployment files that ours are compared with. Needs the packages python-hcl2 and
-PyYAML. The result is facts only: variables with type, default and whether they are required, outputs, and the conditions of
-validations, preconditions and postconditions with their place.
+CHECKOUT is a work tree of github.com/GoogleCloudPlatform/cluster-toolkit at the tag VERSION; BLUEPRINT are our blueprints, whose
+modules are extracted; EXAMPLE are upstream's blueprints and deployment files for the comparison. Needs the packages python-hcl2 and
+PyYAML. OUT.json lists variables with type, default and whether they are required, outputs, and the conditions of validations,
+preconditions and postconditions with their file.
 """
 
 import json
@@ -16,7 +16,7 @@ import yaml
 
 
 def clean(value):
-    """Without the quotes and the `${}` that the parser leaves around text and expressions."""
+    """Removes the quotes and the `${}` that the parser leaves around text and expressions."""
     if isinstance(value, str):
         value = value.removeprefix("${").removesuffix("}") if value.startswith("${") else value
         return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
@@ -28,7 +28,7 @@ def clean(value):
 
 
 def conditions(block, place):
-    """Every condition below a block."""
+    """All conditions in a block, recursively."""
     found = []
     if isinstance(block, dict):
         for name, inner in block.items():
@@ -45,7 +45,7 @@ def conditions(block, place):
 
 
 def on_one_line(text):
-    """The text without line breaks inside interpolations, which the parser does not take."""
+    """Removes line breaks inside interpolations, which the parser rejects."""
     out, depth = [], 0
     for at, letter in enumerate(text):
         if depth or text[at - 1:at + 1] == "${":
@@ -55,11 +55,11 @@ def on_one_line(text):
 
 
 def parse(name, text):
-    # The parser joins heredocs that end with the same word: as strings they stay apart.
+    # The parser merges heredocs with the same end word: strings stay separate.
     text = re.sub(r"<<-?([A-Z]+)\n(.*?)\n[ \t]*\1\b", lambda found: json.dumps(" ".join(found[2].split()).replace("${", "$${")), text, flags=re.S)
     try:
         parsed = hcl2.loads(text)
-    except Exception:  # The parser has no error of its own.
+    except Exception:  # The parser has no exception class of its own.
         parsed = hcl2.loads(on_one_line(text))
     for kind in ("variable", "output"):
         stated, found = len(re.findall(rf'^{kind} "', text, re.M)), len(parsed.get(kind, []))
@@ -103,7 +103,7 @@ def main():
             example = yaml.safe_load(file)
         of = [{key: one[key] for key in ("id", "source", "use", "settings") if key in one}
               for group in example.get("deployment_groups", []) for one in group["modules"]]
-        # Scripts are text of others; that they exist is the fact.
+        # The text of scripts is not compared, only their existence.
         text = json.dumps({"vars": example.get("vars", {}), "modules": of})
         content = re.sub(r'"(content|data)": "(?:[^"\\\\]|\\\\.)*"', r'"\1": "..."', text)
         examples[path] = json.loads(content)

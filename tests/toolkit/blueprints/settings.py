@@ -1,6 +1,5 @@
-"""Prints what deploy.py passes to gcluster: settings.py, with the parameters as environment variables, in a copy of workflows/a3-mega.
-
-One JSON object: a blueprint's file to its variables. Programs of others are not called.
+"""Prints the variables that deploy.py passes to gcluster, as one JSON object: variables by blueprint file. Runs in a copy of
+workflows/a3-mega with the parameters as environment variables, and calls no external program.
 """
 
 import json
@@ -16,7 +15,7 @@ created = {}
 
 
 class Recorded(toolkit.Deployment):
-    """A deployment that exists on paper only."""
+    """Records its settings and creates nothing."""
 
     def create(self, blueprint, settings):
         super().create(blueprint, settings)
@@ -41,11 +40,11 @@ def main():
     for module in (deploy, toolkit):
         module.call = lambda words, **_: "{}"
     deploy.Deployment, deploy.put = Recorded, lambda state, file: None
-    deploy.prepared, deploy.serves = lambda: None, lambda wanted, server: None
+    deploy.check_prerequisites, deploy.wait_for_lustre = lambda: None, lambda wanted, server: None
     if parameters.main():
         sys.exit(64)
     deploy.base()
-    # Packer's manifest is all that the image's step reads of a folder.
+    # The image's step reads only Packer's manifest from the deployment folder.
     wanted = subprocesses.read_parameters()
     folder = f"{wanted['short']}-image/slurm-build/slurm-image"
     deploy.os.makedirs(folder)

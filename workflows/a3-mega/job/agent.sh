@@ -1,6 +1,6 @@
 #!/bin/bash
-# agent.sh PROGRAM SHA256 CLUSTER SUBSCRIPTION PROJECT TOPICS ARTEFACTS, on the login machine: the agent as a service that comes
-# back whatever ends it. It listens on this machine alone, and pulls. Doing it again changes nothing.
+# agent.sh PROGRAM SHA256 CLUSTER SUBSCRIPTION PROJECT TOPICS ARTEFACTS, on the login machine: installs the agent as a
+# service that systemd restarts after every exit. It pulls commands and listens on the loopback device only. Idempotent.
 set -euo pipefail
 from=$1 sha256=$2 cluster=$3 subscription=$4 project=$5 topics=$6 artefacts=$7
 root=${AGENT_ROOT:-} port=8089
@@ -35,11 +35,11 @@ sudo -n systemctl enable --quiet burnin-agent
 sudo -n systemctl restart burnin-agent
 for ((i = 0; i < ${AGENT_PATIENCE:-60}; i++)); do
   if curl -fsS --max-time 2 -o /dev/null "http://127.0.0.1:$port/healthz"; then
-    echo "the agent serves"
+    echo "the agent responds"
     exit 0
   fi
   sleep 1
 done
 sudo -n journalctl --unit burnin-agent --no-pager --lines 20 || true
-echo "AGENT: it does not serve; its last words stand above"
+echo "AGENT: /healthz does not respond; the end of its log is above"
 exit 8

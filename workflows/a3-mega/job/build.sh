@@ -1,11 +1,11 @@
 #!/bin/bash
-# build.sh COMMIT CONTAINER FOLDER, on a GPU node: nccl-tests of that commit, with MPI, by the container's own compilers. What
-# is built is there whole or not at all, and is not built twice.
+# build.sh COMMIT CONTAINER FOLDER, on a GPU node: builds nccl-tests at that commit with MPI, using the container's compilers.
+# An existing build is reused; an incomplete one is never visible under its final path.
 set -euo pipefail
 commit=$1 container=$2 folder=$3
 target=$folder/nccl-tests-$commit
 if [[ -x $target/build/all_gather_perf && -x $target/build/all_reduce_perf ]]; then
-  echo "nccl-tests: $commit is built"
+  echo "nccl-tests: $commit is built already"
   exit 0
 fi
 draft=$(mktemp --directory "$folder/nccl-tests-draft-XXXXXX")

@@ -1,6 +1,6 @@
-"""Says which image a tag is, by its registry's own word: digest.py REGISTRY#IMAGE:TAG. Anonymous; Python's own library only.
+"""Prints the digest that the registry reports for a tag: digest.py REGISTRY#IMAGE:TAG. Anonymous; standard library only.
 
-Of an image for several machines it is the digest of the list.
+For a multi-platform image it is the digest of the index.
 """
 
 import json
@@ -18,8 +18,8 @@ def manifest(url, token=None):
     request = urllib.request.Request(url, method="HEAD", headers={"Accept": ", ".join(KINDS)})
     if token:
         request.add_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return answer.headers.get("Docker-Content-Digest")
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return response.headers.get("Docker-Content-Digest")
 
 
 def digest(image):
@@ -29,18 +29,18 @@ def digest(image):
     try:
         return manifest(url)
     except urllib.error.HTTPError as refused:
-        asks = refused.headers.get("WWW-Authenticate", "")
-        if refused.code != 401 or not asks.startswith("Bearer "):
+        challenge = refused.headers.get("WWW-Authenticate", "")
+        if refused.code != 401 or not challenge.startswith("Bearer "):
             raise
-    fields = dict(re.findall(r'(\w+)="([^"]*)"', asks))
+    fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
     query = {"scope": f"repository:{name}:pull"} | {key: fields[key] for key in ("service",) if key in fields}
-    with urllib.request.urlopen(f"{fields['realm']}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
-        given = json.load(answer)
-    return manifest(url, given.get("token") or given.get("access_token"))
+    with urllib.request.urlopen(f"{fields['realm']}?{urllib.parse.urlencode(query)}", timeout=30) as response:
+        reply = json.load(response)
+    return manifest(url, reply.get("token") or reply.get("access_token"))
 
 
 if __name__ == "__main__":
     try:
         print(digest(sys.argv[1]) or "without a digest")
     except (OSError, KeyError, ValueError, AttributeError) as error:
-        sys.exit(f"{sys.argv[1]}: the registry does not say which image it is: {error}")
+        sys.exit(f"{sys.argv[1]}: cannot read the digest from the registry: {error}")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# preflight.sh node|job, on every node: what TCPXO needs. `job`: within a job of two nodes or more, whose prolog brings up
-# RxDM and the environment. Each finding is a line in the words that our diagnoses know. Ends with 1 if there is one.
+# preflight.sh node|job, on every node: checks TCPXO's requirements. `job`: within a job of two nodes or more, whose prolog starts
+# RxDM and installs the environment. Each finding is a line in the form that Burnin's diagnoses match. Exit status 1: a finding.
 host=$(hostname)
 root=${PREFLIGHT_ROOT:-}
 control=enp0s12

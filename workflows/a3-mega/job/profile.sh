@@ -1,10 +1,10 @@
-# Read by a job before its ranks start, on its first node. Sets TCPXO's environment as it is documented, and makes `srun`
-# check every node and start benchmarks in the container. The guest's checker ends a job whose values differ: nothing of it
-# is tuned here.
+# Sourced by a job on its first node, before its ranks start. Sets TCPXO's environment as documented, and wraps `srun`, so that
+# it checks every node and starts benchmarks in the container. TCPXO's checker ends a job whose values differ: nothing is tuned
+# here.
 _here=${BASH_SOURCE[0]%/*}
 . "$_here/settings.sh"
 
-# Without it there is no benchmark either: the preflight reports what is missing, where results are read.
+# Without this file the preflight fails and reports it in the benchmark's log, so its absence is no error here.
 if [[ -r /var/lib/tcpxo/lib64/nccl-env-profile.sh ]]; then
   NCCL_LIB_DIR=/var/lib/tcpxo/lib64 . /var/lib/tcpxo/lib64/nccl-env-profile.sh
 fi
@@ -13,17 +13,17 @@ export NCCL_FASTRAK_IFNAME=enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp14
 export NCCL_SOCKET_IFNAME=enp0s12
 export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices
 
-# Benchmarks run in the container, and write their numbers as JSON beside the text. Pyxis forwards no variable that the image
-# defines, unless it is named.
+# Benchmarks run in the container and also write their results as JSON. Pyxis forwards a variable that the image defines only
+# if it is named.
 srun() {
   local words=("$@") at command=0
-  # The command begins after srun's options: a shell that applies the workflow's environment, and the program.
+  # The command follows srun's options: a shell that applies the workflow's environment, then the program.
   while [[ ${words[command]:-} == -* ]]; do command=$((command + 1)); done
   for at in "${!words[@]}"; do
     [[ ${words[at]} == */*_perf ]] || continue
-    # In the benchmark's own log, so that a verdict names what is wrong with a node.
+    # Printed to the benchmark's log, so that the verdict can name a node's fault.
     command srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label bash "$_here/preflight.sh" job || return
-    # And of its storage: what one node writes all others read.
+    # Storage: all nodes must read a file that one node wrote.
     local mark=$storage_room/.burnin-$SLURM_JOB_ID
     local check=(bash "$_here/storage.sh" "$storage_type" "$storage_folder" "$storage_source" "$mark")
     command srun --nodes=1 --ntasks=1 --label "${check[@]}" write || return

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ready.sh PARTITION, on the login machine: one line for each thing that exists. Omits what is not visible yet.
+# ready.sh PARTITION, on the login machine: one line for each state that exists; states that are not visible yet are omitted.
 root=${READY_ROOT:-}
 log=$root/slurm/scripts/setup.log
 if grep -qs 'Slurm setup failed' "$root/etc/motd" || sudo -n grep -qs 'Slurm setup failed' "$log"; then
@@ -9,6 +9,6 @@ fi
 command -v sinfo >/dev/null && sinfo --version >/dev/null 2>&1 && echo 'login ready'
 sinfo --noheader --partition "$1" --format='partition %a' | sort -u
 sinfo --noheader --partition "$1" --Node --format='node %N %t' | sort -u
-# Why nodes are down or drained, for a wait that times out.
+# Reasons of down and drained nodes, for the log of a wait that times out.
 sinfo --noheader --list-reasons --format='reason %n: %E'
 exit 0

@@ -1,6 +1,6 @@
 #!/bin/bash
-# storage.sh TYPE FOLDER SOURCE FILE [write], on every node: FOLDER is a mount of that type and source, and the FILE in it
-# that one node wrote all others read. A plain folder does not pass. A line in one form for each thing that is wrong.
+# storage.sh TYPE FOLDER SOURCE FILE [write], on every node: FOLDER must be a mount of that type and source, not a plain
+# folder, and every node must read the FILE that one node wrote. A failed check prints one STORAGE line and exits with 1.
 type=$1 folder=$2 source=$3 file=$4
 host=$(hostname)
 wrong() { echo "STORAGE: $host: $folder: $*" >&2; exit 1; }
@@ -13,5 +13,5 @@ if [[ ${5:-} == write ]]; then
   echo "$mark" >"$file" || wrong 'cannot be written'
   sync "$file" || wrong 'cannot be synchronised'
 else
-  [[ $(cat "$file" 2>&1) == "$mark" ]] || wrong "what another node wrote cannot be read: $(cat "$file" 2>&1 | head -c 200)"
+  [[ $(cat "$file" 2>&1) == "$mark" ]] || wrong "cannot read the file that another node wrote: $(cat "$file" 2>&1 | head -c 200)"
 fi

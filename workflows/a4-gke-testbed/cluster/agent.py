@@ -1,5 +1,5 @@
-"""Burnin's agent in the cluster: it pulls the commands for this cluster from a subscription of its own, so that nothing must reach
-it. Without `_AGENT` no agent is created.
+"""Installs Burnin's agent in the cluster. The agent pulls this cluster's commands from its own subscription, so it needs no inbound
+connection. Without `_AGENT` no agent is installed.
 
 Its identity is a Kubernetes service account, as Workload Identity Federation names it (cloud.google.com/iam/docs/principal-identifiers):
 principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/NAME
@@ -30,7 +30,7 @@ NODE_RULES = (("", "nodes", ("list",)),)
 
 
 def record(values, number):
-    """What a teardown must take back. `number`: the number of the cluster's project."""
+    """Record of the resources that the teardown removes. `number`: number of the cluster's project."""
     home, member = values["home"] or values["project"], (
         f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{values['project']}.svc.id.goog"
         f"/subject/ns/{values['namespace']}/sa/{NAME}")
@@ -46,12 +46,12 @@ def record(values, number):
 
 
 def change(verb, grant):
-    """`add` or `remove`."""
-    tools.run("gcloud", *grant["of"], f"{verb}-iam-policy-binding", *grant["words"], told=False)
+    """Changes one binding; `verb` is `add` or `remove`."""
+    tools.run("gcloud", *grant["of"], f"{verb}-iam-policy-binding", *grant["words"], shown=False)
 
 
 def subscriptions(recorded):
-    """The cluster's own subscription, if it exists."""
+    """Names of the subscriptions with this cluster's label."""
     found = tools.read("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['home']}", "--format=json",
                        f"--filter=labels.burnin-cluster={recorded['cluster']}")
     return [each["name"].rpartition("/")[2] for each in found or []]
@@ -62,7 +62,7 @@ def install(values):
     recorded = record(values, project["projectNumber"])
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(recorded, file, indent=1)
-    # Before anything of it is created: a teardown reads there what it must take back.
+    # Stored before anything is created, so that the teardown can remove it all.
     tools.keep(values["state"], "agent.json")
     if recorded["subscription"] not in subscriptions(recorded):
         labels = ",".join(f"{name}={value}" for name, value in parameters.labels(values).items())
@@ -88,8 +88,8 @@ def objects(values, recorded):
         place = {} if kind.startswith("Cluster") else {"namespace": namespace}
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels, **place}, **more}
 
-    def rules(stated):
-        return [{"apiGroups": [group], "resources": [resource], "verbs": list(verbs)} for group, resource, verbs in stated]
+    def rules(permissions):
+        return [{"apiGroups": [group], "resources": [resource], "verbs": list(verbs)} for group, resource, verbs in permissions]
 
     def binding(kind, role, name):
         return made(f"{RBAC}/v1", kind, name, roleRef={"apiGroup": RBAC, "kind": role, "name": name},
@@ -109,7 +109,7 @@ def objects(values, recorded):
     pod = {"serviceAccountName": NAME, "containers": [container],
            "volumes": [{"name": "tmp", "emptyDir": {}}],
            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}}
-    # Off Cloud Run the program listens on the loopback device only, so a kubelet cannot probe it: it is ready if it keeps running.
+    # Outside Cloud Run the program listens on the loopback device only, so a kubelet cannot probe it: it is ready if it keeps running.
     deployment = {"replicas": 1, "minReadySeconds": 30, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": marks},
                   "template": {"metadata": {"labels": {**marks, **labels}}, "spec": pod}}
     return {"apiVersion": "v1", "kind": "List", "items": [
@@ -123,7 +123,7 @@ def objects(values, recorded):
 
 
 def remove(values):
-    """Takes back what the agent received outside the cluster. Returns what is left of it."""
+    """Removes the agent's permissions and subscription. Returns the remaining subscriptions."""
     if not tools.fetch(values["state"], "agent.json"):
         return []
     with open("agent.json", encoding="utf-8") as file:
@@ -132,7 +132,7 @@ def remove(values):
         try:
             change("remove", grant)
         except tools.Failed as failed:
-            # A second teardown finds no binding; a binding that stays names a service account that no longer exists.
+            # A second teardown finds no binding; a remaining binding names a service account that no longer exists.
             print(f"grant on {grant['words'][0]}: {failed}")
     for name in subscriptions(recorded):
         try:

@@ -1,4 +1,4 @@
-"""The steps of deploy.yaml, one by one: `deploy.py STEP`. Each can run again."""
+"""Runs one step of deploy.yaml: `deploy.py STEP`. All steps are idempotent."""
 
 import json
 import os
@@ -16,7 +16,7 @@ CONTROLLERS = (("jobset", "jobset-system", "jobsets.jobset.x-k8s.io"), ("kueue",
 NETWORKS = [f"rdma-{n}" for n in range(8)]
 
 
-def asked():
+def read_parameters():
     return parameters.read(parameters.DEPLOY)
 
 
@@ -26,8 +26,8 @@ def write(name, content):
 
 
 def check():
-    """What is asked for, and the tools that are needed for it."""
-    values = asked()
+    """Checks the parameters and the required tools."""
+    values = read_parameters()
     lacking = tools.missing("gcloud", "kubectl", "helm", *(() if values["existing"] else ("gcluster", "terraform")))
     if lacking:
         raise parameters.Wrong("not on the PATH: " + ", ".join(lacking))
@@ -36,10 +36,10 @@ def check():
 
 
 def versions():
-    """The toolkit is the pinned one, and Terraform is one that it accepts: another fails after minutes, or creates another cluster."""
+    """Requires the pinned toolkit and a Terraform that it supports: others fail after minutes, or create a different cluster."""
     with open("pins.json", encoding="utf-8") as file:
         pin = json.load(file)["toolkit"]
-    found = tools.run("gcluster", "--version", told=False)
+    found = tools.run("gcluster", "--version", shown=False)
     if pin["version"] not in found.split():
         raise parameters.Wrong(f"gcluster: expected {pin['version']} (pins.json), found {' '.join(found.split())[:80]!r}")
     terraform = tools.read("terraform", "version", "-json").get("terraform_version", "")
@@ -49,15 +49,15 @@ def versions():
 
 
 def make():
-    """The cluster: by Cluster Toolkit, or the one that is named. What destroy needs is kept before."""
-    values = asked()
+    """Creates the cluster with Cluster Toolkit, or uses the existing one. First stores what destroy.py needs."""
+    values = read_parameters()
     write("ordered.json", values)
     tools.keep(values["state"], "ordered.json")
     if not values["existing"]:
         write("deployment.yaml", {
             "terraform_backend_defaults": {"type": "gcs", "configuration": {"bucket": values["state_bucket"]}},
             "vars": {"project_id": values["project"], "deployment_name": values["deployment"], "region": values["region"],
-                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_networks": networks_let_in(values),
+                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_networks": authorized_networks(values),
                      "reservation": values["reservation"], "version_prefix": values["version_prefix"],
                      "labels": parameters.labels(values)}})
         tools.run("gcluster", "create", "blueprint.yaml", "--deployment-file", "deployment.yaml", "--validation-level", "ERROR",
@@ -72,53 +72,53 @@ def make():
     gke.get_credentials(values, found)
 
 
-def networks_let_in(values):
-    """Networks that reach the API by its address, beside its DNS name."""
+def authorized_networks(values):
+    """Networks that may reach the API by its address, in addition to its DNS name."""
     if not values["authorized_cidr"]:
         return []
-    return [{"cidr_block": values["authorized_cidr"], "display_name": "who-deploys"}]
+    return [{"cidr_block": values["authorized_cidr"], "display_name": "deployment"}]
 
 
 def controllers():
-    """JobSet and Kueue at the digests of their charts. On a cluster that has them they are left as they are."""
-    values = asked()
+    """Installs JobSet and Kueue by the digests of their charts. Existing ones of an existing cluster are not changed."""
+    values = read_parameters()
     label = f"burnin-cluster={values['cluster']}"
     for name, namespace, crd in CONTROLLERS:
         ours = tools.read("helm", "list", "--all-namespaces", "--selector", label, "--filter", f"^{name}$", "--output", "json")
-        there = tools.run("kubectl", "get", "crd", crd, "--ignore-not-found", "--output", "name", told=False).strip()
-        if values["existing"] and there and not ours:
-            print(f"{name}: is there, and is not ours")
+        installed = tools.run("kubectl", "get", "crd", crd, "--ignore-not-found", "--output", "name", shown=False).strip()
+        if values["existing"] and installed and not ours:
+            print(f"{name}: exists and was not installed by this deployment; unchanged")
             continue
         tools.run("helm", "upgrade", "--install", name, values[f"{name}_chart"], "--namespace", namespace, "--create-namespace",
                   "--labels", label, "--wait", "--timeout", "10m", limit_s=660)
 
 
 def apply():
-    """Queue, topology, namespace. Kueue's webhooks may need a moment: refused is not yet failed."""
-    values = asked()
-    there = tools.read("kubectl", "get", "namespace", values["namespace"], "--ignore-not-found", "--output", "json")
+    """Creates queue, topology and namespace. Retries rejections, because Kueue's webhooks start with a delay."""
+    values = read_parameters()
+    namespace = tools.read("kubectl", "get", "namespace", values["namespace"], "--ignore-not-found", "--output", "json")
     found = objects.all_of(values, {} if values["existing_queue"] else {kind: served(plural) for kind, plural in objects.PLURALS.items()})
-    if there and there["metadata"].get("labels", {}).get("burnin-cluster") != values["cluster"]:
-        # It stays when we go, with all that is in it: rbac.yaml creates it for the agent.
+    if namespace and namespace["metadata"].get("labels", {}).get("burnin-cluster") != values["cluster"]:
+        # A foreign namespace is not deleted with the deployment: rbac.yaml creates it for the agent.
         found["items"] = [item for item in found["items"] if item["kind"] != "Namespace"]
     write("objects.json", found)
     tools.until(300, "objects", lambda: tools.run("kubectl", "apply", "--server-side", "--filename", "objects.json") and None)
 
 
 def served(plural):
-    """The version in which a kind of Kueue's is asked for."""
+    """The API version to use for one of Kueue's kinds."""
     crd = f"{plural}.{objects.KUEUE}"
     found = tools.read("kubectl", "get", "crd", crd, "--output", "json")["spec"]["versions"]
-    there = [each["name"] for each in found if each["served"]]
-    version = next((each for each in objects.VERSIONS if each in there), None)
+    available = [each["name"] for each in found if each["served"]]
+    version = next((each for each in objects.VERSIONS if each in available), None)
     if version is None:
-        raise Failed(f"{crd}: expected {' or '.join(objects.VERSIONS)}, Kueue serves {', '.join(there)}; use another version of it")
+        raise Failed(f"{crd}: expected {' or '.join(objects.VERSIONS)}, Kueue serves {', '.join(available)}; use another version of Kueue")
     return version
 
 
 def ready():
-    """Proof, with an end: controllers, networks, nodes with all their GPUs, the gIB installer, the queue."""
-    values = asked()
+    """Waits until controllers, networks, nodes with all GPUs, the gIB installer and the queue are ready; each wait has a timeout."""
+    values = read_parameters()
     for _, namespace, _ in CONTROLLERS:
         tools.until(values["ready_s"], namespace, lambda namespace=namespace: deployments(namespace))
     tools.until(values["ready_s"], "networks", networks)
@@ -145,7 +145,7 @@ def holds(thing, condition):
 
 
 def nodes(values):
-    """The names of good nodes, and what is wrong with the others."""
+    """Returns the names of good nodes, and the problem if there are too few."""
     selector = ",".join(f"{key}={value}" for key, value in objects.ACCELERATOR.items())
     found = tools.read("kubectl", "get", "nodes", "--selector", selector, "--output", "json")["items"]
     good, bad = [], []
@@ -155,7 +155,7 @@ def nodes(values):
         wrong = ("not Ready" if not holds(node, "Ready") else "cordoned" if node.get("spec", {}).get("unschedulable") else
                  f"{gpus} of 8 GPUs" if gpus != "8" else f"no label {lacking[0]}" if lacking else None)
         bad.append(f"{name}: {wrong}") if wrong else good.append(name)
-    # On an existing cluster some nodes may be in use by others, or broken: the requested number suffices.
+    # On an existing cluster some nodes may be in use or broken: the requested number of good ones is sufficient.
     short = len(good) < values["nodes"]
     return good, f"expected {values['nodes']} good nodes, found {len(good)}; {'; '.join(bad[:8])}".rstrip("; ") if short else None
 
@@ -166,24 +166,24 @@ def queue(values):
     found = tools.read("kubectl", "get", *(theirs if values["existing_queue"] else ours), "--output", "json")
     if holds(found, "Active"):
         return None
-    told = [each.get("message", "") for each in found.get("status", {}).get("conditions", []) if each["type"] == "Active"]
-    return f"not active: {told[0] if told else 'nothing is said yet'}"
+    messages = [each.get("message", "") for each in found.get("status", {}).get("conditions", []) if each["type"] == "Active"]
+    return f"not active: {messages[0] if messages else 'no status yet'}"
 
 
 def agent():
-    values = asked()
+    values = read_parameters()
     if values["agent"]:
         agents.install(values)
     else:
-        print("no agent is requested: _AGENT is empty")
+        print("_AGENT is empty: no agent is installed")
 
 
-def tell():
-    """cluster.json for Burnin; kubernetes.json for the step that installs the chart."""
-    values = asked()
-    good, complaint = nodes(values)
-    if complaint:
-        raise Failed(f"nodes: {complaint}")
+def write_results():
+    """Writes cluster.json for Burnin and kubernetes.json for the chart's installation."""
+    values = read_parameters()
+    good, problem = nodes(values)
+    if problem:
+        raise Failed(f"nodes: {problem}")
     access = "in_cluster" if values["agent"] else gke.access(gke.describe(values))
     write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]],
                            "kubernetes": {"access": access, "namespace": values["namespace"], "queue": values["queue"],
@@ -193,11 +193,11 @@ def tell():
                               "topology_levels": list(objects.LEVELS), "accelerator": "nvidia-b200"})
 
 
-STEPS = {"check": check, "make": make, "controllers": controllers, "apply": apply, "ready": ready, "agent": agent, "tell": tell}
+STEPS = {"check": check, "make": make, "controllers": controllers, "apply": apply, "ready": ready, "agent": agent, "tell": write_results}
 
 if __name__ == "__main__":
     try:
-        sys.exit(parameters.play(STEPS))
+        sys.exit(parameters.run_step(STEPS))
     except Failed as failed:
         print(f"{sys.argv[1]}: {failed}", file=sys.stderr)
         sys.exit(1)

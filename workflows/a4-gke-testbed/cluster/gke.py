@@ -28,8 +28,8 @@ def get_credentials(values, found):
 
 
 def access(found):
-    """The access for Burnin's settings. Credentials are fetched where they are used; a DNS name has a certificate of a public
-    authority."""
+    """Value of `access` in cluster.json, without credentials: the agent obtains its own. A DNS name has a public authority's
+    certificate."""
     name = dns_name(found)
     return {"gke": {"server": f"https://{name or found['endpoint']}",
                     "certificate_authority": "" if name else found["masterAuth"]["clusterCaCertificate"]}}

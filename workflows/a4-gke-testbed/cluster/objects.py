@@ -1,5 +1,5 @@
-"""What is put into the cluster, as objects: a namespace and an account for the test bed, Kueue's queue over the A4 nodes with
-their topology, and a DaemonSet that brings the gIB installer to each node and proves that it installs there."""
+"""Objects that the deployment creates in the cluster: a namespace and an account for the test bed, Kueue's queue over the A4 nodes
+with their topology, and a DaemonSet that runs the gIB installer on each node, to check that the installation works."""
 
 import parameters
 
@@ -9,18 +9,18 @@ ACCELERATOR = {"cloud.google.com/gke-accelerator": "nvidia-b200"}
 ACCOUNT = "testbed"
 GPU = "nvidia.com/gpu"
 KUEUE = "kueue.x-k8s.io"
-# Kueue's kinds, as it lists them, and the versions of its API that what is asked for here means the same in; the first
-# that is served counts. Up to 0.13 it serves topologies as v1alpha1 alone.
+# Kueue's kinds with their plurals, and the API versions with equal fields for our objects; the first served one is used. Up to
+# 0.13 Kueue serves topologies as v1alpha1 only.
 PLURALS = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues"}
 VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"
-# In the order in which they are made; taken away the other way round.
+# In creation order; deleted in reverse.
 KINDS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "Deployment", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
 
 
 def all_of(values, versions):
-    """The list, as kubectl takes it; `versions` of Kueue's kinds. What is not in a namespace is named after the cluster, so that
-    it meets nobody else's."""
+    """The objects as a list for kubectl; `versions`: API version by Kueue kind. Objects without a namespace are named after the
+    cluster, so that two deployments do not share them."""
     name, namespace = values["cluster"], values["namespace"]
 
     def kueue(kind, name, spec):
@@ -35,14 +35,14 @@ def all_of(values, versions):
     toleration = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
     installer = {"name": "installer", "image": values["gib_image"], "command": ["/bin/sh", "-ec", INSTALL],
                  "resources": {"requests": {"cpu": "100m"}}}
-    # The second container only keeps the pod there, so that Kubernetes can say that the first one ended well.
-    stays = {"name": "installed", "image": values["gib_image"], "command": ["/bin/sh", "-c", "while :; do sleep 3600; done"],
-             "resources": {"requests": {"cpu": "10m"}}}
+    # This container keeps the pod running, so that the rollout status reports the init container's success.
+    keep_running = {"name": "installed", "image": values["gib_image"], "command": ["/bin/sh", "-c", "while :; do sleep 3600; done"],
+                    "resources": {"requests": {"cpu": "10m"}}}
     marks = {"app.kubernetes.io/name": "testbed-gib"}
     daemon = {"selector": {"matchLabels": marks},
               "template": {"metadata": {"labels": {**marks, **parameters.labels(values)}},
                            "spec": {"nodeSelector": ACCELERATOR, "tolerations": [toleration], "initContainers": [installer],
-                                    "containers": [stays], "terminationGracePeriodSeconds": 1}}}
+                                    "containers": [keep_running], "terminationGracePeriodSeconds": 1}}}
     quota = [{"name": name, "resources": [{"name": GPU, "nominalQuota": values["nodes"] * 8}]}]
     items = [
         made("v1", "Namespace", namespace),

@@ -1,4 +1,4 @@
-"""The tools on the PATH: gcluster, gcloud, kubectl, helm. Every word of a command is one argument; no shell reads it."""
+"""Calls of the tools on the PATH: gcluster, gcloud, kubectl, helm. Each word is one argument; no shell interprets it."""
 
 import json
 import os
@@ -11,59 +11,59 @@ import threading
 import time
 
 POLL = float(os.environ.get("TESTBED_POLL_S", "10"))
-# What a provider says when it cannot, and what that is.
+# Patterns of a tool's output with the name of the cause. The first match is reported.
 CAUSES = (
     (re.compile(r"Quota '[^']*' exceeded[^\n]*|QUOTA_EXCEEDED[^\n]*|quotaExceeded[^\n]*"), "quota"),
     (re.compile(r"ZONE_RESOURCE_POOL_EXHAUSTED[^\n]*|INSUFFICIENT_CAPACITY[^\n]*|GCE_STOCKOUT[^\n]*|does not have enough resources[^\n]*"), "stock-out"),
-    (re.compile(r"Error acquiring the state lock[^\n]*"), "another deployment holds the state"),
+    (re.compile(r"Error acquiring the state lock[^\n]*"), "locked by another deployment"),
     (re.compile(r"PERMISSION_DENIED[^\n]*|Required '[^']*' permission[^\n]*|Error 403[^\n]*"), "permission"),
 )
 
 
 class Failed(Exception):
-    """A tool did not do what it should; the message is one line that says what is wrong."""
+    """A failed call; the message is one line with the cause, `output` is what the tool printed."""
 
-    def __init__(self, message, said=""):
+    def __init__(self, message, output=""):
         super().__init__(message)
-        self.said = said
+        self.output = output
 
 
-def run(*words, limit_s=300, told=True):
-    """A tool's standard output. Its output is printed as it comes, unless it is data."""
+def run(*words, limit_s=300, shown=True):
+    """Runs a tool and returns its standard output. `shown`: also prints it immediately, together with the error output."""
     print("$ " + " ".join(words), flush=True)
     environment = {**os.environ, "TF_IN_AUTOMATION": "TRUE", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
                    "KUBECONFIG": os.path.abspath("kubeconfig"), "USE_GKE_GCLOUD_AUTH_PLUGIN": "True"}
-    said, errors, late = [], [], threading.Event()
+    lines, errors, timed_out = [], [], threading.Event()
     try:
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace", env=environment,
-                              stderr=subprocess.STDOUT if told else subprocess.PIPE, start_new_session=True) as child:
-            timer = threading.Timer(limit_s, lambda: (late.set(), end(child)))
+                              stderr=subprocess.STDOUT if shown else subprocess.PIPE, start_new_session=True) as child:
+            timer = threading.Timer(limit_s, lambda: (timed_out.set(), end(child)))
             timer.start()
-            # Both are read at once, or a tool that says much on one would wait for us for ever.
-            other = threading.Thread(target=lambda: errors.extend(child.stderr or ()))
-            other.start()
+            # Both streams are read at the same time: otherwise a tool could block on a full pipe.
+            reader = threading.Thread(target=lambda: errors.extend(child.stderr or ()))
+            reader.start()
             for line in child.stdout:
-                said.append(line)
-                if told:
+                lines.append(line)
+                if shown:
                     sys.stdout.write(line)
                     sys.stdout.flush()
-            other.join()
+            reader.join()
             status = child.wait()
             timer.cancel()
     except OSError as error:
         raise Failed(f"{words[0]}: {error.strerror}") from error
-    if late.is_set():
-        raise Failed(f"{words[0]} {words[1]}: not done in {limit_s} s", "".join(said))
+    if timed_out.is_set():
+        raise Failed(f"{words[0]} {words[1]}: timeout after {limit_s} s", "".join(lines))
     if status:
-        whole = "".join(said + errors)
+        whole = "".join(lines + errors)
         cause = next((f"{name}: {found.group(0).strip()}" for pattern, name in CAUSES if (found := pattern.search(whole))), None)
-        last = next((line.strip() for line in reversed(whole.splitlines()) if line.strip()), "nothing was said")
-        raise Failed(f"{words[0]} {words[1]} ended with {status}: {(cause or last)[:300]}", whole)
-    return "".join(said)
+        last = next((line.strip() for line in reversed(whole.splitlines()) if line.strip()), "no output")
+        raise Failed(f"{words[0]} {words[1]} failed with exit status {status}: {(cause or last)[:300]}", whole)
+    return "".join(lines)
 
 
 def end(child):
-    """A tool and what it began."""
+    """Kills a tool with its process group."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -71,28 +71,28 @@ def end(child):
 
 
 def read(*words, limit_s=120):
-    """A tool's answer in JSON."""
-    answer = run(*words, limit_s=limit_s, told=False)
+    """Runs a tool and returns its JSON output."""
+    output = run(*words, limit_s=limit_s, shown=False)
     try:
-        return json.loads(answer.strip() or "null")
+        return json.loads(output.strip() or "null")
     except ValueError as error:
-        raise Failed(f"{words[0]} {words[1]}: its answer is no JSON: {error}") from error
+        raise Failed(f"{words[0]} {words[1]}: the output is not JSON: {error}") from error
 
 
-def until(limit_s, what, look):
-    """Looks until `look` has no complaint any more. Trouble with asking is a complaint too."""
+def until(limit_s, what, check):
+    """Repeats `check` until it returns None; a failed call counts as not ready. Raises Failed at the timeout."""
     end = time.monotonic() + limit_s
     while True:
         try:
-            complaint = look()
+            problem = check()
         except Failed as failed:
-            complaint = str(failed)
-        if not complaint:
+            problem = str(failed)
+        if not problem:
             print(f"{what}: ready", flush=True)
             return
         if time.monotonic() >= end:
-            raise Failed(f"{what}: not ready in {limit_s} s: {complaint}")
-        print(f"{what}: {complaint}", flush=True)
+            raise Failed(f"{what}: not ready after {limit_s} s: {problem}")
+        print(f"{what}: {problem}", flush=True)
         time.sleep(POLL)
 
 
@@ -101,7 +101,7 @@ def missing(*names):
 
 
 def keep(state, name):
-    """A file of the workspace to the cluster's own folder, before anything is made that it is needed for."""
+    """Stores a file of the workspace in the cluster's state folder."""
     if state.startswith("gs://"):
         run("gcloud", "storage", "cp", name, f"{state.rstrip('/')}/{name}")
     else:
@@ -110,7 +110,7 @@ def keep(state, name):
 
 
 def fetch(state, name):
-    """The same back; False if it was never kept. Not knowing is an error."""
+    """Restores a stored file; False if it does not exist. Raises Failed if that is unknown."""
     if not state.startswith("gs://"):
         if not os.path.exists(os.path.join(state, name)):
             return False
@@ -119,7 +119,7 @@ def fetch(state, name):
     try:
         run("gcloud", "storage", "cp", f"{state.rstrip('/')}/{name}", name)
     except Failed as failed:
-        if "matched no objects" in failed.said:
+        if "matched no objects" in failed.output:
             return False
         raise
     return True

@@ -1,5 +1,5 @@
-"""Checks what an image is asked to be made of, before anything is pulled. All problems are reported at once; the exit code is
-64 then. Parameters come as environment variables, the substitutions of image.yaml."""
+"""Checks the build's parameters before anything is pulled. All problems are reported at once, with the exit code 64. Parameters
+are environment variables, the substitutions of image.yaml."""
 
 import os
 import re
@@ -8,9 +8,9 @@ import sys
 NAME = r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)"
 PARAMETERS = {
     "_REPOSITORY": (NAME + "{2,}", "an Artifact Registry repository as HOST/PROJECT/REPOSITORY"),
-    "_BASE": (NAME + "+@sha256:[0-9a-f]{64}", "an image by digest, as HOST/PATH@sha256:..., never a tag"),
+    "_BASE": (NAME + "+@sha256:[0-9a-f]{64}", "an image by digest, HOST/PATH@sha256:..., never a tag"),
     "_NCCL_TESTS_COMMIT": (r"[0-9a-f]{40}", "a commit, 40 hexadecimal digits"),
-    "_CUDA_ARCHITECTURE": (r"[1-9][0-9]{1,2}a?", "a compute capability without its point, for instance 100"),
+    "_CUDA_ARCHITECTURE": (r"[1-9][0-9]{1,2}a?", "a compute capability without its point, such as 100"),
 }
 
 
@@ -21,7 +21,7 @@ def main():
         if not re.fullmatch(pattern, text):
             problems.append(f"{name}: expected {wanted}, found {text[:200]!r}")
     if problems:
-        print("nothing was built, because of what was asked for:", *problems, sep="\n  ", file=sys.stderr)
+        print("invalid parameters; nothing was built:", *problems, sep="\n  ", file=sys.stderr)
     return 64 if problems else 0
 
 

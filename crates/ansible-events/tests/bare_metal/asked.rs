@@ -31,10 +31,10 @@ fn a_bad_inventory_is_one_clear_error() {
         ("[slurm-node]\na\n", "[slurm-master]: expected one host, found none"),
         ("[slurm-master]\nm\n", "[slurm-node]: expected at least one host"),
         ("[slurm-master]\nm\nn\n[slurm-node]\na\n", "[slurm-master]: expected one host, found 2"),
-        ("[slurm-master]\nm\n[slurm-node]\na\na\n", "inventory:5: a: twice in [slurm-node], first in line 4"),
+        ("[slurm-master]\nm\n[slurm-node]\na\na\n", "inventory:5: a: duplicate in [slurm-node], first in line 4"),
         (
             "[slurm-master]\nm\n[slurm-node]\na[1:3]\na2\n",
-            "inventory:5: a2: twice in [slurm-node], first in line 4",
+            "inventory:5: a2: duplicate in [slurm-node], first in line 4",
         ),
         (
             "[slurm-master]\nm\n[slurm-node]\nm\n",
@@ -42,13 +42,13 @@ fn a_bad_inventory_is_one_clear_error() {
         ),
         (
             "[slurm-master]\nm ansible_host=10.0.0.1\n[slurm-node]\na ansible_host=10.0.0.1\n",
-            "inventory:4: a: has the address of m, 10.0.0.1",
+            "inventory:4: a: expected its own address, found 10.0.0.1 of m",
         ),
         (
             "[slurm-master]\nm\n[slurm-nodes]\na\n[slurm-node]\nb\n",
-            "inventory:3: [slurm-nodes]: no group of this workflow",
+            "inventory:3: [slurm-nodes]: unknown group",
         ),
-        ("a\n[slurm-master]\nm\n[slurm-node]\nb\n", "inventory:1: a: in no group"),
+        ("a\n[slurm-master]\nm\n[slurm-node]\nb\n", "inventory:1: a: expected in a group"),
         (
             "[slurm-master]\nm\n[slurm-node]\na;reboot\n",
             "inventory:4: expected a host's name of letters, digits and -",
@@ -61,10 +61,10 @@ fn a_bad_inventory_is_one_clear_error() {
             "[slurm-master]\nm\n[slurm-node]\na ansible_host=-oX\n",
             "inventory:4: ansible_host: expected an address or a name",
         ),
-        ("[slurm-master]\nm\n[slurm-node]\na ansible_become_password=x\n", "a password does not belong here"),
+        ("[slurm-master]\nm\n[slurm-node]\na ansible_become_password=x\n", "a password is not allowed in the inventory"),
         ("[slurm-master]\nm\n[slurm-node]\na colour=red\n", "inventory:4: 'colour': expected ansible_"),
         ("[slurm-master]\nm\n[slurm-node]\nc\na 'b\n", "inventory:5: cannot be read: No closing quotation"),
-        ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: in [nfs-server] only"),
+        ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: expected in another group, too"),
     ] {
         let (code, said) = told(bad, &[]);
         assert_eq!(code, Some(64), "{bad}: {said}");
@@ -86,13 +86,13 @@ fn a_bad_parameter_is_one_clear_error() {
         ("_CLUSTER", "../x", "_CLUSTER: expected a word"),
         ("_PARTITION", "a,b", "_PARTITION: expected a name"),
         ("_SSH_USER", "-oX", "_SSH_USER: expected a user's name"),
-        ("_SSH_KEY", "/no/such/key", "_SSH_KEY: /no/such/key cannot be read here"),
+        ("_SSH_KEY", "/no/such/key", "_SSH_KEY: /no/such/key cannot be read on this host"),
         ("_SET_HOSTNAMES", "yes", "_SET_HOSTNAMES: expected true or false"),
         ("_NCCL_TESTS", "nccl", "_NCCL_TESTS: expected build, or an absolute path"),
         ("_NCCL_TESTS_COMMIT", "master", "_NCCL_TESTS_COMMIT: expected a commit"),
         ("_NCCL_TESTS_FROM", "ext::sh -c x", "_NCCL_TESTS_FROM: expected an https:// URL"),
         ("_BENCHMARK_IMAGE", "--rw", "_BENCHMARK_IMAGE: expected REGISTRY#IMAGE:TAG"),
-        ("_SSH_PASSWORD_FILE", "/no/such/file", "_SSH_PASSWORD_FILE: /no/such/file cannot be read here"),
+        ("_SSH_PASSWORD_FILE", "/no/such/file", "_SSH_PASSWORD_FILE: /no/such/file cannot be read on this host"),
         ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
     ] {
         let (code, said) = told(GOOD, &[(name, value)]);

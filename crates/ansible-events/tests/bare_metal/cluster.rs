@@ -92,9 +92,9 @@ fn success_requires_a_complete_run(bed: &Bed) {
     };
     // The wrong flavour: Debian's Open MPI speaks PMIx only.
     let message = why("mpi=pmi2");
-    assert!(message.contains("expected 8 tasks, 0 answered"), "{message}");
+    assert!(message.contains("expected 8 tasks, found 0"), "{message}");
     let message = why("gpu_probe=nvidia-smi");
-    assert!(message.contains("expected 8 tasks, 0 answered") && message.contains("nvidia-smi"), "{message}");
+    assert!(message.contains("expected 8 tasks, found 0") && message.contains("nvidia-smi"), "{message}");
 
     // As many worlds as tasks, each whole in itself: every rank ends well, and it is not one job.
     let probe = "/mnt/shared/burnin-dgx/mpi_world_check.py";

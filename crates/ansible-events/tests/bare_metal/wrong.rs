@@ -49,7 +49,7 @@ fn a_wrong_sudo_password() {
     let failure = workspace.findings("reach").failure.unwrap();
     assert_eq!(
         (failure.task.as_str(), failure.message.as_str()),
-        ("Privilege is there", "Incorrect sudo password")
+        ("Sudo works", "Incorrect sudo password")
     );
     assert_eq!(workspace.findings("reach").hosts.values().filter(|host| host.failures == 1).count(), 5);
     assert!(!ran.log.contains("swordfish") && !workspace.read("events/reach.jsonl").contains("swordfish"));
@@ -74,7 +74,7 @@ fn a_folder_that_is_not_shared() {
     let failure = workspace.findings("share").failure.unwrap();
     assert_eq!(
         (failure.host.as_str(), failure.task.as_str()),
-        ("dgx02", "What the controller wrote is here")
+        ("dgx02", "The controller's file is readable")
     );
     assert!(
         failure.message.contains("/mnt/shared on this host is not the folder of login"),
@@ -126,7 +126,7 @@ fn a_foreign_slurm_configuration() {
     assert_eq!(code, Some(2));
     let findings = workspace.findings("slurm");
     let failure = findings.failure.as_ref().unwrap();
-    assert_eq!((failure.host.as_str(), failure.play.as_str()), ("dgx01", "Nobody else's Slurm"));
+    assert_eq!((failure.host.as_str(), failure.play.as_str()), ("dgx01", "No foreign Slurm"));
     assert!(failure.message.contains("was not written by these playbooks"), "{}", failure.message);
     assert!(findings.unchanged());
     assert_eq!(state(&bed), before);

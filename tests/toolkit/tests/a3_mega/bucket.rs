@@ -69,7 +69,7 @@ fn folders_are_kept_in_the_bucket_and_found_there_by_another_workspace() {
     }
     steps.cloud.fault("deploy-cluster", "Error: ZONE_RESOURCE_POOL_EXHAUSTED").unwrap();
     let (good, said) = steps.run("deploy.py cluster");
-    assert!(!good && said.contains("FAILED: gcluster deploy ended with 1: STOCKOUT"), "{said}");
+    assert!(!good && said.contains("FAILED: gcluster deploy failed with exit status 1: STOCKOUT"), "{said}");
     let all = ["base", "cluster", "image"].map(|part| [1, 2].map(|number| format!("{part}-{number}.tar.gz")));
     assert_eq!(steps.kept(), [vec!["asked.json".to_owned()], all.concat()].concat(), "before and after");
 

@@ -28,7 +28,7 @@ const CASES: [Case; 15] = [
         FILESTORE,
         "packer",
         "Script exited with non-zero exit status: 100, keep",
-        "gcluster deploy ended with 1",
+        "gcluster deploy failed with exit status 1",
     ),
     (FILESTORE, "server-ip", "$(reboot)", "server_ip: expected an IPv4 address from the base deployment"),
     (FILESTORE, "ssh", "Connection refused", "not ready after 0 minutes"),
@@ -136,7 +136,7 @@ async fn what_never_began_is_gone_by_the_providers_word() {
     let world = World::new(FILESTORE, &[("_RESERVATION", "not-there")]);
     world.create().await;
     let why = world.broken().await;
-    assert!(why.contains("RESERVATION: there is no such reservation"), "{why}");
+    assert!(why.contains("RESERVATION: the zone has no such reservation"), "{why}");
     assert_eq!(world.cloud.things(), [""; 0]);
     world.gone().await;
     assert!(!world.cloud.calls().contains("\"gcluster\", \"create\""));
@@ -145,8 +145,8 @@ async fn what_never_began_is_gone_by_the_providers_word() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reservation_that_does_not_suffice_is_refused_before_anything_is_made() {
     for (machine, used, specific, told) in [
-        ("a3-highgpu-8g", "0", true, "of a3-highgpu-8g"),
-        ("a3-megagpu-8g", "3", true, "with 1 machines free"),
+        ("a3-highgpu-8g", "0", true, "READY, a3-highgpu-8g, "),
+        ("a3-megagpu-8g", "3", true, ", 1 free machines"),
         ("a3-megagpu-8g", "0", false, "is not a specific reservation"),
     ] {
         let world = World::new(FILESTORE, &[]);

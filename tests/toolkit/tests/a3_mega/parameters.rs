@@ -103,7 +103,7 @@ fn what_contradicts_itself_is_refused() {
     let cases = [
         ("_ZONE", "europe-west4-b", "_ZONE: expected a zone of us-central1"),
         ("_RESERVATION", "", "_RESERVATION: expected a reservation's name"),
-        ("_PROVISIONING", "spot", "_RESERVATION: expected nothing"),
+        ("_PROVISIONING", "spot", "_RESERVATION: expected no value"),
         ("_FILESTORE_GB", "2048", "_FILESTORE_GB: expected 10240 or more with HIGH_SCALE_SSD"),
         ("_GPU_RANGE", "172.16.0.0/12", "_GPU_RANGE: expected a range that does not overlap"),
         ("_STORAGE", "lustre", "_SOURCE_IMAGE: expected an Ubuntu 22.04 image"),
@@ -128,6 +128,6 @@ async fn a_hostile_value_makes_nothing() {
     let why = world.broken().await;
     assert!(why.contains("_PARTITION: expected a name of a-z and 0-9"), "{why}");
     let deleted = world.delete().await.unwrap();
-    assert!(deleted.evidence.contains("nothing is kept in "), "{deleted:?}");
+    assert!(deleted.evidence.contains("no asked.json in "), "{deleted:?}");
     assert_eq!(world.cloud.calls(), "");
 }

@@ -45,7 +45,7 @@ fn the_prolog_is_mended_where_it_needs_it() {
     let ubuntu = r#"if (grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04"); then"#;
     assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu));
     let again = bash(&node("mend-prolog.sh"), &[path], &[]);
-    assert!(again.status.success() && text(&again.stdout).contains("Ubuntu is known there"));
+    assert!(again.status.success() && text(&again.stdout).contains("supports Ubuntu already"));
     assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu), "once");
 
     fs::write(&file, around(BOTH)).unwrap();
@@ -78,7 +78,7 @@ fn prologs_are_those_that_are_pinned_and_stay_mended() {
 
     let refused = run(&"0".repeat(64));
     assert!(!refused.status.success());
-    assert!(text(&refused.stderr).contains("is not what was pinned"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("does not have the pinned SHA-256"), "{}", text(&refused.stderr));
     assert!(!root.join("scripts/rxdm").exists(), "nothing runs that is not what it should be");
 
     for _ in 0..2 {
@@ -118,7 +118,7 @@ fn a_container_is_imported_once_and_only_if_it_is_what_was_asked_for() {
     let other = format!("sha256:{}", "c".repeat(64));
     let refused = import(&other);
     assert!(!refused.status.success());
-    let told = format!("CONTAINER: {image} is {DIGEST} now, expected {other}");
+    let told = format!("CONTAINER: {image}: expected the digest {other}, found {DIGEST}");
     assert!(text(&refused.stderr).contains(&told), "{}", text(&refused.stderr));
     assert_eq!(cloud.calls(), "");
     for _ in 0..2 {
@@ -128,7 +128,7 @@ fn a_container_is_imported_once_and_only_if_it_is_what_was_asked_for() {
     assert_eq!(cloud.calls().matches("enroot").count(), 1, "{}", cloud.calls());
     let dead = bash(&job("import.sh"), &["127.0.0.1:9#a/b:c", &other, folder], &environment);
     assert!(
-        text(&dead.stderr).contains("the registry does not say which image it is"),
+        text(&dead.stderr).contains("cannot read the digest from the registry"),
         "{}",
         text(&dead.stderr)
     );

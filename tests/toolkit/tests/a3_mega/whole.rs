@@ -122,7 +122,7 @@ async fn an_agent_that_is_another_program_or_does_not_serve_is_named_and_leaves_
     world.cloud.fault("agent", "curl: (7) Failed to connect").unwrap();
     world.create().await;
     let why = world.broken().await;
-    assert!(why.contains("AGENT: it does not serve"), "{why}");
+    assert!(why.contains("AGENT: /healthz does not respond"), "{why}");
     world.gone().await;
 }
 

@@ -147,7 +147,7 @@ fn each_known_defect_is_found() {
     type Change<'a> = &'a dyn Fn(String) -> String;
     let placement = without("      enable_placement: false\n");
     let smt = without("      enable_smt: true\n");
-    let disk = without("      # Not smaller than the image.\n      disk_size_gb: $(vars.disk_gb)\n");
+    let disk = without("      # At least the size of the image.\n      disk_size_gb: $(vars.disk_gb)\n");
     let used = |text: String| {
         text.replace(
             "use: [sysnet, gpu_partition, slurm_login]",
@@ -281,7 +281,7 @@ fn the_a4_blueprint_fits_its_pinned_toolkit() {
         );
         expand(&modules(&blueprint), vars.as_object().unwrap(), &declared["modules"]).problems
     };
-    let office = serde_json::json!([{"cidr_block": "203.0.113.7/32", "display_name": "who-deploys"}]);
+    let office = serde_json::json!([{"cidr_block": "203.0.113.7/32", "display_name": "deployment"}]);
     assert_eq!(found(&text, serde_json::json!([])), [""; 0]);
     assert_eq!(found(&text, office.clone()), [""; 0]);
     for (from, to, expected) in [

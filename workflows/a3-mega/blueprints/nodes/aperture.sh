@@ -1,6 +1,6 @@
 #!/bin/bash
-# Binds the low-latency control devices (PCI 1ae0:0084) to /dev/aperture_devices. A node without them is no node: its
-# start-up fails, and says why in the words that the plug-in's own documents use.
+# Binds the low-latency control devices (PCI 1ae0:0084) to /dev/aperture_devices. Without them the node's
+# start-up fails, with the error text of the plug-in's documentation.
 set -uo pipefail
 list() { lspci -nn -D | awk '/1ae0:0084/ {print $1}'; }
 for attempt in {1..24}; do

@@ -9,12 +9,12 @@ fetch() { curl --fail --silent --show-error --location --retry 5 --output "$1" "
 apt-get install --yes dkms curl gpg
 package=gve-dkms_${version}_all.deb
 fetch "/tmp/$package" "https://github.com/GoogleCloudPlatform/compute-virtual-ethernet-linux/releases/download/v$version/$package"
-# Upstream publishes no checksum; the one in the image's log can be required from then on.
+# Upstream publishes no checksum; later builds can require the one that this build logs.
 sha256sum "/tmp/$package"
 [[ -z $sha256 ]] || sha256sum --check <<<"$sha256  /tmp/$package"
 apt-get install --yes "/tmp/$package"
 
-# Slurm-GCP installs CUDA from NVIDIA's run file, so that no apt source of NVIDIA exists yet.
+# Slurm-GCP installs CUDA from NVIDIA's run file, so no apt source of NVIDIA exists yet.
 fetch /tmp/cuda-keyring.deb "https://developer.download.nvidia.com/compute/cuda/repos/$ID${VERSION_ID//./}/x86_64/cuda-keyring_1.1-1_all.deb"
 apt-get install --yes /tmp/cuda-keyring.deb
 key=/usr/share/keyrings/container-toolkit.gpg
@@ -35,5 +35,5 @@ apt-get install --yes nvidia-container-toolkit apt-transport-artifact-registry d
 echo "deb [arch=all] $tcpxo gpudirect-tcpxo-apt main" >/etc/apt/sources.list.d/gpudirect-tcpxo.list
 apt-get update
 apt-get install --yes dmabuf-import-helper
-# Started at boot on nodes with GPUs only.
+# monitoring.sh starts it, on GPU nodes only.
 systemctl disable --now nvidia-dcgm.service || true

@@ -1,3 +1,3 @@
 #!/bin/bash
-# The controller has no local disks: enroot's own defaults are right there.
+# The controller has no local disks, so it uses enroot's defaults.
 rm -f /etc/enroot/enroot.conf

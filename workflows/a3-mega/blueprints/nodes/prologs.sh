@@ -1,30 +1,30 @@
 #!/bin/bash
-# prologs.sh COMMIT RXDM_SHA256 SUDO_SHA256 PARTITION: prolog and epilog that bring up the receive data path manager. Upstream
-# takes them from a branch at every boot: what a cluster is would depend on the day.
+# prologs.sh COMMIT RXDM_SHA256 SUDO_SHA256 PARTITION: prolog and epilog that start the receive data path manager. Upstream
+# downloads them from a branch at every boot, so its clusters depend on the date.
 set -euo pipefail
 commit=$1 rxdm=$2 sudo=$3 partition=$4
 root=${SLURM_ROOT:-/opt/apps/adm/slurm}
 from=${PROLOGS_FROM:-https://raw.githubusercontent.com/GoogleCloudPlatform/slurm-gcp/$commit/tools/prologs-epilogs}
 mkdir -p "$root"/{scripts,prolog_slurmd.d,epilog_slurmd.d,"partition-$partition-prolog_slurmd.d","partition-$partition-epilog_slurmd.d"}
 
-bring() { # NAME FILE SHA256
+download() { # NAME FILE SHA256
   local draft=$root/scripts/.$1.draft
-  # An existing file may have been repaired: it is not replaced.
+  # An existing file may be patched: it is not replaced.
   if [[ -s $root/scripts/$1 && -e $root/scripts/.$1.$3 ]]; then return; fi
   curl --fail --silent --show-error --location --retry 5 --output "$draft" "$from/$2"
-  sha256sum --check --quiet <<<"$3  $draft" || { rm -f "$draft"; echo "$2 of $commit is not what was pinned" >&2; exit 1; }
+  sha256sum --check --quiet <<<"$3  $draft" || { rm -f "$draft"; echo "$2 of $commit does not have the pinned SHA-256 $3" >&2; exit 1; }
   chmod 0755 "$draft"
   mv "$draft" "$root/scripts/$1"
   : >"$root/scripts/.$1.$3"
 }
-bring rxdm receive-data-path-manager-mega "$rxdm"
-bring sudo-oslogin sudo-oslogin "$sudo"
+download rxdm receive-data-path-manager-mega "$rxdm"
+download sudo-oslogin sudo-oslogin "$sudo"
 for side in prolog epilog; do
   ln -sfn "$root/scripts/sudo-oslogin" "$root/${side}_slurmd.d/sudo-oslogin.${side}_slurmd"
   ln -sfn "$root/scripts/rxdm" "$root/partition-$partition-${side}_slurmd.d/rxdm.${side}_slurmd"
 done
 
-# Slurm's multiplexer of toolkit v1.39.0 goes on after a prolog that failed, and the job begins without RxDM. It reads this
-# file first, whenever it comes to be.
+# Slurm's multiplexer of toolkit v1.39.0 continues after a failed prolog, and the job would start without RxDM. It reads this
+# file first, at any time it is created.
 mkdir -p "$root/etc"
 grep -qs '^set -e' "$root/etc/slurm_mux.conf" || echo 'set -e' >>"$root/etc/slurm_mux.conf"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Settings of every machine: no limits on memory that is pinned, enroot on local disks, networks by their true names.
+# Settings of every machine: unlimited pinned memory, enroot on local disks, predictable interface names.
 set -euo pipefail
 cat >/etc/security/limits.d/99-unlimited.conf <<'LIMITS'
 * - memlock unlimited
@@ -16,10 +16,10 @@ ENROOT_CACHE_PATH      /mnt/localssd/${UID}/enroot/cache
 ENROOT_DATA_PATH       /mnt/localssd/${UID}/enroot/data
 ENROOT_TEMP_PATH       /mnt/localssd/${UID}/enroot
 ENROOT
-# Clocks are set anew for each network card: nine of them exceed systemd's default burst.
+# timesyncd restarts for each network card: nine restarts exceed systemd's default burst.
 mkdir -p /etc/systemd/system/systemd-timesyncd.service.d
 printf '[Unit]\nStartLimitBurst=10\n' >/etc/systemd/system/systemd-timesyncd.service.d/burst.conf
-# Names come from the control network alone; nine cards would each bring a resolver of their own.
+# Only the control network provides a resolver; otherwise each of the nine cards would add one.
 cat >/etc/netplan/90-default.yaml <<'NETPLAN'
 network:
   version: 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# slurm.sh COMMIT: Slurm, GPU driver, CUDA, Open MPI, enroot and pyxis, by slurm-gcp's own playbook.
+# slurm.sh COMMIT: Slurm, GPU driver, CUDA, Open MPI, enroot and pyxis, installed by slurm-gcp's playbook.
 set -euo pipefail
 apt-get update
 apt-get install --yes git

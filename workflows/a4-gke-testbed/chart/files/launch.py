@@ -1,9 +1,10 @@
-"""What every pod of the test bed runs. Pod 0 coordinates: it reaches the others, tries MPI, runs the tests, proves the
-transport, writes testbed-logs/ and, last of all, complete.json; the others serve ssh until the coordinator ends them.
+"""Program of every pod of the test bed. Pod 0 is the coordinator: it connects to the others, checks MPI, runs the tests, checks
+the transport, writes testbed-logs/ and, last, complete.json. The other pods are workers: they serve ssh until the coordinator
+ends them.
 
-Exit statuses: mpirun's own when it failed; 80 a pod was never reached; 81 MPI does not span the pods; 82 not gIB alone;
-83 output without its table; 84 the logs cannot be written; 85 a pod is not fit; 86 the time is over before it began; 87 a
-worker was never told of the end; 88 gIB is not in a pod; 124 a time limit; 143 stopped from outside.
+Exit statuses: mpirun's own if it failed; 80 a pod is unreachable; 81 MPI does not span the pods; 82 a network other than gIB;
+83 incomplete table; 84 the logs cannot be written; 85 a pod is unhealthy; 86 the run has expired; 87 the coordinator did not
+end a worker before the deadline; 88 gIB is missing in a pod; 124 a timeout; 143 terminated by a signal.
 """
 
 import hashlib
@@ -22,11 +23,11 @@ OUTPUT = os.environ.get("TESTBED_OUTPUT", "/output/testbed-logs")
 PROGRAMS = os.environ.get("TESTBED_PROGRAMS", "/third_party/nccl-tests/build")
 ENDED, RELEASE = os.path.join(RUN, "ended"), os.path.join(RUN, "release")
 MARKER, RESULTS, CONNECTIVITY = "complete.json", "nccl-test-results.txt", "connectivity-test.log"
-MOST_TOLD = 4 << 20
+MAX_PRINTED = 4 << 20
 
 
 class Coordinator:
-    """One passage through the tests, and what it leaves."""
+    """Runs the tests once and writes the output folder. `until`: deadline of the monotonic clock."""
 
     def __init__(self, plan, own, until):
         self.plan, self.own, self.until = plan, own, until
@@ -36,7 +37,7 @@ class Coordinator:
         os.makedirs(self.work, exist_ok=True)
 
     def run(self):
-        """All of it, until the first failure."""
+        """Runs all stages up to the first failure."""
         self.claim()
         self.stage = "reach"
         self.reach()
@@ -47,31 +48,31 @@ class Coordinator:
             self.test(test)
 
     def claim(self):
-        """The output is ours and empty: what another attempt left is not written over."""
+        """Creates the output folder; rejects one that already has a result, which would be overwritten."""
         try:
             os.makedirs(os.path.join(OUTPUT, "pod-logs"), exist_ok=True)
             if os.path.exists(os.path.join(OUTPUT, MARKER)):
                 self.files = None
-                raise Failed(84, f"{OUTPUT}: {MARKER} of an earlier run is there")
+                raise Failed(84, f"{OUTPUT}: expected no {MARKER}, found one of an earlier run")
         except OSError as error:
             raise Failed(84, f"{OUTPUT}: {error.strerror}") from error
 
     def reach(self):
-        """Every pod answers by ssh and is fit. Those that do not come are named when the time is over."""
+        """Waits until every pod responds by ssh and is healthy. At the timeout the error names the missing pods."""
         end = min(time.monotonic() + self.plan["reach_s"], self.until)
-        missing = {index: "never asked" for index in range(1, self.plan["nodes"])}
+        missing = {index: "not tried" for index in range(1, self.plan["nodes"])}
         self.judge(self.own)
         while missing:
-            for index, (status, said, error) in pods.ask_all(self.plan, missing, ["cat", os.path.join(RUN, "self.json")]).items():
+            for index, (status, output, error) in pods.run_on_all(self.plan, missing, ["cat", os.path.join(RUN, "self.json")]).items():
                 missing[index] = error or f"exit status {status}"
                 if status == 0:
-                    self.pods[index] = json.loads(said)
+                    self.pods[index] = json.loads(output)
                     del missing[index]
-                    say(f"pod {index} is reached: {self.pods[index]['pod']} on node {self.pods[index]['node']}")
+                    say(f"pod {index} responds: {self.pods[index]['pod']} on node {self.pods[index]['node']}")
                     self.judge(self.pods[index])
             if missing and time.monotonic() >= end:
                 few = "; ".join(f"{pods.host(self.plan, index)}: {why}" for index, why in sorted(missing.items())[:8])
-                raise Failed(80, f"{len(missing)} of {self.plan['nodes']} pods were never reached: {few}")
+                raise Failed(80, f"{len(missing)} of {self.plan['nodes']} pods are unreachable: {few}")
             if missing:
                 time.sleep(pods.POLL)
         names = [self.pods[index]["hostname"] for index in sorted(self.pods)]
@@ -90,8 +91,8 @@ class Coordinator:
         return [self.pods[index]["hostname"] for index in sorted(self.pods)]
 
     def mpirun(self, words, limit_s, name):
-        """mpirun over all ranks; its output is kept. Called by its full path, it finds itself on the other pods too. MPI's own
-        words go over TCP, whatever the image prefers: RDMA is what is tested."""
+        """Runs mpirun over all ranks; appends its output to `name`. With its full path mpirun also finds itself on the other pods.
+        MPI's own messages use TCP, whatever the image's default, because the tests measure RDMA."""
         interface = self.plan["socket_interface"]
         command = [shutil.which("mpirun") or "mpirun", "--allow-run-as-root", "--hostfile", os.path.join(RUN, "hostfile"),
                    "-np", str(self.ranks), "--map-by", f"ppr:{self.plan['gpus_per_node']}:node", "--bind-to", "none",
@@ -117,7 +118,7 @@ class Coordinator:
     def connect(self):
         status, text = self.mpirun(["hostname"], self.plan["connectivity_s"], CONNECTIVITY)
         if status:
-            raise Failed(status, f"mpirun ended with {status}" if status != 124 else "ended for its time")
+            raise Failed(status, f"mpirun failed with exit status {status}" if status != 124 else "mpirun timed out")
         self.require(81, proof.connectivity(text, self.names(), self.plan["gpus_per_node"]))
         say(f"MPI spans {self.plan['nodes']} pods and {self.ranks} ranks")
 
@@ -132,21 +133,21 @@ class Coordinator:
         if os.path.exists(measured):
             self.publish(os.path.basename(measured))
         if status:
-            # What the log says of the transport is worth more than a number; the number stays the exit status.
+            # The log's cause is more helpful than the exit status, which is returned unchanged.
             cause = proof.transport(text, self.names())
-            raise Failed(status, "ended for its time" if status == 124 else
-                         f"mpirun ended with {status}" + (f"; {cause}" if cause else ""))
+            raise Failed(status, "mpirun timed out" if status == 124 else
+                         f"mpirun failed with exit status {status}" + (f"; {cause}" if cause else ""))
         self.require(82, proof.transport(text, self.names()))
         self.require(83, proof.table(text, test))
         if not os.path.exists(measured):
             raise Failed(83, f"{test['name']}_perf wrote no {os.path.basename(measured)} (-J)")
         found = proof.efficiency(text, test["name"], self.ranks, self.plan["nodes"], self.plan["line_rate"])
         self.efficiency[test["name"]] = found
-        say(f"{test['name']}: {len(proof.sizes(test))} sizes over gIB; efficiency {found['efficiency_percent']} %: the best bus bandwidth is "
-            f"{found['best_busbw']} GB/s at {found['at_bytes']} bytes, the network permits {found['permitted_busbw']} GB/s")
+        say(f"{test['name']}: {len(proof.sizes(test))} sizes over gIB; efficiency {found['efficiency_percent']} %: best bus bandwidth "
+            f"{found['best_busbw']} GB/s at {found['at_bytes']} bytes, maximum of the network {found['permitted_busbw']} GB/s")
 
     def keep(self, name, text):
-        """A test's own log: Burnin judges one collective a run, and the results hold all of them."""
+        """Writes a test's own log, because Burnin judges one collective per run and the results file has all of them."""
         path = os.path.join(self.work, name)
         try:
             pods.write(path, text)
@@ -160,7 +161,7 @@ class Coordinator:
             raise Failed(status, complaint)
 
     def publish(self, name, source=None):
-        """A file of ours, as it stands, to the output."""
+        """Copies the current content of a work file to the output folder."""
         try:
             with open(source or os.path.join(self.work, name), "rb") as file:
                 content = file.read()
@@ -171,16 +172,16 @@ class Coordinator:
         self.files[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def close(self, status, reason):
-        """The others' logs, our own, and the marker after everything else. Gives the final exit status."""
-        say(f"{self.stage}: {reason}" if reason else "all tests are through")
+        """Collects the pods' logs and writes the marker last. Returns the final exit status."""
+        say(f"{self.stage}: {reason}" if reason else "all tests have run")
         if self.files is None:
             return status
         reached = [index for index in sorted(self.pods) if index]
         try:
-            for index, (_, said, error) in sorted(pods.ask_all(self.plan, reached, ["cat", pods.LOG]).items()):
+            for index, (_, output, error) in sorted(pods.run_on_all(self.plan, reached, ["cat", pods.LOG]).items()):
                 path = os.path.join(self.work, f"worker-{index}.log")
                 with open(path, "wb") as file:
-                    file.write(said or f"its log cannot be read: {error}\n".encode())
+                    file.write(output or f"cannot read this worker's log: {error}\n".encode())
                 self.publish(f"pod-logs/worker-{index}.log", path)
             self.publish("pod-logs/coordinator.log", pods.LOG)
             marker = {"schema": "testbed/complete/v1", "run": self.plan["run"], "attempt": self.plan["attempt"],
@@ -197,14 +198,14 @@ class Coordinator:
             say(f"output: {failed.reason}")
             status = status or failed.status
         if self.plan["told"]:
-            self.tell()
+            self.print_files()
         return status
 
-    def tell(self):
-        """Without a bucket: what standard output has not shown yet."""
+    def print_files(self):
+        """Without a bucket: prints the output files that standard output does not contain yet."""
         for name in sorted(self.files):
-            shown = (RESULTS, CONNECTIVITY, "pod-logs/coordinator.log", *(f"{test['name']}.log" for test in self.plan["tests"]))
-            if name in shown or self.files[name]["bytes"] > MOST_TOLD:
+            printed = (RESULTS, CONNECTIVITY, "pod-logs/coordinator.log", *(f"{test['name']}.log" for test in self.plan["tests"]))
+            if name in printed or self.files[name]["bytes"] > MAX_PRINTED:
                 continue
             with open(os.path.join(OUTPUT, name), "rb") as file:
                 content = file.read()
@@ -212,14 +213,14 @@ class Coordinator:
             sys.stdout.buffer.flush()
 
     def release(self, until):
-        """Keeps the pods where that was asked for, then lets the others go."""
+        """Keeps the pods for debugging if requested, then ends the workers."""
         if self.plan["keep_s"] and not os.path.exists(RELEASE):
             say(f"kept for {self.plan['keep_s'] // 60} minutes at most; `touch {RELEASE}` ends it")
             until = min(until, time.monotonic() + self.plan["keep_s"])
             while time.monotonic() < until and not os.path.exists(RELEASE):
                 time.sleep(pods.POLL)
-        # Also those that were not reached: Kubernetes ends them when this pod has ended.
-        pods.ask_all(self.plan, range(1, self.plan["nodes"]), ["touch", ENDED])
+        # Unreachable workers too: this may fail, and then Kubernetes ends them after this pod.
+        pods.run_on_all(self.plan, range(1, self.plan["nodes"]), ["touch", ENDED])
 
 
 def coordinate(plan, own, until, last):
@@ -228,10 +229,10 @@ def coordinate(plan, own, until, last):
         coordinator.run()
     except Failed as failed:
         status, reason = failed.status, failed.reason
-    # From here on a stop does not interrupt: Kubernetes gives a minute, and these are small files.
+    # SIGTERM must not interrupt this part: the grace period is a minute, and the files are small.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     status = coordinator.close(status, reason)
-    # What is only kept is let go at once.
+    # From here SIGTERM releases kept pods immediately.
     signal.signal(signal.SIGTERM, lambda *_: pods.write(os.path.basename(RELEASE), ""))
     if status != 143:
         coordinator.release(last)
@@ -239,17 +240,17 @@ def coordinate(plan, own, until, last):
 
 
 def wait(last):
-    """A worker's part: to be there until it is over."""
+    """Waits in a worker until the coordinator ends it."""
     while not os.path.exists(ENDED):
         if time.monotonic() >= last:
-            raise Failed(87, "nobody said that it is over, and the time is")
+            raise Failed(87, "the coordinator did not end this worker before the deadline")
         time.sleep(pods.POLL)
-    say("it is over")
+    say("ended by the coordinator")
     return 0
 
 
 def stopped(_number, _frame):
-    raise Failed(143, "stopped from outside")
+    raise Failed(143, "terminated by SIGTERM")
 
 
 def main():
@@ -261,14 +262,14 @@ def main():
     os.makedirs(RUN, exist_ok=True)
     sshd = None
     try:
-        left = plan["expires"] - time.time()
-        if left <= 0:
-            raise Failed(86, f"the run had to end {-int(left)} s ago")
-        until = started + min(plan["deadline_s"], left)
-        last = started + min(plan["deadline_s"] + plan["keep_s"], left)
+        remaining = plan["expires"] - time.time()
+        if remaining <= 0:
+            raise Failed(86, f"the run expired {-int(remaining)} s ago")
+        until = started + min(plan["deadline_s"], remaining)
+        last = started + min(plan["deadline_s"] + plan["keep_s"], remaining)
         pods.prepare(plan)
         sshd = pods.serve()
-        own = pods.look(plan, index)
+        own = pods.inspect(plan, index)
         return coordinate(plan, own, until, last) if index == 0 else wait(last)
     except Failed as failed:
         say(failed.reason)

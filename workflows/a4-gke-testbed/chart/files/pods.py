@@ -1,4 +1,4 @@
-"""A pod and the other pods: what it is, how they talk, what it leaves. Python's own library only."""
+"""This pod and its connections to the others: health check, ssh, subprocesses, log. Standard library only."""
 
 import json
 import os
@@ -19,19 +19,19 @@ LOG = os.path.join(RUN, "pod.log")
 
 
 class Failed(Exception):
-    """What ends a pod: its exit status, and why."""
+    """Ends a pod with an exit status and a reason."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
         self.status, self.reason = status, reason
 
 
-def say(words):
-    """To standard output, and to the pod's own log."""
-    tell((time.strftime("%FT%TZ ", time.gmtime()) + words + "\n").encode())
+def say(message):
+    """Writes a message with the time to standard output and to the pod's log."""
+    emit((time.strftime("%FT%TZ ", time.gmtime()) + message + "\n").encode())
 
 
-def tell(line):
+def emit(line):
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
     with open(LOG, "ab") as log:
@@ -39,8 +39,8 @@ def tell(line):
 
 
 def program(words, limit_s, file=None):
-    """Runs a program in a group of its own, tells its output as it comes, keeps it in `file` too. Gives its exit status,
-    as a shell would say it, and 124 when it was ended for its time."""
+    """Runs a program in its own process group, prints its output immediately and appends it to `file`. Returns its exit status
+    as a shell does (128 + signal), and 124 after a timeout."""
     ended = threading.Event()
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as child:
@@ -54,7 +54,7 @@ def program(words, limit_s, file=None):
         timer.start()
         try:
             for line in child.stdout:
-                tell(line)
+                emit(line)
                 if file:
                     file.write(line)
                     file.flush()
@@ -76,7 +76,7 @@ def kill(child, number):
 
 
 def prepare(plan):
-    """Keys from the release's secret, sshd's and ssh's settings, NCCL's settings for the ranks of this pod."""
+    """Writes the ssh keys from the release's secret, the settings of sshd and ssh, and NCCL's settings for this pod's ranks."""
     os.makedirs(RUN, exist_ok=True)
     public = {}
     for name in ("user", "host"):
@@ -85,7 +85,7 @@ def prepare(plan):
         os.chmod(key, 0o600)
         derived = subprocess.run(["ssh-keygen", "-y", "-f", key], capture_output=True, text=True, check=False)
         if derived.returncode:
-            raise Failed(85, f"ssh: the release's {name} key cannot be read: {derived.stderr.strip()}")
+            raise Failed(85, f"ssh: cannot read the release's {name} key: {derived.stderr.strip()}")
         public[name] = " ".join(derived.stdout.split()[:2])
     write("authorized_keys", public["user"] + "\n")
     write("known_hosts", f"testbed {public['host']}\n")
@@ -93,7 +93,7 @@ def prepare(plan):
         f"Port {PORT}", f"HostKey {RUN}/host_key", f"AuthorizedKeysFile {RUN}/authorized_keys", f"PidFile {RUN}/sshd.pid",
         "AuthenticationMethods publickey", "PermitRootLogin prohibit-password", "PasswordAuthentication no",
         "KbdInteractiveAuthentication no", "UsePAM no", "StrictModes no", "MaxStartups 1024", "MaxSessions 1024", *image(), "")))
-    # Every pod of the release has the same host key, which nobody else has: who answers with another one is not ours.
+    # All pods of the release share one host key, so a pod with another key is foreign and rejected.
     write("ssh_config", "\n".join((
         "Host *", f"Port {PORT}", f"IdentityFile {RUN}/user_key", "IdentitiesOnly yes", "HostKeyAlias testbed",
         f"UserKnownHostsFile {RUN}/known_hosts", "StrictHostKeyChecking yes", "BatchMode yes", "ConnectTimeout 5",
@@ -103,9 +103,9 @@ def prepare(plan):
 
 
 def image():
-    """The image's PATH and libraries for what ssh starts: sshd gives a session none of its own environment (sshd_config, SetEnv)."""
-    given = [f"{name}={os.environ[name]}" for name in ("PATH", "LD_LIBRARY_PATH") if os.environ.get(name)]
-    return ["SetEnv " + " ".join(f'"{each}"' for each in given)] if given else []
+    """Passes the image's PATH and library path to ssh sessions: sshd does not pass its own environment (sshd_config, SetEnv)."""
+    settings = [f"{name}={os.environ[name]}" for name in ("PATH", "LD_LIBRARY_PATH") if os.environ.get(name)]
+    return ["SetEnv " + " ".join(f'"{each}"' for each in settings)] if settings else []
 
 
 def write(name, text):
@@ -116,7 +116,7 @@ def write(name, text):
 
 
 def serve():
-    """sshd, for as long as the pod lives."""
+    """Starts sshd for the pod's lifetime."""
     if SSHD.startswith("/usr"):
         os.makedirs("/run/sshd", exist_ok=True)
     with open(os.path.join(RUN, "sshd.log"), "ab") as log:
@@ -124,8 +124,8 @@ def serve():
                                 stdout=log, stderr=log)
 
 
-def look(plan, index):
-    """What this pod is and whether its GPUs are fit; reported over ssh."""
+def inspect(plan, index):
+    """Checks the pod's GPUs and writes self.json, which the coordinator reads over ssh."""
     query = "--query-gpu=index,name,pci.bus_id,driver_version,ecc.errors.uncorrected.volatile.total"
     gpus, problems = [], []
     try:
@@ -133,7 +133,7 @@ def look(plan, index):
                              timeout=120, check=False)
         gpus = [line.split(", ") for line in smi.stdout.splitlines() if line.strip()]
         if smi.returncode:
-            problems.append(f"nvidia-smi ended with {smi.returncode}: {(smi.stderr or smi.stdout).strip()[-200:]}")
+            problems.append(f"nvidia-smi failed with exit status {smi.returncode}: {(smi.stderr or smi.stdout).strip()[-200:]}")
     except (OSError, subprocess.TimeoutExpired) as error:
         problems.append(f"nvidia-smi: {error}")
     if len(gpus) != plan["gpus_per_node"]:
@@ -142,7 +142,7 @@ def look(plan, index):
     found = {"index": index, "hostname": os.uname().nodename if "TESTBED_HOSTNAME" not in os.environ
              else os.environ["TESTBED_HOSTNAME"], "pod": os.environ.get("TESTBED_POD", ""),
              "node": os.environ.get("TESTBED_NODE", ""), "gpus": gpus, "problems": problems}
-    say(f"pod {index} is {found['pod']} on node {found['node']}: {len(gpus)} GPUs, {'; '.join(problems) or 'fit'}")
+    say(f"pod {index} is {found['pod']} on node {found['node']}: {len(gpus)} GPUs, {'; '.join(problems) or 'healthy'}")
     for gpu in gpus:
         say("  " + ", ".join(gpu))
     try:
@@ -157,19 +157,19 @@ def host(plan, index):
     return f"{plan['host_prefix']}{index}.{plan['domain']}"
 
 
-def ask(plan, index, words, limit_s=30):
-    """A command on another pod. Gives its exit status and what it said; 255 is ssh's own."""
+def run_on(plan, index, words, limit_s=30):
+    """Runs a command on another pod. Returns exit status, output and the end of the error output; 255 is ssh's own failure."""
     command = ["ssh", "-F", os.path.join(RUN, "ssh_config"), host(plan, index), shlex.join(words)]
     try:
-        asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
-        return 255, b"", f"no answer in {limit_s} s"
-    return asked.returncode, asked.stdout, asked.stderr.decode(errors="replace").strip()[-200:]
+        return 255, b"", f"timeout after {limit_s} s"
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace").strip()[-200:]
 
 
-def ask_all(plan, indexes, words):
-    """The same of many, 32 at a time: each one's answer by its index."""
-    answers, waiting, lock = {}, list(indexes), threading.Lock()
+def run_on_all(plan, indexes, words):
+    """Runs a command on several pods, at most 32 at a time. Returns the results by index."""
+    results, waiting, lock = {}, list(indexes), threading.Lock()
 
     def work():
         while True:
@@ -177,11 +177,11 @@ def ask_all(plan, indexes, words):
                 if not waiting:
                     return
                 index = waiting.pop(0)
-            answers[index] = ask(plan, index, words)
+            results[index] = run_on(plan, index, words)
 
     threads = [threading.Thread(target=work) for _ in range(min(32, len(waiting)))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return answers
+    return results

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What mpirun starts for each rank: gIB's own settings for this machine type, ours after them, then the program.
-# gIB is named, so that NCCL fails where it would otherwise use sockets without a word.
+# Started by mpirun for each rank: applies gIB's settings for this machine type, then ours, and runs the program.
+# NCCL_NET names gIB, so that NCCL fails instead of silently using sockets.
 gib=${TESTBED_GIB:-/usr/local/gib}
 run=${TESTBED_RUN:-/run/testbed}
 if [[ ! -r $gib/scripts/set_nccl_env.sh ]]; then
-  echo "$(hostname): gIB is not there: $gib/scripts/set_nccl_env.sh cannot be read" >&2
+  echo "$(hostname): gIB is missing: cannot read $gib/scripts/set_nccl_env.sh" >&2
   exit 88
 fi
 export LD_LIBRARY_PATH=$gib/lib64:/usr/local/nvidia/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

@@ -1,14 +1,14 @@
-{{/* A size of nccl-tests in bytes. */}}
+{{/* Converts a size of nccl-tests to bytes. */}}
 {{- define "testbed.bytes" -}}
 {{- $factor := dict "K" 1024 "M" 1048576 "G" 1073741824 -}}
 {{- $unit := regexFind "[KMG]$" . -}}
 {{- mul (regexFind "^[0-9]+" . | int64) (get $factor $unit | default 1 | int64) -}}
 {{- end -}}
 
-{{/* What the schema cannot say. */}}
+{{/* Checks that the schema cannot express. */}}
 {{- define "testbed.checks" -}}
 {{- if not (regexMatch "^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$" .Release.Name) -}}
-{{- fail (printf "release name: expected at most 40 of a-z, 0-9 and -, beginning with a letter, found %q" .Release.Name) -}}
+{{- fail (printf "release name: expected a letter and at most 39 more of a-z, 0-9 and -, found %q" .Release.Name) -}}
 {{- end -}}
 {{- range $name, $test := .Values.tests -}}
 {{- if gt (include "testbed.bytes" $test.minBytes | int64) (include "testbed.bytes" $test.maxBytes | int64) -}}
@@ -16,16 +16,16 @@
 {{- end -}}
 {{- end -}}
 {{- range .Values.nodes.only -}}
-{{- if has . $.Values.nodes.avoid -}}{{- fail (printf "nodes.avoid: %s is in nodes.only too" .) -}}{{- end -}}
+{{- if has . $.Values.nodes.avoid -}}{{- fail (printf "nodes.avoid: %s is also in nodes.only" .) -}}{{- end -}}
 {{- end -}}
 {{- $limits := .Values.limits -}}
 {{- $needed := add $limits.reachSeconds $limits.connectivitySeconds (mul 2 $limits.testSeconds) -}}
 {{- if gt (int64 $needed) (int64 $limits.deadlineSeconds) -}}
-{{- fail (printf "limits.deadlineSeconds: expected at least %d, which the other limits come to, found %d" (int64 $needed) (int64 $limits.deadlineSeconds)) -}}
+{{- fail (printf "limits.deadlineSeconds: expected at least %d, the sum of the other limits, found %d" (int64 $needed) (int64 $limits.deadlineSeconds)) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Every object has them, so that a search for leftovers finds all of them. */}}
+{{/* Labels of every object, by which a search finds remaining resources. */}}
 {{- define "testbed.labels" -}}
 app.kubernetes.io/name: a4-gke-testbed
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -37,7 +37,7 @@ burnin-expires: {{ .Values.expires | int64 | toString | quote }}
 {{- end -}}
 
 {{- define "testbed.nodes" -}}{{ div (int64 .Values.gpus) 8 }}{{- end -}}
-{{/* Longer than the launcher's own clock, which begins when the image is pulled: a launcher that ends by itself leaves its logs. */}}
+{{/* Longer than the launcher's deadline, which starts after the image is pulled: a launcher that ends by itself has written its logs. */}}
 {{- define "testbed.life" -}}
 {{ add (int64 .Values.limits.deadlineSeconds) (mul 60 (int64 .Values.debug.keepMinutes)) (int64 .Values.limits.reachSeconds) }}
 {{- end -}}
@@ -45,7 +45,7 @@ burnin-expires: {{ .Values.expires | int64 | toString | quote }}
 {{- .Values.folder | default (printf "%s/%d" .Values.run (int64 .Values.attempt)) -}}
 {{- end -}}
 
-{{/* Settings of the launcher. Values are data: one line of JSON, which no shell reads. */}}
+{{/* Settings of the launcher: one line of JSON, which no shell interprets. */}}
 {{- define "testbed.plan" -}}
 {{- $v := .Values -}}
 {{- $tests := list -}}

@@ -1,10 +1,10 @@
-"""Whether the tasks of a job are one world.
+"""Checks that the tasks of a job form one MPI world.
 
-As a task of a job, `mpi_world_check.py rank HOW GPUS` prints one line of JSON: its rank, how large its world is and which GPUs it
-sees. HOW is `mpi` (the MPI library is asked: each rank that was started alone believes to be 0 of 1) or `slurm` (Slurm's
-own numbers). GPUS is `none`, `devices` or `nvidia-smi`.
-`mpi_world_check.py judge NODES RANKS GPUS` reads those lines and ends with 1 and a reason unless they are NODES times RANKS ranks of
-one world with GPUS different GPUs a node. Python's own library only.
+As a task of a job, `mpi_world_check.py rank HOW GPUS` prints one line of JSON: rank, size of its world and visible GPUs. HOW is
+`mpi` (read from the MPI library: a rank that was started separately reports 0 of 1) or `slurm` (read from Slurm's variables).
+GPUS is `none`, `devices` or `nvidia-smi`.
+`mpi_world_check.py judge NODES RANKS GPUS` reads those lines, and exits with 1 and a reason unless they are NODES times RANKS ranks
+of one world with GPUS different GPUs per node. Standard library only.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ MARK = "burnin-world "
 
 
 def by_mpi():
-    """Rank and size, as the MPI library on this host tells them after it has started."""
+    """Rank and size, from this host's MPI library after MPI_Init."""
     names = ["libmpi.so.40", "libmpi.so.12", ctypes.util.find_library("mpi") or "libmpi.so"]
     for name in names:
         try:
@@ -28,8 +28,8 @@ def by_mpi():
         except OSError:
             continue
     else:
-        raise SystemExit("no MPI library on this host (libmpi.so); install one, or choose _MPI=none")
-    # Open MPI's communicators are addresses of its own variables, MPICH's are numbers.
+        raise SystemExit("no MPI library on this host (libmpi.so); install one, or set _MPI=none")
+    # Open MPI's communicators are addresses of its variables, MPICH's are numbers.
     try:
         world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
     except ValueError:
@@ -39,7 +39,7 @@ def by_mpi():
         raise SystemExit("MPI_Init failed")
     mpi.MPI_Comm_rank(world, ctypes.byref(rank))
     mpi.MPI_Comm_size(world, ctypes.byref(size))
-    # Ends together: who waits here for others that do not exist is ended by the job's time limit.
+    # All ranks end together: a rank that waits for absent ones is ended by the job's time limit.
     mpi.MPI_Barrier(world)
     mpi.MPI_Finalize()
     return rank.value, size.value
@@ -48,14 +48,14 @@ def by_mpi():
 def gpus(how):
     if how == "none":
         return []
-    mine = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
     if how == "devices":
-        return [gpu for gpu in mine if os.access(f"/dev/nvidia{gpu}", os.R_OK | os.W_OK)]
+        return [gpu for gpu in visible if os.access(f"/dev/nvidia{gpu}", os.R_OK | os.W_OK)]
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+        smi = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     except OSError as error:
         raise SystemExit(f"nvidia-smi cannot be run in a job: {error}") from error
-    return re.findall(r"UUID: (GPU-[0-9a-f-]+)", said.stdout)
+    return re.findall(r"UUID: (GPU-[0-9a-f-]+)", smi.stdout)
 
 
 def rank_main(how, probe):
@@ -70,23 +70,23 @@ def rank_main(how, probe):
 
 
 def judge(text, nodes, ranks, devices):
-    """Why these are not the ranks of one world; none when they are."""
+    """Returns the reason why these are not the ranks of one world, or None."""
     found = [json.loads(line.partition(MARK)[2]) for line in text.splitlines() if MARK in line]
     wanted = nodes * ranks
     if len(found) != wanted:
-        return f"expected {wanted} tasks, {len(found)} answered"
+        return f"expected {wanted} tasks, found {len(found)}"
     sizes = sorted({one["size"] for one in found})
     if sizes != [wanted]:
         return (f"expected one world of {wanted} ranks, found worlds of {', '.join(map(str, sizes))}: the ranks did not "
-                "find each other; is --mpi the flavour of this MPI library (srun --mpi=list)?")
+                "connect; set _MPI to the type of this MPI library (srun --mpi=list)")
     if sorted(one["rank"] for one in found) != list(range(wanted)):
         return f"expected each rank from 0 to {wanted - 1} once"
     places = {}
     for one in found:
         places.setdefault(one["node"], []).append(one)
     if len(places) != nodes or any(len(here) != ranks for here in places.values()):
-        told = ", ".join(f"{node or '?'}: {len(here)}" for node, here in sorted(places.items()))
-        return f"expected {ranks} ranks on each of {nodes} nodes, found {told}"
+        counts = ", ".join(f"{node or '?'}: {len(here)}" for node, here in sorted(places.items()))
+        return f"expected {ranks} ranks on each of {nodes} nodes, found {counts}"
     for node, here in sorted(places.items()):
         seen = {gpu for one in here for gpu in one["gpus"]}
         if len(seen) != devices:
