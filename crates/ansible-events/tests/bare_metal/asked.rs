@@ -31,7 +31,10 @@ fn a_bad_inventory_is_one_clear_error() {
         ("[slurm-node]\na\n", "[slurm-master]: expected one host, found none"),
         ("[slurm-master]\nm\n", "[slurm-node]: expected at least one host"),
         ("[slurm-master]\nm\nn\n[slurm-node]\na\n", "[slurm-master]: expected one host, found 2"),
-        ("[slurm-master]\nm\n[slurm-node]\na\na\n", "inventory:5: a: duplicate in [slurm-node], first in line 4"),
+        (
+            "[slurm-master]\nm\n[slurm-node]\na\na\n",
+            "inventory:5: a: duplicate in [slurm-node], first in line 4",
+        ),
         (
             "[slurm-master]\nm\n[slurm-node]\na[1:3]\na2\n",
             "inventory:5: a2: duplicate in [slurm-node], first in line 4",
@@ -61,7 +64,10 @@ fn a_bad_inventory_is_one_clear_error() {
             "[slurm-master]\nm\n[slurm-node]\na ansible_host=-oX\n",
             "inventory:4: ansible_host: expected an address or a name",
         ),
-        ("[slurm-master]\nm\n[slurm-node]\na ansible_become_password=x\n", "a password is not allowed in the inventory"),
+        (
+            "[slurm-master]\nm\n[slurm-node]\na ansible_become_password=x\n",
+            "a password is not allowed in the inventory",
+        ),
         ("[slurm-master]\nm\n[slurm-node]\na colour=red\n", "inventory:4: 'colour': expected ansible_"),
         ("[slurm-master]\nm\n[slurm-node]\nc\na 'b\n", "inventory:5: cannot be read: No closing quotation"),
         ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: expected in another group, too"),
@@ -92,7 +98,11 @@ fn a_bad_parameter_is_one_clear_error() {
         ("_NCCL_TESTS_COMMIT", "master", "_NCCL_TESTS_COMMIT: expected a commit"),
         ("_NCCL_TESTS_FROM", "ext::sh -c x", "_NCCL_TESTS_FROM: expected an https:// URL"),
         ("_BENCHMARK_IMAGE", "--rw", "_BENCHMARK_IMAGE: expected REGISTRY#IMAGE:TAG"),
-        ("_SSH_PASSWORD_FILE", "/no/such/file", "_SSH_PASSWORD_FILE: /no/such/file cannot be read on this host"),
+        (
+            "_SSH_PASSWORD_FILE",
+            "/no/such/file",
+            "_SSH_PASSWORD_FILE: /no/such/file cannot be read on this host",
+        ),
         ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
     ] {
         let (code, said) = told(GOOD, &[(name, value)]);

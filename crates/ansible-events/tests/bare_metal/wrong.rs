@@ -47,10 +47,7 @@ fn a_wrong_sudo_password() {
     let ran = workspace.run("provision.yaml");
     assert_eq!((ran.status, ran.last.as_str()), (BuildStatus::Failure, "reach"), "{}", ran.log);
     let failure = workspace.findings("reach").failure.unwrap();
-    assert_eq!(
-        (failure.task.as_str(), failure.message.as_str()),
-        ("Sudo works", "Incorrect sudo password")
-    );
+    assert_eq!((failure.task.as_str(), failure.message.as_str()), ("Sudo works", "Incorrect sudo password"));
     assert_eq!(workspace.findings("reach").hosts.values().filter(|host| host.failures == 1).count(), 5);
     assert!(!ran.log.contains("swordfish") && !workspace.read("events/reach.jsonl").contains("swordfish"));
     assert_eq!(state(&bed), before);
