@@ -2,7 +2,7 @@
 # Pushes the images built by .ci/images.sh to a registry, and deploys each service by digest. Environment: _REGISTRY
 # (HOST/PROJECT/REPOSITORY) and _REGION. Without a registry it does nothing.
 set -euo pipefail
-[[ -n ${_REGISTRY:-} ]] || { echo "no _REGISTRY: nothing is delivered"; exit 0; }
+[[ -n ${_REGISTRY:-} ]] || { echo "_REGISTRY is empty: nothing is deployed"; exit 0; }
 tag=${COMMIT_SHA:-$(git rev-parse HEAD)}
 for root in target/images/dist/*/; do
   service=$(basename "$root")
