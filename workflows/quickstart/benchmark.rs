@@ -1,4 +1,4 @@
-//! Timing and checking, size by size.
+//! Measures and checks one size after the other.
 
 use std::{
     process, thread,
@@ -61,17 +61,17 @@ pub fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>)
     print_foot(ring, collective, bad_halves, busbw_sum / (2 * sizes.len()) as f64)
 }
 
-/// The memory of one rank for one size.
+/// Buffers of one rank for one size.
 struct Buffers {
     collective: Collective,
     part: usize,
-    /// This rank, and how many there are.
+    /// This rank and the number of ranks.
     who: (usize, usize),
-    /// Changes the values from size to size.
+    /// Index of the size: makes its values differ from other sizes'.
     round: usize,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Input and result of an operation in place.
+    /// Input and result of an in-place operation.
     both: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ impl Buffers {
         buffers
     }
 
-    /// Writes the inputs anew and spoils the results.
+    /// Writes the inputs and overwrites the results with invalid values.
     fn fill(&mut self) {
         let (rank, ranks) = self.who;
         fill(&mut self.input, rank, self.round);
@@ -101,7 +101,7 @@ impl Buffers {
         }
     }
 
-    /// Elements of this rank's result that are not what they should be.
+    /// Number of wrong elements in this rank's result.
     fn count_wrong(&mut self, in_place: bool, corrupt: bool) -> usize {
         let (rank, ranks) = self.who;
         let found = match in_place {
@@ -118,7 +118,7 @@ impl Buffers {
     }
 }
 
-/// Does what the fault says, where other ranks are in the middle of their work.
+/// Injects a fault during a collective.
 fn break_down(fault: Option<(&str, u64)>) {
     match fault {
         Some(("exit", code)) => process::exit(code as i32),
