@@ -143,7 +143,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(self.status(), 82)
         marker = json.loads(self.printed_files(self.logs())["complete.json"])
         self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]),
-                         (82, "all_reduce", "expected gIB alone, found Socket in use"))
+                         (82, "all_reduce", "expected gIB only, found Socket in use"))
 
     def test_an_installer_without_effect_is_reported(self):
         self.install({"network": {"gib": {"image": image("gib-empty")}}})

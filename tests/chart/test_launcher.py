@@ -126,7 +126,7 @@ class Launcher(unittest.TestCase):
     def test_sockets_instead_of_gib_are_reported(self):
         pods = self.pods()
         self.assertEqual(pods.run(network="Socket"), 82)
-        self.check_failure(pods, 82, "all_reduce", "expected gIB alone, found Socket in use")
+        self.check_failure(pods, 82, "all_reduce", "expected gIB only, found Socket in use")
 
     def test_a_truncated_table_with_status_0_is_reported(self):
         pods = self.pods()

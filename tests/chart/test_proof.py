@@ -65,7 +65,7 @@ class Proof(unittest.TestCase):
         glued = "a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n" + line("a-1", "gIB")
         self.assertIsNone(proof.transport(glued, names))
         self.assertIsNone(proof.transport("a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n", names))
-        self.assertEqual(proof.transport(glued.replace("gIB", "Socket"), names), "expected gIB alone, found Socket in use")
+        self.assertEqual(proof.transport(glued.replace("gIB", "Socket"), names), "expected gIB only, found Socket in use")
         self.assertIn("gIBext in use", proof.transport(line("a-0", "gIBext") + line("a-1", "gIB"), names))
         self.assertIn("expected gIB", proof.transport("a-0:10:20 [0] NCCL INFO Using network ", names))
         real = (LOGS / "degraded-socket-only.log").read_text()

@@ -66,7 +66,7 @@ struct Buffers {
     collective: Collective,
     part: usize,
     /// This rank and the number of ranks.
-    who: (usize, usize),
+    place: (usize, usize),
     /// Index of the size: makes its values differ from other sizes'.
     round: usize,
     input: Vec<u8>,
@@ -76,17 +76,17 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(collective: Collective, part: usize, who: (usize, usize), round: usize) -> Self {
-        let (send, receive) = collective.lengths(part, who.1);
+    fn new(collective: Collective, part: usize, place: (usize, usize), round: usize) -> Self {
+        let (send, receive) = collective.lengths(part, place.1);
         let (input, output, both) = (vec![0; send], vec![0; receive], vec![0; send.max(receive)]);
-        let mut buffers = Self { collective, part, who, round, input, output, both };
+        let mut buffers = Self { collective, part, place, round, input, output, both };
         buffers.fill();
         buffers
     }
 
     /// Writes the inputs and overwrites the results with invalid values.
     fn fill(&mut self) {
-        let (rank, ranks) = self.who;
+        let (rank, ranks) = self.place;
         fill(&mut self.input, rank, self.round);
         self.output.fill(0xff);
         self.both.fill(0xff);
@@ -103,7 +103,7 @@ impl Buffers {
 
     /// Number of wrong elements in this rank's result.
     fn count_wrong(&mut self, in_place: bool, corrupt: bool) -> usize {
-        let (rank, ranks) = self.who;
+        let (rank, ranks) = self.place;
         let found = match in_place {
             false => &mut self.output[..],
             true => &mut self.both[self.collective.in_place(self.part, rank, ranks).1],
@@ -112,7 +112,7 @@ impl Buffers {
             *first ^= 1;
         }
         let right = |(index, element): &(usize, &[u8])| {
-            *element == self.collective.expected(*index, self.part, self.who, self.round).to_ne_bytes()
+            *element == self.collective.expected(*index, self.part, self.place, self.round).to_ne_bytes()
         };
         found.chunks_exact(FLOAT).enumerate().filter(|element| !right(element)).count()
     }

@@ -79,7 +79,7 @@ pub struct World {
     local: usize,
     ranks: usize,
     rendezvous: PathBuf,
-    fault: Option<(String, Whose, u64)>,
+    fault: Option<(String, FaultTarget, u64)>,
 }
 
 impl World {
@@ -137,9 +137,9 @@ impl World {
 
     fn run_rank(&self, rank: usize, options: &Options) -> i32 {
         let mut ring = Ring::join(rank, self.ranks, &self.rendezvous, options);
-        let fault = self.fault.as_ref().filter(|(_, whose, _)| match whose {
-            Whose::Rank(whose) => *whose == rank,
-            Whose::Host(whose) => *whose == host(),
+        let fault = self.fault.as_ref().filter(|(_, target, _)| match target {
+            FaultTarget::Rank(target) => *target == rank,
+            FaultTarget::Host(target) => *target == host(),
         });
         if let Some((_, _, micros)) = fault.filter(|(kind, ..)| kind == "slow") {
             ring.delay = Duration::from_micros(*micros);
@@ -149,26 +149,28 @@ impl World {
 }
 
 /// The ranks with an injected fault.
-enum Whose {
+enum FaultTarget {
     Rank(usize),
     Host(String),
 }
 
-fn whose(text: &str) -> Option<Whose> {
+fn fault_target(text: &str) -> Option<FaultTarget> {
     match text.strip_prefix('@') {
-        Some(host) => Some(Whose::Host(host.to_owned())),
-        None => text.parse().ok().map(Whose::Rank),
+        Some(host) => Some(FaultTarget::Host(host.to_owned())),
+        None => text.parse().ok().map(FaultTarget::Rank),
     }
 }
 
-fn fault() -> Result<Option<(String, Whose, u64)>, String> {
+fn fault() -> Result<Option<(String, FaultTarget, u64)>, String> {
     let Ok(text) = env::var("BURNIN_FAULT") else { return Ok(None) };
     let parts: Vec<&str> = text.split(':').collect();
     let parsed = match parts[..] {
-        [kind @ ("corrupt" | "hang"), who] => whose(who).map(|who| (kind.to_owned(), who, 0)),
-        [kind @ ("slow" | "exit"), who, value] => {
-            whose(who).zip(value.parse().ok()).map(|(who, value)| (kind.to_owned(), who, value))
+        [kind @ ("corrupt" | "hang"), target] => {
+            fault_target(target).map(|target| (kind.to_owned(), target, 0))
         }
+        [kind @ ("slow" | "exit"), target, value] => fault_target(target)
+            .zip(value.parse().ok())
+            .map(|(target, value)| (kind.to_owned(), target, value)),
         _ => None,
     };
     parsed.map(Some).ok_or_else(|| format!("BURNIN_FAULT is invalid: {text:?}"))
