@@ -2,8 +2,8 @@
 # Deploys Slurm on simulated hosts with the playbooks of workflows/dgx-slurm-perf, with real ssh, Ansible and Slurm, runs a
 # benchmark, and releases everything. First it checks that faults of the hosts are reported.
 set -euo pipefail
-skip() { echo "skipped: a Slurm on bare machines by Ansible, because $*"; exit 77; }
-[[ $(id -u) == 0 ]] || skip "its machines need root"
+skip() { echo "skipped: Slurm deployed with Ansible, because $*"; exit 77; }
+[[ $(id -u) == 0 ]] || skip "simulated hosts need root"
 . .ci/beds.sh
 installed() { type -P slurmctld slurmd munged sshd ssh sudo ip nsenter pgrep python3 git make mpicc >/dev/null &&
   [[ -n $(ldconfig -p | grep -F libmpi.so.40) ]] && compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null; }
@@ -11,13 +11,13 @@ need_packages installed slurm-wlm munge openssh-server openssh-client sudo libop
 need_network_namespaces
 need_overlays
 
-# Installed in the project's folder, as pinned by the workflow, with the matching lint.
+# Installed in the project's folder, as pinned by the workflow, with a compatible ansible-lint.
 root=$PWD flow=workflows/dgx-slurm-perf tools=$PWD/.tools/ansible
 wanted=$(sha256sum "$flow/requirements.txt" .ci/ansible.sh | sha256sum)
 if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
   { python3 -m venv --clear "$tools" &&
     "$tools/bin/pip" install --quiet --disable-pip-version-check --requirement "$flow/requirements.txt" ansible-lint==25.12.2; } ||
-    skip "Ansible cannot be installed from here"
+    skip "Ansible cannot be installed"
   echo "$wanted" >"$tools/installed"
 fi
 export PATH=$tools/bin:$PATH ANSIBLE_NOCOLOR=1 PYTHONWARNINGS=ignore
@@ -43,7 +43,7 @@ nccl_tests() {
   chown -R 10007 "$BED_DIR/nccl-tests"
 }
 nccl_tests
-echo "5 machines, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
+echo "5 hosts, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
 try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
   "$tests" --ignored --test-threads=1 "$@"; }
 
@@ -61,7 +61,7 @@ for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || h
 "$BED_DIR/on" login "${here[@]}" timeout 120 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
 try the_cluster_is_given_back
 
-echo "all of it as one run, on machines that nobody has used"
+echo "the complete workflow as one run, on new hosts"
 bash tests/testbed/ansible/stop.sh
 mkdir "$BED_DIR"
 bash tests/testbed/ansible/start.sh

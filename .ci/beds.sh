@@ -1,12 +1,12 @@
-# Sourced by gates that start machines in namespaces. Each function calls the gate's own `skip REASON` where this machine lacks
-# something.
+# Sourced by gates that simulate hosts with namespaces. Each function calls the gate's `skip REASON` if this host lacks a
+# requirement.
 
 # Installs the Debian packages $2... unless command $1 succeeds.
 need_packages() {
   local installed=$1
   shift
   "$installed" && return
-  type -P apt-get >/dev/null || skip "there is no apt-get to install $*"
+  type -P apt-get >/dev/null || skip "apt-get, needed to install $*, is missing"
   export DEBIAN_FRONTEND=noninteractive
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null ||
     skip "these packages cannot be installed: $*"
@@ -15,7 +15,7 @@ need_packages() {
 
 need_network_namespaces() {
   local probe=bedprobe$$
-  ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
+  ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be created here"
   ip netns del "$probe"
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Tests statements and views on an engine that reads GoogleSQL: bqemulator, which translates it for DuckDB.
+# Tests statements and views with an engine for GoogleSQL: bqemulator, which translates it for DuckDB.
 set -euo pipefail
-skip() { echo "skipped: statements and views on an engine, because $*"; exit 77; }
+skip() { echo "skipped: statements and views with an engine, because $*"; exit 77; }
 requirements=tests/fakes/bigquery/requirements.txt
 venv=.tools/bqemulator
-type -P python3 >/dev/null || skip "there is no python3"
+type -P python3 >/dev/null || skip "python3 is missing"
 # Reinstall if the requirements changed.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
@@ -16,7 +16,7 @@ fi
 . .ci/built.sh
 
 bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-bigquery.XXXXXX")
-# DuckDB would download its extension; here it comes from a package, in the folder that DuckDB searches.
+# Instead of downloading its extension, DuckDB finds the one from a package in its folder.
 read -r version extension < <("$venv/bin/python" -c '
 import duckdb, duckdb_extension_spatial, pathlib
 folder = pathlib.Path(duckdb_extension_spatial.__file__).parent
@@ -30,7 +30,7 @@ engine=$!
 trap 'kill "$engine" 2>/dev/null; wait "$engine" 2>/dev/null; rm -rf "$bed"' EXIT
 url=http://127.0.0.1:$port
 until "$venv/bin/python" -c "import urllib.request; urllib.request.urlopen('$url/bigquery/v2/projects/p/datasets')" 2>/dev/null; do
-  kill -0 "$engine" 2>/dev/null || { tail -n 20 "$bed/log"; echo "bqemulator ended before it served"; exit 1; }
+  kill -0 "$engine" 2>/dev/null || { tail -n 20 "$bed/log"; echo "bqemulator ended before it responded"; exit 1; }
   sleep 0.2
 done
 echo "bqemulator $("$venv/bin/pip" show bqemulator 2>/dev/null | sed -n 's/^Version: //p') on DuckDB $version"

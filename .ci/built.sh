@@ -1,5 +1,5 @@
-# Sourced by gates that need built programs. All of them build the whole workspace with all shipped features and tests: another
-# selection would change features of third-party crates, and rebuild them.
+# Sourced by gates that need built programs. All gates build the whole workspace with all shipped features and tests: another
+# selection would change the features of third-party crates and rebuild them.
 . .ci/features.sh
 built=(--workspace --locked --features "burnin/kubernetes,$(service_features)")
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
@@ -11,12 +11,12 @@ test_program() {
     grep -F "/$1/Cargo.toml" | grep -F '"kind":["test"]' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
-# Fails where one of the filters $2... matches no test of program $1: libtest would pass.
+# Fails if one of the filters $2... matches no test of program $1: libtest would pass.
 filters_match() {
   local tests=$1 filter
   shift
   for filter; do
-    # Not through `grep -q`: it closes the pipe at the first match, and the listing would fail.
+    # Not with `grep -q`: it closes the pipe at the first match, and the listing would fail.
     [[ $("$tests" --ignored --list "$filter" 2>/dev/null) == *": test"* ]] || { echo "no test of $tests matches $filter"; return 1; }
   done
 }

@@ -3,14 +3,14 @@
 # simulated by processes, its build configs with `burnin check`, its cluster steps with stand-ins for the tools.
 set -euo pipefail
 skip() { echo "skipped: the A4 test bed's chart and steps, because $*"; exit 77; }
-type -P ssh-keygen ssh >/dev/null || skip "there is no OpenSSH client"
+type -P ssh-keygen ssh >/dev/null || skip "OpenSSH's client is missing"
 . .ci/helm.sh || skip "$helm"
 . .ci/built.sh
 burnin=$programs/burnin
 bed=$(mktemp -d)
 trap 'rm -rf "$bed"' EXIT
 "$venv/bin/python" -c 'import helm_python; print("Helm", helm_python.helm_sdk_version())'
-# In parallel: they mostly wait for processes.
+# In parallel, because they mostly wait for processes.
 export BURNIN=$burnin TESTBED_LOGS=$bed/testbed-logs PYTHONDONTWRITEBYTECODE=1
 parts=()
 for part in tests/chart/test_*.py; do

@@ -4,7 +4,7 @@
 set -euo pipefail
 skip() { echo "skipped: the dashboard in a browser, because $*"; exit 77; }
 if [[ ! -x /usr/bin/chromium || ! -x /usr/bin/chromedriver ]]; then
-  [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null || skip "Chromium and its driver are not here, and cannot be installed"
+  [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null || skip "Chromium and its driver are missing, and installing them needs root and apt-get"
   export DEBIAN_FRONTEND=noninteractive
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null ||
     skip "Chromium and its driver cannot be installed"
@@ -13,7 +13,7 @@ venv=.tools/dashboard requirements=tests/testbed/dashboard/requirements.txt
 wanted=$(sha256sum <"$requirements")
 if [[ $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
   { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"; } ||
-    skip "what drives the browser cannot be installed"
+    skip "$requirements cannot be installed"
   echo "$wanted" >"$venv/installed"
 fi
 . .ci/built.sh

@@ -3,7 +3,7 @@
 # `gcloud run services update` would create an absent one, without its environment. Environment: _REGISTRY
 # (HOST/PROJECT/REPOSITORY) and _REGION. Without a registry it does nothing.
 set -euo pipefail
-[[ -n ${_REGISTRY:-} ]] || { echo "no _REGISTRY: nothing is delivered"; exit 0; }
+[[ -n ${_REGISTRY:-} ]] || { echo "_REGISTRY is empty: nothing is deployed"; exit 0; }
 tag=${COMMIT_SHA:-$(git rev-parse HEAD)}
 is_deployed() { gcloud run services describe "$1" --region "$_REGION" --quiet >/dev/null 2>&1; }
 roll_out() {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 set -euo pipefail
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked --document-private-items
-# The documents may not be redistributed; they lie beside this checkout where the page is maintained.
+# The documents may not be redistributed: they are beside the checkout on the maintainers' hosts only.
 if [[ -d ../shared/reference/procedures ]]; then
   python3 .ci/procedures.py ../shared/reference/procedures
 else
-  echo "skipped: whether docs/PROCEDURES.md names every step, because the procedures do not lie beside this checkout"
+  echo "skipped: check that docs/PROCEDURES.md names every step, because the procedures are not beside this checkout"
 fi

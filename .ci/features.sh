@@ -1,4 +1,4 @@
-# Sourced: the features of the deployed services. Each speaks to Google Cloud; those with the feature `kubernetes` use it, too.
+# Sourced: features of the deployed services: Google Cloud for each, and `kubernetes` for services that have it.
 service_features() {
   local service features=()
   for service in $(ls services); do

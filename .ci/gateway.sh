@@ -2,10 +2,10 @@
 # Tests the gateway against its OpenAPI description: Schemathesis sends requests that the description allows, and many that it
 # forbids.
 set -euo pipefail
-skip() { echo "skipped: the API against its description, because $*"; exit 77; }
+skip() { echo "skipped: the API compared with its description, because $*"; exit 77; }
 requirements=tests/gateway/requirements.txt
 venv=.tools/schemathesis
-type -P python3 >/dev/null || skip "there is no python3"
+type -P python3 >/dev/null || skip "python3 is missing"
 # Reinstall if the requirements changed.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
@@ -20,7 +20,7 @@ trap 'kill "${server:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; rm -rf "$b
   --workflows tests/gateway/workflows >"$bed/url" 2>"$bed/log" &
 server=$!
 until [[ -s $bed/url ]]; do
-  kill -0 "$server" 2>/dev/null || { cat "$bed/log"; echo "burnin up ended before it served"; exit 1; }
+  kill -0 "$server" 2>/dev/null || { cat "$bed/log"; echo "burnin up ended before it responded"; exit 1; }
   sleep 0.1
 done
 url=$(<"$bed/url")
@@ -32,21 +32,21 @@ export BURNIN_TOKEN=$token
 run=$("$venv/bin/python" - "$url" <<'PY'
 import json, os, sys, time, urllib.request
 url = sys.argv[1].rstrip("/")
-def ask(path, body=None):
+def request(path, body=None):
     headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["BURNIN_TOKEN"]}
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers)) as answer:
-        return json.load(answer)
-run = ask("/api/v1/runs", {"workflow": "small"})["run"]
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers)) as response:
+        return json.load(response)
+run = request("/api/v1/runs", {"workflow": "small"})["run"]
 until = time.monotonic() + 60
 while True:
     try:
-        shown = ask(f"/api/v1/runs/{run}")
+        shown = request(f"/api/v1/runs/{run}")
         if shown["state"] == "closed":
             break
     except urllib.error.HTTPError as error:  # not recorded yet
         assert error.code == 404, error
-    assert time.monotonic() < until, "the run does not close"
+    assert time.monotonic() < until, "timeout: the run is not closed"
     time.sleep(0.1)
 print(run)
 PY
@@ -54,10 +54,10 @@ PY
 echo "Schemathesis $("$venv/bin/python" -m schemathesis.cli --version | grep -o '[0-9.]*$') against $url, with the run $run"
 status=0
 here=$PWD
-# It creates a folder in its working directory. One worker: with more, Python 3.11 miscounts its recursion.
+# Schemathesis creates a folder in its working directory. One worker: with more, Python 3.11 miscounts recursion depth.
 (cd "$bed" && SCHEMATHESIS_RUN=$run timeout 170 "$here/$venv/bin/python" -m schemathesis.cli \
   --config-file "$here/tests/gateway/schemathesis.toml" run --url "${url%/}" --max-examples "${BURNIN_EXAMPLES:-40}" \
   --generation-deterministic --max-failures 5 --no-color --workers 1 "${url}api/v1/openapi.json") || status=$?
 [[ $status == 0 ]] || tail -n 20 "$bed/log"
-kill -0 "$server" || { echo "the server did not survive"; exit 1; }
+kill -0 "$server" || { echo "the server has ended"; exit 1; }
 exit "$status"

@@ -1,11 +1,11 @@
-# Sourced: Helm's engine and checkers of its output, in $venv. If they cannot be installed it fails, with the reason in $helm.
+# Sourced: installs Helm's engine and checkers of its output in $venv. On failure the status is not 0, and $helm has the reason.
 requirements=tests/chart/requirements.txt
 venv=$PWD/.tools/chart
 helm=
 if ! type -P python3 >/dev/null; then
-  helm="there is no python3"
+  helm="python3 is missing"
 elif ! python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
-  helm="the packages are pinned for Python 3.11, and this is $(python3 --version)"
+  helm="the packages are pinned for Python 3.11, found $(python3 --version)"
 # Reinstall if the requirements changed.
 elif ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the hosts scheduler with real sshd and real Open MPI on four ssh hosts in namespaces; then a whole run on them.
+# Tests the hosts scheduler with real sshd and real Open MPI on four ssh hosts in namespaces; then a complete run on them.
 set -euo pipefail
 skip() { echo "skipped: jobs on ssh hosts, because $*"; exit 77; }
-[[ $(id -u) == 0 ]] || skip "the hosts' namespaces need root"
+[[ $(id -u) == 0 ]] || skip "simulated hosts need root"
 . .ci/beds.sh
 installed() { type -P mpirun orted ssh sshd sudo ip nsenter pgrep python3 >/dev/null; }
 need_packages installed openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo python3
@@ -20,7 +20,7 @@ bash tests/testbed/ansible/start.sh
 echo "4 ssh hosts, $(mpirun --version | sed -n 1p)"
 "$BED_DIR/here" env BURNIN_HOSTS_BED="$BED_DIR" RUST_BACKTRACE=0 "$tests" --ignored --test-threads=1
 
-echo "a whole run on the hosts"
+echo "a complete run on the hosts"
 python3 - "$BED_DIR" >"$bed/hosts.txt" <<'SCRIPT'
 import sys
 for host in ["h1", "h2", "h3", "h4"]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the services' images: the program, its C library and certificates. Creates them as folders, prints their sizes, and
-# starts each with its folder as root; `docker build` only copies them.
+# starts each service with its folder as root; `docker build` only copies the folders.
 #   .ci/images.sh [PROFILE]    default: dev; `dist` for deployment
 set -euo pipefail
 profile=${1:-dev}
@@ -24,7 +24,7 @@ for service in "${services[@]}"; do
   mkdir -p "$root"/{etc/ssl/certs,proc,tmp}
   cp "$programs/burnin-$service" "$root/service"
   [[ $profile != dev ]] || strip "$root/service"
-  # The loader and its libraries, at the paths where it searches them.
+  # The loader and the libraries, at the paths where the loader searches.
   while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
@@ -41,15 +41,15 @@ for service in "${services[@]}"; do
   [[ $profile != dist ]] || ((size <= 30000000)) || { echo "$service: expected at most 30 MB"; exit 1; }
 done
 
-[[ $(id -u) == 0 ]] || { echo "skipped: starting them in a root of their own, because that needs root"; exit 0; }
-unshare --mount true 2>/dev/null || { echo "skipped: starting them in a root of their own, because mounts are not allowed"; exit 0; }
-type -P python3 >/dev/null || { echo "skipped: starting them, because there is no python3"; exit 0; }
+[[ $(id -u) == 0 ]] || { echo "skipped: starting the images with chroot, because it needs root"; exit 0; }
+unshare --mount true 2>/dev/null || { echo "skipped: starting the images with chroot, because mounts are not allowed"; exit 0; }
+type -P python3 >/dev/null || { echo "skipped: starting the images, because python3 is missing"; exit 0; }
 for service in "${services[@]}"; do
   root=$images/$service
-  # Without its variables a service must report all missing ones.
+  # Without environment variables a service must report all missing ones.
   status=0
-  said=$(env -i /usr/sbin/chroot "$root" /service 2>&1) || status=$?
-  [[ $status == 64 && $said == *BURNIN_AUTH* && $said == *BURNIN_PROJECT* ]] ||
-    { echo "$service without variables: exit $status, $said"; exit 1; }
+  output=$(env -i /usr/sbin/chroot "$root" /service 2>&1) || status=$?
+  [[ $status == 64 && $output == *BURNIN_AUTH* && $output == *BURNIN_PROJECT* ]] ||
+    { echo "$service without variables: exit status $status, $output"; exit 1; }
   python3 .ci/start.py "$service" "$root" "$profile"
 done

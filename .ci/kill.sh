@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs the services as separate processes over Pub/Sub's emulator, and kills them at random during runs.
+# Runs the services as separate processes with a Pub/Sub emulator, and kills them at random during runs.
 set -euo pipefail
 . .ci/built.sh
 folder=$(mktemp -d "${TMPDIR:-/tmp}/burnin-kill.XXXXXX")
 status=0
 kill_loop() { "$programs/kill" --programs "$programs" "$@"; }
-# Fifty runs over folders; then a few with pulling agents, objects in a bucket, and rows in BigQuery.
+# Fifty runs with folders as storage; then a few with pulling agents, objects in a bucket, and rows in BigQuery.
 kill_loop --for "${BURNIN_KILL_FOR:-3m}" --runs "${BURNIN_KILL_RUNS:-50}" "$folder" &&
   rm -rf "$folder" && kill_loop --for 20s --runs 6 --every 3s --pull --bucket "$folder" || status=$?
 # Keep the files only after a failure.
 case $status in
   0 | 77) rm -rf "$folder" ;;
-  *) tail -n 20 "$folder"/logs/*-*.log; echo "everything else is in $folder" ;;
+  *) tail -n 20 "$folder"/logs/*-*.log; echo "all files are in $folder" ;;
 esac
 exit "$status"

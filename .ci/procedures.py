@@ -1,7 +1,7 @@
 """Checks that docs/PROCEDURES.md names every code block of the four procedures: procedures.py FOLDER.
 
 The procedures are not part of this repository. A block's name is the letter of its document, its number and the first eight hex
-digits of the SHA-256 of its text, so that a changed procedure is noticed. Exit code 1 lists the blocks that the page does not name,
+digits of the SHA-256 of its text, so that changes of a procedure are detected. Exit code 1 lists the blocks that the page does not name,
 and the names on the page that no block has.
 """
 

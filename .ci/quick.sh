@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One room after a change: formats, lints, and tests it and the packages that depend on it directly. Everything that is
-# shipped is built as in all other gates, so that no third-party crate is compiled twice.
+# Checks one package after a change: formats and lints, then tests it and its direct dependents. Builds the same selection as all
+# other gates, so that no third-party crate is compiled twice.
 #   bash .ci/quick.sh verdict
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,14 +12,14 @@ room = sys.argv[1]
 packages = json.load(sys.stdin)["packages"]
 names = [package["name"] for package in packages]
 if room not in names:
-    sys.exit(f"there is no package {room!r}; there are {chr(44).join(sorted(names))}")
+    sys.exit(f"unknown package {room!r}; expected one of {chr(44).join(sorted(names))}")
 direct = [p["name"] for p in packages if any(d["name"] == room for d in p["dependencies"])]
 print(" ".join([room, *sorted(set(direct) - {room})]))
 ' "$room")
 read -ra packages <<<"$packages"
 echo "=== ${packages[*]}"
 cargo fmt --all
-# The whole workspace, as the gate does: another selection would give third-party crates other features.
+# The whole workspace, as in the gate: another selection would change the features of third-party crates.
 bash .ci/lint.sh
 filter=
 for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's first command: it must pass, and take at most 10 s once it is built.
+# The README's first command must pass, and take at most 10 s after the build.
 set -euo pipefail
 data=$(mktemp -d)
 trap 'rm -rf "$data"' EXIT

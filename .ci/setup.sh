@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs missing tools that the gates need beyond Rust, inside the project where possible.
+# Installs tools that the gates need in addition to Rust, in the project's folder where possible.
 set -euo pipefail
 rustup component list --installed 2>/dev/null | grep -q clippy || rustup component add clippy rustfmt
-# type -P ignores builtins such as `kill`: tests start the program.
+# `type -P` ignores builtins such as `kill`, because tests start the programs.
 # Tests push with git to a repository whose hook signs with openssl.
 type -P tar bash sha256sum cc kill grep git openssl >/dev/null ||
   { apt-get update -qq && apt-get install -y -qq tar bash coreutils gcc libc6-dev procps grep git openssl; }
 cargo nextest --version >/dev/null 2>&1 || cargo install --locked cargo-nextest
-# In the project's folder: other versions elsewhere are not touched.
+# In the project's folder, so that other installed versions are not changed.
 [[ -x .tools/bin/cargo-deny ]] || cargo install --quiet --locked --debug --root .tools --version "^0.20" cargo-deny
 cargo --version && cargo nextest --version | head -1

@@ -2,7 +2,7 @@
 # Tests the Slurm scheduler on a real Slurm of four nodes, without and with accounting; and on one deployed by a run.
 set -euo pipefail
 skip() { echo "skipped: the Slurm scheduler on a real Slurm, because $*"; exit 77; }
-[[ $(id -u) == 0 ]] || skip "its daemons need root"
+[[ $(id -u) == 0 ]] || skip "Slurm's daemons need root"
 . .ci/beds.sh
 installed() { type -P slurmctld slurmd slurmdbd munged ip nsenter mariadbd >/dev/null; }
 need_packages installed slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server
@@ -19,7 +19,7 @@ trap 'bash tests/testbed/slurm/stop.sh; rm -rf "$bed"' EXIT
 on_controller() { "$BED_DIR/on" ctl env BURNIN_SLURM_BED="$BED_DIR" RUST_BACKTRACE=0 "$@"; }
 
 for accounts in 0 1; do
-  echo "a Slurm $(slurmctld -V | cut -d' ' -f2) of 4 nodes, accounts: $accounts"
+  echo "Slurm $(slurmctld -V | cut -d' ' -f2) with 4 nodes, accounting: $accounts"
   BED_ACCT=$accounts bash tests/testbed/slurm/start.sh
   # Tests that depend on accounting: conformance, and results of purged jobs.
   filter=(); [[ $accounts == 0 ]] || filter=(conforms purged scancel prolog impossible)
@@ -30,7 +30,7 @@ for accounts in 0 1; do
   mkdir "$bed/shared-$accounts"
   on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
-  # The image lacks the program for this collective: Slurm's own messages must cause no failure and no suspect.
+  # The image has no program for this collective: Slurm's messages must cause neither a failed verdict nor a suspect.
   code=0
   on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" --output json \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts" \
@@ -40,14 +40,14 @@ for accounts in 0 1; do
   "$programs/burnin" show "$run" --data "$bed/data-$accounts" >"$bed/shown"
   if [[ $code != 2 ]] || ! grep -q NOT_STARTED "$bed/shown" || grep -q suspects "$bed/not-started"; then
     cat "$bed/shown"
-    echo "a missing program must be inconclusive, and no node suspected; exit code $code"
+    echo "a missing program: expected NOT_STARTED, exit code 2 and no suspect, found exit code $code"
     exit 1
   fi
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"
 done
 
-echo "a Slurm that steps deploy for the run and destroy after it"
+echo "Slurm deployed and destroyed by build steps"
 # Slurm's commands, as on a login node of the future cluster.
 mkdir "$bed/bin"
 for command in sbatch squeue scontrol sacct scancel sinfo; do
@@ -57,7 +57,7 @@ done
 PATH=$bed/bin:$PATH timeout 240 "$programs/burnin" run tests/testbed/deployed/workflow.yaml \
   --data "$bed/data-deployed" --set cluster.rent.deployed.deploy.substitutions._SLURM="$bed/deployed"
 
-echo "whole runs over shaped links: healthy, one slow node, one rank that corrupts data, one node cut off"
+echo "complete runs over shaped links: healthy, one slow node, one rank that corrupts data, one node cut off"
 mkdir -p "$BED_DIR"
 bash tests/testbed/slurm/start.sh
 BURNIN=$programs/burnin WORK=$bed/links bash tests/testbed/links/run.sh

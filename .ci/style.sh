@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Phrases that docs/STYLE.md bans.
+# Checks for the phrases that docs/STYLE.md bans.
 set -euo pipefail
 . .ci/built.sh
 "$programs/xtask" style

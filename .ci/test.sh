@@ -6,14 +6,15 @@ export CARGO_TERM_COLOR=never
 
 gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart)
 (($# == 0)) || gates=("$@")
-# Runs beside the gates from slurm on, which mostly wait for daemons. It installs no Debian package: two gates cannot do that at once.
+# Runs in parallel to the gates from slurm on, which mostly wait for daemons. It installs no Debian packages, which two gates cannot
+# do at the same time.
 beside=chart
 skipped=()
 started=$SECONDS
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# Runs a gate. Returns 0, 1, or 77: it cannot run here and has printed the reason.
+# Runs a gate. Returns 0, 1, or 77 if it cannot run here; the gate has printed the reason.
 run() {
   local status=0 begun=$SECONDS
   echo "=== $1"
@@ -21,7 +22,7 @@ run() {
   case $status in
     0) echo "=== $1: passed in $((SECONDS - begun)) s" ;;
     77) echo "=== $1: SKIPPED" ;;
-    *) echo "=== $1: FAILED after $((SECONDS - begun)) s; the gates after it did not run"; return 1 ;;
+    *) echo "=== $1: FAILED after $((SECONDS - begun)) s; the following gates did not run"; return 1 ;;
   esac
   return "$status"
 }

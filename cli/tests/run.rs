@@ -137,7 +137,7 @@ fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
         let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap());
         assert_eq!(fs::read_dir(logs.join("logs/1/1")).unwrap().count(), 4, "four nodes with a rank each");
         let build = fs::read_to_string(logs.join("image/1/build.log")).unwrap();
-        assert!(build.contains("no GPU, or no program of nccl-tests on PATH"), "the reason: {build}");
+        assert!(build.contains("no GPU, or nccl-tests is not on the PATH"), "the reason: {build}");
     }
     lab.assert_nothing_left();
 }

@@ -1,5 +1,5 @@
-"""Plays gcluster, gcloud, kubectl and helm on one small world in a file, and records how they were called. Faults are in the
-world, each as often as it says."""
+"""Stand-in for gcluster, terraform, gcloud, kubectl and helm: keeps their state in one file and records the calls. The state also
+has the number of injected faults by name."""
 
 import json
 import os
@@ -19,9 +19,9 @@ def fault(which):
     return False
 
 
-def end(said="", status=0):
+def end(output="", status=0):
     file.write_text(json.dumps(world))
-    print(said if isinstance(said, str) else json.dumps(said))
+    print(output if isinstance(output, str) else json.dumps(output))
     sys.exit(status)
 
 
@@ -45,11 +45,11 @@ def gcluster():
         end(f"{args[1]}: no such deployment", 1)
     if args[0] == "deploy":
         world["things"] = {"clusters": [args[1]], "networks": [f"{args[1]}-net-0"], "firewall-rules": ["gke-x"]}
-        for which, said in (("quota", "Error: Quota 'GPUS_PER_GPU_FAMILY' exceeded. Limit: 8.0 in region us-central1."),
+        for which, message in (("quota", "Error: Quota 'GPUS_PER_GPU_FAMILY' exceeded. Limit: 8.0 in region us-central1."),
                             ("stockout", "Error: ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have a4-highgpu-8g")):
             if fault(which):
                 world["things"].pop("clusters")
-                end(said, 1)
+                end(message, 1)
         end("Apply complete!")
     if fault("destroy"):
         end("Error waiting for Deleting Network: The network resource is already being used by 'firewalls/gke-x'", 1)
@@ -116,8 +116,8 @@ def kubectl():
         if fault("webhook"):
             end('Internal error occurred: failed calling webhook "mclusterqueue.kb.io"', 1)
         applied = json.loads(pathlib.Path(option("--filename")).read_text())["items"]
-        again = {(each["kind"], each["metadata"]["name"]) for each in applied}
-        world["objects"] = [each for each in world["objects"] if (each["kind"], each["metadata"]["name"]) not in again] + applied
+        replaced = {(each["kind"], each["metadata"]["name"]) for each in applied}
+        world["objects"] = [each for each in world["objects"] if (each["kind"], each["metadata"]["name"]) not in replaced] + applied
         end("serverside-applied")
     if args[0] == "rollout":
         end("successfully rolled out")

@@ -1,6 +1,6 @@
-"""The A4 test bed on a real Kubernetes: its steps put queue, topology and installer into an existing cluster, and take
-them out again; Helm's own engine installs its chart, JobSet and Kueue place it, its launcher runs in real pods over a real sshd
-and a real mpirun. Played: eight GPUs of each node, gIB, NCCL, gcloud. The bed is `.ci/kubernetes.sh`'s.
+"""Tests the A4 test bed on a real Kubernetes: its steps create queue, topology and installer in an existing cluster and remove
+them; Helm's engine installs its chart, JobSet and Kueue place it, its launcher runs in real pods with real sshd and mpirun.
+Simulated: the GPUs, gIB, NCCL, gcloud. `.ci/kubernetes.sh` starts the bed.
 
     python -m unittest on_bed"""
 
@@ -33,7 +33,7 @@ def objects(kinds, labels=""):
     return json.loads(kubectl("get", kinds, "--output", "json", *(["--selector", labels] if labels else [])))["items"]
 
 
-def left():
+def namespace_objects():
     return kubectl("get", "jobsets,jobs,pods,services,secrets,configmaps,workloads", "--output", "name").split()
 
 
@@ -41,7 +41,7 @@ def until(what, holds, seconds=120):
     end = time.monotonic() + seconds
     while not (found := holds()):
         if time.monotonic() > end:
-            raise AssertionError(f"never: {what}; {left()}")
+            raise AssertionError(f"timeout: {what}; {namespace_objects()}")
         time.sleep(0.2)
     return found
 
@@ -50,12 +50,12 @@ def image(name):
     return (BED / f"image-{name}").read_text().strip()
 
 
-def as_on_gke():
+def add_gpus():
     subprocess.run(["bash", ROOT / "tests/testbed/kubernetes/gpus.sh"], env={**os.environ, "BED_DIR": str(BED)}, check=True)
 
 
 def values(**more):
-    """A chart's values, small and quick."""
+    """Values for a short test."""
     return {"run": "r-1", "cluster": "c-1", "expires": int(time.time()) + 1800, "image": image("mpi"), "gpus": 16,
             "network": {"gib": {"image": image("gib")}}, "tests": {"all_reduce": SMALL, "all_gather": SMALL},
             "limits": {"reachSeconds": 60, "connectivitySeconds": 60, "testSeconds": 90, "deadlineSeconds": 300}, **more}
@@ -64,8 +64,8 @@ def values(**more):
 class Chart(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        as_on_gke()
-        cls.before = set(left())
+        add_gpus()
+        cls.before = set(namespace_objects())
 
     def setUp(self):
         self.helm = helm.Config(kubeconfig_path=str(BED / "admin"), namespace=NAMESPACE)
@@ -74,98 +74,98 @@ class Chart(unittest.TestCase):
     def install(self, more=None):
         self.addCleanup(self.gone)
         with helm.Chart.load(str(FLOW / "chart")) as chart:
-            asked = merged(values(queue="bed", topology={"level": "bed/block"}), more or {})
-            self.helm.install(chart, "bed", asked, namespace=NAMESPACE)
+            settings = merged(values(queue="bed", topology={"level": "bed/block"}), more or {})
+            self.helm.install(chart, "bed", settings, namespace=NAMESPACE)
 
     def gone(self):
-        """`helm uninstall` leaves nothing of it."""
+        """Uninstalls the chart; no objects may remain."""
         self.helm.uninstall("bed", ignore_not_found=True)
-        until("nothing is left", lambda: set(left()) == self.before, 180)
+        until("no objects remain", lambda: set(namespace_objects()) == self.before, 180)
 
     def ended(self):
         return until("the JobSet ends", lambda: objects("jobset")[0].get("status", {}).get("terminalState"), 240)
 
     def pods(self):
-        """Pods by their index."""
+        """Pods by index."""
         found = objects("pods", "jobset.sigs.k8s.io/jobset-name=bed")
         return {int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]): pod for pod in found}
 
-    def said(self, index=0, container="workload"):
+    def logs(self, index=0, container="workload"):
         return kubectl("logs", self.pods()[index]["metadata"]["name"], "--container", container)
 
     def status(self):
         state = self.pods()[0]["status"]["containerStatuses"][0]["state"]
         return state["terminated"]["exitCode"]
 
-    def told(self, said):
-        """The files that the coordinator told, by name."""
+    def printed_files(self, logs):
+        """Files that the coordinator printed, by name."""
         files, at = {}, 0
-        data = said.encode()
+        data = logs.encode()
         for found in re.finditer(rb"=== (\S+) (\d+) bytes\n", data):
             if found.start() >= at:
                 at = found.end() + int(found.group(2))
                 files[found.group(1).decode()] = data[found.end():at]
         return files
 
-    def test_all_is_well(self):
+    def test_a_successful_run(self):
         self.install()
-        admitted = until("Kueue lets it in", lambda: [
+        admitted = until("Kueue admits the workload", lambda: [
             each for load in objects("workloads") for each in load.get("status", {}).get("conditions", [])
             if (each["type"], each["status"]) == ("Admitted", "True")])
         self.assertTrue(admitted)
         state = self.ended()
-        said = self.said()
-        self.assertEqual(state, "Completed", said)
+        output = self.logs()
+        self.assertEqual(state, "Completed", output)
         # Two pods, on the two nodes of one block.
-        marker = json.loads(self.told(said)["complete.json"])
+        marker = json.loads(self.printed_files(output)["complete.json"])
         self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]), (0, "done", None))
         self.assertEqual([(pod["index"], pod["hostname"]) for pod in marker["pods"]], [(0, "bed-workload-0-0"), (1, "bed-workload-0-1")])
         self.assertEqual({pod["node"] for pod in marker["pods"]}, {"n1", "n2"})
         self.assertEqual(sorted(marker["files"]), ["all_gather.json", "all_gather.log", "all_reduce.json", "all_reduce.log", "connectivity-test.log",
                                                    "nccl-test-results.txt", "pod-logs/coordinator.log", "pod-logs/worker-1.log"])
-        for name, content in self.told(said).items():
+        for name, content in self.printed_files(output).items():
             if name != "complete.json":
                 self.assertEqual(hashlib.sha256(content).hexdigest(), marker["files"][name]["sha256"], name)
-        self.assertIn("bed-workload-0-1", self.told(said)["pod-logs/worker-1.log"].decode())
+        self.assertIn("bed-workload-0-1", self.printed_files(output)["pod-logs/worker-1.log"].decode())
         for name in ("all_reduce", "all_gather"):
-            measured = json.loads(self.told(said)[f"{name}.json"])
+            measured = json.loads(self.printed_files(output)[f"{name}.json"])
             self.assertEqual((measured["program"], measured["ranks"], len(measured["sizes"])), (f"{name}_perf", 16, 6))
-        # What Burnin reads of it, as it was logged.
-        read = subprocess.run([os.environ["BURNIN"], "parse", "--output", "json", "-"], input=said, check=True, capture_output=True, text=True)
+        # Burnin parses the pod's log.
+        read = subprocess.run([os.environ["BURNIN"], "parse", "--output", "json", "-"], input=output, check=True, capture_output=True, text=True)
         tables = [(table["collective"], table["ranks"], len(table["rows"]), table["ended"]) for table in json.loads(read.stdout)["tables"]]
         self.assertEqual(tables, [("all_reduce", 16, 6, "complete"), ("all_gather", 16, 6, "complete")])
-        # The worker ended too, and holds no GPU.
+        # The worker has ended, too, and uses no GPU.
         until("no pod runs", lambda: all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in self.pods().values()))
 
-    def test_sockets_are_not_taken_for_gib(self):
+    def test_sockets_instead_of_gib_are_reported(self):
         self.install({"network": {"gib": {"image": image("gib-sockets")}}})
         self.assertEqual(self.ended(), "Failed")
         self.assertEqual(self.status(), 82)
-        marker = json.loads(self.told(self.said())["complete.json"])
+        marker = json.loads(self.printed_files(self.logs())["complete.json"])
         self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]),
-                         (82, "all_reduce", "expected gIB alone, found Socket in use"))
+                         (82, "all_reduce", "expected gIB only, found Socket in use"))
 
-    def test_an_installer_that_installs_nothing_is_named(self):
+    def test_an_installer_without_effect_is_reported(self):
         self.install({"network": {"gib": {"image": image("gib-empty")}}})
         self.assertEqual(self.ended(), "Failed")
-        self.assertIn("the installer left no scripts/set_nccl_env.sh", "".join(self.said(index, "gib") for index in self.pods()))
+        self.assertIn("the installer left no scripts/set_nccl_env.sh", "".join(self.logs(index, "gib") for index in self.pods()))
 
-    def test_a_worker_that_goes_is_a_failure_and_not_a_wait(self):
-        # Enough of it that there is time to die.
+    def test_a_deleted_worker_fails_the_job(self):
+        # Long enough to delete the worker during the test.
         self.install({"tests": {"all_reduce": {**SMALL, "maxBytes": "4M", "iterations": 1000}}})
-        until("the test runs", lambda: len(self.pods()) == 2 and self.pods()[0]["status"]["phase"] == "Running" and "all_reduce_perf" in self.said())
+        until("the test runs", lambda: len(self.pods()) == 2 and self.pods()[0]["status"]["phase"] == "Running" and "all_reduce_perf" in self.logs())
         kubectl("delete", "pod", self.pods()[1]["metadata"]["name"], "--grace-period=0", "--force")
         self.assertEqual(self.ended(), "Failed")
 
-    def test_what_is_kept_for_debugging_is_let_go(self):
+    def test_kept_pods_are_released(self):
         self.install({"debug": {"keepMinutes": 30}})
-        until("all is done and kept", lambda: 0 in self.pods() and self.pods()[0]["status"]["phase"] == "Running" and "kept for 30 minutes" in self.said())
+        until("the pods are kept", lambda: 0 in self.pods() and self.pods()[0]["status"]["phase"] == "Running" and "kept for 30 minutes" in self.logs())
         kubectl("exec", self.pods()[0]["metadata"]["name"], "--", "touch", "/run/testbed/release")
         self.assertEqual(self.ended(), "Completed")
 
-    def test_what_fits_nowhere_is_said_by_kueue(self):
+    def test_kueue_reports_an_unsatisfiable_topology(self):
         self.install({"gpus": 24, "topology": {"request": "required"}})
-        why = until("Kueue says why", lambda: [
+        why = until("Kueue reports the reason", lambda: [
             each["message"] for load in objects("workloads") for each in load.get("status", {}).get("conditions", [])
             if each["type"] == "QuotaReserved" and each["status"] == "False"])
         self.assertRegex(why[0], "topology .*fit|fits only 2 out of 3")
@@ -173,11 +173,11 @@ class Chart(unittest.TestCase):
 
 
 class Steps(unittest.TestCase):
-    """Real: kubectl, the API server, Kueue, JobSet, the DaemonSet's pods. Played besides: that the controllers, which are
-    processes here, are deployments."""
+    """Real: kubectl, the API server, Kueue, JobSet, the DaemonSet's pods. Simulated: the deployments of the controllers, which
+    are processes here."""
 
     def setUp(self):
-        as_on_gke()
+        add_gpus()
         for controllers in ("jobset-system", "kueue-system"):
             kubectl("create", "deployment", "controller", "--image=none", "--namespace", controllers)
             self.addCleanup(kubectl, "delete", "deployment", "controller", "--namespace", controllers)
@@ -198,34 +198,34 @@ class Steps(unittest.TestCase):
         cloud = Cloud(self, tools=("gcloud", "helm"), existing="bed", kubeconfig=(BED / "admin").read_text())
         (cloud.folder / "bin" / "kubectl").symlink_to(shutil.which("kubectl"))
         cloud.environment["TESTBED_POLL_S"] = "0.5"
-        asked = {"_EXISTING": "bed", "_NAMESPACE": "testbed", "_GIB_IMAGE": image("gib"), "_READY_SECONDS": "50"}
-        self.addCleanup(cloud.play, "destroy", **asked)
+        parameters = {"_EXISTING": "bed", "_NAMESPACE": "testbed", "_GIB_IMAGE": image("gib"), "_READY_SECONDS": "50"}
+        self.addCleanup(cloud.run, "destroy", **parameters)
         before = kubectl("get", "namespaces,clusterqueues,resourceflavors,topologies", "--output", "name")
-        ended, _, said = cloud.play("deploy", **asked)
-        self.assertIsNone(ended, said)
-        self.assertEqual([node["name"] for node in cloud.left("cluster.json")["nodes"]], ["n1", "n2"])
-        told = cloud.left("kubernetes.json")
-        # The chart, with its own defaults, fits what was made.
-        with helm.Config(kubeconfig_path=str(BED / "admin"), namespace=told["namespace"]) as config, helm.Chart.load(str(FLOW / "chart")) as chart:
-            wanted = values(queue=told["queue"], serviceAccount=told["service_account"], debug={"keepMinutes": 30})
-            config.install(chart, "bed", wanted, namespace=told["namespace"])
+        ended, _, output = cloud.run("deploy", **parameters)
+        self.assertIsNone(ended, output)
+        self.assertEqual([node["name"] for node in cloud.read("cluster.json")["nodes"]], ["n1", "n2"])
+        installed = cloud.read("kubernetes.json")
+        # The chart with its defaults matches the created objects.
+        with helm.Config(kubeconfig_path=str(BED / "admin"), namespace=installed["namespace"]) as config, helm.Chart.load(str(FLOW / "chart")) as chart:
+            wanted = values(queue=installed["queue"], serviceAccount=installed["service_account"], debug={"keepMinutes": 30})
+            config.install(chart, "bed", wanted, namespace=installed["namespace"])
 
-        def there(kind):
-            return json.loads(kubectl("get", kind, "--namespace", told["namespace"], "--selector", "burnin-run=r-1", "--output", "json"))["items"]
+        def of_run(kind):
+            return json.loads(kubectl("get", kind, "--namespace", installed["namespace"], "--selector", "burnin-run=r-1", "--output", "json"))["items"]
 
-        def said_of(pod):
-            return kubectl("logs", pod["metadata"]["name"], "--namespace", told["namespace"], "--container", "workload")
+        def logs_of(pod):
+            return kubectl("logs", pod["metadata"]["name"], "--namespace", installed["namespace"], "--container", "workload")
 
         first = until("the first pod runs", lambda: [
-            pod for pod in there("pods") if pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index") == "0"
+            pod for pod in of_run("pods") if pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index") == "0"
             and pod["status"]["phase"] == "Running"])[0]
-        until("all tests have run", lambda: "kept for 30 minutes" in said_of(first), 200)
-        self.assertIn("all tests have run", said_of(first))
-        self.assertEqual({pod["spec"]["nodeName"] for pod in there("pods") if "app.kubernetes.io/instance" in pod["metadata"]["labels"]}, {"n1", "n2"})
-        # While its pods are kept, everything is taken out.
-        ended, _, said = cloud.play("destroy", **asked)
-        self.assertIsNone(ended, said)
-        self.assertEqual(cloud.left("gone.json")["left"], [], said)
+        until("all tests have run", lambda: "kept for 30 minutes" in logs_of(first), 200)
+        self.assertIn("all tests have run", logs_of(first))
+        self.assertEqual({pod["spec"]["nodeName"] for pod in of_run("pods") if "app.kubernetes.io/instance" in pod["metadata"]["labels"]}, {"n1", "n2"})
+        # The teardown removes all objects while the pods are kept.
+        ended, _, output = cloud.run("destroy", **parameters)
+        self.assertIsNone(ended, output)
+        self.assertEqual(cloud.read("gone.json")["left"], [], output)
         self.assertEqual(kubectl("get", "namespaces,clusterqueues,resourceflavors,topologies", "--output", "name"), before)
 
 

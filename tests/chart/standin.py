@@ -1,4 +1,4 @@
-"""Plays one program and records how it was called. Faults come in STANDIN_FAULTS, by name."""
+"""Stand-in for one program; records its calls. STANDIN_FAULTS has the faults by name."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def option(word):
 
 
 def ssh():
-    """What is asked of another pod is done in that pod's folder; over a real ssh where the world has one."""
+    """Runs a pod's command in that pod's folder; with a real sshd over a real ssh."""
     host, words = args[-2], args[-1]
     index = int(re.search(r"-workload-0-(\d+)\.bed\.tests\.svc\.cluster\.local$", host).group(1))
     words = words.replace(os.environ["TESTBED_RUN"], os.path.join(folder, "run", str(index)))
@@ -55,11 +55,11 @@ def mpirun():
         for host in hosts[: faults.get("spans", len(hosts))]:
             print("\n".join([host.split(".")[0]] * 8))
         return 0
-    # Rank 0 is real, with everything before its program; it reports the others.
+    # Rank 0 runs for real, including rank.sh; it also reports the other ranks.
     return subprocess.run(command, env={**os.environ, "RANKS": option("-np")}, check=False).returncode
 
 
-# As nccl-tests 2.19.6 prints it.
+# In the format of nccl-tests 2.19.6.
 HEADER = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 # Collective test starting: {name}
 # nThread 1 nGpus 1 minBytes {first} maxBytes {last} step: {factor}(factor) warmup iters: 10 iters: 20 agg iters: 1 validation: 1 graph: 0 unalign: 0
@@ -102,5 +102,5 @@ def collective():
     return 0
 
 
-play = {"ssh": ssh, "sshd": sshd, "nvidia-smi": nvidia_smi, "mpirun": mpirun}.get(name, collective)
-sys.exit(play())
+programs = {"ssh": ssh, "sshd": sshd, "nvidia-smi": nvidia_smi, "mpirun": mpirun}
+sys.exit(programs.get(name, collective)())

@@ -1,4 +1,4 @@
-"""The image's build config as Burnin checks and runs it, with a docker that records how it was called."""
+"""Tests the image's build config with `burnin check` and `burnin run`, and a stand-in for docker that records its calls."""
 
 import json
 import os
@@ -19,28 +19,28 @@ GOOD = {"_REPOSITORY": "us-docker.pkg.dev/p/r", "_BASE": BASE, "_NCCL_TESTS_COMM
 def burnin(command, substitutions, folder, *more, path="", config=IMAGE / "image.yaml"):
     workflow = pathlib.Path(folder) / "workflow.yaml"
     build = {"config": str(config), "source": str(IMAGE), "substitutions": substitutions}
-    workflow.write_text(json.dumps({"name": "image", "description": "The image alone.", "image": {"build": build}}))
+    workflow.write_text(json.dumps({"name": "image", "description": "The image only.", "image": {"build": build}}))
     return subprocess.run([os.environ["BURNIN"], command, str(workflow), *more], capture_output=True, text=True, check=False,
                           env={**os.environ, "PATH": path + os.environ["PATH"]})
 
 
-@unittest.skipUnless("BURNIN" in os.environ, "BURNIN names the program")
+@unittest.skipUnless("BURNIN" in os.environ, "needs BURNIN, the path of the program")
 class Config(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def test_burnin_finds_it_good(self):
-        said = burnin("check", {"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": BASE}, self.folder)
-        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+    def test_burnin_accepts_the_config(self):
+        result = burnin("check", {"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": BASE}, self.folder)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
-    def test_a_misspelt_name_is_found_before_anything_runs(self):
+    def test_a_misspelt_substitution_is_reported_before_any_step(self):
         copy = pathlib.Path(self.folder) / "image.yaml"
         copy.write_text((IMAGE / "image.yaml").read_text().replace("BASE=${_BASE}", "BASE=${_BSAE}"))
-        said = burnin("check", {}, self.folder, config=copy)
-        self.assertEqual(said.returncode, 64)
-        self.assertIn("_BSAE", said.stdout + said.stderr)
+        result = burnin("check", {}, self.folder, config=copy)
+        self.assertEqual(result.returncode, 64)
+        self.assertIn("_BSAE", result.stdout + result.stderr)
 
     def docker(self):
         path = pathlib.Path(self.folder) / "bin"
@@ -49,25 +49,25 @@ class Config(unittest.TestCase):
         (path / "docker").chmod(0o755)
         return f"{path}:"
 
-    def run_it(self, substitutions):
+    def run_config(self, substitutions):
         data = f"{self.folder}/data"
-        said = burnin("run", substitutions, self.folder, "--data", data, path=self.docker())
+        result = burnin("run", substitutions, self.folder, "--data", data, path=self.docker())
         args = pathlib.Path(self.folder) / "docker-args"
         logs = "".join(file.read_text(errors="replace") for file in pathlib.Path(data).rglob("*log*") if file.is_file())
-        return args.read_text().splitlines() if args.exists() else None, said.stdout + said.stderr + logs
+        return args.read_text().splitlines() if args.exists() else None, result.stdout + result.stderr + logs
 
-    def test_docker_is_called_with_what_was_asked_for(self):
-        args, said = self.run_it({"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": BASE})
-        self.assertIsNotNone(args, said)
+    def test_docker_is_called_with_the_substitutions(self):
+        args, output = self.run_config({"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": BASE})
+        self.assertIsNotNone(args, output)
         self.assertEqual(args[:3], ["build", "--pull", f"--build-arg=BASE={BASE}"])
         self.assertIn("--build-arg=NCCL_TESTS_COMMIT=a0b82b2260cf5152b9f8c061bbf7eaf0ba096432", args)
         (tag,) = [word for word in args if word.startswith("--tag=")]
         self.assertRegex(tag, r"^--tag=us-docker\.pkg\.dev/p/r/a4-gke-testbed:[\w.-]+$")
 
-    def test_a_base_by_tag_does_not_reach_docker(self):
-        args, said = self.run_it({"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": "us/p/nemo:nemo25.04-gib1.0.6-A4"})
+    def test_a_base_by_tag_is_rejected_before_docker_is_called(self):
+        args, output = self.run_config({"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": "us/p/nemo:nemo25.04-gib1.0.6-A4"})
         self.assertIsNone(args)
-        self.assertIn("_BASE: expected an image by digest", said)
+        self.assertIn("_BASE: expected an image by digest", output)
 
 
 class Parameters(unittest.TestCase):
@@ -75,31 +75,31 @@ class Parameters(unittest.TestCase):
         return subprocess.run([sys.executable, str(IMAGE / "check.py")], capture_output=True, text=True, check=False,
                               env={"PATH": os.environ["PATH"], **GOOD, **more})
 
-    def test_what_is_wrong_is_named_all_at_once(self):
+    def test_all_invalid_values_are_reported_at_once(self):
         self.assertEqual(self.check().returncode, 0)
-        said = self.check(_BASE="", _REPOSITORY="r", _NCCL_TESTS_COMMIT="v2.19.6", _CUDA_ARCHITECTURE="100 --rm")
-        self.assertEqual(said.returncode, 64)
+        result = self.check(_BASE="", _REPOSITORY="r", _NCCL_TESTS_COMMIT="v2.19.6", _CUDA_ARCHITECTURE="100 --rm")
+        self.assertEqual(result.returncode, 64)
         for name in GOOD:
-            self.assertIn(f"{name}: expected", said.stderr)
+            self.assertIn(f"{name}: expected", result.stderr)
 
-    def test_hostile_values_are_refused(self):
+    def test_hostile_values_are_rejected(self):
         for name, good in GOOD.items():
             for hostile in ("", " ", good + "\n", good + '"', good + " ", "$(id)", "{{x}}", good + ";id", "-" + good):
                 with self.subTest(name=name, hostile=hostile):
-                    said = self.check(**{name: hostile})
-                    self.assertEqual(said.returncode, 64)
-                    self.assertIn(name, said.stderr)
+                    result = self.check(**{name: hostile})
+                    self.assertEqual(result.returncode, 64)
+                    self.assertIn(name, result.stderr)
 
 
 class Dockerfile(unittest.TestCase):
     text = (IMAGE / "Dockerfile").read_text()
 
-    def test_what_changes_by_itself_is_pinned(self):
+    def test_the_base_and_nccl_tests_are_pinned(self):
         self.assertEqual(re.findall(r"^FROM (.*)$", self.text, re.MULTILINE), ["${BASE}"])
         self.assertEqual(re.findall(r"^ARG (\w+)$", self.text, re.MULTILINE), ["BASE", "NCCL_TESTS_COMMIT"])
         self.assertIn('rev-parse HEAD) == "${NCCL_TESTS_COMMIT}"', self.text)
 
-    def test_nothing_secret_is_copied_or_set(self):
+    def test_no_secrets_are_copied_or_set(self):
         for word in ("COPY", "ADD", "ENV", "authorized_keys", "passwd", "ssh-keygen -t"):
             self.assertNotIn(f"\n{word} ", self.text)
         self.assertIn("/etc/ssh/ssh_host_*", self.text)

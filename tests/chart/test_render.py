@@ -1,6 +1,6 @@
-"""What the chart renders, by Helm's own engine: golden manifests, schemas, labels, and values that must not get through.
+"""Tests the rendered chart with Helm's engine: golden manifests, schemas, labels, and rejected values.
 
-`UPDATE_GOLDEN=1` writes the golden files anew; read the difference then."""
+`UPDATE_GOLDEN=1` rewrites the golden files; review the difference."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ JOBSET = json.loads((HERE / "jobset-v1alpha2.json").read_text())
 
 
 def jobset_problems(jobset):
-    """The JobSet's own fields by our schema of them, its Job by Kubernetes' schema."""
+    """Validates the JobSet with our schema and its Job with Kubernetes' schema."""
     jsonschema.validate(jobset, JOBSET)
     for job in jobset["spec"]["replicatedJobs"]:
         whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": job["template"].get("metadata", {}) | {"name": "x"},
@@ -43,7 +43,7 @@ class Rendered(unittest.TestCase):
         for name, values in CASES.items():
             with self.subTest(name):
                 objects = render(values)
-                # Keys are new each time, files have their own tests.
+                # Keys differ in each rendering, and files have their own tests.
                 objects["Secret"]["data"] = {key: "(made for this release)" for key in objects["Secret"]["data"]}
                 plan = json.loads(objects["ConfigMap"]["data"]["plan.json"])
                 for file in (FLOW / "chart" / "files").iterdir():
@@ -57,7 +57,7 @@ class Rendered(unittest.TestCase):
                     golden.write_text(text)
                 self.assertEqual(text, golden.read_text())
 
-    def test_every_object_fits_its_schema_and_bears_the_labels(self):
+    def test_every_object_matches_its_schema_and_has_the_labels(self):
         for name, values in CASES.items():
             with self.subTest(name):
                 objects = render(values)
@@ -73,7 +73,7 @@ class Rendered(unittest.TestCase):
                 for made in objects.values():
                     self.assertEqual(made["metadata"]["namespace"], "tests")
 
-    def test_our_schema_of_jobsets_takes_what_a_real_api_server_took_and_no_misspelling(self):
+    def test_our_jobset_schema_accepts_a_recorded_jobset_and_rejects_misspelt_fields(self):
         recorded = json.loads((HERE / "jobset-recorded.json").read_text())
         jobset_problems(recorded)
         recorded["spec"]["failurePolicy"]["maxRestart"] = 1
@@ -84,8 +84,8 @@ class Rendered(unittest.TestCase):
         with self.assertRaises(kubernetes_validate.ValidationError):
             jobset_problems(misspelt)
 
-    def test_pods_end(self):
-        """Whatever is asked for, there is an end to every pod, and nothing in it sleeps for ever."""
+    def test_every_pod_has_a_deadline(self):
+        """For all values: deadlines, no restarts, no `sleep infinity`."""
         for name, values in CASES.items():
             with self.subTest(name):
                 objects = render(values)
@@ -99,29 +99,29 @@ class Rendered(unittest.TestCase):
                 self.assertGreater(spec["ttlSecondsAfterFinished"], 0)
                 self.assertNotIn("infinity", json.dumps(objects))
 
-    def test_keys_are_new_for_each_release_and_read_by_openssh(self):
+    def test_each_release_has_new_keys_that_openssh_reads(self):
         first, second = render()["Secret"]["data"], render()["Secret"]["data"]
         self.assertEqual(len({*first.values(), *second.values()}), 4)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "key")
             with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
                 file.write(base64.b64decode(first["user"]))
-            said = subprocess.run(["ssh-keygen", "-y", "-f", path], capture_output=True, text=True, check=True)
-        self.assertTrue(said.stdout.startswith("ecdsa-sha2-nistp256 "))
+            public = subprocess.run(["ssh-keygen", "-y", "-f", path], capture_output=True, text=True, check=True)
+        self.assertTrue(public.stdout.startswith("ecdsa-sha2-nistp256 "))
 
-    def test_no_secret_and_no_foreign_registry_in_what_is_kept(self):
+    def test_the_files_contain_no_secrets_and_no_endless_sleep(self):
         for file in FLOW.rglob("*"):
             if file.is_file() and "__pycache__" not in str(file):
                 text = file.read_text()
                 for word in ("PRIVATE KEY-----", "ssh-rsa AAAA", "ssh-ed25519 AAAA", "HF_TOKEN=", "sleep infinity"):
                     self.assertNotIn(word, text, file)
 
-    def test_helm_lints_it(self):
+    def test_helm_lint_passes(self):
         for name, values in CASES.items():
             with self.subTest(name):
                 found = helm.lint(str(FLOW / "chart"), merged(VALUES, values), strict=True, kube_version="v1.33.0")
                 self.assertEqual(found["errors"], [])
-                self.assertEqual([said for said in found["messages"] if said["severity"] > 1], [])
+                self.assertEqual([message for message in found["messages"] if message["severity"] > 1], [])
 
     def test_queue_and_topology(self):
         jobset = render()["JobSet"]
@@ -141,7 +141,7 @@ class Rendered(unittest.TestCase):
 
 
 def strings(schema, path=()):
-    """The path of every string value that can be set, by the schema: lists by their first item, maps by a key that fits."""
+    """Paths of all string values in the schema: lists by their first item, maps by a valid key."""
     kind = schema.get("type")
     if kind == "string":
         yield path
@@ -171,24 +171,24 @@ HOSTILE = (" ", "a b", 'a"b', "a'b", "a\nb", "a\n", "$(id)", "a$(id)", "`id`", "
 class Values(unittest.TestCase):
     schema = json.loads((FLOW / "chart" / "values.schema.json").read_text())
 
-    def refused(self, values, *words, name="bed"):
+    def check_rejected(self, values, *words, name="bed"):
         with self.assertRaises(helm.HelmError) as caught:
             render(values, name=name)
         for word in words:
             self.assertIn(word, str(caught.exception))
 
-    def test_hostile_strings_are_refused_and_named(self):
+    def test_hostile_strings_are_rejected_by_name(self):
         paths = list(strings(self.schema))
         self.assertGreater(len(paths), 15)
         for path in paths:
             for hostile in HOSTILE:
                 with self.subTest(value=dotted(path), hostile=hostile):
-                    # What a pattern lets through on purpose is a plain word.
+                    # The values of NCCL settings may be any plain word.
                     if path[-1] == "NCCL_MIN_NCHANNELS" and hostile in ("-a", "../a"):
                         continue
-                    self.refused(nested(path, hostile), *[str(name) for name in path])
+                    self.check_rejected(nested(path, hostile), *[str(name) for name in path])
 
-    def test_wrong_values_are_named(self):
+    def test_invalid_values_are_rejected_by_name(self):
         wrong = {
             "gpus": [12, 20, 65, 8, 0, -8, "16", 8200, 16.5, None],
             "attempt": [0, "1", 1.5], "expires": [0, "soon", 17], "run": ["", 7], "cluster": [""],
@@ -202,24 +202,24 @@ class Values(unittest.TestCase):
         for name, values in wrong.items():
             for value in values:
                 with self.subTest(value=name, wrong=value):
-                    # Of a map the key is named.
-                    self.refused(nested(name.split("."), value), next(iter(value)) if isinstance(value, dict) else name.split(".")[-1])
+                    # For a map the error names the key.
+                    self.check_rejected(nested(name.split("."), value), next(iter(value)) if isinstance(value, dict) else name.split(".")[-1])
 
-    def test_an_unknown_value_is_named(self):
-        self.refused({"workload": {"gpus": 32}}, "workload")
-        self.refused({"debug": {"sleepInfinity": True}}, "sleepInfinity")
+    def test_an_unknown_value_is_rejected_by_name(self):
+        self.check_rejected({"workload": {"gpus": 32}}, "workload")
+        self.check_rejected({"debug": {"sleepInfinity": True}}, "sleepInfinity")
 
-    def test_what_the_schema_cannot_say(self):
-        self.refused({"tests": {"all_gather": {"minBytes": "4G", "maxBytes": "2M"}}}, "tests.all_gather.minBytes")
-        self.refused({"limits": {"deadlineSeconds": 300}}, "limits.deadlineSeconds: expected at least 3480")
-        self.refused({"nodes": {"only": ["a"], "avoid": ["a"]}}, "nodes.avoid")
-        self.refused({}, "release name", name="a" * 41)
-        self.refused({}, "release name", name="me.testbed")
+    def test_conflicting_values_are_rejected(self):
+        self.check_rejected({"tests": {"all_gather": {"minBytes": "4G", "maxBytes": "2M"}}}, "tests.all_gather.minBytes")
+        self.check_rejected({"limits": {"deadlineSeconds": 300}}, "limits.deadlineSeconds: expected at least 3480")
+        self.check_rejected({"nodes": {"only": ["a"], "avoid": ["a"]}}, "nodes.avoid")
+        self.check_rejected({}, "release name", name="a" * 41)
+        self.check_rejected({}, "release name", name="me.testbed")
 
-    def test_what_is_required_is_named(self):
+    def test_missing_required_values_are_rejected_by_name(self):
         for name in ("run", "cluster", "image", "expires"):
             with self.subTest(name):
-                self.refused({name: 0 if name == "expires" else ""}, name)
+                self.check_rejected({name: 0 if name == "expires" else ""}, name)
 
     def test_sizes_reach_the_launcher_in_bytes(self):
         plan = json.loads(render({"tests": {"all_gather": {"minBytes": "8", "maxBytes": "16G", "stepFactor": 4}}})

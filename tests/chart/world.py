@@ -1,7 +1,6 @@
-"""The chart as Helm's own engine renders it, and pods that run what it rendered, as processes of this machine.
+"""Renders the chart with Helm's engine, and runs the rendered launcher in pods that are processes of this machine.
 
-What cannot be here is played by programs that record how they were called: `standin.py`, under the names mpirun, ssh,
-sshd, nvidia-smi and of the tests' programs."""
+standin.py replaces mpirun, ssh, sshd, nvidia-smi and the benchmarks, and records their calls."""
 
 import base64
 import contextlib
@@ -27,7 +26,7 @@ VALUES = {"run": "r-1", "attempt": 1, "cluster": "c-1", "expires": 1800000000, "
 
 
 def merged(base, more):
-    """`more` over `base`, as Helm merges values."""
+    """`base` overridden by `more`, as Helm merges values."""
     both = dict(base)
     for name, value in more.items():
         both[name] = merged(base[name], value) if isinstance(value, dict) and isinstance(base.get(name), dict) else value
@@ -35,7 +34,7 @@ def merged(base, more):
 
 
 def render(more=None, name="bed", namespace="tests"):
-    """The objects, by kind."""
+    """The rendered objects by kind."""
     with helm.Chart.load(str(FLOW / "chart")) as chart:
         files = chart.render(merged(VALUES, more or {}), name=name, namespace=namespace, is_install=True)
     objects = [found for text in files.values() for found in yaml.safe_load_all(text) if found]
@@ -47,7 +46,7 @@ def pod_spec(objects):
 
 
 class Pods:
-    """Pods of one release: folders of their own, the rendered launcher, and a PATH of stand-ins."""
+    """Pods of one release: a folder per pod, the rendered launcher, and stand-ins on the PATH."""
 
     def __init__(self, nodes=2, real_ssh=False, **plan):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="testbed-"))
@@ -92,13 +91,13 @@ class Pods:
         out.close()
         return self.started[index]
 
-    def play(self, workers=None, **faults):
-        """Workers and coordinator; the coordinator's exit status."""
+    def run(self, workers=None, **faults):
+        """Runs workers and coordinator. Returns the coordinator's exit status."""
         for index in range(1, self.nodes) if workers is None else workers:
             self.start(index, **faults)
         return self.start(0, **faults).wait(timeout=60)
 
-    def said(self, index=0):
+    def output_of(self, index=0):
         return (self.folder / f"stdout-{index}").read_text(errors="replace")
 
     def calls(self, name=None):
@@ -106,7 +105,7 @@ class Pods:
         return [call for call in lines if name in (None, call["name"])]
 
     def written(self):
-        """The output's files, in the order in which they were last written."""
+        """The output's files, in the order of their last write."""
         files = [path for path in self.output.rglob("*") if path.is_file()]
         return [str(path.relative_to(self.output)) for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)]
 

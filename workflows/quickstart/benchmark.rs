@@ -1,4 +1,4 @@
-//! Timing and checking, size by size.
+//! Measures and checks one size after the other.
 
 use std::{
     process, thread,
@@ -61,32 +61,32 @@ pub fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>)
     print_foot(ring, collective, bad_halves, busbw_sum / (2 * sizes.len()) as f64)
 }
 
-/// The memory of one rank for one size.
+/// Buffers of one rank for one size.
 struct Buffers {
     collective: Collective,
     part: usize,
-    /// This rank, and how many there are.
-    who: (usize, usize),
-    /// Changes the values from size to size.
+    /// This rank and the number of ranks.
+    place: (usize, usize),
+    /// Index of the size: makes its values differ from other sizes'.
     round: usize,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Input and result of an operation in place.
+    /// Input and result of an in-place operation.
     both: Vec<u8>,
 }
 
 impl Buffers {
-    fn new(collective: Collective, part: usize, who: (usize, usize), round: usize) -> Self {
-        let (send, receive) = collective.lengths(part, who.1);
+    fn new(collective: Collective, part: usize, place: (usize, usize), round: usize) -> Self {
+        let (send, receive) = collective.lengths(part, place.1);
         let (input, output, both) = (vec![0; send], vec![0; receive], vec![0; send.max(receive)]);
-        let mut buffers = Self { collective, part, who, round, input, output, both };
+        let mut buffers = Self { collective, part, place, round, input, output, both };
         buffers.fill();
         buffers
     }
 
-    /// Writes the inputs anew and spoils the results.
+    /// Writes the inputs and overwrites the results with invalid values.
     fn fill(&mut self) {
-        let (rank, ranks) = self.who;
+        let (rank, ranks) = self.place;
         fill(&mut self.input, rank, self.round);
         self.output.fill(0xff);
         self.both.fill(0xff);
@@ -101,9 +101,9 @@ impl Buffers {
         }
     }
 
-    /// Elements of this rank's result that are not what they should be.
+    /// Number of wrong elements in this rank's result.
     fn count_wrong(&mut self, in_place: bool, corrupt: bool) -> usize {
-        let (rank, ranks) = self.who;
+        let (rank, ranks) = self.place;
         let found = match in_place {
             false => &mut self.output[..],
             true => &mut self.both[self.collective.in_place(self.part, rank, ranks).1],
@@ -112,13 +112,13 @@ impl Buffers {
             *first ^= 1;
         }
         let right = |(index, element): &(usize, &[u8])| {
-            *element == self.collective.expected(*index, self.part, self.who, self.round).to_ne_bytes()
+            *element == self.collective.expected(*index, self.part, self.place, self.round).to_ne_bytes()
         };
         found.chunks_exact(FLOAT).enumerate().filter(|element| !right(element)).count()
     }
 }
 
-/// Does what the fault says, where other ranks are in the middle of their work.
+/// Injects a fault during a collective.
 fn break_down(fault: Option<(&str, u64)>) {
     match fault {
         Some(("exit", code)) => process::exit(code as i32),

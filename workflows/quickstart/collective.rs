@@ -1,10 +1,10 @@
-//! The messages and results of each collective, after nccl-tests 2.19.6.
+//! Message sizes and results of each collective, as in nccl-tests 2.19.6.
 
 use std::ops::Range;
 
 use crate::FLOAT;
 
-/// Values repeat with this period, a prime, so that a chunk in a wrong place is a wrong value.
+/// Values repeat with this period, a prime, so that a misplaced chunk gives wrong values.
 pub const PERIOD: usize = 251;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -31,7 +31,7 @@ impl Collective {
         let found = Self::ALL.iter().find(|(known, _)| name.starts_with(known)).map(|(_, found)| *found);
         found.ok_or_else(|| {
             let names = Self::ALL.map(|(name, _)| name).join(", ");
-            format!("the name of the program selects the collective: start it as one of {names}")
+            format!("the program's name selects the collective; start it as one of {names}")
         })
     }
 
@@ -49,7 +49,7 @@ impl Collective {
         if self.is_split() { size / FLOAT / ranks * FLOAT & !15 } else { size / FLOAT * FLOAT }
     }
 
-    /// Bytes that a rank sends and receives, of parts of `part` bytes.
+    /// Bytes that a rank sends and receives, for parts of `part` bytes.
     pub fn lengths(self, part: usize, ranks: usize) -> (usize, usize) {
         match self {
             Self::AllReduce | Self::Broadcast | Self::Sendrecv => (part, part),
@@ -59,7 +59,7 @@ impl Collective {
         }
     }
 
-    /// Where a rank's input and result lie in the buffer of an in-place operation.
+    /// Ranges of a rank's input and result in the buffer of an in-place operation.
     pub fn in_place(self, part: usize, rank: usize, ranks: usize) -> (Range<usize>, Range<usize>) {
         let (send, receive) = self.lengths(part, ranks);
         match self {
@@ -108,7 +108,7 @@ impl Collective {
     }
 }
 
-/// The test data of a rank: small whole numbers: their sum is exact in any order.
+/// The test data of a rank: small integers, so that their sum is exact in any order.
 pub fn value(rank: usize, index: usize, round: usize) -> f32 {
     ((index * 7 + rank * 13 + round * 5) % PERIOD) as f32
 }

@@ -1,25 +1,25 @@
 //! CPU collectives for machines without GPUs: a ring of processes over TCP.
 //!
-//! The program takes the flags of nccl-tests and prints its text format, so that everything behind it (parsing, loading,
-//! judging) is exercised as with the real one. Its first lines state that it is not NCCL. Times are measured: N ranks, each
-//! with a socket to its neighbours, exchange floats, and every rank checks its result.
+//! The program accepts the flags of nccl-tests and prints its text format, so that parsing, loading and judging are tested as
+//! with nccl-tests. Its first lines state that it is not NCCL. Times are measured: N ranks, each with sockets to its neighbours,
+//! exchange floats, and every rank checks its result.
 //!
 //! The beginning of the program's name selects the collective: `all_reduce_perf`, `all_gather_perf`, `reduce_scatter_perf`,
 //! `alltoall_perf`, `broadcast_perf` or `sendrecv_perf`. Sizes, counts, bandwidth factors, operations, roots and the check of
 //! in-place results follow nccl-tests 2.19.6 (`*GetCollByteCount`, `*GetBw`, `*InitData` and `*RunTest` in `src/*.cu`).
 //!
-//! Standard library only: a build step compiles this file and the modules beside it with `rustc --edition 2024 -O` in seconds.
+//! Standard library only: a build step compiles this file and its modules with `rustc --edition 2024 -O` in seconds.
 //!
-//! Where the ranks come from, first match wins:
+//! Sources of rank and number of ranks; the first match is used:
 //! * `BURNIN_RANK` of `BURNIN_RANKS` processes;
 //! * `SLURM_PROCID` of `SLURM_NTASKS`, or `OMPI_COMM_WORLD_RANK` of `OMPI_COMM_WORLD_SIZE`;
-//! * none, or one process: it starts `-t` x `-g` copies of itself, one rank each.
+//! * otherwise, or for one process: it starts `-t` x `-g` copies of itself with one rank each.
 //!
-//! Each of several processes hosts `-t` x `-g` ranks as threads, as the real one does with GPUs. More than one rank meet in
-//! the folder `BURNIN_RENDEZVOUS`, where each leaves its address; they listen on `BURNIN_HOST` (127.0.0.1). Where no folder is
-//! seen by all, each finds the others' addresses in its own: then rank N listens on the port `BURNIN_PORT` + N.
+//! With several processes each hosts `-t` x `-g` ranks as threads, as nccl-tests does with GPUs. Ranks write their addresses to
+//! the folder `BURNIN_RENDEZVOUS` and listen on `BURNIN_HOST` (127.0.0.1). Without a shared folder each host's folder must contain
+//! the other ranks' addresses, and rank N listens on the port `BURNIN_PORT` + N.
 //!
-//! Exit codes are those of nccl-tests: 0 well, 1 internal, 3 lost a rank, 4 timeout, 6 wrong usage, 7 wrong data.
+//! Exit codes of nccl-tests: 0 success, 1 internal error, 3 lost rank, 4 timeout, 6 invalid usage, 7 wrong data.
 //!
 //! For tests, `BURNIN_FAULT` is `corrupt:RANK`, `slow:RANK:MICROSECONDS`, `exit:RANK:CODE` or `hang:RANK`; `@HOST` stands
 //! for every rank on that host.
@@ -41,7 +41,7 @@ use world::{World, launch};
 
 /// Bytes of an element.
 const FLOAT: usize = 4;
-/// Bytes that every rank sends to every other one around a measurement.
+/// Bytes that every rank sends to every other rank before and after a measurement.
 const BLOCK: usize = 64;
 
 const LOST: i32 = 3;
@@ -67,7 +67,7 @@ fn main() {
     }
 }
 
-/// The name of the program as it was started, without its folder.
+/// The program's name at its start, without the folder.
 fn name() -> String {
     let program = env::args().next().unwrap_or_default();
     program.rsplit('/').next().unwrap_or_default().to_owned()

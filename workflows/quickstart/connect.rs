@@ -23,14 +23,16 @@ pub fn hello(rank: usize, ranks: usize, options: &Options) -> [u8; 32] {
     hello
 }
 
-/// Listens, and leaves the address where the others look for it: under its name at once and whole.
+/// Listens and publishes the address in the rendezvous folder, atomically by renaming the file.
 pub fn publish(rank: usize, rendezvous: &Path) -> io::Result<TcpListener> {
-    // Ranks on other hosts reach this one by the name its scheduler knows, where that is a name on the network.
+    // Slurm's node name, if it is a name on the network, makes this rank reachable from other hosts.
     let host = env::var("BURNIN_HOST").or_else(|_| env::var("SLURMD_NODENAME"));
     let host = host.unwrap_or_else(|_| "127.0.0.1".to_owned());
     let known = env::var("BURNIN_PORT").ok().map(|text| match text.parse::<u16>() {
         Ok(port) if usize::from(port) + rank <= usize::from(u16::MAX) => Ok(port + rank as u16),
-        _ => Err(io::Error::other(format!("BURNIN_PORT is no port for rank {rank}: {text:?}"))),
+        _ => Err(io::Error::other(format!(
+            "BURNIN_PORT: expected a base port for rank {rank}, found {text:?}"
+        ))),
     });
     let listener = match known.transpose()? {
         Some(port) => TcpListener::bind((host.as_str(), port))?,
@@ -45,7 +47,7 @@ pub fn publish(rank: usize, rendezvous: &Path) -> io::Result<TcpListener> {
 pub fn call(peer: usize, rendezvous: &Path, timeout: Duration, hello: &[u8]) -> io::Result<TcpStream> {
     let file = rendezvous.join(format!("rank-{peer}"));
     poll(timeout, &format!("rank {peer} did not appear"), || {
-        // An address that an earlier run left behind refuses us until its owner's successor has replaced it.
+        // An earlier run's address refuses connections until this run's rank has replaced the file.
         let Ok(address) = fs::read_to_string(&file) else { return Ok(None) };
         let Ok(mut stream) = TcpStream::connect(address.as_str()) else { return Ok(None) };
         tune(&stream, timeout)?;
@@ -69,9 +71,9 @@ pub fn answer(listener: &TcpListener, timeout: Duration, expected: &[u8]) -> io:
         match () {
             () if hello == expected => Ok(Some(stream)),
             () if hello[..24] == expected[..24] => {
-                Err(io::Error::other("the ranks were started with other flags"))
+                Err(io::Error::other("the ranks were started with different flags"))
             }
-            // A stranger.
+            // A foreign connection.
             () => Ok(None),
         }
     })

@@ -5,13 +5,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Named in failures, as nccl-tests names its own source.
+/// Source file in failure messages, as in those of nccl-tests.
 pub const SOURCE: &str = "collective_perf.rs";
 
-/// Whether a row of the table has been begun and not ended.
+/// Whether a row of the table is incomplete.
 pub static IN_ROW: AtomicBool = AtomicBool::new(false);
 
-/// Ends this process as the real one ends on a failure.
+/// Ends this process as nccl-tests does after a failure.
 pub fn fail(line: u32, code: i32, text: &str) -> ! {
     if IN_ROW.swap(false, Ordering::Relaxed) {
         println!();

@@ -10,13 +10,13 @@ const HELP: &str = "USAGE: all_reduce_perf, all_gather_perf, reduce_scatter_perf
   -i SIZE     step between sizes (1M)
   -f N        factor between sizes (off)
   -n N        timed iterations (20)
-  -w N        iterations before (1)
+  -w N        warmup iterations (1)
   -c 0|1      check the results (1)
-  -t N, -g N  threads a process, ranks a thread (1, 1)
-  -d float    the only type
-  -o sum      the only operation
-  -r 0        the only root
-  -T SECONDS  longest wait for another rank (60)
+  -t N, -g N  threads per process, ranks per thread (1, 1)
+  -d float    the only supported type
+  -o sum      the only supported operation
+  -r 0        the only supported root
+  -T SECONDS  timeout of a wait for another rank (60)
   -h          this text";
 
 pub struct Options {
@@ -47,7 +47,7 @@ impl Options {
                 process::exit(0);
             }
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
-            let wrong = || format!("{flag} cannot be {value:?}");
+            let wrong = || format!("{flag}: invalid value {value:?}");
             let number = || value.parse::<usize>().map_err(|_| wrong());
             let positive = || number().and_then(|number| if number > 0 { Ok(number) } else { Err(wrong()) });
             match flag.as_str() {
@@ -102,7 +102,7 @@ impl Options {
     }
 }
 
-/// Takes `-b8` apart.
+/// Splits `-b8` into flag and value.
 fn split_flag(word: String) -> Vec<String> {
     match word.get(2..).filter(|value| word.starts_with('-') && !value.is_empty()) {
         Some(value) => vec![word[..2].to_owned(), value.to_owned()],

@@ -17,15 +17,15 @@ use crate::{
     options::Options,
 };
 
-/// Bytes that are written before the other side is read. Both neighbours have room for two of these in their socket buffers, so
-/// that the ring cannot block with every rank writing.
+/// Bytes written before the next read. The neighbours' socket buffers have room for two of these slices, so the ring cannot block
+/// with every rank writing.
 const SLICE: usize = 32 << 10;
 
 /// One rank, with a socket to the next one and one from the previous one.
 pub struct Ring {
     pub rank: usize,
     pub ranks: usize,
-    /// None for a lone rank.
+    /// `None` for a single rank.
     links: Option<(TcpStream, TcpStream)>,
     timeout: Duration,
     pub delay: Duration,
@@ -59,7 +59,7 @@ impl Ring {
         }
     }
 
-    /// The collective over parts of `part` bytes, from `input` into `buffer`; without `input` in place.
+    /// Runs the collective over parts of `part` bytes, from `input` into `buffer`; in place without `input`.
     pub fn run(&mut self, collective: Collective, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
         if !self.delay.is_zero() {
             thread::sleep(self.delay);
@@ -88,7 +88,7 @@ impl Ring {
         for step in 0..ranks - 1 {
             let (out, into) = (chunk(rank + ranks - step), chunk(rank + 2 * ranks - step - 1));
             for (out, into) in slices(out, into) {
-                // The first step sends what this rank began with, the later ones what has been summed up so far.
+                // The first step sends this rank's own chunk, later steps send partial sums.
                 self.send(if step == 0 { &input.unwrap_or(buffer)[out] } else { &buffer[out] });
                 self.receive_into_scratch(into.len());
                 add(
@@ -101,7 +101,7 @@ impl Ring {
         self.pass_round(rank + 1, &chunk, buffer);
     }
 
-    /// Every rank's part, in the order of ranks.
+    /// Every rank's part, in rank order.
     fn all_gather(&mut self, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
         let (rank, ranks) = (self.rank, self.ranks);
         let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
@@ -111,7 +111,7 @@ impl Ring {
         self.pass_round(rank, &chunk, buffer);
     }
 
-    /// n-1 steps: each rank passes on the chunk it got last, beginning with `first`.
+    /// n-1 steps: each rank forwards the chunk it received last, starting with `first`.
     fn pass_round(&mut self, first: usize, chunk: &dyn Fn(usize) -> Range<usize>, buffer: &mut [u8]) {
         let ranks = self.ranks;
         for step in 0..ranks - 1 {
@@ -146,7 +146,7 @@ impl Ring {
         let (rank, ranks) = (self.rank, self.ranks);
         let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
         let from = input.unwrap_or(buffer);
-        // The parts of the rank `step` places back that are still to travel, nearest destination first: from the rank
+        // The remaining parts of the rank `step` places back, nearest destination first: from the rank
         // after this one to the last, then from the first to this one.
         let mut carried = self.scratch(0, &[&from[(rank + 1) * part..], &from[..rank * part]]);
         let mut arrived = self.scratch(1, &[&carried]);
@@ -181,19 +181,19 @@ impl Ring {
         }
     }
 
-    /// Sends to the next rank what it has, and receives from the previous one.
+    /// Sends to the next rank and receives from the previous one.
     fn sendrecv(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
         if self.ranks == 1 {
             return input.map_or((), |input| buffer.copy_from_slice(input));
         }
         for (out, into) in slices(0..buffer.len(), 0..buffer.len()) {
-            // In place, too, each slice is sent before it is overwritten.
+            // Each slice is sent before it is overwritten, also in place.
             self.send(&input.unwrap_or(buffer)[out]);
             self.receive(&mut buffer[into]);
         }
     }
 
-    /// A block of every rank, in their order. Also a barrier: no rank has all blocks before every rank has sent one.
+    /// A block of every rank, in rank order. Also a barrier: no rank has all blocks before every rank has sent one.
     pub fn gather(&mut self, mine: [u8; BLOCK]) -> Vec<[u8; BLOCK]> {
         let mut all = vec![[0; BLOCK]; self.ranks];
         all[self.rank] = mine;
@@ -226,7 +226,7 @@ impl Ring {
         }
     }
 
-    /// Memory that outlives one collective, so that none of it is allocated while time is taken, holding `parts`.
+    /// Memory with `parts` that is reused between collectives, so that nothing is allocated during a measurement.
     fn scratch(&mut self, which: usize, parts: &[&[u8]]) -> Vec<u8> {
         let mut scratch = std::mem::take(&mut self.scratch[which]);
         scratch.clear();
@@ -256,7 +256,7 @@ impl Ring {
     }
 }
 
-/// Two ranges cut alike, for a send and a receive in turn.
+/// Slices two ranges equally, for alternating sends and receives.
 fn slices(out: Range<usize>, into: Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     let cut = |range: &Range<usize>, at: usize| {
         (range.start + at).min(range.end)..(range.start + at + SLICE).min(range.end)

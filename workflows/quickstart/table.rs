@@ -57,7 +57,7 @@ pub fn print_head(ring: &mut Ring, options: &Options) {
     line(["(B)", "(elements)", "", "", ""], half("(us)", "(GB/s)", "(GB/s)", ""));
 }
 
-/// Writes a part of a row; it becomes visible with the end of the line, as in the real one.
+/// Writes a part of a row; it becomes visible at the end of the line, as in nccl-tests.
 pub fn print_row(ring: &Ring, text: &str) {
     if ring.rank == 0 {
         IN_ROW.store(true, Ordering::Relaxed);
@@ -83,7 +83,7 @@ pub fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, aver
             println!(" .. {} pid {}: Test failure {SOURCE}:{}", host(), process::id(), line!());
         }
     }
-    // A barrier: a rank that exits early would look like a lost neighbour to a slow one.
+    // A barrier: to a slow rank, a neighbour that exits early would look lost.
     ring.sum(0.0);
     code
 }

@@ -1,4 +1,4 @@
-//! Which ranks this process hosts, and copies of it where no launcher started several.
+//! The ranks of this process, and copies of it if no launcher has started several processes.
 
 use std::{
     env, fs,
@@ -18,8 +18,8 @@ use crate::{
     ring::Ring,
 };
 
-/// Starts one copy a rank and waits for all of them. One that fails takes the others along, after a moment in which
-/// they can say what they saw.
+/// Starts one copy per rank and waits for all of them. After a failure the others are killed, 2 s later, so that they can report
+/// their own errors.
 pub fn launch(ranks: usize) -> i32 {
     let folder = env::temp_dir().join(format!("{}-{}", name(), process::id()));
     let outcome = fs::create_dir(&folder).and_then(|()| launch_in(&folder, ranks));
@@ -35,7 +35,7 @@ fn launch_in(folder: &Path, ranks: usize) -> io::Result<i32> {
     let program = env::current_exe()?;
     let mut children = Vec::new();
     for rank in 0..ranks {
-        // The other end of its standard input is ours: a copy whose parent is gone reads the end of it.
+        // This process has the other end of the copy's standard input, so a copy without parent reads end of file.
         let child = Command::new(&program)
             .arg0(name())
             .args(env::args_os().skip(1))
@@ -54,13 +54,13 @@ fn launch_in(folder: &Path, ranks: usize) -> io::Result<i32> {
             let this = exit_code(status);
             if this != 0 {
                 failed.get_or_insert_with(Instant::now);
-                // A rank that lost another one is a victim; the cause is worth more.
+                // A lost neighbour is a consequence: another rank's exit code is the cause.
                 code = if code == 0 || (code == LOST && this != LOST) { this } else { code };
             }
             false
         });
         if failed.is_some_and(|when: Instant| when.elapsed() > Duration::from_secs(2)) {
-            // An error means that it has just ended.
+            // An error means that the process has just ended.
             children.iter_mut().for_each(|child| drop(child.kill()));
         }
         thread::sleep(Duration::from_millis(2));
@@ -73,20 +73,23 @@ fn exit_code(status: process::ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 
-/// Which ranks this process hosts, and where they find the others.
+/// The ranks of this process, and the folder with the addresses of the others.
 pub struct World {
     first: usize,
     local: usize,
     ranks: usize,
     rendezvous: PathBuf,
-    fault: Option<(String, Whose, u64)>,
+    fault: Option<(String, FaultTarget, u64)>,
 }
 
 impl World {
     pub fn from_environment(local: usize) -> Result<Option<Self>, String> {
         let number = |name: &str| match env::var(name) {
             Err(_) => Ok(None),
-            Ok(text) => text.parse::<usize>().map(Some).map_err(|_| format!("{name} is no number: {text:?}")),
+            Ok(text) => text
+                .parse::<usize>()
+                .map(Some)
+                .map_err(|_| format!("{name}: expected a number, found {text:?}")),
         };
         let sources = [
             ("BURNIN_RANK", "BURNIN_RANKS"),
@@ -96,7 +99,7 @@ impl World {
         for (rank_name, count_name) in sources {
             let (Some(rank), Some(count)) = (number(rank_name)?, number(count_name)?) else { continue };
             if rank >= count {
-                return Err(format!("{rank_name} is {rank}, and {count_name} only {count}"));
+                return Err(format!("{rank_name}: expected less than {count_name} ({count}), found {rank}"));
             }
             let copy = env::var_os("BURNIN_COPY").is_some();
             if copy {
@@ -108,7 +111,7 @@ impl World {
                 break;
             }
             let Some(rendezvous) = env::var_os("BURNIN_RENDEZVOUS").map(PathBuf::from) else {
-                return Err("BURNIN_RENDEZVOUS must name a folder that all ranks see".to_owned());
+                return Err("BURNIN_RENDEZVOUS: expected a folder that all ranks share".to_owned());
             };
             let local = if copy { 1 } else { local };
             let (first, ranks) = (rank * local, count * local);
@@ -117,7 +120,7 @@ impl World {
         Ok(None)
     }
 
-    /// Runs the ranks of this process, the first of them in this thread.
+    /// Runs the ranks of this process, the first one in this thread.
     pub fn run(&self, options: Options) -> i32 {
         if let Err(error) = fs::create_dir_all(&self.rendezvous) {
             fail(line!(), 1, &format!("{}: {error}", self.rendezvous.display()));
@@ -134,9 +137,9 @@ impl World {
 
     fn run_rank(&self, rank: usize, options: &Options) -> i32 {
         let mut ring = Ring::join(rank, self.ranks, &self.rendezvous, options);
-        let fault = self.fault.as_ref().filter(|(_, whose, _)| match whose {
-            Whose::Rank(whose) => *whose == rank,
-            Whose::Host(whose) => *whose == host(),
+        let fault = self.fault.as_ref().filter(|(_, target, _)| match target {
+            FaultTarget::Rank(target) => *target == rank,
+            FaultTarget::Host(target) => *target == host(),
         });
         if let Some((_, _, micros)) = fault.filter(|(kind, ..)| kind == "slow") {
             ring.delay = Duration::from_micros(*micros);
@@ -145,27 +148,29 @@ impl World {
     }
 }
 
-/// The ranks that have a fault.
-enum Whose {
+/// The ranks with an injected fault.
+enum FaultTarget {
     Rank(usize),
     Host(String),
 }
 
-fn whose(text: &str) -> Option<Whose> {
+fn fault_target(text: &str) -> Option<FaultTarget> {
     match text.strip_prefix('@') {
-        Some(host) => Some(Whose::Host(host.to_owned())),
-        None => text.parse().ok().map(Whose::Rank),
+        Some(host) => Some(FaultTarget::Host(host.to_owned())),
+        None => text.parse().ok().map(FaultTarget::Rank),
     }
 }
 
-fn fault() -> Result<Option<(String, Whose, u64)>, String> {
+fn fault() -> Result<Option<(String, FaultTarget, u64)>, String> {
     let Ok(text) = env::var("BURNIN_FAULT") else { return Ok(None) };
     let parts: Vec<&str> = text.split(':').collect();
     let parsed = match parts[..] {
-        [kind @ ("corrupt" | "hang"), who] => whose(who).map(|who| (kind.to_owned(), who, 0)),
-        [kind @ ("slow" | "exit"), who, value] => {
-            whose(who).zip(value.parse().ok()).map(|(who, value)| (kind.to_owned(), who, value))
+        [kind @ ("corrupt" | "hang"), target] => {
+            fault_target(target).map(|target| (kind.to_owned(), target, 0))
         }
+        [kind @ ("slow" | "exit"), target, value] => fault_target(target)
+            .zip(value.parse().ok())
+            .map(|(target, value)| (kind.to_owned(), target, value)),
         _ => None,
     };
     parsed.map(Some).ok_or_else(|| format!("BURNIN_FAULT is invalid: {text:?}"))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The first process of one host of the bed, in namespaces of its own: host.sh BED_DIR NAME ADDRESS PRETEND_GPUS
+# First process of a simulated host, in the host's namespaces: host.sh BED_DIR NAME ADDRESS SIMULATED_GPUS
 set -euo pipefail
 dir=$1 name=$2 address=$3 gpus=$4
 hostname "$name"
 root=$dir/root/$name
-# What a host writes lies in memory and goes with it.
+# A host's files are in memory and end with the host.
 mount -t tmpfs tmpfs "$root"
 mkdir "$root"/{upper,work,all}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$root/upper,workdir=$root/work" "$root/all"
@@ -12,7 +12,7 @@ all=$root/all
 mount -t proc proc "$all/proc"
 mount --rbind /sys "$all/sys"
 mount -t tmpfs tmpfs "$all/run"
-# This machine's own files there are not the host's.
+# Hides this machine's files.
 mount -t tmpfs -o mode=1777 tmpfs "$all/var/tmp"
 mkdir -p "$all"/run/{sshd,lock} "$all/mnt/shared"
 mount --bind "$dir" "$all$dir"
@@ -26,14 +26,14 @@ ln -s pts/ptmx "$all/dev/ptmx"
 ln -s /proc/self/fd "$all/dev/fd"
 for stream in stdin:0 stdout:1 stderr:2; do ln -s "/proc/self/fd/${stream#*:}" "$all/dev/${stream%:*}"; done
 for ((i = 0; i < gpus; i++)); do mknod -m 666 "$all/dev/nvidia$i" c 1 3; done
-# A machine as it comes: nothing of this one's Slurm, no systemd, nobody else's name.
+# A new machine: no Slurm configuration, no systemd, no other host's name.
 rm -rf "$all"/etc/munge/munge.key "$all"/etc/slurm/*.conf "$all/sbin/init" "$all"/var/lib/slurm/*/*
 echo "$name" >"$all/etc/hostname"
 echo "$dir/up" >"$all/etc/bed"
 printf '127.0.0.1 localhost\n' >"$all/etc/hosts"
 chroot "$all" useradd --create-home --uid 10007 --shell /bin/bash ops
 chroot "$all" useradd --create-home --uid 10008 --shell /bin/bash asked
-# An account without any password is locked to sshd.
+# sshd rejects an account without a password as locked.
 printf 'ops:%s\nasked:right\n' "$(head -c 12 /dev/urandom | base64)" | chroot "$all" chpasswd
 printf 'ops ALL=(ALL) NOPASSWD:ALL\nasked ALL=(ALL) ALL\n' >"$all/etc/sudoers.d/bed"
 cat >"$all/etc/ssh/sshd_config" <<CONF
@@ -50,5 +50,5 @@ Subsystem sftp internal-sftp
 CONF
 chroot "$all" /usr/sbin/sshd
 touch "$dir/pid/$name.ready"
-# A shell reaps whatever processes are left to it.
+# The shell reaps orphaned processes.
 exec chroot "$all" /bin/bash -c 'while :; do sleep 3600 & wait $!; done'

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# nccl_tests.sh FOLDER SOURCE: a git repository in FOLDER in place of NVIDIA's nccl-tests, whose `make` gives the quickstart's
-# benchmark of the CPU, compiled from SOURCE, under nccl-tests' name. Prints its commit. Nodes find each other in a folder, not
-# by MPI.
+# nccl_tests.sh FOLDER SOURCE: creates a git repository in FOLDER that replaces NVIDIA's nccl-tests: its `make` provides the
+# quickstart's CPU benchmark, compiled from SOURCE, as all_reduce_perf. Prints its commit. Ranks meet in a folder, not by MPI.
 set -euo pipefail
 folder=$1 source=$2
 mkdir -p "$folder"
@@ -13,11 +12,11 @@ mkdir -p "$BURNIN_RENDEZVOUS"
 exec -a "$0" "${0%/*}/perf" "$@"
 SCRIPT
 chmod 755 "$folder/all_reduce_perf"
-# As nccl-tests takes them.
+# Requires the variables of nccl-tests' Makefile.
 printf 'ifneq ($(MPI),1)\n$(error MPI=1 is missing)\nendif\nifndef CUDA_HOME\n$(error CUDA_HOME is missing)\nendif\nall:\n\tmkdir -p build\n\tcp perf all_reduce_perf build/\n' >"$folder/Makefile"
 cd "$folder"
 git init --quiet .
 git add .
-git -c user.name=burnin -c user.email=burnin@localhost commit --quiet --message 'In place of nccl-tests'
+git -c user.name=burnin -c user.email=burnin@localhost commit --quiet --message 'Replacement of nccl-tests'
 git config uploadpack.allowAnySHA1InWant true
 git rev-parse HEAD

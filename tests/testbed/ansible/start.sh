@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# Bare machines on one host: ssh hosts, each with a file system of its own (an overlay of this machine's), its own
-# processes, network, name and /etc. No Slurm is configured on them.
+# Simulates hosts on one machine: ssh hosts, each with its own file system (an overlay of this machine's), processes, network,
+# name and /etc. Slurm is not configured on them.
 # Needs root, overlay file systems, iproute2, util-linux, procps, openssh and sudo.
-#   BED_DIR     its folder
-#   BED_HOSTS   names of the ssh hosts ("login dgx01 dgx02 dgx03 dgx04"); all but the first have pretend GPUs
-#   BED_GPUS    pretend GPUs of a node: character devices that are copies of /dev/null (2)
-# Afterwards `$BED_DIR/here COMMAND...` runs a command of this machine in the hosts' network, and `$BED_DIR/on HOST
-# COMMAND...` one on a host, as root. `$BED_DIR/cut HOST` takes a host off the network, `$BED_DIR/mend HOST` puts it back.
-# On every host the user `ops` may do everything with sudo, and `asked` too when it says its password, `right`; both come
-# in with the key ssh/id.
+#   BED_DIR     the bed's folder
+#   BED_HOSTS   names of the ssh hosts ("login dgx01 dgx02 dgx03 dgx04"); all but the first have simulated GPUs
+#   BED_GPUS    simulated GPUs per node: character devices that are copies of /dev/null (2)
+# Afterwards `$BED_DIR/here COMMAND...` runs a command on this machine in the hosts' network, and `$BED_DIR/on HOST
+# COMMAND...` runs one on a host as root. `$BED_DIR/cut HOST` disconnects a host, `$BED_DIR/mend HOST` reconnects it.
+# On every host the user `ops` has sudo without a password, and `asked` with the password `right`; both log in with the key
+# ssh/id.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${BED_DIR:?} gpus=${BED_GPUS:-2}
 read -ra hosts <<<"${BED_HOSTS:-login dgx01 dgx02 dgx03 dgx04}"
 die() { echo "start.sh: $*" >&2; exit 1; }
 [[ $(id -u) == 0 ]] || die "needs root"
-[[ ! -e $dir/up ]] || die "$dir is up: stop.sh first"
+[[ ! -e $dir/up ]] || die "$dir is in use: run stop.sh first"
 mkdir -p "$dir"/{ssh,log,pid,root,shared}
 chmod 755 "$dir" "$dir"/{ssh,shared}
-# To `ops`, as host.sh makes it.
+# Owned by `ops`, which host.sh creates.
 chown 10007 "$dir/shared"
 prefix=ab$$
 printf 'prefix=%q hosts=%q\n' "$prefix" "${hosts[*]}" >"$dir/up"
@@ -69,16 +69,16 @@ for host in "${hosts[@]}"; do
     [[ -e $dir/pid/$host.ready ]] && break
     sleep 0.1
   done
-  [[ -e $dir/pid/$host.ready ]] || { cat "$dir/log/$host.log" >&2; die "$host does not come up"; }
+  [[ -e $dir/pid/$host.ready ]] || { cat "$dir/log/$host.log" >&2; die "$host did not start within 20 s"; }
   pgrep -P "$(<"$dir/pid/$host.outer")" >"$dir/pid/$host"
 done
 
-# An inventory of all of them, as an engineer would write it.
+# An inventory of all hosts, as a user would write it.
 {
   entry() { echo "$1 ansible_host=$(<"$dir/pid/$1.address")"; }
   printf '[slurm-master]\n%s\n\n[slurm-node]\n' "$(entry "${hosts[0]}")"
   for host in "${hosts[@]:1}"; do entry "$host"; done
   printf '\n[nfs-server]\n%s\n\n[slurm-cluster:children]\nslurm-master\nslurm-node\n' "${hosts[0]}"
-  # This machine's own list of known hosts is left alone.
+  # Keeps this machine's list of known hosts unchanged.
   printf "\n[all:vars]\nansible_ssh_common_args='-o UserKnownHostsFile=%s'\n" "$dir/ssh/known_hosts"
 } >"$dir/inventory"

@@ -1,8 +1,7 @@
-"""drive.py BURNIN WORKFLOWS FOLDER: the dashboard in a real browser, as a person uses it.
+"""drive.py BURNIN WORKFLOWS FOLDER: tests the dashboard in a real browser.
 
-Starts a run from the page, watches it end, reads its log, cancels another, compares two, with the mouse and with nothing
-but the keyboard; asks axe what a person who cannot see or point would miss; measures how soon a page is there when 10,000
-runs are in the store. Pictures are left in FOLDER.
+Starts a run from the page, watches it end, reads its log, cancels another and compares two, with the mouse and with the keyboard
+only; runs axe's accessibility checks; measures the time to the first paint with 10,000 stored runs. Writes screenshots to FOLDER.
 """
 
 import importlib.util
@@ -23,9 +22,9 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 SWITCHES = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
             "--disable-component-update", "--disable-sync", "--hide-scrollbars"]
 LONGEST = 120
-# Of runs, and what a page may take with them on a machine that does nothing else: milliseconds to the first paint, bytes.
+# Number of runs; limits of a page on an idle host: milliseconds to the first paint, bytes.
 RUNS, PAINTED, HEAVY = 10_000, 100, 200 << 10
-# A machine that builds and tests at the same time takes so many times as long.
+# Factor of the time limit for a busy host.
 BUSY = 5
 LOADS = 9
 AXE = next(Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0]).glob("axe.min.js")).read_text()
@@ -59,12 +58,12 @@ def browser():
 
 
 class Person:
-    """A user in the browser, who opened the link that the server printed."""
+    """A user in the browser, signed in by the link that the server printed."""
 
     def __init__(self, driver, link, folder):
         self.driver, self.address, self.folder = driver, link.partition("?")[0], folder
         driver.get(link)
-        WebDriverWait(driver, LONGEST).until(lambda _: driver.current_url == self.address, "the link leaves the address bar")
+        WebDriverWait(driver, LONGEST).until(lambda _: driver.current_url == self.address, "timeout: the sign-in link did not redirect")
         self.wait = WebDriverWait(driver, LONGEST, ignored_exceptions=[Exception])
 
     def go(self, path):
@@ -76,8 +75,8 @@ class Person:
     def until(self, words):
         try:
             self.wait.until(lambda _: words in self.text())
-        except TimeoutException:  # the page is read only now: before, it may be about to change
-            raise AssertionError(f"never on the page: {words}\n{self.driver.current_url}\n{self.text()}") from None
+        except TimeoutException:  # read the page only now, because it may have changed before
+            raise AssertionError(f"timeout: expected on the page: {words}\n{self.driver.current_url}\n{self.text()}") from None
 
     def find(self, what):
         return self.driver.find_element(By.CSS_SELECTOR, what)
@@ -94,7 +93,7 @@ class Person:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                     {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
         self.driver.save_screenshot(f"{self.folder}/{name}.png")
-        # Nothing but tables, which scroll by themselves, is wider than the screen.
+        # Only tables may be wider than the screen, because they scroll.
         wide = self.driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{name}: {wide} pixels too wide"
 
@@ -106,37 +105,37 @@ class Person:
         return self.driver.current_url.rpartition("/")[2]
 
     def on_the_tab(self):
-        """Whether the keyboard reaches everything that can be used, and comes out again."""
+        """Checks that Tab reaches all controls. Returns their number."""
         expected = self.driver.execute_script(
             "return [...document.querySelectorAll(arguments[0])].filter((it) => it.checkVisibility()).map((it, at) => it.dataset.at = at)", REACHED)
-        reached, left = set(), 3 * len(expected) + 10
+        reached, remaining = set(), 3 * len(expected) + 10
         self.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
-        while left and len(reached) < len(expected):
+        while remaining and len(reached) < len(expected):
             ActionChains(self.driver).send_keys(Keys.TAB).perform()
             at = self.driver.execute_script("const it = document.activeElement; return it && it.dataset.at")
             reached.update([int(at)] if at is not None else [])
-            left -= 1
+            remaining -= 1
         missing = sorted(set(expected) - reached)
-        told = [self.find(f"[data-at='{at}']").get_attribute("outerHTML")[:200] for at in missing]
-        assert not missing, f"never reached by Tab on {self.driver.current_url}: {told}"
+        elements = [self.find(f"[data-at='{at}']").get_attribute("outerHTML")[:200] for at in missing]
+        assert not missing, f"not reached by Tab on {self.driver.current_url}: {elements}"
         return len(expected)
 
     def tab_to(self, what):
-        """Goes there with nothing but the Tab key."""
+        """Moves the focus to an element with the Tab key only."""
         self.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
         for _ in range(500):
             ActionChains(self.driver).send_keys(Keys.TAB).perform()
             if self.driver.execute_script("return document.activeElement.matches(arguments[0])", what):
                 outline = self.driver.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
-                assert outline != "none", f"{what} does not show that it has the focus"
+                assert outline != "none", f"{what} does not show its focus"
                 return
-        raise AssertionError(f"Tab never comes to {what} on {self.driver.current_url}")
+        raise AssertionError(f"Tab does not reach {what} on {self.driver.current_url}")
 
     def type(self, *keys):
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def audit(self, path):
-        """What axe finds on a page, light and dark."""
+        """Checks a page with axe, light and dark."""
         self.go(path)
         for dark in (False, True):
             self.see(dark)
@@ -145,17 +144,17 @@ class Person:
                 "const done = arguments[1]; axe.run(document, {runOnly: {type: 'tag', values: arguments[0]}, resultTypes: ['violations']})"
                 ".then((it) => done({violations: it.violations, passes: it.passes.length}), (error) => done({error: String(error)}))", RULES)
             assert "error" not in found, found
-            told = [(it["id"], node["target"], node["failureSummary"]) for it in found["violations"] for node in it["nodes"]]
-            assert not told, f"{path}, {'dark' if dark else 'light'}: {told[:5]}"
-            assert found["passes"] > 0, f"{path}: axe looked at nothing"
+            violations = [(it["id"], node["target"], node["failureSummary"]) for it in found["violations"] for node in it["nodes"]]
+            assert not violations, f"{path}, {'dark' if dark else 'light'}: {violations[:5]}"
+            assert found["passes"] > 0, f"{path}: axe checked nothing"
 
 
 def by_mouse(person):
     driver = person.driver
     first = person.start()
     person.until("PASS")
-    person.wait.until(lambda _: not driver.find_elements(By.CSS_SELECTOR, "form[data-cancel]"), "the cancel form stays")
-    print(f"dashboard: {first} was started from the page and passed before its eyes")
+    person.wait.until(lambda _: not driver.find_elements(By.CSS_SELECTOR, "form[data-cancel]"), "timeout: the cancel form is still shown")
+    print(f"dashboard: {first} was started from the page and passed")
     for name, size in (("run-wide", (1920, 1080)), ("run-phone", (390, 844))):
         person.picture(name, *size, dark=False)
 
@@ -166,7 +165,7 @@ def by_mouse(person):
     lines = driver.find_elements(By.CSS_SELECTOR, "ol.log li")
     assert lines and all("out of bounds" in line.text.lower() for line in lines), person.text()
     log = driver.current_url.removeprefix(person.address.rstrip("/"))
-    print(f"dashboard: {len(lines)} line of its log found by its text")
+    print(f"dashboard: {len(lines)} matching lines found in its log")
 
     other = person.start()
     person.find("[name=reason]").send_keys("seen enough")
@@ -202,7 +201,7 @@ def by_keyboard(person, first, second, log):
         reached += person.on_the_tab()
     person.go("/")
     person.type(Keys.TAB)
-    assert driver.execute_script("return document.activeElement.matches('.skip')"), "the first stop leads past the navigation"
+    assert driver.execute_script("return document.activeElement.matches('.skip')"), "the first Tab stop is the link that skips the navigation"
     person.type(Keys.ENTER)
     assert driver.current_url.endswith("#content")
 
@@ -235,7 +234,7 @@ def by_keyboard(person, first, second, log):
     opened = "return document.activeElement.closest('details').open"
     before = driver.execute_script(opened)
     person.type(Keys.ENTER)
-    assert driver.execute_script(opened) != before, "Enter opens what is folded"
+    assert driver.execute_script(opened) != before, "Enter opens the folded section"
     person.go(f"/runs/{second}")
     person.tab_to(".logs a")
     person.type(Keys.ENTER)
@@ -243,7 +242,7 @@ def by_keyboard(person, first, second, log):
     person.tab_to("[name=q]")
     person.type("rank", Keys.ENTER)
     person.wait.until(lambda _: "q=rank" in driver.current_url)
-    print(f"dashboard: {reached} things reached by Tab; {third} started and cancelled, a list filtered, two compared, a log searched, by keys")
+    print(f"dashboard: {reached} controls reached by Tab; by keyboard: {third} started and cancelled, a list filtered, two runs compared, a log searched")
 
 
 def audited(person, paths):
@@ -253,7 +252,7 @@ def audited(person, paths):
 
 
 def painted(person, path):
-    """How soon a page is there, warm, and what it weighs, cold."""
+    """Measures the time to the first paint with a warm cache, and the transferred bytes with a cold one."""
     driver = person.driver
     paint = "const it = performance.getEntriesByName('first-contentful-paint')[0]; return it ? it.startTime : null"
     weigh = "return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].reduce((sum, it) => sum + it.transferSize, 0)"
@@ -267,13 +266,13 @@ def painted(person, path):
         else:
             times.append(time)
     best, median = min(times), statistics.median(times)
-    print(f"dashboard: with {RUNS:,} runs {path} is painted after {best:.0f} ms at best, {median:.0f} ms in the median of {LOADS} loads; {weight / 1024:.0f} KiB")
-    assert weight <= HEAVY, f"{path}: {weight} bytes are transferred, {HEAVY} are the most"
-    # The best load is the page's own time: what else the machine does only adds.
-    assert best <= BUSY * PAINTED, f"{path}: painted after {best:.0f} ms"
+    print(f"dashboard: with {RUNS:,} runs: first paint of {path} after {best:.0f} ms (best), {median:.0f} ms (median of {LOADS} loads); {weight / 1024:.0f} KiB")
+    assert weight <= HEAVY, f"{path}: expected at most {HEAVY} bytes, transferred {weight}"
+    # The best load is closest to the page's own time: other load on the host only adds to it.
+    assert best <= BUSY * PAINTED, f"{path}: expected the first paint within {BUSY * PAINTED} ms, took {best:.0f} ms"
 
 
-def complained(driver):
+def browser_messages(driver):
     return [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
@@ -282,9 +281,9 @@ def main(burnin, workflows, folder):
         person = Person(driver, address, folder)
         first, other, second, log = by_mouse(person)
         by_keyboard(person, first, second, log)
-        said = complained(driver)
-        assert not said, said
-        print("dashboard: the browser complained of nothing")
+        messages = browser_messages(driver)
+        assert not messages, messages
+        print("dashboard: no warnings or errors in the browser")
         compared = f"/compare?a={first}&b={second}"
         audited(person, ["/", "/?verdict=fail", f"/runs/{second}", f"/runs/{other}", log, "/compare", compared, "/runs/nobody", "/api"])
 
@@ -294,7 +293,7 @@ def main(burnin, workflows, folder):
     subprocess.run([sys.executable, f"{Path(__file__).parent}/past.py", past, str(RUNS - 1)], check=True)
     with server(burnin, workflows, past) as address, browser() as driver:
         person = Person(driver, address, folder)
-        # The first look folds every ledger.
+        # The first request replays all ledgers.
         person.go("/")
         person.until("quickstart-00004")
         for path in ("/", "/runs/quickstart-00004"):

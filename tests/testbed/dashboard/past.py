@@ -1,8 +1,8 @@
-"""past.py DATA RUNS: gives a data folder with one closed run a past of RUNS more, each with its whole ledger.
+"""past.py DATA RUNS: adds RUNS earlier runs with complete ledgers to a data folder with one closed run.
 
-They belong to a few workflows and go back hour by hour. The newest ones are like the existing run, with logs and
-verdicts: the benchmark takes 4 % longer from one night on, and another driver came with it. Those before were cancelled at
-once, which makes three records each.
+They belong to four workflows, two hours apart. The newest ones are copies of the existing run with logs and verdicts: from one
+run on the benchmark takes 4 % longer, with another driver. The older ones were cancelled immediately and have three records
+each.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 WORKFLOWS = ["quickstart", "a3-mega-slurm", "a4-gke-testbed", "dgx-slurm-perf"]
-WITH_LOGS = 200  # of all, the newest; a fourth of them is one workflow's
-SLOWER = 44      # of those, since when the benchmark is slower
+WITH_LOGS = 200  # the newest runs; a quarter of them per workflow
+SLOWER = 44      # the newest of those: the slower benchmark
 ROW = re.compile(r"^(\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+)((?:\s+[\d.]+){3}\s+\S+)((?:\s+[\d.]+){3}\s+\S+)\s*$")
 MOMENT = re.compile(r'"(20\d\d-\d\d-\d\dT[\d:.]+Z)"')
 
@@ -26,7 +26,7 @@ def write(path, text):
 
 
 def slower(log, factor, noise):
-    """The same log of a slower run."""
+    """The log with times multiplied by `factor` and by noise."""
     def half(text):
         time, algbw, busbw, wrong = text.split()
         by = factor * noise()
@@ -42,7 +42,7 @@ def main(data, runs):
     data, runs, chance = Path(data), int(runs), random.Random(7)
     [ledger] = (data / "ledger").iterdir()
     template, records = ledger.name, [path.read_text() for path in sorted(ledger.iterdir())]
-    # The verdict and the release of the cluster come in either order.
+    # The verdict and the release of the cluster can be in either order.
     place = lambda kind: next(at for at, text in enumerate(records) if f"dev.burnin.{kind}.v1" in text)
     collected, reached = place("logs.collected"), place("verdict.reached")
     newest = datetime.fromisoformat(json.loads(records[0])["recorded_at"].rstrip("Z"))
@@ -59,16 +59,16 @@ def main(data, runs):
         workflow = WORKFLOWS[number % len(WORKFLOWS)]
         run, back = f"{workflow}-{number:05x}", timedelta(hours=2 * number)
 
-        def told(text):
+        def moved_back(text):
             moved = lambda at: '"' + (datetime.fromisoformat(at[1].rstrip("Z")) - back).isoformat(timespec="milliseconds") + 'Z"'
             return MOMENT.sub(moved, text).replace(template, run)
 
         driver = '"driver": "CUDA 13.1"' if number <= SLOWER else '"driver": "CUDA 13.0"'
         measured_on = lambda text: text.replace('"collective"', f'{driver}, "collective"')
-        new = [told(text) for text in (records if number <= WITH_LOGS else records[:1])]
+        new = [moved_back(text) for text in (records if number <= WITH_LOGS else records[:1])]
         requested = json.loads(new[0])
-        asked = requested["entry"]["accepted"]["fact"]["data"]["workflow"]
-        asked["name"], asked["cost"] = workflow, {"node_hour": "98.32", "currency": "USD"}
+        definition = requested["entry"]["accepted"]["fact"]["data"]["workflow"]
+        definition["name"], definition["cost"] = workflow, {"node_hour": "98.32", "currency": "USD"}
         new[0] = json.dumps(requested)
         if number > WITH_LOGS:
             new += [json.dumps({**requested, "seq": seq, "entry": entry}) for seq, entry in cancelled]
@@ -85,7 +85,7 @@ def main(data, runs):
             write(data / "artefacts" / run / "verdict/1/verdict.json", measured_on(verdict).replace(template, run))
             was = json.loads(records[collected])["entry"]["accepted"]["fact"]["data"]["sha256"]
             new[collected] = new[collected].replace(was, hashlib.sha256(text.encode()).hexdigest())
-            # Like runs that were judged before measurements were stored: their logs, which differ here, are parsed.
+            # Without stored measurements, so that the changed logs are parsed.
             judged = json.loads(measured_on(new[reached]))
             judged["entry"]["accepted"]["fact"]["data"].pop("measurements", None)
             new[reached] = json.dumps(judged)

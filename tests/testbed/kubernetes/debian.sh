@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# TREE becomes a system of Debian's packages and all that they need, unpacked and not configured: for an image, without Docker.
+# Creates a root file system for an image in TREE, without Docker: Debian packages with their dependencies, unpacked, not configured.
 #   debian.sh TREE PACKAGES...
 set -euo pipefail
 tree=${1:?} state=$(mktemp -d)
@@ -7,7 +7,7 @@ shift
 trap 'rm -rf "$state"' EXIT
 mkdir -p "$state/archives/partial"
 : >"$state/status"
-# An empty list of what is installed: everything comes, whatever this host has.
+# An empty list of installed packages: all dependencies are downloaded, independent of this host.
 apt-get -qq -y -o "Dir::State::status=$state/status" -o "Dir::Cache::archives=$state/archives" -o APT::Sandbox::User=root \
   -o APT::Keep-Downloaded-Packages=true --no-install-recommends --download-only install "$@" >/dev/null
 mkdir -p "$tree"/usr/{bin,sbin,lib,lib64} "$tree"/{etc,dev,proc,sys,root,run} && mkdir -p -m 1777 "$tree/tmp"
@@ -16,7 +16,7 @@ for package in "$state"/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$tree" --keep-directory-symlink \
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
 done
-# What the packages' own scripts would do, as far as it is needed here.
+# Replaces the parts of the packages' scripts that are needed here.
 printf '%s\n' 'root:x:0:0:root:/root:/bin/bash' 'sshd:x:100:65534::/run/sshd:/usr/sbin/nologin' >"$tree/etc/passwd"
 printf '%s\n' 'root:x:0:' 'nogroup:x:65534:' >"$tree/etc/group"
 echo 'hosts: files dns' >"$tree/etc/nsswitch.conf"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# In a bed that is up: its nodes say what a device plugin and GKE would, of eight GPUs each; the last one is far from the others.
+# In a running bed: gives each node the capacity and labels of eight GPUs, as a device plug-in and GKE do. The last node is in
+# another block.
 set -euo pipefail
 bed=${BED_DIR:?} gke=cloud.google.com
 kubectl=(kubectl --kubeconfig "$bed/admin")

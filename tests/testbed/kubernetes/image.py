@@ -1,8 +1,8 @@
-"""Images as the bed's registry serves them, made without Docker: each prints its name by digest.
+"""Builds an image for the bed's registry without Docker, and prints its name by digest.
 
-    image.py FOLDER program NAME PROGRAM     bash, what a job's script calls, PROGRAM as all_reduce_perf, and the libraries
-                                             that they name, from this host; and `pause`, of the same files
-    image.py FOLDER tree NAME TREE           everything below TREE
+    image.py FOLDER program NAME PROGRAM     from this host: bash, the commands of a job's script, PROGRAM as all_reduce_perf,
+                                             and their libraries; and the image `pause` with the same files
+    image.py FOLDER tree NAME TREE           all files below TREE
 """
 
 import hashlib, io, json, os, re, shutil, subprocess, sys, tarfile, tempfile
@@ -10,35 +10,35 @@ import hashlib, io, json, os, re, shutil, subprocess, sys, tarfile, tempfile
 CALLED = ["bash", "cat", "getent", "hostname", "mkdir", "rm", "sh", "sleep", "head", "kill", "env"]
 
 
-def kept(folder, kind, file):
-    """A file under its digest, in the registry's folder."""
+def store(folder, kind, file):
+    """Stores a file under its digest in the registry's folder. Returns digest and size."""
     os.makedirs(f"{folder}/{kind}", exist_ok=True)
     file.seek(0)
     digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
-    with open(f"{folder}/{kind}/{digest}", "wb") as kept_file:
-        shutil.copyfileobj(file, kept_file)
+    with open(f"{folder}/{kind}/{digest}", "wb") as stored_file:
+        shutil.copyfileobj(file, stored_file)
     return digest, file.tell()
 
 
 def image(folder, layer, command):
-    """An image of one layer. Gives its manifest's digest."""
+    """Stores an image with one layer. Returns its manifest's digest."""
     (diff, size) = layer
     config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff]},
               "config": {"Entrypoint": command, "Env": ["PATH=/usr/sbin:/usr/bin"]}}
-    digest, length = kept(folder, "blobs", io.BytesIO(json.dumps(config).encode()))
+    digest, length = store(folder, "blobs", io.BytesIO(json.dumps(config).encode()))
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
                 "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": length},
                 "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": diff, "size": size}]}
-    return kept(folder, "manifests", io.BytesIO(json.dumps(manifest).encode()))[0]
+    return store(folder, "manifests", io.BytesIO(json.dumps(manifest).encode()))[0]
 
 
 def program(tar, path):
-    """A system of few files."""
+    """Adds the programs with their libraries to the archive."""
     files = {f"/usr/bin/{name}": shutil.which(name) for name in CALLED} | {"/usr/bin/all_reduce_perf": path}
     for source in list(files.values()):
-        said = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
-        files |= {path: path for path in re.findall(r"(/\S+) \(0x", said)}
+        output = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
+        files |= {path: path for path in re.findall(r"(/\S+) \(0x", output)}
     for name in ["bin", "lib", "lib64", "sbin"]:
         link = tarfile.TarInfo(name)
         link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
@@ -63,7 +63,7 @@ folder, kind, name, source = sys.argv[1:]
 with tempfile.TemporaryFile() as file:
     with tarfile.open(fileobj=file, mode="w") as tar:
         program(tar, source) if kind == "program" else tar.add(source, arcname=".")
-    layer = kept(folder, "blobs", file)
+    layer = store(folder, "blobs", file)
 if kind == "program":
     pause = image(folder, layer, ["/usr/bin/sleep", "infinity"])
     shutil.copy(f"{folder}/manifests/{pause}", f"{folder}/manifests/1")

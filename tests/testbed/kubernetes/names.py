@@ -1,18 +1,18 @@
-"""A cluster's name server, as far as pods of a JobSet ask: `names.py ADDRESS API TOKEN-FILE`.
+"""Name server of the cluster, for the pods of JobSets only: `names.py ADDRESS API TOKEN-FILE`.
 
-`{hostname}.{subdomain}.{namespace}.svc.cluster.local` is the pod's address, as soon as it has one.
+`{hostname}.{subdomain}.{namespace}.svc.cluster.local` resolves to the pod's address as soon as the pod has one.
 """
 
 import json, socket, ssl, struct, sys, time, urllib.request
 
 address, api, token = sys.argv[1:]
 trust = ssl._create_unverified_context()
-known, asked = {}, 0.0
+known, refreshed = {}, 0.0
 
 
-def look():
-    global known, asked
-    if time.monotonic() - asked < 0.5:
+def refresh():
+    global known, refreshed
+    if time.monotonic() - refreshed < 0.5:
         return
     request = urllib.request.Request(f"{api}/api/v1/pods", headers={"Authorization": "Bearer " + open(token).read()})
     pods = json.load(urllib.request.urlopen(request, context=trust, timeout=5))["items"]
@@ -21,7 +21,7 @@ def look():
         for pod in pods
         if "hostname" in pod["spec"] and "podIP" in pod["status"]
     }
-    asked = time.monotonic()
+    refreshed = time.monotonic()
 
 
 def answer(query):
@@ -39,9 +39,9 @@ def answer(query):
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind((address, 53))
 while True:
-    query, whom = server.recvfrom(512)
+    query, client = server.recvfrom(512)
     try:
-        look()
-        server.sendto(answer(query), whom)
+        refresh()
+        server.sendto(answer(query), client)
     except (OSError, IndexError, ValueError, KeyError) as error:
         print(error, file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Node NUMBER of the bed, from nothing or after its kubelet died: a containerd and a kubelet in its own network namespace.
+# Starts node NUMBER of the bed, or restarts its dead processes: containerd and kubelet in the node's network namespace.
 #   node.sh NUMBER
 set -euo pipefail
 bed=${BED_DIR:?} kubernetes=$(realpath "${KUBERNETES:?}") number=${1:?}
@@ -9,7 +9,7 @@ nodes=$(wc -l <"$bed/nodes") block=b1
 group=/$node
 mkdir -p "$own/cni"
 for controller in /sys/fs/cgroup/*/; do mkdir -p "$controller/$group" 2>/dev/null || true; done
-start() { # NAME WORDS...: until stop.sh
+start() { # NAME WORDS...: runs until stop.sh
   local name=$1
   shift
   nsenter --net="/run/netns/$node" setsid "$@" >>"$own/$name.log" 2>&1 </dev/null &
@@ -22,7 +22,7 @@ cat >"$own/cni/10-pods.conflist" <<CNI
 {"cniVersion": "0.4.0", "name": "pods-$number", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": {
   "type": "host-local", "dataDir": "$own/addresses", "ranges": [[{"subnet": "10.88.$number.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 CNI
-# restrict_oom_score_adj: a container of a CI has no CAP_SYS_RESOURCE.
+# restrict_oom_score_adj: CI containers have no CAP_SYS_RESOURCE.
 cat >"$own/containerd.toml" <<CONTAINERD
 version = 2
 root = "$own/containerd"

@@ -1,11 +1,11 @@
-# Sourced by start.sh: BED_NODES real nodes, each a network namespace with a containerd and a kubelet of its own, whose pods
-# have addresses of their own; the real scheduler, JobSet and Kueue with their webhooks; a queue over all of it. KUBERNETES
-# then also has kube-scheduler, kubelet, jobset, kueue and webhooks/{jobset,kueue}.yaml. A name server and a registry, which
-# a cluster has as well, are names.py and registry.py.
+# Sourced by start.sh: starts BED_NODES real nodes, each a network namespace with containerd and kubelet, with an address per pod;
+# the real scheduler, JobSet and Kueue with their webhooks; and a queue over all nodes. KUBERNETES must also contain
+# kube-scheduler, kubelet, jobset, kueue and webhooks/{jobset,kueue}.yaml. names.py is the cluster's name server, registry.py
+# its registry.
 here=$(dirname "${BASH_SOURCE[0]}")
 inside sysctl -qw net.ipv4.ip_forward=1
 
-# One image with bash and the benchmark, and one that does nothing, by digest, from a registry.
+# An image with bash and the benchmark, and a pause image, by digest, from a registry.
 python3 "$here/image.py" "$bed/registry" program quickstart "${BED_PROGRAM:?}" >"$bed/image"
 start registry python3 "$here/registry.py" "$address" "$bed/registry"
 start names python3 "$here/names.py" "$address" "$(cat "$bed/endpoint")" "$bed/admin-token"
@@ -31,7 +31,7 @@ for number in $(seq "$BED_NODES"); do
   bash "$here/node.sh" "$number"
 done
 
-# Webhooks by URL: nothing routes a service's address here.
+# Webhooks by URL, because service addresses are not routed here.
 mkdir -p "$bed/certs/webhooks"
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=webhooks -addext "subjectAltName=IP:$address" \
   -keyout "$bed/certs/webhooks/tls.key" -out "$bed/certs/webhooks/tls.crt" 2>/dev/null
@@ -42,7 +42,7 @@ hooks() { # NAME PORT
 }
 start kube-scheduler "$kubernetes/kube-scheduler" --kubeconfig="$bed/admin" --authentication-kubeconfig="$bed/admin" \
   --authorization-kubeconfig="$bed/admin" --leader-elect=false --cert-dir="$bed/certs/scheduler"
-settings() { # PORTS BEGIN WITH
+settings() { # PREFIX OF THE PORTS
   printf '"webhook": {"port": %d443, "host": "%s", "certDir": "%s"}, "leaderElection": {"leaderElect": false}, "internalCertManagement": {"enable": false}, "health": {"healthProbeBindAddress": "127.0.0.1:%d081"}, "metrics": {"bindAddress": "127.0.0.1:%d080"}' \
     "$1" "$address" "$bed/certs/webhooks" "$1" "$1"
 }
@@ -51,7 +51,7 @@ inside "${kubectl[@]}" create namespace kueue-system >/dev/null
 echo "{\"apiVersion\": \"config.jobset.x-k8s.io/v1alpha1\", \"kind\": \"Configuration\", $(settings 11)}" >"$bed/jobset.json"
 echo "{\"apiVersion\": \"config.kueue.x-k8s.io/v1beta1\", \"kind\": \"Configuration\", \"namespace\": \"kueue-system\", $(settings 12), \"integrations\": {\"frameworks\": [\"jobset.x-k8s.io/jobset\"]}}" >"$bed/kueue.json"
 start jobset "$kubernetes/jobset" --kubeconfig="$bed/admin" --config="$bed/jobset.json"
-# Kueue wants the certificate of its figures in one place only.
+# Kueue reads the certificate of its metrics from a fixed folder only.
 mkdir -p "$bed/etc/kueue/metrics/certs" "$bed/etc-work"
 cp "$bed/certs/webhooks/"* "$bed/etc/kueue/metrics/certs/"
 start kueue unshare --mount sh -c 'mount -t overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/etc-work" none /etc && shift && exec "$@"' sh "$bed" \
@@ -63,7 +63,7 @@ until_good 120 curl --silent --fail http://127.0.0.1:12081/readyz
 until_good 120 "${kubectl[@]}" get node "n$BED_NODES"
 inside "${kubectl[@]}" wait --for=condition=Ready node --all --timeout=120s >/dev/null
 
-# Two blocks: the last node is alone in its own.
+# Two blocks: the last node is the only one in the second block.
 inside "${kubectl[@]}" create namespace burnin >/dev/null
 until_good 60 "${kubectl[@]}" apply --server-side --filename "$here/queue.yaml"
 inside "${kubectl[@]}" wait --for=condition=Active localqueue/bed --namespace burnin --timeout=120s >/dev/null

@@ -1,4 +1,4 @@
-"""A registry of the images that image.py made: `registry.py ADDRESS FOLDER`. It knows no other, and says so as others do."""
+"""Registry for the images of image.py: `registry.py ADDRESS FOLDER`. For other images it returns MANIFEST_UNKNOWN."""
 
 import http.server, os, sys
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# A real API server and the real controllers of jobs and of garbage, with JobSet's and Kueue's own definitions, in a network
-# namespace: BED_DIR (an existing folder), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/).
-# No kubelet runs, and nothing of JobSet's and Kueue's controllers: the tests play their parts. With BED_NODES they are
-# real, and so are the scheduler and as many nodes: nodes.sh.
+# Starts a real API server, the real job and garbage controllers, and JobSet's and Kueue's definitions in a network namespace:
+# BED_DIR (an existing folder), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/). The tests simulate
+# kubelets and the controllers of JobSet and Kueue. With BED_NODES these, the scheduler and that number of nodes are real: nodes.sh.
 set -euo pipefail
 bed=${BED_DIR:?} kubernetes=$(realpath "${KUBERNETES:?}")
 space=burnin-k8s-$$ address=10.77.0.1
@@ -11,11 +10,11 @@ echo "$space" >"$bed/namespace"
 : >"$bed/pids"
 ip netns add "$space"
 ip -n "$space" link set lo up
-# The API server speaks to no kubelet on loopback.
+# The API server rejects kubelets on loopback addresses.
 ip -n "$space" link add here type bridge
 ip -n "$space" addr add "$address/24" dev here
 ip -n "$space" link set here up
-start() { # NAME WORDS...: until stop.sh
+start() { # NAME WORDS...: runs until stop.sh
   local name=$1
   shift
   nsenter --net="/run/netns/$space" setsid "$@" >"$bed/$name.log" 2>&1 </dev/null &
@@ -26,7 +25,7 @@ until_good() { # SECONDS WORDS...
   local end=$((SECONDS + $1))
   shift
   until inside "$@" >/dev/null 2>&1; do
-    ((SECONDS < end)) || { echo "never: $*" >&2; tail -n 5 "$bed"/*.log >&2; exit 1; }
+    ((SECONDS < end)) || { echo "timeout: $*" >&2; tail -n 5 "$bed"/*.log >&2; exit 1; }
     sleep 0.2
   done
 }
@@ -40,7 +39,7 @@ admin=$(openssl rand -hex 16) burnin=$(openssl rand -hex 16)
 printf '%s\n' "$admin,admin,1,system:masters" "$burnin,system:serviceaccount:burnin:burnin,2,system:serviceaccounts" >"$bed/tokens"
 more=() controllers=job-controller,garbage-collector-controller,namespace-controller
 if [[ ${BED_NODES:-0} != 0 ]]; then
-  # A node that says nothing is given up after seconds, not minutes.
+  # A silent node is given up after seconds instead of minutes.
   more=(--default-not-ready-toleration-seconds=5 --default-unreachable-toleration-seconds=5)
   controllers+=,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,resourcequota-controller
   controllers+=,endpoints-controller,endpointslice-controller,daemonset-controller
@@ -73,7 +72,7 @@ if [[ ${BED_NODES:-0} != 0 ]]; then
   . "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
   exit
 fi
-# The kubelet that the tests play serves plain HTTP; the API server wants TLS.
+# The tests' simulated kubelet serves HTTP, but the API server requires TLS.
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=node-1 -keyout "$bed/certs/kubelet.key" -out "$bed/certs/kubelet.crt" 2>/dev/null
 cat "$bed/certs/kubelet.key" "$bed/certs/kubelet.crt" >"$bed/certs/kubelet.pem"
 start kubelet-tls socat "OPENSSL-LISTEN:10250,bind=$address,cert=$bed/certs/kubelet.pem,verify=0,fork,reuseaddr" TCP:127.0.0.1:10255

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Ends what start.sh began in BED_DIR.
+# Ends the processes of start.sh in BED_DIR, and removes mounts and namespaces.
 set -uo pipefail
 bed=${BED_DIR:?}
 [[ -f $bed/pids ]] || exit 0
 tac "$bed/pids" | while read -r pid; do kill -TERM -- "-$pid" 2>/dev/null || kill -TERM "$pid" 2>/dev/null; done
 for _ in $(seq 50); do
-  left=0
-  while read -r pid; do grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null && left=1; done <"$bed/pids"
-  [[ $left == 1 ]] || break
+  running=0
+  while read -r pid; do grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null && running=1; done <"$bed/pids"
+  [[ $running == 1 ]] || break
   sleep 0.1
 done
 while read -r pid; do kill -KILL -- "-$pid" 2>/dev/null; done <"$bed/pids"
-# What a node leaves: its pods, what watches over them, and what was mounted for them.
+# Remaining parts of nodes: pods, containerd's shims, and mounts.
 while read -r node; do
   for _ in 1 2 3; do
     find /sys/fs/cgroup/*/"$node" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u | xargs -r kill -KILL 2>/dev/null

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# In a bed that is up: what the A4 test bed's images have, on Debian, into the bed's registry. The names are in BED_DIR:
-#   image-mpi         sshd, Open MPI, Python, and all_reduce_perf and all_gather_perf over MPI on processors
-#   image-gib         an installer of gIB's settings;  image-gib-sockets: one under which NCCL uses sockets;
-#   image-gib-empty   one that installs nothing
-#   image-talk        an all_reduce_perf that prints a lot and measures nothing
+# In a running bed: builds replacements of the A4 test bed's images from Debian packages into its registry. Names are in BED_DIR:
+#   image-mpi         sshd, Open MPI, Python, and all_reduce_perf and all_gather_perf over MPI on CPUs
+#   image-gib         an installer of gIB's settings; image-gib-sockets: one with which NCCL reports sockets;
+#   image-gib-empty   one without effect
+#   image-talk        an all_reduce_perf with much output and no measurement
 set -euo pipefail
 bed=${BED_DIR:?} here=$(dirname "${BASH_SOURCE[0]}")
 trap 'rm -rf "$bed/tree"' EXIT
 made() { # NAME
   python3 "$here/image.py" "$bed/registry" tree "$1" "$bed/tree" >"$bed/image-$1"
 }
-# The installers are a shell and `cp`.
+# The installers need only a shell and `cp`.
 bash "$here/debian.sh" "$bed/tree" bash dash coreutils
 mkdir -p "$bed/tree/scripts"
 ln -sf dash "$bed/tree/usr/bin/sh"
@@ -24,7 +24,7 @@ rm -rf "$bed/tree"
 
 bash "$here/debian.sh" "$bed/tree" bash dash coreutils hostname openssh-client openssh-server openmpi-bin python3 python3-mpi4py
 ln -sf dash "$bed/tree/usr/bin/sh"
-# Sixteen ranks on a few processors: waiting ranks yield.
+# Sixteen ranks on a few cores: waiting ranks yield.
 echo "mpi_yield_when_idle = 1" >>"$bed/tree/etc/openmpi/openmpi-mca-params.conf"
 cp "$here/programs/nvidia-smi" "$bed/tree/usr/bin/"
 mkdir -p "$bed/tree/third_party/nccl-tests/build"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Whole runs on a real Slurm whose links are shaped: healthy, one slow node, one rank that corrupts data, one node cut off.
-#   BED_DIR   a bed that is up, see ../slurm/start.sh
+# Complete runs on a real Slurm with shaped links: healthy, one slow node, one rank that corrupts data, one disconnected node.
+#   BED_DIR   a running bed, see ../slurm/start.sh
 #   BURNIN    the program
-#   WORK      a folder for data and what nodes share
+#   WORK      a folder for data and the nodes' shared files
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$BED_DIR/run/up" # prefix
-shape() { # NODE RATE: both directions of its link. Long queues, so that what is measured is the rate and not what TCP makes of losses.
+shape() { # NODE RATE: both directions of its link. Long queues, so that the rate limits TCP, not packet loss.
   tc -n "$prefix-$1" qdisc replace dev eth0 root tbf rate "$2" burst 64kb latency 1s
   tc -n "$prefix-sw" qdisc replace dev "p$1" root tbf rate "$2" burst 64kb latency 1s
 }
-run() { # CASE [SETTING...]: one whole run
+run() { # CASE [SETTING...]: one complete run
   local name=$1 settings=() setting; shift
   for setting in "$@"; do settings+=(--set "$setting"); done
   mkdir -p "$WORK/$name/shared"
@@ -20,19 +20,19 @@ run() { # CASE [SETTING...]: one whole run
     >"$WORK/$name/report" 2>"$WORK/$name/progress" || code=$?
   echo "$code" >"$WORK/$name/code"
 }
-expect() { # CASE CODE TEXT...: the exit code, and words that its report has
+expect() { # CASE CODE TEXT...: exit code, and texts in the report
   local name=$1 wanted=$2 text code; shift 2
   code=$(<"$WORK/$name/code")
-  [[ $code == "$wanted" ]] || { cat "$WORK/$name"/{progress,report}; echo "links: $name ended with $code, not $wanted" >&2; exit 1; }
+  [[ $code == "$wanted" ]] || { cat "$WORK/$name"/{progress,report}; echo "links: $name: expected exit code $wanted, found $code" >&2; exit 1; }
   for text in "$@"; do
-    grep -qF -- "$text" "$WORK/$name/report" || { cat "$WORK/$name/report"; echo "links: $name does not say $text" >&2; exit 1; }
+    grep -qF -- "$text" "$WORK/$name/report" || { cat "$WORK/$name/report"; echo "links: $name: expected in the report: $text" >&2; exit 1; }
   done
   echo "links: $name: exit code $code${*:+, $*}"
 }
-back_in_service() { # NODE: it was taken out, with the run's name as the reason, and no other
-  local out
-  out=$("$BED_DIR/on" ctl sinfo --noheader --Node --states=drain --format='%N %E' | sort -u)
-  [[ $out == "$1 burnin links-"* && $out != *$'\n'* ]] || { echo "links: out of service is: $out" >&2; exit 1; }
+back_in_service() { # NODE: checks that only this node is drained, with the run's name as the reason, and resumes it
+  local drained
+  drained=$("$BED_DIR/on" ctl sinfo --noheader --Node --states=drain --format='%N %E' | sort -u)
+  [[ $drained == "$1 burnin links-"* && $drained != *$'\n'* ]] || { echo "links: expected only $1 drained by the run, found: $drained" >&2; exit 1; }
   "$BED_DIR/on" ctl scontrol update nodename="$1" state=resume
 }
 for node in n1 n2 n3 n4; do shape "$node" 400mbit; done
@@ -44,7 +44,7 @@ back_in_service n3
 run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:@n2
 expect corrupt 1 WRONG_DATA 'bad node: n2, ' 'Drained: burnin links-'
 back_in_service n2
-# Cut off in the middle: the benchmark hangs in its collective, and nothing of it may be called good.
+# Disconnected during the benchmark, which then hangs in its collective: no result may pass.
 run cut benchmark.workload.iterations=20000 & cut=$!
 until grep -qs '#' "$WORK"/cut/shared/jobs/*/output/benchmark*; do kill -0 "$cut" || break; sleep 0.1; done
 ip -n "$prefix-sw" link set pn3 down

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# A real Slurm on one host: munge, a controller and nodes, each in a network namespace of its own (10.77.0.0/24, which
-# exists only inside them). Needs root. Ends with 0 when every node is idle.
-#   BED_DIR    its folder
-#   BED_NODES  nodes (4)
-#   BED_ACCT   1: accounts too, with MariaDB and slurmdbd, so that sacct answers (0)
+# A real Slurm on one host: munge, a controller and nodes, each in its own network namespace (10.77.0.0/24, which exists only
+# inside them). Needs root. Exits with 0 when all nodes are idle.
+#   BED_DIR    the bed's folder
+#   BED_NODES  number of nodes (4)
+#   BED_ACCT   1: with accounting by MariaDB and slurmdbd, which sacct needs (0)
 # Afterwards `$BED_DIR/on NODE COMMAND...` runs a command on a node: ctl, n1, n2, ...
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${BED_DIR:?} nodes=${BED_NODES:-4} acct=${BED_ACCT:-0}
 die() { echo "start.sh: $*" >&2; exit 1; }
 [[ $(id -u) == 0 ]] || die "needs root"
-[[ ! -e $dir/run/up ]] || die "$dir is up: stop.sh first"
+[[ ! -e $dir/run/up ]] || die "$dir is in use: run stop.sh first"
 mkdir -p "$dir"/{etc,log,run,state,spool,munge,fault,shared}
 chmod 755 "$dir" "$dir/munge"; chmod 700 "$dir/state"
-# Names of the namespaces, so that two beds may be up at once. Written first: stop.sh cleans up after half a start.
+# Unique names of namespaces, so that two beds can run at the same time. Written first: stop.sh cleans up after a partial start.
 prefix=bed$$
 printf 'prefix=%q nodes=%q\n' "$prefix" "$nodes" >"$dir/run/up"
 export SLURM_CONF=$dir/etc/slurm.conf
@@ -58,11 +58,11 @@ conf=${conf//@DIR@/$dir} conf=${conf//@NODES@/$lines} conf=${conf//@SET@/n[1-$no
 accounts=accounting_storage/none
 if [[ $acct == 1 ]]; then
   accounts=accounting_storage/slurmdbd
-  # slurmdbd is reached with the munge socket that stands here; AuthInfo is not used for it.
+  # For slurmdbd this parameter is munge's socket; AuthInfo does not apply.
   conf+=$'\n'"AccountingStorageHost=10.77.0.1"$'\n'"AccountingStoragePass=$dir/munge/munge.socket"$'\n'
 fi
 echo "${conf//@ACCOUNTS@/$accounts}" >"$SLURM_CONF"
-# A number in fault/prolog.NODE makes that node's prolog end with it.
+# A number in fault/prolog.NODE is the exit status of that node's prolog.
 cat >"$dir/etc/prolog.sh" <<SCRIPT
 #!/bin/sh
 fault=$(printf %q "$dir")/fault/prolog.\$SLURMD_NODENAME
@@ -80,7 +80,7 @@ if [[ $acct == 1 ]]; then
     --pid-file="$dir/run/db/pid" --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900 \
     >"$dir/log/mariadbd.log" 2>&1 </dev/null &
   echo $! >"$dir/run/mariadbd.pid"
-  await "MariaDB does not answer" mariadb -S "$dir/run/db/sock" -uroot -e "create database if not exists slurm_acct_db"
+  await "MariaDB does not respond" mariadb -S "$dir/run/db/sock" -uroot -e "create database if not exists slurm_acct_db"
   (umask 077; cat >"$dir/etc/slurmdbd.conf" <<CONF
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge/munge.socket
@@ -96,17 +96,17 @@ PidFile=$dir/run/slurmdbd.pid
 CONF
   )
   on ctl env MYSQL_UNIX_PORT="$dir/run/db/sock" slurmdbd
-  await "slurmdbd does not answer" on ctl sacctmgr -n list cluster
+  await "slurmdbd does not respond" on ctl sacctmgr -n list cluster
   on ctl sacctmgr -i add cluster testbed >>"$dir/log/sacctmgr.log" 2>&1 || true
   on ctl sacctmgr -i add account default >>"$dir/log/sacctmgr.log" 2>&1 || true
 fi
 
 on ctl slurmctld
 up() { on ctl scontrol ping | grep -q 'is UP'; }
-await "the controller does not answer" up
+await "the controller does not respond" up
 for ((i = 1; i <= nodes; i++)); do
   mkdir -p "$dir/spool/n$i" "$dir/tmp/n$i"; chmod 1777 "$dir/tmp/n$i"
   on "n$i" slurmd -N "n$i"
 done
 idle() { [[ $(on ctl sinfo -h -p main -o %T -N | grep -c '^idle$') == "$nodes" ]]; }
-await "not every node is idle" idle
+await "not all nodes are idle" idle

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Ends what start.sh started, and what jobs left behind, by process id; removes the namespaces and the folder.
-# Works after half a start and after the death of a daemon.
+# Ends the processes of start.sh and of remaining jobs, by process id; removes the namespaces and the folder. Also cleans up after
+# a partial start or the death of a daemon.
 set -uo pipefail
 dir=${BED_DIR:?} prefix= nodes=0
 [[ -e $dir/run/up ]] && . "$dir/run/up"
-# From /proc: where nobody reaps, an ended daemon answers kill -0 for ever.
+# From /proc: without a reaper `kill -0` succeeds for ended daemons.
 alive() { local state; state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null); [[ -n $state && $state != Z ]]; }
-# Processes of this bed's jobs name its configuration and a job in their environment; step daemons sit in its folder.
+# Processes of this bed's jobs have its configuration and a job id in their environment; step daemons run in its folder.
 ranks() { grep -lzF "SLURM_CONF=$dir/etc/slurm.conf" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
   grep -qz '^SLURM_JOB_ID=' "$file" 2>/dev/null && { file=${file#/proc/}; echo "${file%/environ}"; }; done; }
 steps() { local process; for process in /proc/[0-9]*; do
@@ -14,7 +14,7 @@ steps() { local process; for process in /proc/[0-9]*; do
     echo "${process#/proc/}"; done; }
 mapfile -t pids < <(ranks; steps)
 ((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null
-# Nodes first, the controller after them, what they stand on last. A node would wait for a controller that is gone.
+# First nodes, then the controller, then its services: a node would wait for an ended controller.
 for files in "$dir"/run/slurmd.*.pid "$dir"/run/slurmctld.pid "$dir"/run/slurmdbd.pid "$dir"/run/mariadbd.pid "$dir"/run/munged.pid; do
   [[ -s $files ]] || continue
   pid=$(<"$files")

@@ -143,7 +143,7 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(artifacts.iter().all(|artifact| artifact.size_bytes > 100_000 && artifact.sha256.len() == 64));
     let log = world.log();
     assert_eq!(log.matches("Step #1 - \"smoke\": # Out of bounds values : 0 OK\n").count(), 6, "{log}");
-    assert!(log.contains("no GPU, or no program of nccl-tests on PATH"), "{log}");
+    assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
 /// A machine with a GPU and some programs of nccl-tests: the image holds these, and none of ours.

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""all_reduce_perf and all_gather_perf over MPI: the flags and the output of nccl-tests' 2.19, on processors.
+"""all_reduce_perf and all_gather_perf over MPI on CPUs, with the flags and the output of nccl-tests 2.19.
 
-What it prints of time, bandwidth and wrong values is measured, over whatever MPI sends its messages. The lines of NCCL are
-played: they report the network from NCCL's settings. BED_NETWORK, which a plugin's settings may contain, replaces it.
+Times, bandwidths and wrong values are measured over MPI's transport. The lines of NCCL are simulated: they report the network of
+NCCL's settings, or BED_NETWORK, which a plug-in's settings may contain.
 """
 
 import argparse
@@ -27,13 +27,13 @@ reduces = name == "all_reduce_perf"
 
 
 def values(count, times):
-    """`count` floats that say where they belong, as often as they were added up."""
+    """`count` floats of a pattern that depends on the index, multiplied by `times`."""
     pattern = array.array("f", (value * times for value in PATTERN))
     return (pattern * (count // len(pattern) + 1))[:count]
 
 
 def measured(size, in_place):
-    """Time of one operation in microseconds, and the number of wrong values, of the worst rank and of all."""
+    """Time of one operation on the slowest rank in microseconds, and the number of wrong values on all ranks."""
     count = size // 4 if reduces else size // 4 // ranks
     sent, own = values(count, rank + 1), slice(rank * count, (rank + 1) * count)
     if reduces:
@@ -85,7 +85,7 @@ factor = 2 * (ranks - 1) / ranks if reduces else (ranks - 1) / ranks
 size, buses, bad, rows = asked.b, [], 0, []
 while size <= asked.e:
     cells = []
-    # All that the ranks can share evenly.
+    # Rounded down to equal parts for all ranks.
     whole = size if reduces else size // (4 * ranks) * 4 * ranks
     for in_place in (False, True):
         took, wrong = measured(whole, in_place)

@@ -92,7 +92,7 @@ class Coordinator:
 
     def mpirun(self, words, limit_s, name):
         """Runs mpirun over all ranks; appends its output to `name`. With its full path mpirun also finds itself on the other pods.
-        MPI's own messages use TCP, whatever the image's default, because the tests measure RDMA."""
+        MPI's own messages always use TCP, because the tests measure RDMA."""
         interface = self.plan["socket_interface"]
         command = [shutil.which("mpirun") or "mpirun", "--allow-run-as-root", "--hostfile", os.path.join(RUN, "hostfile"),
                    "-np", str(self.ranks), "--map-by", f"ppr:{self.plan['gpus_per_node']}:node", "--bind-to", "none",

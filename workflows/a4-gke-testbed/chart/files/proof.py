@@ -49,7 +49,7 @@ def transport(text, names):
     used = re.findall(rf"(?:([\w.-]+):\d+:\d+ \[\d+\] )?NCCL INFO Using network (\S*?){end}", text)
     others = sorted({network for _, network in used if network != "gIB"})
     if others:
-        return f"expected gIB alone, found {', '.join(others)} in use"
+        return f"expected gIB only, found {', '.join(others)} in use"
     reported = {host.split(".")[0] for host, _ in used}
     silent = [name for name in names if name.split(".")[0] not in reported]
     if silent:
