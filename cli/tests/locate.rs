@@ -48,7 +48,7 @@ fn the_bad_gpu_of_pair_tests_is_located() {
     let (output, located) = locate(&healthy);
     assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
 
-    // The same logs, with the pairs of GPU 3 at less than half their bandwidth: what a slow GPU does to its pairs.
+    // The same logs, with the pairs of GPU 3 at less than half their bandwidth, as with a slow GPU.
     let folder = tempfile::tempdir().unwrap();
     let mut slow = Vec::new();
     for ((a, b), log) in pairs.iter().zip(&healthy) {
@@ -120,7 +120,7 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
     assert_eq!(located["suspects"][0]["host"], "node-07");
     assert!(located["search"]["confidence"].as_f64().unwrap() > 0.99, "{located}");
 
-    // With half of them the search ends unsure, and says so.
+    // With half of them the search ends without certainty, and reports that.
     tests.truncate(tests.len() / 2);
     let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
     let limit = tests.len().to_string();

@@ -177,7 +177,7 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
 }
 
 #[test]
-fn the_efficiency_is_relative_to_what_the_network_permits() {
+fn the_efficiency_is_relative_to_the_networks_limit() {
     let verdict = A3_MEGA.judged("all_gather", SIZES);
     assert!(text(&verdict, "EFFICIENCY").starts_with("efficiency 94 %"), "{verdict:#}");
     // Two nodes exchange half of an all-reduce: 375 GB/s.

@@ -20,7 +20,7 @@ fn start(lab: &Lab, more: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The first line on standard error that contains `text`, and how long it took to come.
+/// The first line on standard error that contains `text`, and the time until then.
 fn line(run: &mut Child, text: &str) -> (String, Duration) {
     let began = Instant::now();
     let mut lines = BufReader::new(run.stderr.as_mut().unwrap()).lines();

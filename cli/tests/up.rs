@@ -328,7 +328,7 @@ fn a_failure_and_its_recovery_are_notified_once_each() {
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
     lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
-    // More than any machine moves.
+    // More than any machine can transfer.
     lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
     let up = || {
         let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
@@ -351,7 +351,7 @@ fn a_failure_and_its_recovery_are_notified_once_each() {
     }
     let address = server.address.clone();
     server.end("-KILL");
-    // Another process finds nothing that is left to tell.
+    // Another process finds no pending notice.
     let server = up();
     let run = server.begin("lab", "5");
     server.follow(&run);

@@ -1,4 +1,4 @@
-//! Streams that nobody meant well.
+//! Hostile streams of events.
 
 use ansible_events::{EventReader, read};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn handled_failures_do_not_count() {
     assert_eq!(read(log.as_bytes()).unwrap().failure, None);
     let ignored = log.clone() + &stats("a", r#"{"ok":1,"failures":0,"ignored":1}"#);
     assert!(read(ignored.as_bytes()).unwrap().good());
-    // An `always` runs after a failure that stands.
+    // An `always` runs after a failure that remains.
     let always = log + &stats("a", r#"{"ok":1,"failures":1}"#);
     assert_eq!(read(always.as_bytes()).unwrap().failure.unwrap().message, "first");
 }
@@ -78,7 +78,7 @@ proptest! {
         prop_assert!(!findings.good());
     }
 
-    /// Events with parts of any shape in any order: never a panic, and counts never more than there were results.
+    /// Events with parts of any shape in any order: no panic, and no more counts than results.
     #[test]
     fn any_events_are_read(
         events in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! Runs of a real Ansible against real ssh hosts, as its callback told them.
+//! Runs of a real Ansible on real ssh hosts, as recorded by its callback.
 
 use ansible_events::{Counts, EventReader, PlayFindings, read};
 
@@ -46,7 +46,7 @@ fn a_host_that_cannot_be_reached() {
     assert_eq!(findings.hosts["dgx3"], counts(0, 0, 0, 1, 0));
 }
 
-/// Ansible ends with 4 here and says nothing of the failure; the events do.
+/// Ansible ends with exit code 4 without the failure; the events contain it.
 #[test]
 fn a_failure_beside_an_unreachable_host() {
     let findings = found("failed-and-unreachable");
@@ -55,7 +55,7 @@ fn a_failure_beside_an_unreachable_host() {
     assert_eq!(findings.problems().len(), 2);
 }
 
-/// Cut anywhere before the last line a run has not ended, and what was known by then is known.
+/// A log that is cut before its last line is incomplete; findings before the cut stay.
 #[test]
 fn a_run_that_broke_off() {
     for name in ["ok", "task-failed", "unreachable", "failed-and-unreachable"] {
@@ -82,7 +82,7 @@ fn bytes_come_in_any_pieces() {
     }
 }
 
-/// The steps of a build follow each other in one log, among other tools' lines.
+/// The steps of a build are in one log, among other tools' lines.
 #[test]
 fn runs_one_after_the_other() {
     let mut log = b"Starting step 0\nPLAY [x]\n".to_vec();
@@ -93,7 +93,7 @@ fn runs_one_after_the_other() {
     assert_eq!((findings.runs, findings.foreign_lines), (2, 4));
     assert_eq!(findings.failure.as_ref().unwrap().host, "dgx2");
     assert_eq!(findings.hosts["dgx1"].ok, found("ok").hosts["dgx1"].ok + 4);
-    // A second run that broke off takes back the end of the first.
+    // An interrupted second run makes the whole incomplete.
     let half = read(&log[..log.len() - 600]).unwrap();
     assert_eq!((half.runs, half.ended), (1, false));
 }
@@ -134,7 +134,7 @@ fn a_host_that_is_cut_off_under_a_kept_connection() {
     );
 }
 
-/// A play may say that it minds nobody who is away; then that is no finding.
+/// A play may ignore unreachable hosts; then they are no finding.
 #[test]
 fn a_host_that_may_be_away() {
     let findings = found("ignored-unreachable");

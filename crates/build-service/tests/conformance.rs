@@ -1,4 +1,4 @@
-//! The one suite, on every adapter.
+//! The conformance suite, on every adapter.
 
 mod support;
 

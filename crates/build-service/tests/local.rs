@@ -1,4 +1,4 @@
-//! Builds of this host: what an image is made of, and whose fault a failure is.
+//! Builds on this host: content of an image, and classes of failures.
 
 mod support;
 
@@ -137,7 +137,7 @@ async fn a_failed_build_quotes_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_ends_at_the_stages_limit_whatever_its_own_may_be() {
+async fn a_build_ends_at_the_stages_limit_despite_a_longer_one_of_its_own() {
     let world = World::new();
     let mut build = spec("sleep 300", &[]);
     build.config["timeout"] = "3600s".into();

@@ -1,4 +1,4 @@
-//! What a config is checked for, and what its plan holds.
+//! Checks of a config, and the content of its plan.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What goes into an envelope comes out of it, and nothing else does.
+//! Envelopes keep their content.
 
 use cloudevents::{AttributesReader, Event};
 use events::{Content, Message, UnreadableEvent, event_schemas};
@@ -73,7 +73,7 @@ fn unknown_fields_are_ignored() {
 #[test]
 fn every_type_has_a_schema() {
     let schemas = event_schemas();
-    // And an offer, and a request with its answer.
+    // An offer, and a request with its answer.
     assert_eq!(schemas.len(), Fact::TYPES.len() + Body::TYPES.len() + 3);
     assert!(
         schemas

@@ -1,4 +1,4 @@
-//! Tokens: who is let in, and how often keys are asked for.
+//! Tokens: accepted callers, and the number of key requests.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ const PUSH: &str = "push@p.iam.gserviceaccount.com";
 const SUBSCRIPTION: &str = "projects/p/subscriptions/builder";
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A key pair, and what is published of it.
+/// A key pair with its public key.
 struct Signer {
     private: EncodingKey,
     published: Value,
@@ -62,7 +62,7 @@ fn token(signer: &Signer, id: &str, claims: &Value) -> String {
     format!("Bearer {}", encode(&header, claims, &signer.private).unwrap())
 }
 
-/// Publishes keys slowly, and counts.
+/// Publishes keys slowly and counts requests.
 #[derive(Clone)]
 struct Publisher {
     keys: Arc<std::sync::Mutex<Result<Value, String>>>,
@@ -238,7 +238,7 @@ async fn without_keys_all_callers_are_rejected_temporarily() {
     *scene.publisher.keys.lock().unwrap() = Ok(scene.google.published.clone());
     scene.clock.advance(Span::from_secs(61));
     scene.admit(&good).await.unwrap();
-    // Keys that are past their time count for nothing.
+    // Expired keys are not used.
     *scene.publisher.keys.lock().unwrap() = Err("503".to_owned());
     scene.clock.advance(Span::from_secs(3601));
     assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));

@@ -1,4 +1,4 @@
-//! A collector's end of the line: what a service sends, decoded from OTLP's own messages.
+//! A collector: spans and metrics of a service, decoded from OTLP's messages.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// What arrived, by path, in order.
+/// Received bodies by path, in order.
 type Arrived = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// Takes whatever is posted, and says that it was taken.
+/// Accepts every request.
 fn collector() -> (String, Arrived) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -107,7 +107,7 @@ fn says(attributes: &[KeyValue], key: &str, value: &str) -> bool {
 #[test]
 fn before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_collector() {
     let (endpoint, arrived) = collector();
-    // The exporter reads its variable when it is made, in a process of this test's own.
+    // The exporter reads its variable at its creation, so this test has its own process.
     if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
         let this = std::env::current_exe().unwrap();
         let name = "before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_collector";
@@ -120,7 +120,7 @@ fn before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_co
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(push_one());
-    // No shutdown: what was not sent before the answer never is.
+    // No shutdown: data that was not sent before the response is never sent.
     std::process::exit(0);
 }
 

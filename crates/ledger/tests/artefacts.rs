@@ -1,4 +1,4 @@
-//! What a stage leaves behind, beyond what the conformance suite asks of every store.
+//! Files of a stage, beyond the conformance suite of stores.
 
 use std::{
     io::{self, Cursor, Read},

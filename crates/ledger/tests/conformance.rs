@@ -1,4 +1,4 @@
-//! The one suite, on every store; and the case a well-behaved store cannot show: a write whose answer is lost.
+//! The conformance suite on every store, and a store that loses the responses of writes.
 
 use std::{
     io,
@@ -69,7 +69,7 @@ async fn hints_can_be_in_a_separate_store() {
     assert!(split().list("op").await.unwrap().contains(&"open/run-1".to_owned()));
 }
 
-/// Writes land, answers are lost: as `Exists`, or as an error.
+/// Writes take effect and their responses are lost: reported as `Exists` or as an error.
 struct Lossy {
     inner: MemoryStore,
     as_error: bool,

@@ -1,4 +1,4 @@
-//! What clusters cost, and that no run passes its budget.
+//! Cost of clusters, and the budget of runs.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn spent(book: &Book) -> String {
     book.state.usage(book.now).spent.unwrap().to_string()
 }
 
-/// The cluster is ready, so many seconds after it was asked for.
+/// The cluster is ready this many seconds after its request.
 fn up(workflow: Workflow, seconds: u64) -> Book {
     let mut book = Book::open(workflow);
     book.until("dev.burnin.image.built.v1");
@@ -47,7 +47,7 @@ fn a_cluster_costs_from_its_request_to_its_confirmed_deletion() {
     assert_eq!((usage.held, usage.spent), (Span::from_secs(180), Some(money("6"))));
     assert_eq!(usage.idle(), Span(usage.held.0 - usage.busy.0));
 
-    // One that shows up again costs again.
+    // A cluster that reappears costs again.
     book.feed_as("late", 1, Fact::ClusterReady(cluster()));
     book.tick(60);
     assert_eq!(spent(&book), "8.00");
@@ -61,7 +61,7 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     let stop = wake(&book.state, book.now).unwrap();
     book.tick(60);
     assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
-    // 20 pay for ten minutes; giving back may take as long as the grace.
+    // 20 pay for ten minutes; the release may take as long as the grace period.
     let seconds = 600 - grace.0.as_secs() - 120;
     book.tick(seconds - 1);
     assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken for it");

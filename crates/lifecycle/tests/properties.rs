@@ -1,4 +1,4 @@
-//! What holds for every run, in whatever order and however often its facts arrive.
+//! Properties of every run, for any order and repetition of its facts.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What any input may cost: memory, time, and never a panic.
+//! Bounds for any input: memory, time, no panic.
 //!
 //! A build without optimisation reads less: gigabytes are read by `cargo test --release -p nccl --test bounds`.
 
@@ -21,7 +21,7 @@ use model::measurement::{LogEnd, Reading};
 static MEMORY: PeakAlloc = PeakAlloc;
 
 const MIB: u64 = 1 << 20;
-/// What reading any log may allocate, buffers included.
+/// Maximum memory for reading a log, buffers included.
 const MOST: usize = 16 << 20;
 const QUICK: bool = cfg!(debug_assertions);
 
@@ -35,7 +35,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads, and says by how many bytes memory grew at most meanwhile.
+/// Reads a log; returns the peak growth of memory, bytes.
 fn measured(input: impl Read) -> (Reading, usize) {
     let before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
@@ -50,7 +50,7 @@ fn bounded(name: &str, input: impl Read) -> Reading {
     reading
 }
 
-/// Input that is made while it is read: `unit` is asked for the next piece, `left` bytes in all.
+/// Generated input: `unit` returns the next piece; `left` bytes in total.
 struct Made<F> {
     unit: F,
     piece: Vec<u8>,
@@ -63,7 +63,7 @@ fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
     Made { unit, piece: Vec::new(), at: 0, number: 0, left }
 }
 
-/// `unit` again and again.
+/// Repeats `unit`.
 fn endless(unit: &str, left: u64) -> impl Read {
     // Some units at once: a few bytes a call would measure the calls.
     let piece = unit.repeat(4096 / unit.len() + 1).into_bytes();
@@ -158,10 +158,10 @@ fn gzip_bombs_fit() {
     bounded("gzip of many members", &members[..]);
 }
 
-/// Makes the line of a number.
+/// Creates the line with this number.
 type Line = fn(u64) -> String;
 
-/// Lines that make the reader keep as much as it can of each kind, number by number.
+/// Lines that fill each of the reader's collections.
 const GREEDY: [(&str, Line); 12] = [
     ("rows with long words", |n| {
         let names = "abcdefghijklmnop 9999999";
@@ -257,7 +257,7 @@ fn greedy_logs_fit() {
         let begin: &[u8] = b"{\"version\":4,";
         bounded(name, begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
     }
-    // In turn, and each kind where another has left off.
+    // All kinds in turn, and each after another.
     for stretch in [1, 300, 20_000] {
         let line = |n: u64| GREEDY[(n / stretch) as usize % GREEDY.len()].1(n);
         bounded("all in turn", made(size, |n, out| out.extend(line(n).bytes())));
@@ -288,7 +288,7 @@ fn important_data_is_kept_at_the_memory_limit() {
         "{said}"
     );
 
-    // A run for which there is no room is not taken for a good one.
+    // A run beyond the limit does not count as a good one.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
     let reading = bounded("a cut run behind too many", tables.as_bytes());
     assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
@@ -309,7 +309,7 @@ impl Numbers {
     }
 }
 
-/// What stands nowhere in a good log, or only elsewhere.
+/// Text that a good log does not contain there.
 const FOREIGN: [&[u8]; 27] = [
     b"\n",
     b"\0",
@@ -370,7 +370,7 @@ fn mutate(log: &mut Vec<u8>, others: &[Vec<u8>], numbers: &mut Numbers) {
     }
 }
 
-/// Gives a log in pieces: of these lengths, in turn.
+/// Returns a log in chunks of these lengths, in turn.
 struct Pieces<'a> {
     log: &'a [u8],
     lengths: [usize; 3],
@@ -403,7 +403,7 @@ fn samples() -> Vec<Vec<u8>> {
     real.chain(printed).chain(FORMATS.iter().step_by(4).map(positioned)).collect()
 }
 
-/// What is always true of a reading.
+/// Invariants of a reading.
 fn sane(reading: &Reading) {
     for table in &reading.tables {
         assert!(table.average_busbw.is_none_or(f64::is_finite));
@@ -435,7 +435,7 @@ fn mutated_logs_never_break_the_reader() {
         sane(&reading);
         // The log is small, so that nearly all of this is buffers.
         assert!(peak <= 2 << 20, "round {round}: {peak} bytes");
-        // How the bytes come makes no difference, and neither does what they are packed in.
+        // Chunks and compression make no difference.
         let length = 1 + numbers.below(300);
         let pieces = |lengths| Pieces { log: &log, lengths };
         assert_eq!(nccl::read(pieces([length, 1, 4096])).unwrap(), reading, "round {round}");
@@ -470,7 +470,7 @@ fn concatenated_logs_are_read_like_separate_ones() {
     }
 }
 
-/// Lines that invite work over and over: a unit of each, repeated within one line and over many.
+/// Lines that cause repeated work: a unit of each, repeated within one line and over many.
 const TEDIOUS: [&str; 24] = [
     "[1,{}]<stdout>:x",
     "in-place ",
@@ -498,10 +498,10 @@ const TEDIOUS: [&str; 24] = [
     "x(), ",
 ];
 
-/// Four times as much may take so many times as long: caches make it more than four, squares would make it sixteen.
+/// Maximum factor of the time for four times the input: caches make it more than four, quadratic work sixteen.
 const TIMES: f64 = 9.0;
 
-/// Seconds that this thread has worked: what else the machine does is not counted.
+/// CPU seconds of this thread.
 fn worked() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -537,7 +537,7 @@ fn parsing_time_is_linear() {
             [("one line", usize::MAX, 120_000), ("short lines", 100, many), ("long lines", 10_000, many)]
         {
             let logs = [of(unit, line, size / 2), of(unit, line, 2 * size)];
-            // The best of some, for whatever else the machine does only adds: two, and more while in doubt.
+            // The minimum of two measurements, and of more while in doubt: other load only adds time.
             let mut best = [f64::INFINITY; 2];
             for attempt in 0..20 {
                 best = [0, 1].map(|at| best[at].min(time(&logs[at])));

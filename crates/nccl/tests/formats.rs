@@ -201,7 +201,7 @@ fn rows_that_all_end_in_one_column_keep_their_first_half() {
         if format.timestamp {
             rows.iter_mut().for_each(|row| row.timestamp = None);
         }
-        // As `cut -c` leaves them: behind the first half, and inside every column of the second.
+        // Rows cut by `cut -c`: after the first half, and inside every column of the second.
         let starts = lines.iter().position(|line| line.starts_with("           8")).unwrap();
         let second = row(format, 8, 0).0[2].len();
         for left in 0..second - if format.timestamp { 21 } else { 0 } {
@@ -367,13 +367,13 @@ fn missing_parts_of_a_cut_log_are_reported() {
             let to = (from + left).min(lines.len() - 1);
             let cut: Vec<_> = lines[..from].iter().chain([&mark]).chain(&lines[to..]).cloned().collect();
             let reading = read_lines(&cut);
-            // Only behind the summary is there nothing to miss.
+            // Only after the summary nothing can be missing.
             let over = lines[..from].iter().any(|line| line.contains("Avg bus bandwidth"));
             assert_eq!(reading.ended == LogEnd::Complete, over, "{from} {left}: {:?}", reading.first_error);
             assert_eq!(reading.tables[0].ended == LogEnd::Complete, over, "{from} {left}");
         }
     }
-    // Cut out before the run began, it is whole.
+    // A part cut out before the run leaves it complete.
     let before: Vec<_> = ["noise".to_owned(), mark].into_iter().chain(lines).collect();
     assert_whole(&read_lines(&before), &rows, "cut before");
 }

@@ -1,4 +1,4 @@
-//! Damaged and hostile input. What any input may cost is in `bounds.rs`.
+//! Damaged and hostile input. Bounds of memory and time are in `bounds.rs`.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
@@ -15,7 +15,7 @@ fn rows(reading: &Reading) -> Vec<&Row> {
     reading.tables.iter().flat_map(|table| &table.rows).collect()
 }
 
-/// Whether a row is what a cut left of another: each half as it was or missing, and the missing one marked.
+/// Whether a row is another one after a cut: each half is equal, or missing and marked.
 fn is_left_of(cut: &Row, whole: &Row) -> bool {
     let half = |cut: Option<Half>, whole: Option<Half>| cut.is_none() || cut == whole;
     let left = Row { partial: whole.partial.clone(), processes: whole.processes.clone(), ..cut.clone() };
@@ -28,8 +28,8 @@ fn is_left_of(cut: &Row, whole: &Row) -> bool {
         && Row { timestamp: None, ..left } == Row { timestamp: None, ..same }
 }
 
-/// Whatever prefix of a log is read: its rows are the first of the whole log's, of which the last may lack a half, and it
-/// is complete only when the summary is in it.
+/// For every prefix of a log: its rows are the first of the whole log's, the last may lack a half, and it
+/// is complete only with the summary.
 fn truncations_are_honest(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);
     let whole_rows = rows(&whole);
@@ -107,7 +107,7 @@ fn truncated_debug_logs_are_honest() {
     }
 }
 
-/// What is always true of a reading.
+/// Invariants of a reading.
 fn sane(reading: &Reading) {
     for table in &reading.tables {
         assert!(table.average_busbw.is_none_or(f64::is_finite));
@@ -361,7 +361,7 @@ fn a_failing_reader_is_an_error() {
 }
 
 #[test]
-fn damaged_gzip_keeps_what_was_read() {
+fn rows_before_damaged_gzip_data_are_kept() {
     use std::io::Write as _;
     let (lines, _) = run(&FORMATS[13], sizes());
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -1,4 +1,4 @@
-//! Pins stay readable, whichever process writes next.
+//! Pins stay readable after concurrent writes.
 
 use std::sync::Arc;
 

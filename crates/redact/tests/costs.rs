@@ -1,4 +1,4 @@
-//! How fast: `cargo test --release -p redact --test costs -- --nocapture` prints it.
+//! Throughput: `cargo test --release -p redact --test costs -- --nocapture` prints it.
 
 use std::{sync::Arc, time::Instant};
 

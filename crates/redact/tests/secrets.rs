@@ -1,4 +1,4 @@
-//! What goes, what stays, and that chunks make no difference.
+//! Redacted and unchanged text, independent of chunks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,7 +26,7 @@ fn clean(text: &str) -> String {
     String::from_utf8(told(&rules(), &[text.as_bytes()]).0).unwrap()
 }
 
-/// Not written in one piece, or secret scanners would report them.
+/// Split, so that secret scanners do not report them.
 fn fake(begin: &str, length: usize) -> String {
     let rest = "Ab3dE5fGh1JkLmN0pQrStUvWxYz2468ACEGIKMOQSUWYbdfhjlnprtvxz".chars().cycle();
     begin.chars().chain(rest.take(length)).collect()
@@ -172,7 +172,7 @@ fn known_values_are_removed_in_every_encoding() {
     for before in ["", "u", "us", "user:"] {
         let text = base64(&format!("{before}{KNOWN} and so on"));
         let url = text.replace('+', "-").replace('/', "_");
-        // `base64` breaks its lines somewhere.
+        // `base64` wraps its lines.
         for width in [1000, 76, 64, 20] {
             let lines: Vec<_> = text.as_bytes().chunks(width).map(String::from_utf8_lossy).collect();
             texts.push(lines.join("\n"));
@@ -290,7 +290,7 @@ fn environment() -> String {
 }
 
 #[test]
-fn the_environment_block_keeps_what_explains_a_measurement() {
+fn the_environment_block_keeps_fields_that_explain_a_measurement() {
     let before = environment();
     let after = clean(&before);
     let document: serde_json::Value = serde_json::from_str(&after).unwrap();
@@ -363,7 +363,7 @@ fn logs_without_secrets_pass_unchanged() {
     println!("{} logs", found.len());
 }
 
-/// Pieces that rules are made for, cut and mixed.
+/// Parts of the rules' patterns, cut and mixed.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let key = format!("-----BEGIN {0}-----\\nMIIE\n-----END {0}-----", "PRIVATE KEY");
     let parts = vec![

@@ -1,4 +1,4 @@
-//! The page's colours: text is read by people who see badly, on both kinds of screen.
+//! Contrast of the page's colours, light and dark.
 
 /// WCAG 2, level AA: of text, and of what is drawn.
 const TEXT: f64 = 4.5;

@@ -1,4 +1,4 @@
-//! Every form is soon there and has an end.
+//! Time and size of every form are bounded.
 
 #![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
 
@@ -15,12 +15,12 @@ use verdict::{
     locate::Suspect,
 };
 
-/// What a form may cost in a release build.
+/// Maximum time of a form in a release build.
 const TIME: Duration = Duration::from_millis(50);
 /// Not a benchmark: the build may be a slow one, and other tests share the machine.
 const GENEROUS: u32 = 20;
 
-/// Its name, how it is made, and the most bytes of it.
+/// Name, rendering function and maximum size of a form.
 type Form = (&'static str, fn(&Story<'_>) -> String, usize);
 
 const FORMS: [Form; 5] = [
@@ -28,7 +28,7 @@ const FORMS: [Form; 5] = [
     ("markdown", markdown, 60_000),
     ("junit", junit, 1 << 20),
     ("html", html, 1 << 20),
-    // As long as the log: nothing is left out.
+    // Proportional to the log: no rows are omitted.
     ("csv", csv, 64 << 20),
 ];
 

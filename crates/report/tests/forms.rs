@@ -1,4 +1,4 @@
-//! What each form says of the same things.
+//! The same results in every form.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::{
 };
 use verdict::{Fingerprint, compare::Comparison};
 
-/// Lines that a terminal shows; "40-odd" for the person who waits.
+/// Maximum number of lines on a terminal.
 const LINES: usize = 48;
 
 fn plain(story: &Story<'_>) -> String {
@@ -66,9 +66,9 @@ fn junit_is_for_ci() {
     insta::assert_snapshot!("junit_unbuilt", junit(&unbuilt().story()));
 }
 
-/// Red exactly when the verdict is: a failure for a fail, an error for what is inconclusive.
+/// Red exactly with the verdict: a failure for a fail, an error for inconclusive.
 #[test]
-fn junit_says_what_the_verdict_says() {
+fn junit_agrees_with_the_verdict() {
     let agree = |logs: &Logs| {
         let parsed = parsed(&junit(&logs.story()));
         assert_eq!(parsed.test_suites.len(), logs.logs.len());
@@ -101,7 +101,7 @@ fn red(status: &TestCaseStatus) -> Option<NonSuccessKind> {
     }
 }
 
-/// As a reader of JUnit XML reads it. The counts are those of the cases.
+/// Read back as JUnit XML; the counts equal the cases.
 fn parsed(xml: &str) -> Report {
     let report = Report::deserialize_from_str(xml).expect("JUnit XML");
     let tests: usize = report.test_suites.iter().map(|suite| suite.test_cases.len()).sum();

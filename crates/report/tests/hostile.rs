@@ -1,4 +1,4 @@
-//! Text that others wrote acts in no form.
+//! External text has no effect in any form.
 
 mod support;
 
@@ -16,7 +16,7 @@ use verdict::{
     locate::Suspect,
 };
 
-/// Everything that some reader of some form would act on.
+/// Text that has an effect in at least one form.
 const HOSTILE: &str = "=cmd|'/C calc'!A0 <script>alert(1)</script> ]]> --> \"'><img src=x onerror=y> @everyone \
                        [x](javascript:y) https://evil.example `` | \u{1b}[31m\u{1b}]8;;http://e\u{7}\0\u{1}\u{202e}\
                        \u{2066}\u{feff}\u{fffe}\u{ffff}\u{9b}2J\r\n## heading\n```\n&amp; {{ 7*7 }} {% raw %}";
@@ -190,7 +190,7 @@ fn missing_figures_are_reported_as_missing() {
 }
 
 #[test]
-fn a_reason_of_a_code_that_nobody_knows_is_still_red() {
+fn a_reason_with_an_unknown_code_is_red() {
     let mut logs = support::logs::healthy();
     let reason = Reason { code: "NEW".into(), weighs: model::Verdict::Fail, text: "something".into() };
     let (_, _, judgement) = &mut logs.logs[0];

@@ -1,4 +1,4 @@
-//! The page: complete, harmless, small, soon there.
+//! The page: complete, safe, small, fast.
 
 #![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
 
@@ -10,7 +10,7 @@ use model::*;
 use report::html;
 use support::{Run, cancelled, good, reading, slow, unbuilt, whole, workflow};
 
-/// Bytes and time that a page may cost. A page of a quickstart run is a tenth of either.
+/// Maximum size and time of a page. A quickstart run's page needs a tenth of both.
 const BYTES: usize = 300_000;
 const TIME: Duration = Duration::from_millis(50);
 
@@ -59,7 +59,7 @@ fn every_kind_of_run_has_a_page() {
 }
 
 #[test]
-fn what_others_wrote_is_harmless() {
+fn external_text_is_harmless() {
     let hostile = "<script>alert(1)</script>\"'><img src=x onerror=y>\u{1b}[31m\0\u{202e}&\u{2066}";
     let mut workflow = workflow();
     workflow.name = hostile.into();

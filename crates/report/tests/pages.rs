@@ -1,4 +1,4 @@
-//! Writes the page of every kind of run, to be looked at:
+//! Writes the page of every kind of run, for inspection:
 //! `PAGES=DIR cargo test -p report --test pages -- --ignored`.
 
 mod support;

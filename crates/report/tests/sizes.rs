@@ -3,7 +3,7 @@
 use model::measurement::{Half, LogEnd, Row, Table};
 use report::sizes::{Earlier, Series, part};
 
-/// A curve of 20 µs and 400 GB/s, so many times as long from 1 MiB on.
+/// A curve of 20 µs and 400 GB/s, slower by a factor from 1 MiB on.
 fn table(slower: f64) -> Table {
     let half = |size: u64| {
         let by = if size >= 1 << 20 { slower } else { 1.0 };
@@ -41,7 +41,7 @@ fn series(factors: &[f64], name: &str) -> String {
     part(Series { runs: &runs, baseline: None })
 }
 
-/// What repeats itself within a tenth of a percent, as runs do.
+/// Runs that repeat within a tenth of a percent.
 fn factors(slower_from: usize) -> Vec<f64> {
     (0..24)
         .map(|run| 1.0 + 0.001 * f64::from(run as u8 % 3) + if run >= slower_from { 0.03 } else { 0.0 })
@@ -49,7 +49,7 @@ fn factors(slower_from: usize) -> Vec<f64> {
 }
 
 #[test]
-fn a_size_that_takes_longer_since_a_night_says_since_when() {
+fn a_size_that_became_slower_reports_since_when() {
     let page = series(&factors(18), "run-");
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("<tr><th scope=\"row\"")).collect();
     let of = |size: &str| {

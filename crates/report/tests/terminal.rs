@@ -1,4 +1,4 @@
-//! What a person reads who has just waited for the run.
+//! The terminal's report at the end of a run.
 
 mod support;
 
@@ -74,7 +74,7 @@ fn a_run_that_was_given_its_image() {
 }
 
 #[test]
-fn a_log_without_a_table_says_so() {
+fn a_log_without_a_table_is_reported() {
     let workflow = workflow();
     let mut reading = reading(&workflow);
     reading.tables.clear();
@@ -85,7 +85,7 @@ fn a_log_without_a_table_says_so() {
 }
 
 #[test]
-fn a_long_table_keeps_what_matters() {
+fn a_long_table_keeps_its_important_rows() {
     let text = plain(&support::long().story());
     for size in [" 8 B ", " 64 B ", " 1 MiB ", " 16 GiB "] {
         assert!(text.contains(size), "{size} in {text}");

@@ -48,7 +48,7 @@ fn a_lost_cluster_is_brought_up_again() {
 }
 
 #[test]
-fn a_cluster_that_comes_back_is_given_back_again() {
+fn a_reappearing_cluster_is_released_again() {
     let mut run = good();
     run.fact(60_000, 1, Fact::ClusterReady(support::cluster()));
     let lines = told(&timeline(&run.records));

@@ -1,4 +1,4 @@
-//! What looking costs, on a folder. By hand: `cargo test --release -p view --test costs -- --ignored --nocapture`.
+//! Time of lists on a folder. By hand: `cargo test --release -p run-index --test costs -- --ignored --nocapture`.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What is listed, in which order, from where, and what it costs in requests.
+//! Lists of runs: content, order, pages, and number of requests.
 
 mod support;
 
@@ -106,14 +106,14 @@ async fn a_closed_run_is_folded_only_once() {
     let page = first.page(&wanted).await.unwrap();
     let (reads, _) = world.counting.asked();
     assert!(reads >= 3 * 1001, "the first time everything is folded: {reads}");
-    // Warm, nothing happened: one list of open runs and one look for a next record of each.
+    // Warm, without changes: one list of open runs and one check for a next record of each.
     world.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (11, 1));
-    // Within the pace nobody is asked at all.
+    // Within the pace there are no requests.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (0, 0));
-    // Cold: the segments, and a fold of what is in none: the open ones and less than one segment of closed ones.
+    // Cold: the segments, and a fold of the other runs: the open ones and less than one segment of closed ones.
     let second = world.view();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
     let (reads, lists) = world.counting.asked();

@@ -43,7 +43,7 @@ impl Server {
             .route("/healthz", get(async || "ok"))
             .route("/echo", post(async |body: Bytes| body))
             .route("/large", get(async || vec![b'x'; 64 << 20]));
-        // As many routes and layers as a service has.
+        // The routes and layers of a service.
         for number in 0..60 {
             router = router.route(&format!("/route/{number}"), get(async || "ok").post(async || "ok"));
         }
@@ -81,7 +81,7 @@ impl Server {
 fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
-        // Closed with bytes unread: as good as closed.
+        // Closed with unread bytes counts as closed.
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("not closed: {error}"),
         _ => String::from_utf8(rest).unwrap(),
     }
@@ -166,7 +166,7 @@ fn an_idle_connection_holds_at_most_64_kib_and_gives_them_back() {
     for (number, stream) in held.iter_mut().enumerate() {
         match number % 3 {
             0 => {}
-            // As much of a head as is read.
+            // The maximum size of a head.
             1 => write!(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(30 << 10))
                 .unwrap(),
             _ => {

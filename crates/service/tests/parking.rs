@@ -1,4 +1,4 @@
-//! What cannot be read is kept, whatever its sender called it.
+//! Unreadable events are stored, whatever their ids are.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Every shape in which an event is pushed, and what is answered.
+//! Every encoding of a pushed event, and the response.
 
 use std::sync::{Arc, Mutex};
 

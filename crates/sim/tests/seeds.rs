@@ -1,4 +1,4 @@
-//! What every build runs: some seeds, every order, every single death, and the same trace twice.
+//! A short simulation: some seeds, every order, every single crash, and the same trace twice.
 
 use std::{process::Command, sync::Arc};
 
@@ -44,7 +44,7 @@ async fn a_bucket_in_a_file_satisfies_the_contract() {
 }
 
 #[test]
-fn every_order_of_eight_facts_comes_to_one_state() {
+fn every_order_of_eight_facts_gives_one_state() {
     let (orders, ends) = sim::orders::every(8);
     assert_eq!((orders, ends.len()), (40_320, 1));
 }

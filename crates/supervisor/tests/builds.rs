@@ -1,4 +1,4 @@
-//! Builds as processes: started once, cancelled at any time, and buried when their supervisor dies.
+//! Builds as processes: started once, cancelled at any time, and ended when their supervisor dies.
 
 mod support;
 
@@ -95,7 +95,7 @@ fn a_lost_build_is_not_restarted() {
     let step = world.pid("step");
     kill(world.supervisor("b"));
     wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
-    // Neither by another start, nor by a supervisor that was started at the same time and comes late.
+    // Neither by another start, nor by a late supervisor of the same time.
     world.builds.start("b", &request).unwrap();
     let program = support::program().0;
     let mut late = std::process::Command::new(&program[0]);
@@ -179,7 +179,7 @@ fn a_concurrent_start_and_cancel_end_quickly() {
 }
 
 #[test]
-fn looking_never_keeps_a_supervisor_from_its_lock() {
+fn polls_never_block_a_supervisors_lock() {
     let world = World::new();
     let request = world.build("true");
     for number in 0..10 {
@@ -201,7 +201,7 @@ fn looking_never_keeps_a_supervisor_from_its_lock() {
 }
 
 #[test]
-fn a_build_that_cannot_be_begun_says_why() {
+fn a_build_that_cannot_be_started_reports_the_reason() {
     let world = World::new();
     let mut request = world.build("true");
     request.source = Some(world.path("no-such.tar"));

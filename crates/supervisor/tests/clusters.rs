@@ -1,4 +1,4 @@
-//! Clusters and jobs as processes: what breaks is seen, what is given back is gone.
+//! Clusters and jobs as processes: failures are reported, released clusters are gone.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
 }
 
 #[test]
-fn a_process_that_dies_of_a_signal_says_which() {
+fn a_process_ended_by_a_signal_reports_the_signal() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("kill -SEGV $$")).unwrap();
@@ -62,7 +62,7 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
 fn a_job_past_its_limit_ends_with_its_grandchildren() {
     let world = World::new();
     let jobs = world.cluster("c", 2);
-    // One process dies when asked to, its child does not.
+    // One process ends on SIGTERM, its child does not.
     let script =
         "(trap '' TERM; sh -c 'echo $$ > $WORLD/grandchild-$BURNIN_RANK; sleep 300; sleep 300') & wait";
     jobs.submit("j", &JobRequest { limit: Span::from_millis(300), ..world.job(script) }).unwrap();
@@ -154,7 +154,7 @@ fn hostile_arguments_reach_the_program_byte_for_byte() {
 }
 
 #[test]
-fn a_job_that_cannot_be_started_has_failed_and_says_why() {
+fn a_job_that_cannot_be_started_fails_with_its_reason() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     let argvs = [vec!["no-such-program"], vec![], vec!["echo", "a\0b"], vec![""], vec!["/"]];
@@ -239,7 +239,7 @@ fn a_hidden_process_of_a_dead_node_is_found_as_well() {
 }
 
 #[test]
-fn only_the_cluster_that_is_given_back_ends() {
+fn only_the_released_cluster_ends() {
     let world = World::new();
     // One name begins with the other: a mark is compared whole.
     let (short, long) = (world.cluster("c", 1), world.cluster("c-1", 1));
@@ -327,7 +327,7 @@ fn a_cluster_past_its_time_ends_by_itself() {
     let hidden = [world.pid("hidden-0"), world.pid("hidden-1")];
     let all = [nodes, ranks, children, hidden].concat();
     assert!(all.iter().all(|pid| runs(*pid)));
-    // From here on nobody asks for anything.
+    // No further calls from here.
     wait("everything to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
     assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }));
     world.clusters.delete("c", now).unwrap();
@@ -348,7 +348,7 @@ fn a_node_that_cannot_go_on_takes_its_processes_with_it() {
 }
 
 #[test]
-fn looking_never_keeps_a_node_from_its_lock() {
+fn polls_never_block_a_nodes_lock() {
     let world = World::new();
     for number in 0..5 {
         let name = format!("c{number}");

@@ -1,4 +1,4 @@
-//! Which pushes and which moments start a run.
+//! Pushes and times that start a run.
 
 use model::{Span, Timestamp};
 use proptest::prelude::*;
@@ -140,7 +140,7 @@ fn skipped_and_repeated_times_occur_once() {
     // Lord Howe moves by half an hour: 02:00 becomes 02:30 on 2026-10-04.
     let howe = moments("10 2 * * *", "Australia/Lord_Howe", "2026-10-02T00:00:00Z", "2026-10-05T00:00:00Z");
     assert_eq!(howe, ["2026-10-02T15:40Z", "2026-10-03T15:30Z", "2026-10-04T15:10Z"]);
-    // What comes every hour comes in every hour that there is.
+    // An hourly schedule has one time in each existing hour.
     let hourly = moments("0 * * * *", "Europe/Zurich", "2026-10-24T22:30:00Z", "2026-10-25T03:00:00Z");
     assert_eq!(hourly.len(), 5, "{hourly:?}");
 }
@@ -171,7 +171,7 @@ fn only_the_last_missed_times_are_returned() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// However time is cut into looks, the same moments are seen, each once.
+    /// Any sequence of polls returns the same times, each once.
     #[test]
     fn each_time_is_returned_once_for_any_interval(
         cron in prop::sample::select(vec!["30 2 * * *", "0 3 * * 1", "*/20 * * * *", "59 1 * * *", "0 2 1 * *"]),

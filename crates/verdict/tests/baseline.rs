@@ -1,4 +1,4 @@
-//! Learned from five runs, disturbed by nothing that is healthy, and blind to nothing that is not.
+//! Baselines from five runs: healthy runs pass, others fail.
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
 use std::{fs, path::Path};
@@ -104,8 +104,8 @@ impl Noise {
     }
 }
 
-/// A run as healthy hardware makes them: half a percent on the plateau, a tenth of a percent from run to run, and every
-/// now and then a small size that is half off.
+/// A healthy run: half a percent on the plateau, a tenth of a percent from run to run, and
+/// sometimes a small size that differs by half.
 fn noisy(noise: &mut Noise, step: f64) -> Reading {
     let mut reading = real("healthy-3.log");
     let whole_run = 0.001 * noise.normal();
@@ -277,14 +277,14 @@ fn learn_without_outliers(readings: &[Reading]) -> Result<(Baseline, Vec<usize>)
 
 #[test]
 fn runs_that_do_not_repeat_give_no_baseline() {
-    // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run far off; then one that is hardly.
+    // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run far off; then one slightly off.
     let poisoned = [1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0];
     assert_eq!(groups(learn(&at(&poisoned))), [vec![0, 1], vec![3], vec![2], vec![4]]);
     assert_eq!(groups(learn(&at(&[1.0, 2.0, 1.0, 2.0, 1.0]))), [vec![0, 2, 4], vec![1, 3]]);
     assert_eq!(groups(learn(&at(&[1.0, 2.0]))), [vec![0], vec![1]]);
     assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.0, 1.5, 1.0]))), [vec![0, 1, 2, 4], vec![3]]);
     assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.04, 1.0, 1.0]))), [vec![0, 1, 3, 4], vec![2]]);
-    // No gap in between, and far from the median all the same.
+    // No gap between them, and still far from the median.
     assert_eq!(groups(learn(&at(&[0.94, 0.955, 0.97, 0.985, 1.0, 1.015, 1.03, 1.045, 1.06]))).len(), 1);
 }
 

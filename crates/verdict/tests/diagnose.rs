@@ -1,4 +1,4 @@
-//! Every cause from the words that its programs say, and none from those of healthy runs.
+//! Every cause from the messages of its programs, and none from healthy runs.
 
 use std::{collections::BTreeSet, io::Read};
 
@@ -43,7 +43,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
     judge(&evidence, &Standard { criteria: Some(&criteria), ..Standard::default() })
 }
 
-/// How a case goes on after the lines that tell its cause.
+/// Continuation of a case after the lines that name its cause.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     /// A whole table.
@@ -457,7 +457,7 @@ fn interleaved_lines_give_no_false_network() {
     assert_eq!(clues.network_names(), ["gIB"].into());
     assert_eq!(clues.networks["gIB"].hosts, ["node-1".to_owned(), "node-2".to_owned()].into());
     assert_eq!(judged(&log("gIB"), Some("gIB"), "COMPLETED").verdict, Verdict::Pass);
-    // What is only ever glued is still not the right one.
+    // A name that occurs only in interleaved lines does not count.
     let other = judged(&log("Socket"), Some("gIB"), "COMPLETED");
     assert_eq!((other.verdict, other.reasons[0].code.as_str()), (Verdict::Fail, "WRONG_NETWORK"));
 }

@@ -1,4 +1,4 @@
-//! Series with known changes, and what is found in them.
+//! Series with known changes, and the detected ones.
 
 use proptest::prelude::*;
 use verdict::history::segments;
@@ -75,7 +75,7 @@ fn flat_series_of_ninety_rarely_raise_an_alarm() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the series, its segments cover it without gap or overlap, and no level is outside of it.
+    /// Segments cover every series without gap or overlap, and every level is within it.
     #[test]
     fn segments_cover_the_series(series in prop::collection::vec(-1e12..1e12f64, 1..120), noise in 0.0..10.0f64) {
         let found = segments(&series, noise);

@@ -1,4 +1,4 @@
-//! Never green when broken: each way of being broken, and what is said of it.
+//! Never green when broken: each fault and its reason.
 
 use std::{io, sync::LazyLock};
 
@@ -165,7 +165,7 @@ fn every_kind_of_failure_is_reported() {
     }
 }
 
-/// Judged by criteria alone: nobody says what was asked for.
+/// Judged by criteria alone, without a workload.
 fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
     let (mut reading, _) = good();
     let table = &mut reading.tables[0];
@@ -209,7 +209,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
     };
     let broken: [(Change<'_>, &str); 6] = [
         (
-            // No row has the other half, so that no row stands out.
+            // No row has the other half, so no row differs from the others.
             &|rows, _| rows.iter_mut().for_each(cut),
             "at 1 MiB the in-place half is cut off or has an unreadable number",
         ),
@@ -234,7 +234,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
     }
 }
 
-/// nccl-tests prints `N/A` in place for these two, whatever is asked for; the verdict rests on the other placement.
+/// nccl-tests always prints `N/A` in place for these two; the other placement is judged.
 #[test]
 fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
     for (collective, in_place_too) in [
@@ -258,7 +258,7 @@ fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
     }
 }
 
-/// One rank on one GPU: what it was asked for, and what it measured.
+/// One rank on one GPU: the workload and the measurement.
 fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) -> Judgement {
     let cluster = Cluster { nodes: vec![Node { name: "node-0".into(), slots: 1 }], ..CLUSTER.clone() };
     let (_, job) = good();
@@ -289,7 +289,7 @@ fn learned() -> Baseline {
 #[test]
 fn one_rank_measures_no_link_and_its_verdict_never_changes() {
     let without = Criteria { floors: vec![], ..criteria() };
-    // Two digits of a time that short are no number to check another one by.
+    // Two digits of such a short time are too imprecise for a check.
     for in_place_us in [0.0, 0.01, 0.24, 0.38, 0.44, 1.0, 7.1] {
         let reading = one_rank(in_place_us);
         let passed = alone(&reading, &without, None);
@@ -377,7 +377,7 @@ fn missing_evidence_does_not_pass() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is taken out of a good run, what is left does not pass.
+    /// A good run without any of its parts does not pass.
     #[test]
     fn less_evidence_never_passes(row in 0..3usize, which in 0..4u8) {
         let judgement = judged(|reading, _| {

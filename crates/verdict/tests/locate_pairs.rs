@@ -13,7 +13,7 @@ fn hosts(located: &Located) -> Vec<String> {
     hosts
 }
 
-/// Every pair of so many members, with the busbw that this function gives it.
+/// Every pair of this many members, with the bandwidth from this function.
 fn all(members: usize, busbw: impl Fn(usize, usize) -> f64) -> Vec<PairResult> {
     let pairs = (0..members).flat_map(|a| (a + 1..members).map(move |b| (a, b)));
     pairs.map(|(a, b)| result(a, b, busbw(a, b))).collect()

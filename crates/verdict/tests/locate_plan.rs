@@ -26,13 +26,13 @@ struct Series {
     counts: Vec<usize>,
     /// Searches whose likeliest set is the truth.
     right: usize,
-    /// Searches that ended sure, and of those the wrong ones.
+    /// Searches that ended with certainty, and the wrong ones of them.
     sure: usize,
     sure_and_wrong: usize,
-    /// Searches in which a good one was named, and in which one of the bad was neither named nor suspected.
+    /// Searches that named a good member, and searches that neither named nor suspected a bad one.
     good_named: usize,
     bad_missed: usize,
-    /// Sum of the confidences that were told.
+    /// Sum of the reported confidences.
     told: f64,
 }
 
@@ -143,7 +143,7 @@ fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
     }
 }
 
-/// Planned for noise although there is none, which is how it runs unless told otherwise.
+/// Planned for noise although there is none, which is the default.
 #[test]
 fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
     for (bad, most) in [(0, 22), (1, 22), (2, 31), (3, 39), (5, 55)] {
@@ -153,8 +153,8 @@ fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
 }
 
 /// Five of 232 are 32 bits and such a test gives 0.71 of a bit at best: 45 tests in the mean by that alone, and each
-/// wrong outcome costs six more. No way of asking finds all five in 55 tests in more than 95 of 100 searches: where six
-/// outcomes are wrong, there are more sets that agree as well than there are answers.
+/// wrong outcome costs six more. No strategy finds all five in 55 tests in more than 95 of 100 searches: with six
+/// wrong outcomes, more sets agree with the results than there are results.
 #[test]
 fn with_one_outcome_in_twenty_wrong_no_search_takes_more_and_most_are_right() {
     for (bad, most, correct) in [(0, 22, 0.995), (1, 22, 0.98), (2, 31, 0.95), (3, 39, 0.92), (5, 55, 0.88)] {
@@ -169,15 +169,15 @@ fn with_one_outcome_in_twenty_wrong_no_search_takes_more_and_most_are_right() {
                 "{bad} bad: a good one named {}",
                 series.good_named
             );
-            // What is said of the confidence is true, within four deviations.
+            // The reported confidence is correct within four deviations.
             let said = series.told / seeds as f64;
             assert!((said - series.correct()).abs() <= 0.09, "{bad} bad: said {said}");
         }
     }
 }
 
-/// Who suspects one, and lets the search go on for as long as five take, finds five less often: that they are five costs
-/// six bits more, which is eight tests.
+/// With a prior of one bad member and the tests for five, five are found less often: the wrong prior costs
+/// six bits, which is eight tests.
 #[test]
 fn the_number_need_not_be_known_if_there_are_tests_to_spare() {
     for (bad, correct) in [(1, 0.98), (5, 0.65)] {
@@ -187,7 +187,7 @@ fn the_number_need_not_be_known_if_there_are_tests_to_spare() {
     }
 }
 
-/// With tests to spare the search goes on until it is sure.
+/// With enough tests the search continues until it is certain.
 #[test]
 fn a_larger_limit_makes_it_surer() {
     let options = PlanOptions { most: Some(150), ..suspecting(5.0) };
@@ -268,7 +268,7 @@ fn searches_in_small_clusters_end() {
                 tests += 1;
                 assert!(tests < 100, "{bad} of {count}");
             }
-            // Of a pair that is bad nobody can tell which: it must not be called healthy, that is all.
+            // In a bad pair the bad member cannot be determined; the pair must not count as healthy.
             assert!(bad == 0 || !search.located().healthy, "{bad} of {count}");
         }
     }
@@ -289,7 +289,7 @@ proptest::proptest! {
         };
         let outcomes: Vec<_> = outcomes.into_iter().map(outcome).collect();
         let options = PlanOptions { noise, doubt, sure: doubt, expected: noise, ..PlanOptions::default() };
-        // The search does not know the last two.
+        // The search has no results of the last two.
         let located = from_groups(&all[..10], &outcomes, &options);
         assert!(located.suspects.iter().all(|suspect| (0.0..=1.0).contains(&suspect.confidence)));
         for group in plan_groups(&all[..10], &outcomes, &options).groups {

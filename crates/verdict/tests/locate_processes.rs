@@ -1,4 +1,4 @@
-//! The slow rank of one run: real runs, simulated faults, and input that makes no sense.
+//! The slow rank of one run: real runs, simulated faults, and invalid input.
 
 use model::SplitMix64;
 use model::measurement::{Device, Half, LogEnd, ProcessTimes, Reading, Row, Table};
@@ -49,7 +49,7 @@ fn without_blocking_no_other_rank_is_suspected() {
     }
 }
 
-/// The same faults on the other ranks: nothing hangs on the number.
+/// The same faults on the other ranks.
 #[test]
 fn the_name_follows_the_times() {
     for name in ["matrix-rank2-slow-z3", "matrix-rank2-slow-z0"] {
@@ -78,7 +78,7 @@ impl Seeded {
         self.0.part()
     }
 
-    /// Near enough to normal.
+    /// Approximately normal.
     fn normal(&mut self) -> f64 {
         (0..4).map(|_| self.part()).sum::<f64>() * 1.732 - 3.464
     }
@@ -156,7 +156,7 @@ fn healthy_runs_raise_no_alarm() {
     }
 }
 
-/// Runs a fault on a random rank many times: how often the right rank alone was named, and how often another was.
+/// Simulates a fault on random ranks: number of results with only the right rank, and with another one.
 fn plant(
     name: &str,
     ranks_in_all: usize,

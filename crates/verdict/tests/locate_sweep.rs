@@ -1,4 +1,4 @@
-//! Whole sweeps in pairs over clusters with bad nodes and bad links, run on paper.
+//! Simulated sweeps in pairs over clusters with bad nodes and bad links.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ fn cluster(nodes: usize) -> Vec<String> {
     (0..nodes).map(|node| format!("n{node:03}")).collect()
 }
 
-/// Runs pairs until there are none left to run. `busbw` is what a pair gives, by its number and its ends; none is wrong
-/// results, less than nothing is no measurement.
+/// Runs all pairs. `busbw` returns the bandwidth of a pair by its number and members; `None`: wrong
+/// results, negative: no measurement.
 fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (Located, Vec<Tried>) {
     let members = cluster(nodes);
     let number = |name: &str| name[1..].parse().unwrap();
@@ -114,7 +114,7 @@ fn an_unmeasured_member_is_undecided() {
         Some(if taken(a, b) && number < 9 { -1.0 } else { slow })
     });
     assert_eq!((named(&located), located.undecided), (vec![5], None));
-    // The ones that nobody had time for.
+    // Pairs without time.
     let few = next_pairs(&cluster(8), &[], &PairOptions::default(), 2);
     let measured = |(a, b): (String, String)| Tried { a, b, outcome: SweepOutcome::Measured { busbw: 90.0 } };
     let tried: Vec<_> = few.into_iter().map(measured).collect();

@@ -70,7 +70,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
     Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
 }
 
-/// A run that is over, on 4 nodes of 2.50 an hour.
+/// A closed run on 4 nodes at 2.50 per hour.
 fn over(name: &str, minutes: u64) -> Load {
     let used = RunUsed {
         workflow: "it's `nightly`".into(),
@@ -98,7 +98,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
     for number in 0..40 {
         let name = format!("run-{number}");
         let verdict = dice.choice([None, Some(Verdict::Pass), Some(Verdict::Fail)]).unwrap();
-        // Some at the same moment.
+        // Some at the same time.
         let load = run(
             &name,
             if dice.u8(..4) == 0 { "b" } else { "a" },
@@ -131,19 +131,19 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
 
 #[tokio::test]
 #[ignore = "needs an engine: run .ci/bigquery.sh"]
-async fn views_say_what_they_are_for() {
+async fn views_have_descriptions() {
     let (engine, bigquery) = engine("views").await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/bigquery/views");
     let mut views = 0;
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
-        // As Terraform fills it in.
+        // As Terraform renders it.
         let statement = std::fs::read_to_string(&path).unwrap().replace("${dataset}", "views.burnin");
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
     assert_eq!(views, 4, "a view without a test");
-    // Thirteen runs of one cluster, oldest first, and two of another, the last of which nobody could judge.
+    // Thirteen runs of one cluster, oldest first, and two of another, the last of which was not judged.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
     let mut loads: Vec<_> = (0..)
@@ -172,7 +172,7 @@ async fn views_say_what_they_are_for() {
         ]
     );
 
-    // A cluster of the second one showed up after the end: those hours count, once.
+    // A cluster of the second run reappeared after the end: those hours count once.
     for (name, minutes) in [("a-00", 30), ("a-01", 30), ("a-01", 60)] {
         bigquery.load(&format!("{name}.used.{minutes}"), &over(name, minutes)).await.unwrap();
     }

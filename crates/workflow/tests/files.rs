@@ -43,7 +43,7 @@ fn the_workflows_of_this_repository_are_good() {
     for entry in fs::read_dir(workflows).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            // What only the user knows is missing, and nothing else.
+            // Only the user's values are missing.
             for problem in resolve(&path, &[]).err().into_iter().flat_map(|problems| problems.0) {
                 assert!(problem.message.ends_with("state it in a file for --values"), "{problem}");
             }

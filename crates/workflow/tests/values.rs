@@ -227,7 +227,7 @@ const A3_MEGA: Filled = &[
     ("cluster.rent.deployed.slurm.nodes", "8"),
 ];
 
-/// The template asks for what is missing, and a filled one passes.
+/// Missing values of a template are reported, and a filled one passes.
 #[test]
 fn the_shipped_templates_lead_to_a_good_workflow() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
@@ -271,7 +271,7 @@ fn the_shipped_templates_lead_to_a_good_workflow() {
     }
 }
 
-/// What the steps refuse, `burnin check` refuses before: every parameter, by its name.
+/// `burnin check` rejects what the steps would reject: every parameter, by name.
 #[test]
 fn hostile_values_are_refused_by_every_shipped_schema() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");

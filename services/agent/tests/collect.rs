@@ -23,7 +23,7 @@ type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
 #[derive(Default)]
 struct Files {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// A file of this name is so large, and is made as it is read.
+    /// Size of a file that is generated while it is read.
     endless: Option<(&'static str, u64)>,
     jumps: bool,
     /// Applied once, after the first listing.

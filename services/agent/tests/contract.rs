@@ -43,7 +43,7 @@ async fn a_job_without_output_commits_nothing() {
 
 #[tokio::test]
 async fn events_for_other_services_are_parked_by_the_agent() {
-    service().parks_what_is_not_for_it().await;
+    service().foreign_events_are_parked().await;
 }
 
 #[tokio::test]

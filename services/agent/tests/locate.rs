@@ -20,10 +20,10 @@ use model::{
 use redact::Rules;
 use service::{PollResult, PortError};
 
-/// A pair that was submitted, how often it was looked at, and how it was made to end.
+/// A submitted pair, its number of polls, and its planned end.
 type Known = (JobSpec, u32, Option<&'static str>);
 
-/// Runs every pair for two looks. A pair with a bad node takes ten times as long.
+/// Each pair ends at its second poll. A pair with a bad node takes ten times as long.
 #[derive(Default)]
 struct Paper {
     bad: BTreeSet<&'static str>,
@@ -177,7 +177,7 @@ fn log(time: f64, wrong: u32) -> String {
         _ = writeln!(text, "#  Rank {rank:2} Group  0 Pid  10{rank} on     n{rank} device  0 [cpu:00] CPU");
     }
     text += "#\n#                                                              out-of-place                       in-place\n#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n";
-    // Printed as 0.01 and less: what counts is the time.
+    // Printed as 0.01 and less: only the time is precise.
     let half = format!("{time:7.2}    0.00    0.00  {wrong:6}");
     _ = writeln!(text, "     8388608       2097152     float     sum      -1  {half}  {half}");
     text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.00\n#\n"
@@ -281,7 +281,7 @@ async fn the_bad_node_is_located_with_its_drain_command() {
     }
 }
 
-/// A node that goes away under its pairs is bad. Whose pairs are preempted, or cannot be placed, is not.
+/// A node that is lost during its pairs is bad. A node whose pairs are preempted or cannot be placed is not.
 #[tokio::test]
 async fn preempted_pairs_do_not_count_against_their_nodes() {
     let search = search(6, Locate::default());
@@ -336,7 +336,7 @@ async fn without_evidence_no_node_is_suspected() {
     assert!(two.paper.jobs.lock().unwrap().is_empty());
 }
 
-/// Whatever call breaks, the search goes on where it was: the same pairs, each once, and the same name.
+/// After any failed call the search continues: the same pairs, each once, and the same result.
 #[tokio::test]
 async fn failed_calls_do_not_change_the_result() {
     let search = search(6, Locate { drain: Drain::Apply, ..Locate::default() });
@@ -391,7 +391,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
     }
 }
 
-/// Another process ends the search in the middle of a step, which has no notice of it.
+/// Another process ends the search during a step, which is not informed.
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {

@@ -1,7 +1,7 @@
-//! What collecting takes: a flood from a file into a folder, within 64 MiB. Large by hand, with the size in GiB:
+//! Memory of collecting: a large file into a folder, within 64 MiB. By hand with a size in GiB:
 //! `COLLECT_GIB=6 cargo test --release -p agent --test memory -- --nocapture`.
 //!
-//! A test binary of its own, so that the high-water mark is this test's.
+//! A separate test binary, so that the peak memory is this test's.
 
 use std::{fs, io::Write, path::Path, sync::Arc, time::Instant};
 

@@ -35,7 +35,7 @@ async fn a_build_cancelled_before_its_start_never_starts() {
 
 #[tokio::test]
 async fn events_for_other_services_are_parked_by_the_builder() {
-    service().parks_what_is_not_for_it().await;
+    service().foreign_events_are_parked().await;
 }
 
 #[tokio::test]

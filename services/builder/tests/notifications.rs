@@ -92,7 +92,7 @@ async fn reordered_and_repeated_notifications_give_one_end() {
             assert_eq!(facts[0][0], fact);
             told.push(facts.remove(0));
         }
-        // Failures quote the build's id, so only the kind of fact is the same there.
+        // Failures quote the build's id, so only the kind of the fact is equal.
         assert!(told.iter().all(|said| said[0] == told[0][0]), "{told:?}");
     }
 }
@@ -203,7 +203,7 @@ async fn notifications_pushed_over_http_end_an_unpolled_build() {
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = tokio::spawn(service::serve::serve(listener, router, stop.clone()));
     world.start(&spec("SUCCESS")).await.unwrap();
-    // Each push makes the builder look, each look makes the build go on, and that is pushed again.
+    // Each push causes a poll, each poll advances the build, and each change is pushed.
     let told = async {
         while heard.0.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;

@@ -13,7 +13,7 @@ use model::*;
 use service::{Disposition, Event, Handler};
 use support::*;
 
-/// A conductor in a process of its own, and its requests to the ledger.
+/// A conductor, and its requests to the ledger.
 struct Process {
     conductor: Arc<Conductor>,
     requests: Arc<Mutex<Vec<(RequestKind, String, bool)>>>,

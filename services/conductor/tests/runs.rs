@@ -128,7 +128,7 @@ async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
         assert_eq!(world.bus.commands(), owed, "after {moment}");
         restarted.tick().await.unwrap();
         assert_eq!(world.bus.commands(), owed, "after {moment}: once");
-        // And the run goes on to its end.
+        // The run continues to its end.
         feed(&restarted, answers()).await;
         assert_sound(&world.records().await);
         assert_eq!(world.records().await.len(), 12);
@@ -243,7 +243,7 @@ async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
     let world = World::over(store.clone());
     let (closing, rival) = (world.conductor(), world.conductor());
     let mut events = [requested()].into_iter().chain(answers()).collect::<Vec<_>>();
-    // The provider's first word arrives last.
+    // The provider's first fact arrives last.
     let accepted = events.remove(3);
     let deleted = events.pop().unwrap();
     feed(&closing, events).await;

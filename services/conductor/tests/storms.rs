@@ -42,7 +42,7 @@ async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_give_one_led
 async fn storm(seed: u64, temper: Temper) {
     let world = World::over(Moody::new(temper));
     let conductors = [world.conductor(), world.conductor()];
-    // Before a run is asked for, facts about it are parked: this one comes first, to both at once.
+    // Facts before the run's request are parked: the request comes first, to both at once.
     let request = requested();
     tokio::join!(deliver(&conductors[0], &request), deliver(&conductors[1], &request));
 
@@ -58,7 +58,7 @@ async fn storm(seed: u64, temper: Temper) {
         done.unwrap_or_else(|panic| panic!("seed {seed}: {panic}"));
     }
 
-    // A provider answers for ever: a confirmation that came before its cluster counts for nothing, so it is asked again.
+    // A confirmation before the cluster exists does not count, so the command is sent again.
     for round in 0..20 {
         if world.hints().await.is_empty() {
             break;
@@ -84,7 +84,7 @@ async fn storm(seed: u64, temper: Temper) {
     assert!(closings.iter().all(|closing| *closing == closings[0]), "seed {seed}: always the same event");
     let commands = world.bus.commands();
     for command in &commands {
-        // A cluster that comes back after it was confirmed gone is given back anew.
+        // A cluster that reappears after its confirmed deletion is released again.
         let most = if command == "cluster.1.delete" { 2 * 3 } else { 2 };
         let times = commands.iter().filter(|other| *other == command).count();
         assert!(times <= most, "seed {seed}: two conductors sent {command} {times} times");

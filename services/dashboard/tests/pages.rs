@@ -37,7 +37,7 @@ impl Plans for Two {
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
-/// A run of so long ago, as records.
+/// Records of a run that started this long ago.
 fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
     let workflow = Workflow {
         name: "nightly".to_owned(),

@@ -1,4 +1,4 @@
-//! `burnin-dashboard` as a process: its environment, its pages over folders, and that it changes nothing there.
+//! `burnin-dashboard` as a process: its environment, and its pages over folders, which it does not change.
 
 use std::{fs, path::Path};
 
@@ -65,7 +65,7 @@ fn it_serves_its_pages_and_changes_nothing() {
     let (status, run) = get("/runs/nightly-7");
     assert!(status == 200 && run.contains("DONE"), "{run}");
     for page in [&page, &run] {
-        // What only the gateway can do is not offered.
+        // Operations of the gateway are not offered.
         assert!(
             !page.contains("/api") && !page.contains("data-begin") && !page.contains("data-cancel"),
             "{page}"

@@ -16,7 +16,7 @@ async fn a_key_always_gives_the_same_run_and_refuses_another_request() {
     let wish = json!({"workflow": "w", "set": {"limits.job": "5m"}});
     let (status, first) = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
     assert_eq!((status, &first["new"]), (202, &json!(true)), "{first}");
-    // The file changes, the process ends, a day goes by: what was started stays what it is.
+    // After a changed file, a restart and a day, the started run is the same.
     front.write("w", "parameters: [limits.job]\nlimits: {attempts: 7}\n");
     front.restart();
     let again = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
@@ -151,7 +151,7 @@ async fn a_run_is_listed_shown_and_cancelled() {
     assert_eq!(status, 202);
     let (_, shown) = front.get(at).await;
     assert_eq!((&shown["conclusion"], &shown["state"]), (&json!("cancelled"), &json!("closed")));
-    // Again changes nothing, and says how it is.
+    // A repetition changes nothing, and returns the current state.
     let (status, again) = front.post(&format!("{at}/cancel"), None, cancel).await;
     assert_eq!((status, &again["seq"]), (202, &shown["seq"]));
     let (_, _, events) = front.ask("GET", &format!("{at}/events?after=1"), &[], "").await;
@@ -260,7 +260,7 @@ async fn workflows_are_listed_with_the_errors_of_invalid_files() {
     assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");
 }
 
-/// What a page of another site can make a browser send.
+/// Requests that a page of another site can cause in a browser.
 #[tokio::test]
 async fn requests_from_pages_of_other_sites_are_refused() {
     let front = Front::new(&[("w", OPEN)]);
@@ -278,7 +278,7 @@ async fn requests_from_pages_of_other_sites_are_refused() {
             let (status, _, _) = front.ask(method, path, headers, &event.to_string()).await;
             assert_eq!(status, 421, "{method} {path} {headers:?}");
         }
-        // A tunnel for GitHub may be under any name; the signature is what counts.
+        // A tunnel for GitHub may have any host name; only the signature is checked.
         assert_eq!(front.ask("POST", "/hooks/github", headers, "{}").await.0, 401);
     }
     assert_eq!(front.runs().await, [""; 0]);

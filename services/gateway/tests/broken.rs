@@ -1,4 +1,4 @@
-//! Workflow files with problems: shown at once, and replaced by their last good version where there is one.
+//! Workflow files with problems: shown at once, and replaced by their last valid version.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::{fs, time::Duration};
 use serde_json::{Value, json};
 use support::{Front, workflow};
 
-/// Writes a file whole, with a time that no earlier version has.
+/// Writes a file atomically, with a new modification time.
 fn write(front: &Front, name: &str, text: &str) {
     let path = front.folder.path().join(name);
     let newer = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();

@@ -37,7 +37,7 @@ async fn a_repeated_request_gives_the_same_run_and_a_reply() {
     assert!(answers.iter().all(|answer| *answer == answers[0]));
     let requested = &front.said("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["origin"], json!({"message": {"source": "//acme/ci", "id": "42"}}));
-    // Another sender's 42 is another request; the same sender's with another content is none.
+    // The id 42 of another sender is another request; of the same sender with other content it is rejected.
     let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
     assert_eq!(front.gateway.handle(&other).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 2);
@@ -75,7 +75,7 @@ async fn invalid_requests_are_parked_and_answered() {
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
     assert_eq!(front.runs().await, [""; 0]);
-    // Over HTTP, as Pub/Sub delivers it: acknowledged, and kept for a person.
+    // Over HTTP, as Pub/Sub delivers it: acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": RUN_REQUEST, "source": "//a", "id": "9", "data": {"workflow": "x"}});
     let structured = [("content-type", "application/cloudevents+json")];
     assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);

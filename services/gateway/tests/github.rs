@@ -1,4 +1,4 @@
-//! Pushes: told by webhooks as GitHub writes them, told by a real `git push`, and found by looking.
+//! Pushes: from GitHub's webhooks, from a real `git push`, and found by polling.
 
 mod support;
 
@@ -143,7 +143,7 @@ async fn hostile_names_are_treated_as_text() {
     assert_eq!(front.runs().await.len(), 1);
 }
 
-/// What a forge does after a push: tells the server at `PORT` of each ref, signed.
+/// Hook of a forge: posts a signed webhook for each ref to the server at `PORT`.
 const HOOK: &str = r#"#!/usr/bin/env bash
 set -euo pipefail
 zero=0000000000000000000000000000000000000000

@@ -49,7 +49,7 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
     let key = json!({"source": "//acme/rack", "id": "7"});
     assert!(answers.iter().all(|answer| answer["request"] == key && answer["run"].is_string()));
     assert_eq!(answers[..2], answers[2..]);
-    // Another offer of the same cluster is another run; the same one with another content is none.
+    // Another offer of the same cluster is another run; the same offer with other content is rejected.
     assert_eq!(front.gateway.handle(&offer("//acme/rack", "8", &slurm("gpu-a"))).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 5);
     let said = front.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
@@ -112,7 +112,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
     assert_eq!(front.runs().await, [""; 0]);
-    // Over HTTP, as Pub/Sub delivers it: acknowledged, and kept for a person.
+    // Over HTTP, as Pub/Sub delivers it: acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": "//a", "id": "9", "data": slurm("x")});
     let structured = [("content-type", "application/cloudevents+json")];
     assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);

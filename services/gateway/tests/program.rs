@@ -75,9 +75,9 @@ fn it_serves_its_api_and_its_chores_over_folders() {
     for chore in ["schedule", "refs", "requests"] {
         assert_eq!(served.ask("POST", &format!("/chores/{chore}"), "").0, 204, "{chore}");
     }
-    // Signed by nobody: refused by itself, without the platform's help.
+    // Unsigned: rejected by the service itself.
     assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401);
-    // Pub/Sub is not there: the request is kept, and said to be later.
+    // Pub/Sub is unavailable: the request is stored and published later.
     let (status, _) = served.ask("POST", "/api/v1/runs", r#"{"workflow":"quickstart"}"#);
     assert_eq!(status, 503);
     assert_eq!(std::fs::read_dir(folder.path().join("artefacts/requests/open")).unwrap().count(), 1);

@@ -5,7 +5,7 @@ mod support;
 use gateway::{GitRefs, Ref, Refs};
 use support::forge::Forge;
 
-/// A forge with two branches, a light tag and an annotated one.
+/// A repository with two branches, a lightweight and an annotated tag.
 fn forge() -> Forge {
     let forge = Forge::new();
     forge.commit("a", "one");
@@ -16,7 +16,7 @@ fn forge() -> Forge {
     forge
 }
 
-/// `url` leads to the forge, `nowhere` to nothing.
+/// `url` is the repository, `nowhere` does not exist.
 async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
     let mut there = refs.list(url).await.unwrap();
     there.sort_by(|a, b| a.name.cmp(&b.name));
@@ -53,7 +53,7 @@ async fn git_itself() {
 async fn over_http() {
     use axum::{Router, extract::Query, http::StatusCode, routing::get};
 
-    // What git's own server would say, said by git.
+    // Responses of git's own server.
     let forge = forge();
     let repository = forge.url();
     let advertised = async move |Query(query): Query<std::collections::BTreeMap<String, String>>| {

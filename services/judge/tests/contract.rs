@@ -230,5 +230,5 @@ async fn another_judge_reaches_the_same_verdict() {
 
 #[tokio::test]
 async fn events_for_other_services_are_parked_by_the_judge() {
-    service(Arc::default()).parks_what_is_not_for_it().await;
+    service(Arc::default()).foreign_events_are_parked().await;
 }

@@ -16,7 +16,7 @@ use verdict::{
     pin::PinSource,
 };
 
-/// A bucket with the logs of the case, and a judge without any past.
+/// A bucket with the logs of the case, and a judge without history.
 async fn judge() -> (Arc<MemoryStore>, Service) {
     let id: CommandId =
         test_support::contract::command("judge", "own-past")["id"].as_str().unwrap().parse().unwrap();
@@ -34,13 +34,13 @@ async fn judge() -> (Arc<MemoryStore>, Service) {
     (store, Service::new(|_| judge))
 }
 
-/// The log's own curve, so many times as long, on what the case runs on.
+/// The log's curve with times multiplied by a factor, on the case's cluster.
 fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
     let mut reading = nccl::read_bytes(&support::four_gpus());
     for half in
         reading.tables[0].rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place))
     {
-        // With as few digits as are printed: they are read back from JSON as they were.
+        // With the printed number of digits, which JSON preserves.
         half.time_us = (100.0 * half.time_us * slower).round() / 100.0;
     }
     let fingerprint =
@@ -77,7 +77,7 @@ async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
     assert_eq!((pin_used.number, pin_used.run.as_str(), pin_used.by.as_str()), (2, "four-gpus-2", "ann"));
     assert_eq!(first.judged_by, Some(curve(1.0 / 1.05, &[])), "with the whole baseline beside it");
 
-    // What was reached stays, whatever is decided afterwards.
+    // A reached verdict stays, whatever is pinned afterwards.
     pin(&store, "four-gpus-3", curve(1.0, &[])).await;
     assert_eq!(judge.deliver("own-past").await, said);
     assert_eq!(stored(&store).await, first);

@@ -8,7 +8,7 @@ use loader::{Load, LoadTarget, WarehouseError, conformance};
 use storage_standin::{Options as Storage, StandIn as Bucket};
 use warehouse::bigquery::{BigQuery, BigQueryOptions};
 
-/// Both stand-ins, for as long as they are needed, and a loader's end of them.
+/// Both stand-ins and a loader.
 async fn bed() -> (Bucket, StandIn, BigQuery) {
     let bucket = Bucket::start(Storage::default()).await.unwrap();
     let bigquery = StandIn::serve(bucket.url()).await.unwrap();

@@ -46,7 +46,7 @@ async fn loads_survive_reopening_the_file() {
 }
 
 #[tokio::test]
-async fn unstorable_rows_are_refused_and_none_is_stored() {
+async fn unstorable_rows_are_rejected_and_no_row_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let warehouse = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
     let too_large = MeasurementRow { size_bytes: u64::MAX, ..row(1) };

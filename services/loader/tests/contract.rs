@@ -113,7 +113,7 @@ async fn a_damaged_log_loads_nothing() {
 
 #[tokio::test]
 async fn events_for_other_services_are_parked_by_the_loader() {
-    service(Arc::default()).parks_what_is_not_for_it().await;
+    service(Arc::default()).foreign_events_are_parked().await;
 }
 
 #[tokio::test]

@@ -88,16 +88,16 @@ fn only_changes_are_notified() {
         ("o", &[""]),
         // The first failure after passes, the second, recovery.
         ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
-        // Done with nothing to judge is as good as a pass; a verdict of fail counts whatever came after it.
+        // A completed run without a benchmark counts as a pass; a failed verdict counts whatever followed.
         ("dld", &["", "failed", "recovered"]),
-        // What does not complete although the verdict is a pass is not green.
+        // A run that does not complete is not green, also with a passed verdict.
         ("pup", &["", "broken", "recovered"]),
         ("pt", &["", "broken"]),
-        // Each way of not passing has its own line.
+        // Failed, inconclusive and broken runs have separate series.
         ("pfibfibp", &["", "failed", "inconclusive", "broken", "", "", "", "recovered"]),
         ("piip", &["", "inconclusive", "", "recovered"]),
         ("pbbp", &["", "broken", "", "recovered"]),
-        // What is cancelled says nothing.
+        // Cancelled runs have no effect.
         ("pcfcfcp", &["", "", "failed", "", "", "", "recovered"]),
         ("fcp", &["failed", "", "recovered"]),
         ("pop", &["", "", ""]),
@@ -118,7 +118,7 @@ fn one_reminder_is_sent_after_a_day() {
     // Less than a day, whatever the number; a day and a half.
     assert_eq!(told_to("fff", &all, 11.9), ["failed", "", ""]);
     assert_eq!(told_to("ff", &all, 36.0), ["failed", "still-failing"]);
-    // Of each way by itself, and again after a recovery.
+    // Each kind separately, and again after a recovery.
     assert_eq!(told_to("fiif", &all, 24.0), ["failed", "inconclusive", "still-failing", "still-failing"]);
     assert_eq!(
         told_to("ffpff", &all, 24.0),
@@ -152,7 +152,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
             other => panic!("{other:?}"),
         })
     };
-    // Asked for first, ended last.
+    // Requested first, ended last.
     let slow = RunSummary { requested_at: at(-9.0), ..line(1, 'f', 3.0) };
     let quick = line(2, 'p', 2.0);
     let next = line(3, 'f', 4.0);
@@ -227,8 +227,8 @@ fn a_commit_gets_a_status_for_every_run() {
     assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
 
-/// News of the last run of a story to a channel that knows of the runs with a `*` after them; of those with a `-` it was
-/// decided, and not for this channel.
+/// News of the last run for a channel that received notices of the runs marked `*`; for those marked `-` it was
+/// decided without a notice to this channel.
 fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
     let (mut lines, mut heard) = (Vec::new(), ChannelHistory::new());
     for how in story.chars() {

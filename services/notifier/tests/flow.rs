@@ -40,7 +40,7 @@ async fn repeated_facts_give_one_notice_per_channel() {
     let mut arrived = channels(&sender);
     arrived.sort();
     assert_eq!(arrived, told);
-    // The second failure is no news; to the commit it is.
+    // The second failure is no news for a channel, but is for its commit.
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
     world.ends(&Paper::new("w-3", PASS, 3.0).telling(to_all())).await;
     let mut arrived = channels(&sender).split_off(4);
@@ -142,7 +142,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
     assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
-    // Died between the answer and writing it down: twice, and by the id the receiver knows it.
+    // Died between the response and its record: sent twice, with the same id.
     world.store.remove("notices/w-1/webhook-pager/end.json").await.unwrap();
     world.store.create("notices/open/w-1.webhook-pager", Default::default()).await.unwrap();
     world.clock.advance(notifier::outbox::UNDER_WAY);
@@ -181,7 +181,7 @@ async fn missed_endings_are_found_in_the_ledger() {
         world.chore().await;
     }
     assert_eq!(channels(&sender), ["w-2 webhook-pager"]);
-    // A commit waits, though nobody told of its run.
+    // A commit's status is set without an event of its run.
     let begun = Paper::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
     world.record(&begun).await;
     world.chore().await;
@@ -209,7 +209,7 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
     assert_eq!(news(&sender), ["w-1 failed"]);
     let OutgoingMessage::Webhook { body, .. } = &sender.taken()[0].letter else { panic!("a webhook") };
     assert_eq!(serde_json::from_str::<Value>(body).unwrap()["first_run"], "w-0", "with when it began");
-    // A channel that comes later learns how things are.
+    // A later channel receives the current state.
     let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(both.clone())).await;
     assert_eq!(channels(&sender)[1..], ["w-3 webhook-second"]);
@@ -300,7 +300,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
 }
 
 #[tokio::test]
-async fn a_pending_status_never_comes_after_the_final_one() {
+async fn a_pending_status_never_follows_the_final_one() {
     let github = json!([{"github": {}}]);
     let (mut world, sender) = world();
     let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();

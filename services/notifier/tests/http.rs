@@ -150,7 +150,7 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
     for one in [first, second] {
         assert_eq!((one.header("idempotency-key"), one.header("x-burnin-delivery")), (&*id, &*id));
         assert_eq!(one.body, json!({"number": 7}).to_string());
-        // As a receiver does it: the same over what it got, in constant time where it matters.
+        // As a receiver verifies it: over the received bytes.
         let timestamp = one.header("x-burnin-timestamp");
         assert_eq!(one.header("x-burnin-signature"), sign(KEY, timestamp, &one.body));
         assert_ne!(one.header("x-burnin-signature"), sign("another key", timestamp, &one.body));
@@ -224,7 +224,7 @@ async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let mut arrived = receiver.arrived();
     arrived.sort();
     arrived.dedup();
-    // The check run's first lookup broke, so it was made once; a status is known by its state.
+    // The first lookup of the check run failed, so it was created once; a status is identified by its state.
     assert_eq!(arrived.len(), 4, "{arrived:?}");
     assert_eq!(world.names("notices/open/").await, [""; 0]);
     let checks = receiver.taken().iter().filter(|(_, what)| what["head_sha"].is_string()).count();
@@ -254,7 +254,7 @@ async fn github_requests_match_its_documentation() {
     assert!(check["completed_at"].as_str().unwrap().ends_with(":00Z"), "{check}");
     assert_eq!(receiver.came()[0].path, format!("/repos/acme/images/statuses/{COMMIT}"));
 
-    // Its limits come as 403 too, and say when they end.
+    // Rate limits are also 403, and state their end.
     let reset = (clock.now().as_millis() / 1000 + 90).to_string();
     receiver.says(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
     let said = sender.deliver(&status("success")).await;
@@ -270,11 +270,11 @@ async fn github_requests_match_its_documentation() {
     );
     receiver.says(403, &[("x-ratelimit-remaining", "12")]);
     assert!(matches!(sender.deliver(&status("success")).await, Reply::Never { .. }));
-    // A lookup that fails makes nothing.
+    // A failed lookup creates nothing.
     receiver.says(502, &[]);
     assert!(matches!(sender.deliver(&checked(3)).await, Reply::Later { .. }));
     assert_eq!(receiver.taken().len(), 5);
-    // Whatever a push claims, it is no part of another address.
+    // Fields of a push cannot change the address.
     for repository in ["acme/images/../../user", "acme", "../x", "acme/..", "acme/im%2fages"] {
         let OutgoingMessage::Status(mut bad) = status("success").letter else { panic!("a status") };
         bad.push.repository = repository.to_owned();
@@ -310,7 +310,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let clock = clock();
     let receiver = Receiver::default();
     let url = receiver.serve().await;
-    // A port where nobody listens, a wrong token, no such channel, and every kind of refusal.
+    // A closed port, a wrong token, an unknown channel, and every kind of rejection.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);

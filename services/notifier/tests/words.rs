@@ -80,7 +80,7 @@ async fn external_text_is_escaped() {
         };
         let told = letters(hostile).await;
         let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
-        // The report is tested where it is made; it fences what this text must not hold.
+        // The report has its own tests; this text must not contain its fences.
         let summary = &check.summary;
         for acting in ["<script", "<!channel", "@here", "](https://evil", "https://evil", "\n# ", "\u{202e}"]
         {

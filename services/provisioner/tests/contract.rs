@@ -56,5 +56,5 @@ async fn a_create_after_the_release_is_refused() {
 
 #[tokio::test]
 async fn events_for_other_services_are_parked_by_the_provisioner() {
-    service().parks_what_is_not_for_it().await;
+    service().foreign_events_are_parked().await;
 }

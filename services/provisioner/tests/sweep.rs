@@ -50,7 +50,7 @@ async fn a_lease_protects_its_cluster_until_the_end_of_the_grace_period() {
     assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("b", "kept")]);
 }
 
-/// A provider that says a cluster is gone, and reports wrongly until the test corrects it.
+/// A provider that reports a cluster as deleted although it exists, until the test corrects it.
 struct Liar {
     truth: FakeClusters,
     lies: AtomicBool,
@@ -103,7 +103,7 @@ async fn expired_process_clusters_are_ended_by_the_sweep() {
     let here = provider(Arc::new(SystemClock));
     here.create(&order("swept", now + Span::from_secs(60))).await.unwrap();
     assert_eq!(fates(&sweep(&here, GRACE, true).await.unwrap()), [("swept", "kept")]);
-    // Later, by the provider's clock; the nodes' own clock has not come so far.
+    // Later by the provider's clock; the nodes' clock is behind.
     let later = provider(Arc::new(ManualClock::new(now + Span::from_secs(200))));
     assert_eq!(fates(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
     assert_eq!(here.poll("swept-cluster-1").await.unwrap(), ClusterStatus::Absent);

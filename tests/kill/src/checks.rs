@@ -1,4 +1,4 @@
-//! What must be true when everything has come to rest.
+//! Checks after all runs have ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,17 +14,17 @@ use warehouse::Sqlite;
 
 use crate::runs::{NODES, Requests, SIZES};
 
-/// A run that is closed.
+/// A closed run.
 pub struct Ended {
     /// Its name.
     pub run: RunId,
     /// Its records.
     pub records: usize,
-    /// How often anything was begun beyond the first time.
+    /// Number of repeated starts.
     pub attempts: u32,
 }
 
-/// The state of a run, and how many records made it; none while it has no record.
+/// A run's state and its number of records; `None` without a record.
 pub async fn state(ledger: &Ledger, run: &RunId) -> Result<Option<(RunState, usize)>, String> {
     let loaded = ledger.load(run).await.map_err(|error| format!("{run}: {error}"))?;
     if loaded.records().is_empty() {
@@ -34,7 +34,7 @@ pub async fn state(ledger: &Ledger, run: &RunId) -> Result<Option<(RunState, usi
     Ok(Some((state, loaded.records().len())))
 }
 
-/// Checks a run that is closed.
+/// Checks a closed run.
 pub fn run(
     requests: &Requests,
     run: &RunId,
@@ -49,7 +49,7 @@ pub fn run(
     if !state.leases_returned() {
         say("its cluster is not given back".to_owned());
     }
-    // Each attempt may begin each thing once, and nothing broke: so one attempt, and once.
+    // Each attempt starts each job once, and nothing failed: one attempt, one start.
     let attempts = state.leases.len();
     let mut expected: BTreeMap<String, usize> = (0..NODES).map(|rank| (format!("rank-{rank}"), 1)).collect();
     expected.insert("builds".to_owned(), 1);
@@ -69,28 +69,28 @@ fn counted(folder: &Path) -> BTreeMap<String, usize> {
     entries.map(count).collect()
 }
 
-/// What the services' warehouse holds, read in another way than theirs.
+/// Content of the services' warehouse, read independently of their code.
 pub enum Warehouse {
-    /// The file.
+    /// The SQLite file.
     File(Sqlite),
-    /// Everything in BigQuery's tables.
+    /// Content of BigQuery's tables.
     BigQuery {
-        /// How often there is a measurement, by run, size and placement.
+        /// Number of measurements by run, size and placement.
         rows: BTreeMap<Vec<String>, u64>,
-        /// How often there is a verdict, by run.
+        /// Number of verdicts by run.
         verdicts: BTreeMap<Vec<String>, u64>,
     },
 }
 
 impl Warehouse {
-    /// Everything, as it is now.
+    /// The current content.
     pub fn of(bigquery: &BigQuery) -> Result<Self, String> {
         let rows = bigquery.count("kill.burnin.measurements", &["run", "size_bytes", "placement"])?;
         let verdicts = bigquery.count("kill.burnin.verdicts", &["run"])?;
         Ok(Self::BigQuery { rows, verdicts })
     }
 
-    /// Each row of a run once, and one verdict.
+    /// Checks that each row of a run exists once, and one verdict.
     pub async fn check(&self, run: &RunId, wrong: &mut Vec<String>) -> Result<(), String> {
         let (rows, different, verdicts) = match self {
             Self::File(sqlite) => {
@@ -120,7 +120,7 @@ impl Warehouse {
     }
 }
 
-/// Nothing runs that carries the folder's name, services aside.
+/// Checks that no process with the folder's name runs, except the services.
 pub fn left_running(folder: &Path) -> Vec<String> {
     let mark = folder.display().to_string();
     let mut left = Vec::new();

@@ -9,19 +9,19 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The project everything is in.
+/// Project of all topics.
 pub const PROJECT: &str = "burnin-test";
 
-/// An emulator of its own, which ends with its owner.
+/// A running emulator; stops on drop.
 pub struct Emulator {
     process: Child,
-    /// Where it listens, as `host:port`.
+    /// Its address, `host:port`.
     pub host: String,
     http: reqwest::Client,
 }
 
 impl Emulator {
-    /// Starts one.
+    /// Starts an emulator.
     pub fn start(jar: &Path, log: &Path) -> Result<Self, String> {
         let port = crate::free_port()?;
         let told = |error: std::io::Error| format!("the emulator: {error}");
@@ -32,7 +32,7 @@ impl Emulator {
         let mut said = BufReader::new(process.stderr.take().ok_or("the emulator does not speak")?);
         let mut file = File::create(log).map_err(told)?;
         let mut line = String::new();
-        // With its port taken it would say so and stay: only this line means that it serves.
+        // If its port is in use, it keeps running: only this line means that it serves.
         while !line.contains("Server started") {
             line.clear();
             if said.read_line(&mut line).map_err(told)? == 0 {
@@ -44,7 +44,7 @@ impl Emulator {
         Ok(Self { process, host: format!("127.0.0.1:{port}"), http: reqwest::Client::new() })
     }
 
-    /// Creates a topic, or a subscription that pushes what is on one.
+    /// Creates a topic or a push subscription.
     async fn put(&self, kind: &str, name: &str, body: Value) -> Result<(), String> {
         let url = format!("http://{}/v1/projects/{PROJECT}/{kind}/{name}", self.host);
         let answer = self.http.put(url).json(&body).send().await.map_err(|error| error.to_string())?;
@@ -59,13 +59,13 @@ impl Emulator {
         self.put("topics", name, json!({})).await
     }
 
-    /// Keeps a topic's messages for a pull subscriber.
+    /// Creates a pull subscription.
     pub async fn hold(&self, topic: &str, subscription: &str) -> Result<(), String> {
         let topic = format!("projects/{PROJECT}/topics/{topic}");
         self.put("subscriptions", subscription, json!({"topic": topic, "ackDeadlineSeconds": 10})).await
     }
 
-    /// Pushes what is on a topic to a port of this machine.
+    /// Creates a push subscription to a local port.
     pub async fn push(&self, topic: &str, subscription: &str, port: u16) -> Result<(), String> {
         let body = json!({
             "topic": format!("projects/{PROJECT}/topics/{topic}"),
@@ -83,7 +83,7 @@ impl Drop for Emulator {
     }
 }
 
-/// Where the SDK keeps the emulator.
+/// Paths of the emulator in the SDK.
 pub fn jar() -> Result<PathBuf, String> {
     let roots = ["/usr/lib/google-cloud-sdk", "/opt/google-cloud-sdk", "/usr/share/google-cloud-sdk"];
     let folders = roots.map(|root| Path::new(root).join("platform/pubsub-emulator/lib"));

@@ -9,7 +9,7 @@ use std::{
 
 use crate::emulator::{Emulator, PROJECT};
 
-/// A service, and which of its kind.
+/// A service, with the number of its instance.
 struct Service {
     name: &'static str,
     topic: &'static str,
@@ -29,11 +29,11 @@ pub struct Fleet {
     told: String,
 }
 
-/// Where objects are kept, in the words of a service's environment.
+/// Stores, as values of a service's environment.
 pub struct RunLocation {
-    /// A folder or a bucket.
+    /// Folder or bucket of the objects.
     pub name: OsString,
-    /// Where rows are kept.
+    /// The warehouse.
     pub warehouse: OsString,
     /// The stand-ins for Cloud Storage and for BigQuery.
     pub emulators: Option<(String, String)>,
@@ -56,9 +56,9 @@ const AGENT: &str = "agent";
 const AGENT_SUBSCRIPTION: &str = "agent-pulls";
 
 impl Fleet {
-    /// Starts every service; their programs lie in one folder, what they keep in another.
+    /// Starts every service, from the folder of the programs, with its data in another folder.
     ///
-    /// With `pull` the agent pulls, and is not killed: the emulator goes on handing events to a stream whose owner died.
+    /// With `pull` the agent pulls and is not killed: the emulator keeps sending events to the stream of a dead subscriber.
     pub async fn start(
         programs: &Path,
         folder: &Path,
@@ -127,7 +127,7 @@ impl Fleet {
         command.spawn().map_err(told)
     }
 
-    /// Kills one with -9, and starts it again at once, as a platform would.
+    /// Kills a service with -9, and starts it again at once, as the platform does.
     pub fn kill(&mut self, number: usize) -> Result<&'static str, String> {
         let mut number = number % self.services.len();
         if self.pull && self.services[number].name == AGENT {
@@ -142,12 +142,12 @@ impl Fleet {
         Ok(name)
     }
 
-    /// How often services were started beyond the first time.
+    /// Number of restarts.
     pub fn kills(&self) -> u32 {
         self.services.iter().map(|service| service.starts).sum()
     }
 
-    /// Services that ended although nobody killed them.
+    /// Services that ended without a kill.
     pub fn ended(&mut self) -> Vec<String> {
         let ended = |service: &mut Service| {
             let status = service.process.try_wait().ok().flatten()?;
@@ -156,7 +156,7 @@ impl Fleet {
         self.services.iter_mut().filter_map(ended).collect()
     }
 
-    /// Where chores are asked for.
+    /// URL of a periodic task.
     pub fn chores(&self) -> Vec<String> {
         let chore = |service: &Service| match service.topic {
             "facts" => Some(format!("http://127.0.0.1:{}/chores/tick", service.port)),
@@ -168,7 +168,7 @@ impl Fleet {
         self.services.iter().filter_map(chore).collect()
     }
 
-    /// Where runs are asked for.
+    /// URLs of the gateways.
     pub fn gateways(&self) -> Vec<String> {
         let gateways = self.services.iter().filter(|service| service.name == "gateway");
         gateways.map(|service| format!("http://127.0.0.1:{}/api/v1/runs", service.port)).collect()

@@ -1,5 +1,5 @@
-//! The services as they are deployed, each a process of its own, over real HTTP pushes from Pub/Sub's emulator. About
-//! once a second one of them is killed with -9 and started again, while runs go on; afterwards nothing may be missing,
+//! The services as separate processes, as deployed, over real HTTP pushes from Pub/Sub's emulator. About
+//! once a second one of them is killed with -9 and restarted during runs; afterwards nothing may be missing,
 //! doubled or left behind.
 
 mod checks;
@@ -37,38 +37,38 @@ use crate::{
 #[derive(Parser)]
 #[command(about = "Kills services at random while runs go on, and counts the results")]
 struct Arguments {
-    /// How long to kill.
+    /// Duration of the kills.
     #[arg(long = "for", default_value = "3m")]
     lasting: Span,
-    /// Runs under way at any time.
+    /// Number of concurrent runs.
     #[arg(long, default_value_t = 50)]
     runs: usize,
-    /// A service is killed this often, give or take a half.
+    /// Mean interval of the kills, varied by half.
     #[arg(long, default_value = "1s")]
     every: Span,
-    /// Chooses whom and when.
+    /// Seed of the choice of services and times.
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the services' programs lie.
+    /// Folder of the services' programs.
     #[arg(long, default_value = "target/debug")]
     programs: PathBuf,
-    /// How long everything may take to come to rest afterwards.
+    /// Maximum time after the last kill until all runs have ended.
     #[arg(long, default_value = "5m")]
     rest: Span,
-    /// The agent pulls its commands, as it does beside a cluster, and is not killed.
+    /// The agent pulls its commands, as at a cluster, and is not killed.
     #[arg(long)]
     pull: bool,
-    /// Objects lie in a bucket of the stand-in for Cloud Storage, not in a folder, and rows in the one for BigQuery.
+    /// Use the stand-ins for Cloud Storage and BigQuery instead of folders and SQLite.
     #[arg(long)]
     bucket: bool,
-    /// Where everything is kept; it must be empty.
+    /// Data folder; it must be empty.
     folder: PathBuf,
 }
 
-/// Says that a thing needed is not on this machine, as all gates do.
+/// Reports a missing program, in the gates' form.
 const SKIPPED: u8 = 77;
 
-/// A port that nobody listens on.
+/// A free port.
 pub fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
@@ -188,18 +188,18 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     let rest = quiet_since.map_or(Duration::ZERO, |since| since.elapsed());
     wrong.extend(fleet.ended());
-    // The gateways look once a second whether what they asked for was recorded.
+    // The gateways check once a second whether their requests were recorded.
     let until = Instant::now() + Duration::from_secs(20);
     let hints = async || store.list("requests/open/").await.map_err(|error| service::worker::chain(&error));
     while !hints().await?.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // A notifier that died over a delivery says nothing of it; a minute later another one tries again.
+    // A notifier that was killed during a delivery reports nothing; another one retries a minute later.
     let until = Instant::now() + Duration::from_secs(150);
     let untold = async || store.list("notices/open/").await.map_err(|error| service::worker::chain(&error));
     let decided = async || {
         let marks = store.list("notices/").await.map_err(|error| service::worker::chain(&error))?;
-        // Notices of the earlier failures existed before.
+        // Notices of the earlier failures existed before the kills.
         let ended = marks.iter().filter(|name| name.ends_with("/ended.json") && !name.contains("-before/"));
         Ok::<_, String>(ended.count())
     };
@@ -209,7 +209,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     told_of.check(ended.iter().map(|ended| &ended.run), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
-    // Pending notices get a moment to finish; what is left after that stays undelivered.
+    // Pending notices have a short time to finish; the rest counts as undelivered.
     let mut left = checks::left_running(&folder.join("host"));
     let until = Instant::now() + Duration::from_secs(20);
     while !left.is_empty() && Instant::now() < until {
@@ -259,12 +259,12 @@ async fn dataset(bucket: &StandIn) -> Result<BigQuery, String> {
     Ok(bigquery)
 }
 
-/// Keeps time for the services: they are woken every second.
+/// Starts the periodic tasks every second.
 async fn chores(urls: Vec<String>) {
     let http = reqwest::Client::new();
     loop {
         for url in &urls {
-            // A process that is down is retried in a second.
+            // A process that is down receives the next call a second later.
             drop(http.post(url).timeout(Duration::from_secs(10)).send().await);
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! Runs that count what they begin.
+//! Runs that count their starts.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 use model::RunId;
 use serde_json::{Value, json};
 
-/// Sizes that every run measures.
+/// Measured sizes of every run.
 pub const SIZES: usize = 4;
 /// Nodes of every run, one rank each.
 pub const NODES: usize = 2;
@@ -37,7 +37,7 @@ substitutions: {_BENCH: "", _COUNTS: ""}
 artifacts: {objects: {location: "gs://any/", paths: ["image/*"]}}
 "#;
 
-/// Asks for runs.
+/// Requests runs.
 pub struct Requests {
     folder: PathBuf,
     bench: PathBuf,
@@ -49,11 +49,11 @@ pub fn name(number: usize) -> String {
     format!("kill-{number}")
 }
 
-/// How long the gateways may refuse a request: they are killed, and started again at once.
+/// Maximum time for which the gateways may reject a request: they are killed and restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Requests {
-    /// Compiles the quickstart's benchmark; what runs count goes into `folder`.
+    /// Compiles the quickstart's benchmark; runs write their counts into `folder`.
     pub fn new(folder: &Path) -> Result<Self, String> {
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder.join("source")).map_err(told)?;
@@ -71,13 +71,13 @@ impl Requests {
         Ok(Self { folder: folder.to_owned(), bench, http: reqwest::Client::new() })
     }
 
-    /// Where a run counts: in the folder of its workflow, of which it is the only one.
+    /// Folder of a run's counts, by its workflow: each workflow has one run.
     pub fn counts(&self, run: &RunId) -> PathBuf {
         let workflow = run.as_str().rsplit_once('-').map_or(run.as_str(), |(workflow, _)| workflow);
         self.folder.join("counts").join(workflow)
     }
 
-    /// Asks for run number `number` at every gateway at once, again and again until each has answered with the run.
+    /// Requests run number `number` at every gateway at the same time, until each has answered with the run.
     pub async fn ask(&self, number: usize, gateways: &[String]) -> Result<RunId, String> {
         let name = name(number);
         let counts = self.folder.join("counts").join(&name);
@@ -124,7 +124,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
         let request = http.post(&gateway).header("idempotency-key", &name).json(&json!({"workflow": name}));
         let said = match request.timeout(Duration::from_secs(10)).send().await {
             Ok(answer) if answer.status() == 202 => {
-                // Killed while it answered: the same key again is the same run.
+                // The gateway was killed while it answered: the same key gives the same run.
                 let begun: Result<Value, _> = answer.json().await;
                 match begun.ok().and_then(|begun| begun["run"].as_str()?.parse().ok()) {
                     Some(run) => return Ok(run),

@@ -1,4 +1,4 @@
-//! The receiver of notices, which is busy at times, and at times closes the connection after it received a notice.
+//! A receiver of notices that is sometimes busy, and sometimes closes the connection after a notice.
 
 use std::{
     collections::BTreeMap,
@@ -16,24 +16,24 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Maximum number of refusals of a notice: more of them by chance would only delay it, which is not a fault.
+/// Maximum number of rejections of a notice: more would only delay it.
 const REFUSED: usize = 2;
 
-/// What came: how often each id, by run and what was new.
+/// Received notices: number by run, news and id.
 type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
-/// The program.
+/// The receiver.
 #[derive(Clone)]
 pub struct PublishedFacts {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
     heard: Arc<Mutex<Heard>>,
-    /// How often each id was refused.
+    /// Number of rejections by id.
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl PublishedFacts {
-    /// Listens.
+    /// Starts it.
     pub async fn start() -> Result<Self, String> {
         let told = |error: std::io::Error| error.to_string();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(told)?;
@@ -90,7 +90,7 @@ impl PublishedFacts {
         stream.write_all(taken).await.ok()
     }
 
-    /// Whether this notice is refused once more.
+    /// Whether this notice is rejected.
     fn refuses(&self, id: String) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let times = refused.entry(id).or_default();
@@ -98,7 +98,7 @@ impl PublishedFacts {
         *times <= REFUSED
     }
 
-    /// Each of these runs was reported as a recovery, under one notice id, however often it was delivered.
+    /// Checks that each of these runs was reported as a recovery under one notice id.
     pub fn check<'a>(&self, runs: impl Iterator<Item = &'a RunId>, wrong: &mut Vec<String>) {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ended = 0;

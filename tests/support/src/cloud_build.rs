@@ -37,7 +37,7 @@ impl World {
         self.at(&self.cloud.endpoint)
     }
 
-    /// A builder that looks for Cloud Build there.
+    /// A builder that uses Cloud Build at this URL.
     pub fn at(&self, endpoint: &str) -> CloudBuilds {
         adapter(endpoint, self.store.clone(), self.clock.clone())
     }
@@ -46,7 +46,7 @@ impl World {
         self.builds.start(&id(), build, LIMIT).await
     }
 
-    /// How the build ends.
+    /// Waits for the end of the build.
     pub async fn end(&self) -> BuildPhase {
         for _ in 0..20 {
             match self.builds.poll(&id()).await.unwrap() {
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Statuses of every build there ever was, oldest first.
+    /// Statuses of all builds, oldest first.
     pub fn statuses(&self) -> Vec<String> {
         self.cloud.builds().iter().map(|build| build["status"].as_str().unwrap().to_owned()).collect()
     }
@@ -73,7 +73,7 @@ impl World {
 
 fn adapter(endpoint: &str, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
     let client = CloudBuildClient::new("proj", "us-central1", Some(endpoint.to_owned()));
-    // No pause between two readings of the list: the clock only moves when told to.
+    // No pause between two readings of the list: the clock is advanced by hand.
     let timing = Timing { settle: SETTLE, pause: Span(Duration::ZERO), readings: 3 };
     CloudBuilds::new(client, store, BUCKET, clock, timing)
 }
@@ -87,12 +87,12 @@ pub fn id() -> BuildKey {
     })
 }
 
-/// A build that ends like this.
+/// A build that ends with this status.
 pub fn spec(ends: &str) -> BuildSpec {
     with(json!({}), ends)
 }
 
-/// A build with more than steps.
+/// A build with additional fields.
 pub fn with(more: Value, ends: &str) -> BuildSpec {
     let mut config = json!({
         "steps": [{"name": "bash", "script": "echo made > made"}],

@@ -1,10 +1,10 @@
-//! Contract tests of a service: a command and the resulting facts, as files that both sides are checked against.
+//! Contract tests of a service: a command and the resulting facts, as files for both sides.
 //!
 //! `tests/data/contract/{service}/{case}.command.json` is a CloudEvent in structured mode;
-//! `tests/data/contract/{service}/{case}.facts.json` is what the service makes of it: its answer to the bus, and every
-//! fact it publishes, without the time and the trace. Ids are part of it: they follow from the content.
+//! `tests/data/contract/{service}/{case}.facts.json` is the expected result: the answer to the bus, and every
+//! published fact, without time and trace. It includes ids, which follow from the content.
 //!
-//! `UPDATE_FIXTURES=1 cargo test --test contract` writes the second kind anew; read the difference before committing it.
+//! `UPDATE_FIXTURES=1 cargo test --test contract` rewrites the results; read the difference before committing it.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use service::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock, Worker, WorkerHandler};
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
-/// How often a service under test looks at what it watches.
+/// Poll interval of a service under test.
 pub const LOOK: Span = Span::from_secs(1);
 
 /// A service, its bus and its clock.
@@ -44,7 +44,7 @@ impl Bus for Catch {
 }
 
 impl Service {
-    /// The service that `worker` is the handler of. It is given the clock that the service will look at.
+    /// The service with the handler `worker`, which receives the service's clock.
     pub fn new<W: Worker>(worker: impl FnOnce(Arc<dyn Clock>) -> W) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let worker = worker(clock.clone());
@@ -58,8 +58,8 @@ impl Service {
         command(self.name, case)
     }
 
-    /// Delivers the command of a case, lets time pass until nothing is watched any more, and says what was answered and
-    /// published.
+    /// Delivers the command of a case and advances time until nothing is polled. Returns the answer and the published
+    /// facts.
     pub async fn deliver(&self, case: &str) -> Value {
         let event: Event = serde_json::from_value(self.command(case)).unwrap();
         let answer = match self.handler.handle(&event).await {
@@ -68,7 +68,7 @@ impl Service {
             Disposition::Retry(why) => json!({"retry": why}),
         };
         for _ in 0..10 {
-            // Pollers sleep on the clock; nothing else here takes time.
+            // Only pollers wait for the clock.
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }
@@ -94,7 +94,7 @@ impl Service {
         );
     }
 
-    /// The case is as its fixture says, and a second delivery is answered with the last of the same facts, under the
+    /// Checks that the case matches its fixture, and that a second delivery is answered with the last fact again, under the
     /// same id.
     pub async fn honours_twice(&self, case: &str) {
         self.honours(case).await;
@@ -108,7 +108,7 @@ impl Service {
     }
 
     /// Checks that foreign and unreadable events are parked.
-    pub async fn parks_what_is_not_for_it(&self) {
+    pub async fn foreign_events_are_parked(&self) {
         for case in ["other-service", "unreadable"] {
             self.honours(case).await;
             let parked = self.deliver(case).await;
@@ -138,7 +138,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A real log of nccl-tests.
+/// A log of a real run of nccl-tests.
 pub fn log() -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/nccl/ours/226-own-one-gpu.log");
     fs::read(path).unwrap()

@@ -1,4 +1,4 @@
-//! Shared by tests of several crates. Everything here panics where a test fails.
+//! Shared by tests of several crates. All functions panic on failure.
 #![allow(
     missing_docs,
     clippy::missing_panics_doc,

@@ -1,17 +1,17 @@
-//! A test binary as the program that supervises builds and serves as a node, without a second binary to build.
+//! Uses the test binary as the program that supervises builds and serves as a node.
 
 use std::path::Path;
 
 use supervisor::Program;
 
-/// Starts this test binary again, in its test `name`, which has to call [`host`].
+/// Starts this test binary with its test `name`, which must call [`host`].
 pub fn program(name: &str) -> Program {
     let this = std::env::current_exe().unwrap();
     let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
     Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
-/// The body of a supervisor or node, as the arguments say. Does nothing in an ordinary test run.
+/// Runs as supervisor or node if the arguments say so. Does nothing in an ordinary test run.
 pub fn host() {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[..] {

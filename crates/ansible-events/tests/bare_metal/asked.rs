@@ -1,4 +1,4 @@
-//! What is asked for is checked before any host is touched.
+//! Parameters are checked before any host is changed.
 
 use crate::workspace::{Workspace, plan};
 
@@ -113,7 +113,7 @@ fn a_bad_parameter_is_one_clear_error() {
     assert_eq!(said.lines().count(), 5, "every problem at once: {said}");
 }
 
-/// A build config declares each parameter, with the default that the check has.
+/// A build config declares each parameter with the default of the check.
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
 fn the_defaults_are_the_same_everywhere() {

@@ -25,7 +25,7 @@ impl Bed {
         std::fs::write(self.0.join(name), text).unwrap();
     }
 
-    /// Runs a line of shell on a host, as root; its output.
+    /// Runs a shell command on a host as root; returns its output.
     pub fn on(&self, host: &str, line: &str) -> String {
         let output = Command::new(self.0.join("on")).args([host, "bash", "-c", line]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -39,7 +39,7 @@ impl Bed {
         assert!(Command::new(self.0.join("mend")).arg(host).status().unwrap().success());
     }
 
-    /// What an engineer would ask for on these machines. They have no cgroups of their own, and pretend GPUs.
+    /// Parameters for these machines, which have simulated GPUs and no cgroups of their own.
     pub fn workspace(&self) -> Workspace {
         Workspace::new(&self.file("inventory"))
             .set("_SSH_USER", "ops")

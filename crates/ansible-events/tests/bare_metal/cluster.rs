@@ -1,4 +1,4 @@
-//! A Slurm out of bare machines, and back. The gate runs a benchmark between the two tests.
+//! Provisions a Slurm on bare machines, and releases it. The gate runs a benchmark between the two tests.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct Node {
     slots: u32,
 }
 
-/// Every playbook of the provisioning, in its order.
+/// Every playbook of the provisioning, in order.
 const PLAYS: [&str; 7] = ["reach", "hosts", "share", "slurm", "validate", "programs", "cluster"];
 
 #[test]
@@ -55,7 +55,7 @@ fn a_cluster_is_provisioned() {
         (4, 2, Some(2))
     );
 
-    // The key that everything rests on is nowhere but on the hosts.
+    // The munge key is only on the hosts.
     let keys: BTreeMap<_, _> = bed
         .hosts()
         .into_iter()
@@ -71,7 +71,7 @@ fn a_cluster_is_provisioned() {
     success_requires_a_complete_run(&bed);
 }
 
-/// The second time nothing changes, on any host.
+/// A second run changes nothing on any host.
 fn again(bed: &Bed) {
     let workspace = bed.workspace();
     let ran = workspace.run("provision.yaml");
@@ -96,7 +96,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
     let message = why("gpu_probe=nvidia-smi");
     assert!(message.contains("expected 8 tasks, found 0") && message.contains("nvidia-smi"), "{message}");
 
-    // As many worlds as tasks, each whole in itself: every rank ends well, and it is not one job.
+    // Each task is a world of its own: every rank succeeds, and it is not one job.
     let probe = "/mnt/shared/burnin-dgx/mpi_world_check.py";
     let alone = format!(
         "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \
@@ -105,7 +105,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
     let said = bed.on("login", &alone);
     assert!(said.contains("expected one world of 8 ranks, found worlds of 1"), "{said}");
 
-    // Without a program that works there is no benchmark.
+    // A benchmark needs a working program.
     let why_no_programs = |variables: &str| {
         let (code, said) = workspace.python(&["play.py", "programs", "--extra-vars", variables]);
         assert_eq!(code, Some(2), "{variables}: {said}");
@@ -149,7 +149,7 @@ fn the_cluster_is_given_back() {
     assert_eq!(reasons, "another admin dgx01\n");
     assert_eq!(bed.on("login", "ls -A /mnt/shared"), "");
 
-    // Again, and with another admin's job still there: nothing.
+    // A repetition changes nothing, also with another administrator's job in the queue.
     let workspace = bed.workspace();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());

@@ -1,4 +1,4 @@
-//! A checkout of DeepOps in place of our own playbooks. Its playbooks here are stand-ins that tell how they were called.
+//! A checkout of DeepOps instead of our own playbooks. Its playbooks are stand-ins that record their calls.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ const INVENTORY: &str = "[slurm-master]\nlogin\n[slurm-node]\ndgx01\n[kube-node]
                          slurm-master\nslurm-node\n[all:vars]\nansible_connection=local\n\
                          ansible_python_interpreter=/usr/bin/python3\n";
 
-/// A workspace beside a checkout with these playbooks.
+/// A workspace with a checkout that has these playbooks.
 fn checkout(playbooks: &[&str]) -> (Workspace, tempfile::TempDir) {
     let folder = tempfile::TempDir::new().unwrap();
     for file in playbooks {
@@ -31,7 +31,7 @@ fn checkout(playbooks: &[&str]) -> (Workspace, tempfile::TempDir) {
     (workspace, folder)
 }
 
-/// The calls that were told, sorted: playbook and host.
+/// The recorded calls, sorted: playbook and host.
 fn calls(folder: &tempfile::TempDir) -> Vec<String> {
     let text = fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
     let mut calls: Vec<_> =
@@ -75,7 +75,7 @@ fn playbooks_are_called_by_the_age_of_the_checkout() {
         assert_eq!(calls(&folder), expected);
         let text = fs::read_to_string(folder.path().join("calls")).unwrap();
         let place = folder.path().canonicalize().unwrap();
-        // Variables as they were said. Ansible itself goes from DeepOps' folder to that of the playbook.
+        // The variables as stated. Ansible changes from DeepOps' folder to that of the playbook.
         let end = format!(" it's $(red) {}/playbooks", place.display());
         assert!(text.lines().all(|line| line.contains(&end)), "{text}");
         assert!(workspace.findings("deepops-cluster-0").good());

@@ -9,7 +9,7 @@ use cloudbuild::plan::{self, Inputs};
 use cloudbuild::{BuildConfig, BuildStatus, Plan, local};
 use tempfile::TempDir;
 
-/// Where the workflow's files lie.
+/// Folder of the workflow's files.
 pub fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/dgx-slurm-perf")
 }
@@ -28,7 +28,7 @@ pub struct Workspace {
     pub substitutions: BTreeMap<String, String>,
 }
 
-/// How a build ended.
+/// Result of a build.
 pub struct Ran {
     pub status: BuildStatus,
     /// The last step that ran.
@@ -70,7 +70,7 @@ impl Workspace {
         Ran { status: outcome.status, last: last.unwrap_or_default(), log }
     }
 
-    /// Runs a script of the workflow with Python; its exit code and everything it said.
+    /// Runs a script of the workflow with Python; returns exit code and output.
     pub fn python(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new("python3");
         command.args(arguments).current_dir(self.path()).envs(&self.substitutions);
@@ -79,7 +79,7 @@ impl Workspace {
         (output.status.code(), said.into_owned())
     }
 
-    /// What the events of a playbook say.
+    /// Findings in the events of a playbook.
     pub fn findings(&self, play: &str) -> PlayFindings {
         ansible_events::read(self.read(&format!("events/{play}.jsonl")).as_bytes()).unwrap()
     }
@@ -99,7 +99,7 @@ fn the_configs_are_good() {
     for config in ["provision.yaml", "release.yaml"] {
         let plan = plan(config, &BTreeMap::new());
         assert!(plan.steps.len() >= 3, "{config}");
-        // Parameters are environment; none is text of a script.
+        // Parameters are environment variables; none is text of a script.
         for (at, line) in std::fs::read_to_string(source().join(config)).unwrap().lines().enumerate() {
             assert!(!line.contains("${_") && !line.contains("$$"), "{config}:{}: {line}", at + 1);
         }

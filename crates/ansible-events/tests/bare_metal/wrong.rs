@@ -1,10 +1,10 @@
-//! What is wrong with the machines is named, and the machines are left as they are.
+//! Problems of the machines are reported, and the machines stay unchanged.
 
 use cloudbuild::BuildStatus;
 
 use crate::bed::Bed;
 
-/// What a run may not have changed.
+/// State that a run must not change.
 fn state(bed: &Bed) -> Vec<String> {
     bed.hosts()
         .iter()
@@ -28,7 +28,7 @@ fn a_host_that_is_cut_off() {
     assert_eq!(lost.host, "dgx03");
     assert!(lost.reason.contains("ssh: connect to host 10.78.0.1"), "{}", lost.reason);
     assert!(findings.hosts["dgx01"].ok > 0 && findings.hosts["dgx03"].ok == 0);
-    // Of a failed build the last lines are quoted.
+    // The last lines of a failed build are quoted.
     let last: Vec<_> = ran.log.lines().rev().take(5).collect();
     assert!(last.iter().any(|line| line.contains("UNREACHABLE dgx03")), "{}", ran.log);
     assert_eq!(workspace.played(), ["reach.jsonl"]);
@@ -51,7 +51,7 @@ fn a_wrong_sudo_password() {
     assert_eq!(workspace.findings("reach").hosts.values().filter(|host| host.failures == 1).count(), 5);
     assert!(!ran.log.contains("swordfish") && !workspace.read("events/reach.jsonl").contains("swordfish"));
     assert_eq!(state(&bed), before);
-    // With the right one the same play passes.
+    // The same play passes with the right one.
     std::fs::write(&file, "right\n").unwrap();
     let (code, said) = workspace.python(&["play.py", "reach"]);
     assert_eq!(code, Some(0), "{said}");

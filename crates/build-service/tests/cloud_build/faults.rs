@@ -1,4 +1,4 @@
-//! What gets lost, and that there is one build all the same.
+//! Lost requests and responses: there is one build in every case.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ async fn a_permanent_rejection_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unsent_request_blocks_no_other() {
     let world = World::new().await;
-    // A port that was in use a moment ago.
+    // A port that was in use before.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let unreachable = world.at(&format!("http://{gone}"));
     assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));
@@ -220,7 +220,7 @@ async fn a_build_is_found_among_many_pages_of_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_journal_entry_is_found_by_its_tag() {
-    // The builder died between the answer and its note.
+    // The builder died between the response and its record.
     let world = World::new().await;
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     let noted = world.store.list("builds/a-run-image-1/journal/build-").await.unwrap();
@@ -230,7 +230,7 @@ async fn a_forgotten_journal_entry_is_found_by_its_tag() {
     assert_eq!(world.store.list("builds/a-run-image-1/journal/build-").await.unwrap(), noted, "noted again");
 }
 
-/// Anything may go wrong with anything, in any order. Once it all works again one build is there, and no other goes on.
+/// Random faults in any order. After they end, one build exists and no other runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_build_remains_despite_failures() {
     let mut several = 0;
@@ -240,7 +240,7 @@ async fn one_build_remains_despite_failures() {
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;
-        // Once a build is known nothing more can happen to its command.
+        // A known build cannot change any more.
         if random.u32(0..4) > 0 {
             world.cloud.next_create(Fault::LandsAndTears);
             world.cloud.stale_lists(random.u32(20..200));

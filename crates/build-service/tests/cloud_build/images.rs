@@ -1,4 +1,4 @@
-//! What a build leaves, and whose fault it is when it leaves nothing.
+//! Results of a build, and classes of failures.
 
 use std::sync::Arc;
 

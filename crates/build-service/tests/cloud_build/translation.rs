@@ -1,4 +1,4 @@
-//! Every field of a config, as the API takes it; and what is refused, by its field.
+//! Every field of a config in the API's form, and rejected values by field.
 
 use build_service::cloud_build::translate::{Frame, translate};
 use model::{BuildSpec, Span};
@@ -30,7 +30,7 @@ fn problems(config: Value, values: &[(&str, &str)]) -> Vec<String> {
     translate(&spec, &frame()).unwrap_err().into_iter().map(|problem| problem.path).collect()
 }
 
-/// Every field that a config may have.
+/// Every field of a config.
 fn everything() -> Value {
     json!({
         "steps": [
@@ -67,9 +67,9 @@ fn everything() -> Value {
 #[test]
 fn every_field_goes_to_the_api_as_it_is_written() {
     let mut expected = everything();
-    // As on this host, files go to Burnin's bucket whatever the config says.
+    // As on this host, files go to Burnin's bucket, whatever the config states.
     expected["artifacts"]["objects"]["location"] = "gs://bucket/builds/r-image-1/1/files/".into();
-    // The client writes a word of a list as its number in the API's definition, which proto's JSON reads as well.
+    // The client writes an enum's word as its number, which proto's JSON accepts as well.
     for (field, number) in [
         ("substitutionOption", 1),
         ("machineType", 6),
@@ -86,7 +86,7 @@ fn every_field_goes_to_the_api_as_it_is_written() {
 
 #[test]
 fn every_field_but_one_has_a_place_in_the_apis_types() {
-    // What the types do not know they carry along; only this one may be such a passenger.
+    // The types carry unknown fields along; only this one is expected.
     let build = translate(&build(everything()), &frame()).unwrap();
     let debug = format!("{build:?}");
     assert_eq!(debug.matches("_unknown_fields: {\"").count(), 1, "{debug}");
@@ -198,7 +198,7 @@ fn unsupported_fields_are_rejected_by_name() {
     assert_eq!(problems(all, &[]).len(), 3, "every problem at once");
 }
 
-/// Fields in one order, numbers as text and nothing that is empty: proto's JSON knows no difference.
+/// Sorted fields, numbers as text, no empty values: all are equal in proto's JSON.
 fn ordered(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

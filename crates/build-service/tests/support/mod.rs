@@ -1,21 +1,21 @@
-//! This very test binary as the program that supervises builds.
+//! Uses this test binary as the program that supervises builds.
 
 use std::path::Path;
 
 use supervisor::Program;
 
-/// Starts this binary again, as a supervisor.
+/// Starts this binary as a supervisor.
 pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with these arguments it is the body of a supervisor.
+/// Does nothing as a test; with the arguments of a supervisor it runs as one.
 #[test]
 fn be_host() {
     test_support::processes::host();
 }
 
-/// Ends the supervisor of the build in this folder, as a machine that runs out of memory would.
+/// Kills the supervisor of the build in this folder, like the kernel without memory.
 #[allow(dead_code, reason = "not every test file kills")]
 pub fn kill_supervisor(folder: &Path) {
     let wanted = [b"build\0", folder.as_os_str().as_encoded_bytes(), b"\0"].concat();

@@ -1,4 +1,4 @@
-//! The quickstart's own build: its real config, compiled and tried by the local runner, then run with four ranks.
+//! The quickstart's build: its real config, built and tested by the local runner, then run with four ranks.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::world::World;
 
 const SHELF: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// The program. Tests may each be a process of their own, and so it is kept under a name made of its sources.
+/// The program. Tests may run in separate processes, so its name contains a digest of its sources.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -24,7 +24,7 @@ fn built() -> &'static Path {
         }
         let kept = Path::new(SHELF).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
         if !kept.exists() {
-            // Moved and not copied: a file that this process has just written may be too busy to be executed.
+            // Moved instead of copied: a file that this process has just written may be too busy to be executed.
             let (_world, artifacts) = build();
             let artifact = artifacts.iter().find(|artifact| artifact.name == "all_reduce_perf").unwrap();
             std::fs::rename(&artifact.path, &kept).unwrap();
@@ -49,7 +49,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/quickstart")).join(name)
 }
 
-/// Every file of the folder, in order.
+/// All files of the folder, sorted.
 fn sources() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(source("")).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -72,7 +72,7 @@ fn config() -> Value {
     yaml(&std::fs::read_to_string(source("image.yaml")).unwrap())
 }
 
-/// Just enough of YAML for a build config.
+/// A subset of YAML for a build config.
 fn yaml(text: &str) -> Value {
     let mut events = Parser::new_from_str(text)
         .map(|event| event.expect("YAML").0)
@@ -106,7 +106,7 @@ fn value<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> 
     }
 }
 
-/// A benchmark that runs.
+/// A running benchmark.
 struct Run(Child);
 
 impl Run {
@@ -146,7 +146,7 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and some programs of nccl-tests: the image holds these, and none of ours.
+/// A machine with a GPU and some programs of nccl-tests: the image contains only these.
 #[test]
 fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     let mut world = World::within(Path::new(SHELF));
@@ -310,7 +310,7 @@ fn given_processes_meet_in_the_rendezvous() {
 }
 
 #[test]
-fn a_rank_that_never_comes_is_not_waited_for() {
+fn an_absent_rank_ends_the_wait() {
     let folder = tempfile::tempdir().unwrap();
     let meet = folder.path().to_str().unwrap();
     let environment = [("BURNIN_RANK", "0"), ("BURNIN_RANKS", "2"), ("BURNIN_RENDEZVOUS", meet)];

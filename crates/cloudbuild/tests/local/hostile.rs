@@ -1,4 +1,4 @@
-//! Whatever a value holds, a step sees it byte for byte.
+//! A step receives every value byte for byte.
 
 use cloudbuild::{BuildStatus, config::BuildConfig, plan};
 use proptest::prelude::*;

@@ -65,7 +65,7 @@ impl World {
         String::from_utf8_lossy(&std::fs::read(&self.request.log).unwrap()).into_owned()
     }
 
-    /// What the steps wrote, without the runner's own lines and the prefix.
+    /// Output of the steps, without the runner's own lines and the prefix.
     pub fn output(&self) -> Vec<String> {
         let log = self.log();
         let lines = log.lines().filter(|line| line.starts_with("Step #"));

@@ -33,7 +33,7 @@ impl World {
         Self { cloud, clock, clusters }
     }
 
-    /// Each build there ever was: its tag with the wish, its cluster, how it stands.
+    /// All builds: tag of the command, cluster, status.
     fn builds(&self) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let wish = |build: &Value| {

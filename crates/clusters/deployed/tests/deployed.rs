@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const LIFE: Span = Span::from_secs(600);
 
-/// What the provider has is what lies in the folder `there`.
+/// The provider's resources are the files in the folder `there`.
 struct World {
     root: TempDir,
     clock: Arc<ManualClock>,
@@ -58,13 +58,13 @@ impl World {
         self.root.path().join("there")
     }
 
-    /// Everything the provider has.
+    /// All resources of the provider.
     fn has(&self) -> Vec<String> {
         let entries = fs::read_dir(self.there()).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// A deployment whose first step is this; then it comes up as it should.
+    /// A deployment with this first step, which then succeeds.
     fn deploy(&self, first: &str, made: &Value) -> BuildSpec {
         let there = self.there().display().to_string();
         let script = format!(
@@ -74,7 +74,7 @@ impl World {
         steps(&script, "cluster.json", &["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"])
     }
 
-    /// A teardown whose first step is this; then it takes away what it finds, and says what is left.
+    /// A teardown with this first step, which then deletes its resources and lists the remaining ones.
     fn destroy(&self, first: &str) -> BuildSpec {
         let there = self.there().display().to_string();
         let script = format!(
@@ -143,7 +143,7 @@ async fn deployed_clusters_conform() {
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
-    // The same behind the one door, beside processes.
+    // The same through the provider of all kinds.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
     let both = World::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
@@ -326,7 +326,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         assert!(why.contains(said), "{said}: {why}");
         assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "so it is listed");
 
-        // The second door finds it by itself, and says what is the matter.
+        // The independent sweeper finds it, and reports the reason.
         world.clock.advance(LIFE);
         let swept = sweep(&world.clusters, Span::from_secs(1), false).await.unwrap();
         assert!(matches!(swept[0].fate, Fate::Kept { .. }), "{swept:?}");

@@ -68,7 +68,7 @@ async fn a_complete_cluster_is_ready_with_its_nodes() {
     let bed = Bed::up().await;
     assert_eq!(bed.nodes(json!({})).await, ["n1", "n2"]);
     assert_eq!(bed.nodes(json!({"queue": "a4", "node_selector": {"pool": "b200"}})).await, ["n1", "n2"]);
-    // Which one it will be only the scheduler knows.
+    // Only the scheduler decides which one.
     assert_eq!(bed.nodes(json!({"nodes": 1})).await, ["any-0"]);
     assert_eq!(bed.nodes(json!({"nodes": 9, "autoscaled": true})).await.len(), 9);
     bed.api.deny("list nodes");
@@ -145,7 +145,7 @@ async fn missing_nodes_are_counted() {
         assert!(why.message.contains(expected), "{}", why.message);
     }
     assert_eq!(bed.nodes(json!({"nodes": 3, "tolerate": ["team"]})).await, ["n1", "n2", "n3"]);
-    // More than fit into one answer.
+    // More than one page.
     for number in 0..120 {
         bed.api.node(&format!("more-{number:03}"), &json!({}), &json!({}), &json!({"nvidia.com/gpu": "8"}));
     }
@@ -157,7 +157,7 @@ async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = Bed::up().await;
     let why = bed.refused(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})).await;
     assert!(why.code == "CREDENTIALS" && why.message.contains("/nowhere"), "{why:?}");
-    // Only the agent's own pod has these.
+    // Only the agent's pod has these.
     assert_eq!(bed.nodes(json!({"access": "in_cluster"})).await, ["any-0", "any-1"]);
     drop(bed.api);
     let config = bed.root.path().join("kubeconfig");

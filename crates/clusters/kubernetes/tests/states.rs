@@ -1,5 +1,5 @@
-//! Where a job stands, by what a real API server, JobSet and Kueue said of jobs, and by the same objects with the words
-//! that Kubernetes has for what went wrong.
+//! State of a job from recorded objects of a real API server, JobSet and Kueue, and from the same objects with other
+//! reasons of Kubernetes.
 
 use std::{fs, path::Path};
 
@@ -42,17 +42,17 @@ fn typed<T: DeserializeOwned>(object: &Value) -> T {
     serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
 }
 
-/// The stream of a scenario, as a watch told it.
+/// The recorded watch of a scenario.
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubernetes-1.32");
     let file = folder.join(format!("{scenario}.{kind}.watch.jsonl"));
-    // No pod was ever made there.
+    // There was never a pod.
     let none = (scenario, kind) == ("quota-pending-then-deleted", "pods");
     let text = if none { String::new() } else { fs::read_to_string(file).unwrap() };
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Everything as it stood after the change that `last` finds, or at the end.
+/// The objects after the change that `last` finds, or at the end.
 fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Recorded {
     let jobsets = stream(scenario, "jobsets");
     let jobset = jobsets.iter().map(|event| &event["object"]).find(|object| last(object)).unwrap().clone();
@@ -73,7 +73,7 @@ fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Recorded {
     Recorded { jobset, pods, jobs, workload, events: newest("events") }
 }
 
-/// Every recorded object is read, also by its fields of which a decision depends.
+/// Every recorded object can be read, including the fields that decisions use.
 #[test]
 fn every_line_of_the_recorded_watches_is_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubernetes-1.32");
@@ -174,7 +174,7 @@ fn the_states_of_a_starting_job_are_recognised() {
     assert_eq!(codes, ["WAITING", "going", "COMPLETED"]);
 }
 
-/// One object of each kind, as a real cluster had them at a moment.
+/// One recorded object of each kind.
 fn recorded(scenario: &str) -> Recorded {
     let file = format!("tests/data/kubernetes-1.32/{scenario}.objects.json");
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
@@ -184,7 +184,7 @@ fn recorded(scenario: &str) -> Recorded {
     Recorded { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
 }
 
-/// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
+/// The kubelet of a node was killed. Its pod cannot be deleted, and Kubernetes waits for that
 /// before the job, and then the JobSet, fails.
 #[test]
 fn a_pod_on_an_unreachable_node_is_lost_at_once() {
@@ -196,7 +196,7 @@ fn a_pod_on_an_unreachable_node_is_lost_at_once() {
     assert!(state::node_lost(&typed(&known.pods[0])));
 }
 
-/// Kueue's word on three pods that are to be in one block of two nodes, each with room for one.
+/// Kueue's message for three pods in one block of two nodes, each with room for one.
 #[test]
 fn an_unsatisfied_topology_is_a_named_wait() {
     let known = recorded("topology-too-large");
@@ -209,7 +209,7 @@ fn an_unsatisfied_topology_is_a_named_wait() {
     assert!(why.contains("topology \"bed\""), "{why}");
 }
 
-/// Two pods of half a node each: Kueue sent both to one node, where only one of them may be.
+/// Two pods of half a node each: Kueue assigned both to one node, where only one may run.
 #[test]
 fn two_pods_assigned_to_one_node_fail_at_once() {
     let mut settings = settings();
@@ -224,7 +224,7 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
     assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
 
-/// JobSet's own restarts are off in what Burnin submits; what another made is read all the same.
+/// Burnin submits JobSets without restarts; others are read as well.
 #[test]
 fn a_failed_job_has_the_exit_code_of_its_first_pod() {
     let known = known("failure-one-restart", terminal);
@@ -248,7 +248,7 @@ fn a_request_above_the_maximum_quota_fails() {
     assert!(failure.message.contains("maximum capacity (40 > 32)"), "{}", failure.message);
 }
 
-/// Before any pod ran: the recorded job, with what Kueue says in its Workload's first condition.
+/// Before any pod ran: the recorded job, with another first condition of Kueue's Workload.
 fn queued(reason: &str, message: &str) -> Recorded {
     let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
@@ -257,7 +257,7 @@ fn queued(reason: &str, message: &str) -> Recorded {
     known
 }
 
-/// Pods that are scheduled and have not begun: the recorded ones, with this laid over their status.
+/// Scheduled pods that have not started: the recorded ones, with this patch of their status.
 fn pending(status: Value) -> Recorded {
     let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
     for pod in &mut known.pods {
@@ -268,14 +268,14 @@ fn pending(status: Value) -> Recorded {
     known
 }
 
-/// A container that cannot begin.
+/// A container that cannot start.
 fn stuck(reason: &str, message: &str) -> Recorded {
     pending(
         json!({"containerStatuses": [{"name": "benchmark", "state": {"waiting": {"reason": reason, "message": message}}}]}),
     )
 }
 
-/// The recorded failure, with this laid over the status of its last pod, and over what ended its container.
+/// The recorded failure, with these patches of the last pod's status and of its container's termination.
 fn broken(status: Value, terminated: Value) -> Recorded {
     let mut known = known("failure-one-restart", terminal);
     let pod = known.pods.last_mut().unwrap();
@@ -298,7 +298,7 @@ fn said(message: &str) -> Recorded {
     broken(json!({}), json!({"message": message}))
 }
 
-/// The code of what is found, with a word for what kind of finding it is.
+/// Kind and code of a finding.
 fn code(known: &Recorded) -> String {
     match at(known) {
         PodFinding::Going => "going".to_owned(),

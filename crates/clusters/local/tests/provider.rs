@@ -9,7 +9,7 @@ use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
 use service::{Clock, SystemClock};
 
-/// Long enough for the suite, short enough that a failed test leaves nothing behind for long.
+/// Long enough for the suite, and short, so that a failed test leaves no processes for long.
 fn soon() -> Timestamp {
     SystemClock.now() + Span::from_secs(60)
 }

@@ -119,7 +119,7 @@ async fn an_image_with_a_wrong_digest_is_not_run() {
     missing.reference = "elsewhere/".into();
     let scheduler = LocalJobs::new(store);
     for (image, name) in [(changed, "changed"), (missing, "missing")] {
-        // A digest of its own, or the files staged for the one would be found for the other.
+        // A different digest, so that the staged files of the other image are not used.
         let image = Image { digest: format!("sha256:{name}"), ..image };
         let refused = scheduler.submit(&job(&rented.cluster, Some(&image), name)).await;
         assert!(

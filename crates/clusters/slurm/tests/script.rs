@@ -1,4 +1,4 @@
-//! What is handed to sbatch, as reviewed files; and words of the shell, read back by one.
+//! Scripts for sbatch as reviewed files, and quoted words, read back by a shell.
 
 use std::{io::Write, process::Command};
 

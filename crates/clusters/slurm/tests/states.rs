@@ -19,7 +19,7 @@ fn shown(version: &str, scenario: &str) -> SlurmJobRow {
     SlurmJobRow::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
 
-/// As the accounts had it: the allocation's line, in the columns that the adapter asks for.
+/// The accounting's line of the allocation, in the columns that the adapter requests.
 fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
     let text = recorded(version, &format!("{scenario}.sacct.txt"));
     let line = text.lines().nth(1).expect("a line");
@@ -79,7 +79,7 @@ fn both_slurm_versions_give_the_same_states() {
         assert_eq!(found(&row, &ending(&row, true, 139)), "FAILED Some(139) Some(11)");
         assert_eq!(found(&row, &ending(&row, false, 1)), "lost: LAUNCH_FAILED");
     }
-    // 24.11 refuses such a job at once.
+    // 24.11 rejects such a job at once.
     assert_eq!(found(&shown("22.05", "pending-impossible"), &Marks::default()), "never: PartitionNodeLimit");
     assert_eq!(found(&shown("22.05", "pending"), &Marks::default()), "waiting: Priority");
     assert_eq!(found(&shown("24.11", "pending"), &Marks::default()), "waiting: Resources");
@@ -108,7 +108,7 @@ fn a_refused_submission_is_not_a_job() {
     assert_eq!(found(&refused, &Marks::default()), "absent");
 }
 
-/// 22.05 gives one word, 24.11 a list of them.
+/// 22.05 returns one word, 24.11 a list.
 #[test]
 fn json_states_are_parsed_in_both_forms() {
     let expected = [
@@ -146,7 +146,7 @@ fn every_state_of_the_documentation_has_its_kind() {
             "RUNNING COMPLETING CONFIGURING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED POWER_UP_NODE EXPEDITING",
         ),
         (SlurmStateKind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
-        // A word of a version to come: the job is left alone until its stage's limit.
+        // A state of a future version: the job continues until its stage's limit.
         (SlurmStateKind::Going, "HYPERSPACE"),
     ];
     for (expected, words) in table {

@@ -1,4 +1,4 @@
-//! One thing goes wrong at a time.
+//! Single faults.
 
 use std::{
     io::{Cursor, ErrorKind},
@@ -14,7 +14,7 @@ use super::{BUCKET, patience, standin, store, store_of_streams};
 
 const FOR_GOOD: u32 = u32::MAX;
 
-/// Result of a call: whether it was ours, was there, or was not said to be stored.
+/// Result of a call: created by us, existing, or unknown.
 fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &'static str {
     match outcome.as_ref().map(of) {
         Ok(Creation::Created) => "created",
@@ -30,19 +30,19 @@ async fn the_result_of_a_create_is_exact() {
         (Kind::Refuse(503), "created"),
         (Kind::Refuse(500), "created"),
         (Kind::Refuse(408), "created"),
-        // Nobody was there after all.
+        // The object did not exist.
         (Kind::Refuse(429), "created"),
         (Kind::CutBefore, "created"),
         (Kind::CutWithin(40), "created"),
         (Kind::StallBefore, "created"),
-        // It is there, and nobody can say any more whose it is: the caller looks.
+        // It exists, and its creator is unknown: the caller reads it back.
         (Kind::FailAfter(503), "exists"),
         (Kind::FailAfter(429), "exists"),
         (Kind::CutAfter, "exists"),
         (Kind::StallAfter, "exists"),
         (Kind::HalfAnswer, "exists"),
         (Kind::HalfThenStall, "exists"),
-        // The first one comes second.
+        // The first request arrives last.
         (Kind::Late(1000), "created"),
         (Kind::WrongCrc, "error"),
         (Kind::Refuse(403), "error"),
@@ -94,16 +94,16 @@ async fn no_call_exceeds_its_timeout() {
             tokio::time::timeout(limit, store.remove("gone")),
         );
         assert!(read.unwrap().is_err() && listed.unwrap().is_err(), "{kind:?}");
-        // A look at the head of an answer is a look.
+        // Reading the head of a response counts as reading.
         let created = outcome(&created.unwrap(), |creation| *creation);
         assert_eq!(created, if kind == Kind::HalfThenStall { "exists" } else { "error" }, "{kind:?}");
-        // Where a removal was answered by half of nothing, it was answered.
+        // A truncated empty response to a removal is a response.
         assert!(removed.unwrap().is_err() || kind == Kind::HalfThenStall, "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn reading_goes_on_where_it_broke_off_and_never_ends_wrong() {
+async fn an_interrupted_read_continues_and_is_verified() {
     let body = Bytes::from((0..3_000_000u32).map(|n| (n % 251) as u8).collect::<Vec<_>>());
     let trouble = [
         Kind::Refuse(503),
@@ -166,13 +166,13 @@ async fn listing_and_removing_are_tried_again() {
     }
 }
 
-/// Two whole pieces and a rest.
+/// Two whole chunks and a rest.
 fn stream() -> Bytes {
     (0..(17u32 << 20)).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>().into()
 }
 
 #[tokio::test]
-async fn a_stream_is_stored_whole_whatever_happens_to_its_pieces() {
+async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
     let body = stream();
     let digest = Digest::of(&body);
     let pieces = [
@@ -191,7 +191,7 @@ async fn a_stream_is_stored_whole_whatever_happens_to_its_pieces() {
         let standin = standin(Duration::ZERO).await;
         let store = store_of_streams(&standin);
         standin.fault(Wants::Start, Kind::Refuse(503));
-        // Each piece, the last one included, and the question after it.
+        // Each chunk, the last one included, and the progress query after it.
         for after in [0, 1, 1] {
             standin.faults(Fault { on: Wants::Chunk, kind, times: 1, after });
         }
@@ -199,7 +199,7 @@ async fn a_stream_is_stored_whole_whatever_happens_to_its_pieces() {
         let stored = store.create_from("name", Box::new(Cursor::new(body.clone()))).await.unwrap();
         assert_eq!(stored, (Creation::Created, digest.clone()), "{kind:?}");
         assert!(standin.object(BUCKET, "name").unwrap().body == body, "{kind:?}");
-        // What arrived without an answer is not sent twice, so one may be left.
+        // Bytes that arrived without a response are not sent again, so one fault may be unused.
         assert!(standin.heal() <= 1, "{kind:?}");
     }
 }
@@ -232,7 +232,7 @@ fn breaking(bytes: Bytes) -> ledger::ObjectReader {
 }
 
 #[tokio::test]
-async fn a_stream_whose_stored_sum_is_another_one_is_not_said_to_be_stored() {
+async fn a_stream_with_another_stored_checksum_is_not_reported_as_stored() {
     let standin = standin(Duration::ZERO).await;
     standin.faults(Fault { on: Wants::Chunk, kind: Kind::WrongCrc, times: 1, after: 2 });
     let stored = store_of_streams(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;

@@ -1,5 +1,5 @@
-//! The store on Cloud Storage, against the stand-in: what every store does, and what becomes of it when answers, bytes and
-//! connections get lost.
+//! The store on Cloud Storage, against the stand-in: the conformance suites, and lost responses, bytes and
+//! connections.
 
 mod faults;
 mod large;
@@ -13,7 +13,7 @@ use storage_standin::{Options, StandIn};
 
 const BUCKET: &str = "bucket";
 
-/// Much less patient than towards Google: what stalls here stalls for good.
+/// Shorter timeouts than for Google: a local request that stalls never continues.
 fn patience() -> Patience {
     Patience {
         attempt: Duration::from_millis(400),
@@ -31,7 +31,7 @@ fn store(standin: &StandIn) -> Arc<CloudStorage> {
     Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience()))
 }
 
-/// For pieces of 8 MiB, which a busy machine takes its time for.
+/// For chunks of 8 MiB on a busy machine.
 fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
     let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(8));
     let patience = Patience { attempt, stream, ..patience() };
@@ -39,7 +39,7 @@ fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
 }
 
 #[tokio::test]
-async fn it_does_what_every_store_does() {
+async fn the_store_conforms() {
     for pause in [Duration::ZERO, Duration::from_secs(1)] {
         conformance::store(store(&standin(pause).await)).await;
         conformance::ledger(store(&standin(pause).await)).await;
@@ -48,7 +48,7 @@ async fn it_does_what_every_store_does() {
 }
 
 /// The same suites on a server that is not ours, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
-/// `suite-a`, `suite-b` and `suite-c` are there and empty.
+/// `suite-a`, `suite-b` and `suite-c` must exist and be empty.
 #[tokio::test]
 #[ignore = "needs a server: BURNIN_STORAGE_AT names it"]
 async fn it_does_the_same_elsewhere() {

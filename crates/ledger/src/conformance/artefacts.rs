@@ -16,7 +16,7 @@ use crate::{ArtefactError, Artefacts, Digest, ObjectReader, Store, StoreError};
 pub async fn artefacts(store: Arc<dyn Store>) {
     names_that_lead_out_of_the_folder_are_refused(&store).await;
     the_same_file_may_be_stored_again_and_another_one_may_not(&store).await;
-    who_commits_second_finds_what_the_first_committed(&store).await;
+    a_second_commit_finds_the_first(&store).await;
     reading_finds_a_changed_byte_a_missing_byte_and_a_missing_object(&store).await;
 }
 
@@ -64,7 +64,7 @@ async fn the_same_file_may_be_stored_again_and_another_one_may_not(store: &Arc<d
     assert_eq!(stored, "hello", "the first content stays");
 }
 
-async fn who_commits_second_finds_what_the_first_committed(store: &Arc<dyn Store>) {
+async fn a_second_commit_finds_the_first(store: &Arc<dyn Store>) {
     let artefacts = Artefacts::new(Arc::clone(store));
     assert!(artefacts.committed(&logs("twice")).await.unwrap().is_none());
     let one = artefacts.put(&logs("twice"), "one", body("1")).await.unwrap();

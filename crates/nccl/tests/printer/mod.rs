@@ -1,4 +1,4 @@
-//! Prints logs by the rules of each version, with the numbers they hold.
+//! Prints logs by the rules of each version, with their expected numbers.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use model::measurement::{Half, Iterations, Row};
@@ -132,7 +132,7 @@ pub fn header(format: &Format) -> String {
     format!("{above}{line} \n")
 }
 
-/// One row in the pieces in which it is printed, without its newline, and what it holds.
+/// One row in the pieces in which it is printed, without its newline, and its numbers.
 pub fn row(format: &Format, size: u64, seed: u64) -> ([String; 3], Row) {
     let count = size / 4;
     let mut left = format!("{size:12}  {count:12}  {:>8}", "float");
@@ -169,7 +169,7 @@ pub fn row(format: &Format, size: u64, seed: u64) -> ([String; 3], Row) {
     (pieces, row)
 }
 
-/// Prints a number as it is printed, and reads back what is left of it.
+/// Prints a number, and reads back its printed precision.
 fn number(out: &mut String, text: String, width: usize) -> f64 {
     *out += &format!("  {text:>width$}");
     text.parse().unwrap()
@@ -269,7 +269,7 @@ pub fn prefixed(lines: &[String], prefix: &str) -> Vec<String> {
     lines.iter().enumerate().map(|(at, line)| prefix.replace("{}", &number(at)) + line).collect()
 }
 
-/// What launchers and collectors put before lines.
+/// Prefixes of launchers and collectors.
 pub const PREFIXES: [&str; 20] = [
     "0: ",
     " 0: ",

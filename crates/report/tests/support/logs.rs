@@ -1,4 +1,4 @@
-//! Logs on their own, with everything they may be held against.
+//! Logs without a run, with criteria, baseline and history.
 
 use model::{measurement::*, *};
 use report::{LogStory, Story};
@@ -8,7 +8,7 @@ use verdict::{
     judge,
 };
 
-/// Logs, and what they were judged by.
+/// Logs and their standard.
 pub struct Logs {
     pub logs: Vec<(String, Reading, Judgement)>,
     pub whole: Judgement,
@@ -18,7 +18,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Judged as the command judges: one after the other, each with those before it as its history.
+    /// Judged like the command: in order, each with the earlier ones as its history.
     pub fn judged(
         logs: Vec<(String, Reading, Clues)>,
         criteria: Option<Criteria>,
@@ -114,13 +114,13 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
     }
 }
 
-/// Noise without a clock or a seed: from -1 to 1.
+/// Deterministic noise from -1 to 1.
 pub fn noise(of: u64) -> f64 {
     let mixed = (of + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
-/// What a log says besides its table.
+/// Text of a log beside its table.
 pub fn clues(log: &str) -> Clues {
     let mut listening = Listening::new(log.as_bytes());
     std::io::copy(&mut listening, &mut std::io::sink()).expect("memory can be read");

@@ -154,7 +154,7 @@ impl Run {
         Self { records: vec![record], state, reading: None, judgement: None, places: places(), now: START }
     }
 
-    /// The fact, so many milliseconds after the one before.
+    /// The fact, this many milliseconds after the previous one.
     pub fn fact(&mut self, millis: u64, attempt: u32, fact: Fact) -> &mut Self {
         let id = format!("{}-{attempt}-{}", fact.event_type(), self.records.len());
         let event = EventKey { source: "//test".into(), id };
@@ -219,7 +219,7 @@ impl Run {
         self.fact(90, 1, Fact::ResultsLoaded(load))
     }
 
-    /// Judges as the judge would.
+    /// Judges like the judge.
     pub fn judged(&mut self, reading: Reading) -> &mut Self {
         let benchmark = self.state.workflow.benchmark.clone().expect("a benchmark");
         let job = self.state.job().expect("a job that ended").clone();
@@ -286,7 +286,7 @@ pub fn slow() -> Run {
     whole(workflow, reading)
 }
 
-/// Every size from 8 B to 16 GiB, on something faster, with wrong data at one size.
+/// Every size from 8 B to 16 GiB, faster, with wrong data at one size.
 pub fn long() -> Run {
     let mut workflow = workflow();
     let benchmark = workflow.benchmark.as_mut().expect("a benchmark");

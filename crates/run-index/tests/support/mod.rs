@@ -1,4 +1,4 @@
-//! Ledgers of runs that went as the rules let them go.
+//! Ledgers of runs by the state machine's rules.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::{
@@ -16,7 +16,7 @@ use service::ManualClock;
 
 pub const START: i64 = 1_795_122_600_000;
 
-/// A store that counts what it is asked.
+/// A store that counts requests.
 pub struct Counting<S> {
     pub inner: S,
     pub reads: AtomicUsize,

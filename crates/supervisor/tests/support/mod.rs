@@ -1,4 +1,4 @@
-//! A folder that stands for a machine, and this very test binary as the program that supervises and serves.
+//! A folder that represents a machine, and this test binary as supervisor and node.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
@@ -15,12 +15,12 @@ use supervisor::{
 };
 use tempfile::TempDir;
 
-/// Starts this binary again, as a supervisor or a node.
+/// Starts this binary as a supervisor or a node.
 pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with these arguments it is the body of a supervisor or node.
+/// Does nothing as a test; with the arguments of a supervisor or node it runs as one.
 #[test]
 fn be_host() {
     test_support::processes::host();
@@ -30,7 +30,7 @@ pub fn now() -> Timestamp {
     chrono::Utc::now().into()
 }
 
-/// Looks until there is something to see.
+/// Polls until a value is available.
 pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -63,7 +63,7 @@ pub fn process_with(arguments: &[&str]) -> i32 {
     })
 }
 
-/// A machine. Whatever a failed test left running on it ends with it.
+/// A machine. Its drop ends all processes on it.
 pub struct World {
     folder: TempDir,
     pub builds: BuildFolder,
@@ -82,7 +82,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// A file in which a script leaves a process id, once it has.
+    /// Waits for the process id that a script writes into a file.
     pub fn pid(&self, name: &str) -> i32 {
         wait(name, || fs::read_to_string(self.path(name)).ok()?.strip_suffix('\n')?.parse().ok())
     }
@@ -178,7 +178,7 @@ pub fn ended(jobs: &JobFolder, name: &str) -> JobEnd {
     })
 }
 
-/// Everything a job wrote.
+/// Output of a job.
 pub fn output(jobs: &JobFolder, name: &str) -> String {
     let folder = jobs.output_folder(name);
     let files = supervisor::files::list(&folder).unwrap().files;

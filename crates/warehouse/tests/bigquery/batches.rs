@@ -1,4 +1,4 @@
-//! Who shares a job with whom.
+//! Loads that share a job.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ async fn loads_that_come_together_share_a_job_for_each_table() {
 }
 
 #[tokio::test]
-async fn batches_keep_their_distance_and_a_load_says_that_it_waits() {
+async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
     let bed = Bed::new().await;
     let options =
         BigQueryOptions { every: Duration::from_secs(3600), patience: Duration::from_secs(2), ..hasty() };
@@ -43,7 +43,7 @@ async fn batches_keep_their_distance_and_a_load_says_that_it_waits() {
     }
     assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(bed.count(VERDICTS).len(), 1);
-    // Another loader, whose time has come, takes along what waits.
+    // Another loader whose batch is due includes the waiting loads.
     assert_eq!(bed.warehouse(hasty()).load("c.1", &load("c", 2)).await, Ok(2));
     assert_eq!(bed.count(VERDICTS).len(), 3);
     assert_eq!(bed.jobs("measurements").len(), 2);
@@ -82,7 +82,7 @@ async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
     join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))
         .await;
     let (jobs, store) = (bed.bigquery.jobs().len(), bed.store());
-    // What a loader had not written yet when it died, though BigQuery was through.
+    // A loader died after BigQuery finished and before it recorded the result.
     for unwritten in [&["a"][..], &["b", "c"], &["a", "b", "c"]] {
         for run in unwritten {
             store.remove(&format!("warehouse/val-prod.burnin/loads/{run}.1/end.json")).await.unwrap();

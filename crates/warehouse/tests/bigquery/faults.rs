@@ -1,4 +1,4 @@
-//! What goes wrong, one by one.
+//! Single faults.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn only_rejected_rows_are_rejected() {
     );
     assert_eq!((judged.len(), judged.values().all(|rows| *rows == 1)), (7, true));
     assert!(judged.keys().all(|run| measured[run] == 2), "{measured:?}");
-    // Another loader hears the same of both, and nobody asks BigQuery again.
+    // Another loader returns the same for both, without a request to BigQuery.
     let (jobs, other) = (bed.bigquery.jobs().len(), bed.warehouse(hasty()));
     assert!(matches!(other.load(&loads[4].0, &loads[4].1).await, Err(Error::Refused(_))));
     assert_eq!(bed.bigquery.jobs().len(), jobs);

@@ -1,4 +1,4 @@
-//! BigQuery and Cloud Storage as stand-ins, over real HTTP: what is loaded, when, and under which jobs.
+//! Stand-ins for BigQuery and Cloud Storage over real HTTP: loaded rows, their time and their jobs.
 
 mod batches;
 mod faults;
@@ -31,7 +31,7 @@ impl Bed {
         Self::with_pause(Storage::default().pause).await
     }
 
-    /// With another time between two writes to one name.
+    /// With another minimum time between two writes of a name.
     async fn with_pause(pause: Duration) -> Self {
         let buckets = vec![BUCKET.to_owned()];
         let bucket = Bucket::start(Storage { buckets, pause, ..Storage::default() }).await.unwrap();
@@ -59,19 +59,19 @@ impl Bed {
         Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience))
     }
 
-    /// A loader's end of it.
+    /// A loader in this world.
     fn warehouse(&self, options: BigQueryOptions) -> Arc<BigQuery> {
         let endpoint = Some(self.bigquery.endpoint.clone());
         Arc::new(BigQuery::new("val-prod", "burnin", endpoint, self.store(), options))
     }
 
-    /// How many rows a table has of each run.
+    /// Number of rows of a table by run.
     fn count(&self, table: &str) -> BTreeMap<String, u64> {
         let counted = self.bigquery.count(table, &["run"]).unwrap();
         counted.into_iter().map(|(key, rows)| (key.concat(), rows)).collect()
     }
 
-    /// Load jobs of a table, and how they ended: nothing, or the reason.
+    /// Load jobs of a table with their result: `None`, or the reason.
     fn jobs(&self, table: &str) -> Vec<(String, String)> {
         let jobs = self.bigquery.jobs();
         let of = |job: &serde_json::Value| {
@@ -85,7 +85,7 @@ impl Bed {
     }
 }
 
-/// No pauses that a test would have to wait for.
+/// Timing without pauses.
 fn hasty() -> BigQueryOptions {
     BigQueryOptions {
         patience: Duration::from_secs(20),
@@ -98,7 +98,7 @@ fn hasty() -> BigQueryOptions {
     }
 }
 
-/// What a run brings: so many measurements, and a verdict.
+/// Rows of a run: this many measurements, and a verdict.
 fn load(run: &str, rows: u32) -> Load {
     let row = |row_number| MeasurementRow {
         run: run.into(),

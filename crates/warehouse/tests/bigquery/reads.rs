@@ -1,4 +1,4 @@
-//! What is read back.
+//! Reads.
 
 use bigquery_standin::{Fault, On};
 use model::{Timestamp, Verdict};
@@ -7,7 +7,7 @@ use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow};
 use super::{Bed, hasty, load};
 
 #[tokio::test]
-async fn every_cell_comes_back_as_it_was_given() {
+async fn every_cell_is_read_back_unchanged() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     let mut given = load("a", 2);

@@ -1,4 +1,4 @@
-//! Everything at once: several loaders, requests and jobs that go wrong, calls that are dropped anywhere.
+//! Several loaders at once, with random faults of requests and jobs, and dropped calls.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 
 const LOADERS: usize = 4;
 const RUNS: usize = 40;
-/// Each load is brought by so many callers at once, as deliveries of one command may be.
+/// Number of concurrent callers of each load, like repeated deliveries of one command.
 const CALLERS: usize = 2;
 
-/// How a caller ends: its last result, and how often it was dropped before.
+/// A caller's last result, and its number of dropped calls.
 async fn bring(
     loaders: &[Arc<BigQuery>],
     id: &str,
@@ -28,7 +28,7 @@ async fn bring(
     let mut dropped = 0;
     loop {
         let loader = &loaders[dice.usize(..loaders.len())];
-        // Where a call is when it ends is chance; half of them may finish.
+        // A call is dropped at a random point; half of them may finish.
         let life =
             if dice.bool() { Duration::from_millis(dice.u64(1..250)) } else { Duration::from_secs(30) };
         match tokio::time::timeout(life, loader.load(id, load)).await {
@@ -46,7 +46,7 @@ async fn storm(seed: u64) -> u32 {
     bed.bigquery.storm(Storm { dice: dice.fork(), percent: 40 });
     bed.bigquery.jobs_take(Duration::from_millis(30));
     bed.bigquery.dislike("nobody likes this");
-    // The bucket breaks as well: answers that get lost after their effect are the worst of it.
+    // The bucket has faults, too: responses lost after their effect are the hardest.
     for wants in [Wants::Insert, Wants::Get, Wants::Media, Wants::List] {
         for kind in [Kind::CutAfter, Kind::Refuse(503), Kind::FailAfter(503), Kind::CutBefore] {
             let after = dice.u32(0..40);

@@ -69,7 +69,7 @@ pub fn again(event: &Event) -> Event {
     serde_json::from_value(event).unwrap()
 }
 
-/// The good run as far as, and including, the fact of this type.
+/// The facts of a good run up to this type, inclusive.
 pub fn until(event_type: &str) -> Vec<Event> {
     let mut events = vec![requested()];
     for event in answers() {
@@ -134,7 +134,7 @@ impl Catch {
     }
 }
 
-/// The same numbers for the same seed, well mixed.
+/// A generator: equal seeds give equal numbers.
 pub struct Dice(Mutex<SplitMix64>);
 
 impl Dice {
@@ -153,13 +153,13 @@ impl Dice {
     }
 }
 
-/// How a store misbehaves when something is created.
+/// Faults of a store's creations.
 pub enum Temper {
     Honest,
-    /// A quarter of the answers are wrong: the write landed and is reported as an error or as taken, or it did not
-    /// land and is an error.
+    /// A quarter of the responses are wrong: the object was created and is reported as an error or as existing, or it was not
+    /// created and is an error.
     Lies(Dice),
-    /// After this many creations it takes no more.
+    /// Fails after this many creations.
     Dies(AtomicU64),
 }
 
@@ -272,7 +272,7 @@ impl World {
         Ledger::new(Arc::clone(&self.store), Arc::new(nonce))
     }
 
-    /// A conductor as it is after a start: it remembers nothing.
+    /// A conductor after a start, without memory.
     pub fn conductor(&self) -> Arc<Conductor> {
         self.conductor_over(Arc::clone(&self.store), Span::default())
     }
@@ -317,7 +317,7 @@ pub async fn deliver(conductor: &Conductor, event: &Event) {
     panic!("never dealt with");
 }
 
-/// A ledger that tells one run, completed, in which nothing happened twice.
+/// Checks that the ledger has one completed run without repeated starts.
 pub fn assert_sound(records: &[Record]) {
     let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
     assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>(), "no gap");

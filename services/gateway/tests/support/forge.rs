@@ -1,8 +1,8 @@
-//! Repositories of git's own.
+//! Git repositories.
 
 use std::{fs, path::Path, process::Command};
 
-/// Runs git in a folder, whatever this machine has configured.
+/// Runs git in a folder, without this machine's configuration.
 pub fn git(folder: &Path, arguments: &[&str]) -> String {
     let mut git = Command::new("git");
     git.current_dir(folder).args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
@@ -12,7 +12,7 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A bare repository and a clone of it; without a hook a push is not announced.
+/// A bare repository and a clone; without a hook a push sends no webhook.
 pub struct Forge {
     pub folder: tempfile::TempDir,
 }

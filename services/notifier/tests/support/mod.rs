@@ -53,7 +53,7 @@ pub struct Paper {
     pub began: f64,
     pub ended: f64,
     pub how: How,
-    /// What others have to say: a reason, a message, who asked.
+    /// External text: a reason, a message, a user.
     pub text: String,
 }
 
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// The clock is at that hour; it never goes back.
+    /// Advances the clock to that hour.
     pub fn now_is(&self, hours: f64) {
         let ahead = at(hours).as_millis() - self.clock.now().as_millis();
         self.clock.advance(Span::from_millis(ahead.max(0) as u64));

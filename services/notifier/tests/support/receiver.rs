@@ -50,7 +50,7 @@ pub enum Answer {
 struct Inner {
     answers: VecDeque<Answer>,
     came: Vec<Came>,
-    /// What was taken, with its id; for GitHub what it would show.
+    /// Accepted notices by id; for GitHub the displayed state.
     taken: Vec<(String, Value)>,
     moods: VecDeque<Mood>,
 }
@@ -95,11 +95,11 @@ impl Receiver {
         self.0.lock().unwrap().taken.clone()
     }
 
-    /// Notes a request; says what is answered in place of the usual, and whether it is taken.
+    /// Records a request; returns a planned response, and whether the request is accepted.
     fn note(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> (bool, Option<Answer>) {
         let mut inner = self.0.lock().unwrap();
         inner.came.push(Came { path: uri.to_string(), headers: headers.clone(), body: body.clone() });
-        // Looking changes nothing: a mood is for what is to be taken.
+        // Lookups use no planned response: those are for notices.
         if let Some(mood) = (!body.is_empty()).then(|| inner.moods.pop_front()).flatten() {
             return match mood {
                 Mood::Takes => (true, None),

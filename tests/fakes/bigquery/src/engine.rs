@@ -1,5 +1,5 @@
-//! An engine that executes GoogleSQL, where one runs: an emulator that reads source URIs from a folder. The gate
-//! `.ci/bigquery.sh` starts it and says where it is.
+//! An engine that executes GoogleSQL: an emulator that reads source URIs from a folder. The gate
+//! `.ci/bigquery.sh` starts it and sets its address.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 /// The engine's URL.
 pub const URL: &str = "BURNIN_BIGQUERY_ENGINE";
-/// The folder in which it looks for buckets.
+/// Folder of its buckets.
 pub const BUCKETS: &str = "BURNIN_BIGQUERY_BUCKETS";
 
-/// An emulator of BigQuery, and a project of its own in it.
+/// An emulator of BigQuery, with a project for the caller.
 pub struct Engine {
-    /// Where it is, as an endpoint.
+    /// Its URL.
     pub endpoint: String,
     project: String,
     buckets: PathBuf,
@@ -22,10 +22,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The one that the environment names, which serves all callers: the project is the caller's own.
+    /// The engine from the environment, shared by all callers; the project is the caller's own.
     ///
     /// # Errors
-    /// When it names none.
+    /// Returns an error if the variable is not set.
     pub fn from_env(project: &str) -> Result<Self, String> {
         let of =
             |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set: run .ci/bigquery.sh"));
@@ -33,20 +33,20 @@ impl Engine {
         Ok(Self { endpoint, project: project.to_owned(), buckets, http: reqwest::Client::new() })
     }
 
-    /// Makes a dataset.
+    /// Creates a dataset.
     ///
     /// # Errors
-    /// When the engine does not.
+    /// Returns an error if the engine rejects it.
     pub async fn dataset(&self, dataset: &str) -> Result<(), String> {
         let reference = json!({"projectId": self.project, "datasetId": dataset});
         let asked = json!({"datasetReference": reference, "location": "europe-west4"});
         self.post("datasets", asked).await.map(drop)
     }
 
-    /// Makes a table from a schema as `bq mk` takes it, by days as Terraform makes it.
+    /// Creates a table from a schema in `bq mk`'s format, partitioned by day as in Terraform.
     ///
     /// # Errors
-    /// When the engine does not.
+    /// Returns an error if the engine rejects it.
     pub async fn table(&self, dataset: &str, table: &str, schema: &Value) -> Result<(), String> {
         let asked = json!({
             "tableReference": {"projectId": self.project, "datasetId": dataset, "tableId": table},
@@ -56,10 +56,10 @@ impl Engine {
         self.post(&format!("datasets/{dataset}/tables"), asked).await.map(drop)
     }
 
-    /// Makes a view.
+    /// Creates a view.
     ///
     /// # Errors
-    /// When the engine does not, because of its statement for instance.
+    /// Returns an error if the engine rejects it, for instance its statement.
     pub async fn view(&self, dataset: &str, view: &str, statement: &str) -> Result<(), String> {
         let asked = json!({
             "tableReference": {"projectId": self.project, "datasetId": dataset, "tableId": view},
@@ -68,7 +68,7 @@ impl Engine {
         self.post(&format!("datasets/{dataset}/tables"), asked).await.map(drop)
     }
 
-    /// What a statement gives: each row's cells, as texts or nulls.
+    /// Rows of a statement's result: cells as text or null.
     ///
     /// # Errors
     /// When the engine refuses the statement.
@@ -104,7 +104,7 @@ impl Engine {
     }
 }
 
-/// A folder that calls itself a bucket.
+/// A folder that serves as a bucket.
 struct Bucket {
     name: String,
     folder: FolderStore,

@@ -1,53 +1,53 @@
-//! What goes wrong.
+//! Faults.
 
 use std::time::Duration;
 
 use crate::Inner;
 
-/// What a request wants.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum On {
-    /// A job is to begin.
+    /// Start of a job.
     Insert,
-    /// How a job is.
+    /// Status of a job.
     Get,
-    /// A statement is to be executed.
+    /// A query.
     Query,
-    /// A table's schema.
+    /// Read of a table's schema.
     Table,
     /// Not a request: a load job, while it runs.
     Job,
 }
 
-/// What goes wrong with it.
+/// Effect of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing happens, and the answer is this status.
+    /// No effect; the response has this status.
     Refused(u16),
-    /// It happens, and the answer is this status.
+    /// The request takes effect; the response has this status.
     LandsAndAnswers(u16),
-    /// Nothing happens, and the connection ends.
+    /// No effect; the connection ends.
     Cut,
-    /// It happens, and the connection ends within the answer.
+    /// The request takes effect; the response is truncated.
     LandsAndTears,
-    /// It happens so much later; the answer is 503 at once.
+    /// The response is 503; the request takes effect later.
     Late(Duration),
-    /// Of a load job: it ends with this reason, and writes nothing.
+    /// A load job ends with this reason and writes nothing.
     Fails(&'static str),
-    /// Of a query: it is not complete when it is first answered.
+    /// The first response of a query is incomplete.
     Slow,
 }
 
-/// Chance.
+/// Random faults.
 pub struct Storm {
-    /// Whose chance: the same seed throws the same dice.
+    /// State of the generator: equal seeds give equal faults.
     pub dice: fastrand::Rng,
-    /// How much of everything goes wrong, in percent.
+    /// Share of failing requests, percent.
     pub percent: u8,
 }
 
 impl Inner {
-    /// What goes wrong with this one.
+    /// Fault for the next request.
     pub(crate) fn fault(&mut self, on: On) -> Option<Fault> {
         *self.asked.entry(on).or_default() += 1;
         if let Some(at) = self.faults.iter().position(|(wanted, _)| *wanted == on) {

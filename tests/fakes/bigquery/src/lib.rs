@@ -1,15 +1,15 @@
-//! A stand-in for BigQuery, as far as Burnin uses it: load jobs from Cloud Storage, queries and tables, over REST and in
-//! BigQuery's own JSON. It shares no type with the client that is tested against it.
+//! A stand-in for the parts of BigQuery that Burnin uses: load jobs from Cloud Storage, queries and tables, over REST and in
+//! BigQuery's JSON. It shares no type with the tested client.
 //!
-//! What it keeps of BigQuery's rules: a job's id is good once in a project and location, for ever, however the job ended
-//! (409); a job goes from `PENDING` by `RUNNING` to `DONE` by itself; a load job appends all its rows or none; a row must
-//! have each column that is required, none that is unknown, and values of the columns' types; what is wrong stands in
-//! `status.errorResult` and `status.errors`; a table takes so many load jobs a day, failed ones too; there are no keys: what
-//! is loaded twice is there twice.
+//! Implemented rules: a job's id can be used once in a project and location, however the job ended
+//! (409); a job advances from `PENDING` through `RUNNING` to `DONE`; a load job appends all its rows or none; a row must
+//! have every required column, no unknown column, and values of the columns' types; errors are in
+//! `status.errorResult` and `status.errors`; a table accepts a maximum number of load jobs per day, failed ones included;
+//! there are no keys: rows loaded twice exist twice.
 //!
-//! What it does not do: GoogleSQL. A statement is executed by SQLite, with `@name` for parameters and `IN UNNEST(@name)`
-//! as the only words of GoogleSQL that it translates, so it shows what a statement is asked with and not that BigQuery
-//! would take it. No credentials, jobs of other kinds, schemas in a job, patterns in source URIs, partitions, nested
+//! Not implemented: GoogleSQL. SQLite executes a statement, with `@name` for parameters and `IN UNNEST(@name)`
+//! as the only translated parts of GoogleSQL, so it checks a statement's parameters and not whether BigQuery
+//! accepts it. No credentials, other kinds of jobs, schemas in a job, patterns in source URIs, partitions, nested
 //! columns, or values that BigQuery would convert from another type.
 
 pub mod engine;
@@ -29,9 +29,9 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 pub use fault::{Fault, On, Storm};
 
-/// The server, until it is dropped.
+/// The server; stops on drop.
 pub struct BigQuery {
-    /// Where it is, as an endpoint.
+    /// Its URL.
     pub endpoint: String,
     world: World,
     serving: JoinHandle<()>,
@@ -46,7 +46,7 @@ struct World {
 }
 
 struct Inner {
-    /// By project, location and id.
+    /// Jobs by project, location and id.
     jobs: BTreeMap<(String, String, String), Value>,
     /// Schema of each table, by `project.dataset.table`.
     tables: BTreeMap<String, Vec<Column>>,
@@ -61,7 +61,7 @@ struct Inner {
     asked: BTreeMap<On, u32>,
 }
 
-/// A column, as a schema file has it.
+/// A column in a schema file's format.
 #[derive(Clone)]
 struct Column {
     name: String,
@@ -76,10 +76,10 @@ impl World {
 }
 
 impl BigQuery {
-    /// Serves on a port of this machine. Source URIs are read from `storage`, a stand-in for Cloud Storage.
+    /// Starts the server on a free local port. Source URIs are read from `storage`, a stand-in for Cloud Storage.
     ///
     /// # Errors
-    /// When there is no port, or no SQLite.
+    /// Returns an error if no port is free or SQLite fails.
     pub async fn serve(storage: &str) -> std::io::Result<Self> {
         let rows = rusqlite::Connection::open_in_memory().map_err(std::io::Error::other)?;
         let inner = Inner {
@@ -107,10 +107,10 @@ impl BigQuery {
         Ok(Self { endpoint, world, serving })
     }
 
-    /// Makes an empty table from a schema as `bq mk` takes it.
+    /// Creates an empty table from a schema in `bq mk`'s format.
     ///
     /// # Errors
-    /// When the schema is none.
+    /// Returns an error if the schema is invalid.
     pub fn table(&self, project: &str, dataset: &str, table: &str, schema: &Value) -> Result<(), String> {
         let columns = schema.as_array().ok_or("a schema is a list of columns")?;
         let text = |column: &Value, field: &str| {
@@ -134,39 +134,39 @@ impl BigQuery {
         Ok(())
     }
 
-    /// This goes wrong with the next request of a kind that nothing was said of yet.
+    /// Applies a fault to the next request of a kind without one.
     pub fn fault(&self, on: On, fault: Fault) {
         self.world.lock().faults.push((on, fault));
     }
 
-    /// From now on requests and jobs go wrong by chance.
+    /// Adds random faults to requests and jobs.
     pub fn storm(&self, storm: Storm) {
         self.world.lock().storm = Some(storm);
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all faults.
     pub fn heal(&self) {
         let mut inner = self.world.lock();
         (inner.storm, inner.dislikes, inner.quota) = (None, None, None);
         inner.faults.clear();
     }
 
-    /// Jobs take up to so long from now on.
+    /// Sets the maximum duration of jobs.
     pub fn jobs_take(&self, takes: Duration) {
         self.world.lock().takes = takes;
     }
 
-    /// A table takes so many load jobs, and no more.
+    /// Sets the maximum number of load jobs of a table.
     pub fn quota(&self, jobs: u32) {
         self.world.lock().quota = Some(jobs);
     }
 
-    /// Rows with this text in them are refused, for a reason that nobody can know before.
+    /// Rejects rows that contain this text, which the client cannot predict.
     pub fn dislike(&self, text: &str) {
         self.world.lock().dislikes = Some(text.to_owned());
     }
 
-    /// Answers of queries come in pages of so many rows.
+    /// Sets the page size of query results, rows.
     pub fn pages_of(&self, rows: usize) {
         self.world.lock().page = rows;
     }
@@ -177,16 +177,16 @@ impl BigQuery {
         inner.jobs.iter().map(|((_, _, id), job)| (id.clone(), job.clone())).collect()
     }
 
-    /// How many rows a table has for each combination of values in some columns that are never null, without asking over
-    /// the wire.
+    /// Number of rows by values of some non-null columns, without
+    /// a request.
     ///
     /// # Errors
-    /// When there is no such table or column.
+    /// Returns an error if the table or a column is absent.
     pub fn count(&self, table: &str, columns: &[&str]) -> Result<BTreeMap<Vec<String>, u64>, String> {
         query::count(&self.world.lock().rows, table, columns).map_err(|error| error.to_string())
     }
 
-    /// How often something was asked for.
+    /// Number of requests by kind.
     pub fn asked(&self, on: On) -> u32 {
         self.world.lock().asked.get(&on).copied().unwrap_or(0)
     }

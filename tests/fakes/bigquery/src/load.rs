@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Column, Fault, Inner, On, World, rest::Refusal};
 
-/// Fields of a load that this stand-in understands; a job with others is refused, so that nothing is ignored.
+/// Known fields of a load; a job with others is rejected, so that no field is ignored.
 const UNDERSTOOD: [&str; 8] = [
     "sourceUris",
     "destinationTable",
@@ -31,7 +31,7 @@ fn now() -> String {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
 }
 
-/// Begins a job, which goes on by itself.
+/// Starts a job in the background.
 pub(crate) fn begin(world: &World, project: &str, mut job: Value) -> Result<Value, Refusal> {
     let invalid = |why: String| Refusal::new(400, "invalid", why);
     let reference = &job["jobReference"];
@@ -88,7 +88,7 @@ pub(crate) fn begin(world: &World, project: &str, mut job: Value) -> Result<Valu
     Ok(job)
 }
 
-/// Why a job ended without its rows.
+/// Failure of a job that wrote no rows.
 struct Failure {
     reason: &'static str,
     message: String,
@@ -152,7 +152,7 @@ async fn fetch(world: &World, uris: &Value) -> Result<Vec<(String, String)>, Fai
         };
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let url = format!("{}/storage/v1/b/{bucket}/o/{name}?alt=media", world.storage);
-        // BigQuery reads again what breaks off; the storage that a test breaks is the client's.
+        // BigQuery repeats interrupted reads; a test's faults apply to the client's storage only.
         let mut read = Err("not read".to_owned());
         for _ in 0..20 {
             read = match world.http.get(&url).send().await {
@@ -174,7 +174,7 @@ async fn fetch(world: &World, uris: &Value) -> Result<Vec<(String, String)>, Fai
     Ok(bodies)
 }
 
-/// Appends every row or none.
+/// Appends all rows or none.
 fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Result<u64, Failure> {
     let part = |field: &str| table[field].as_str().unwrap_or_default();
     let name = format!("{}.{}.{}", part("projectId"), part("datasetId"), part("tableId"));
@@ -246,7 +246,7 @@ fn cell(column: &Column, value: &Value) -> Result<Cell, String> {
     })
 }
 
-/// Microseconds since 1970, within the calendar that BigQuery has.
+/// Microseconds since 1970, within BigQuery's range.
 pub(crate) fn micros(text: &str) -> Option<i64> {
     let micros = chrono::DateTime::parse_from_rfc3339(text).ok()?.timestamp_micros();
     (-62_135_596_800_000_000..=253_402_300_799_999_999).contains(&micros).then_some(micros)

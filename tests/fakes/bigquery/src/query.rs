@@ -14,7 +14,7 @@ fn invalid(why: impl Into<String>) -> Refusal {
     Refusal::new(400, "invalidQuery", why)
 }
 
-/// Executes a statement; its answer's first page.
+/// Executes a statement; returns the first page of its result.
 pub(crate) fn ask(inner: &mut Inner, project: &str, asked: &Value) -> Result<Value, Refusal> {
     if asked["useLegacySql"] != false {
         return Err(invalid("legacy SQL: useLegacySql is true where it is not said"));
@@ -37,7 +37,7 @@ pub(crate) fn ask(inner: &mut Inner, project: &str, asked: &Value) -> Result<Val
     page(inner, &key, "")
 }
 
-/// A page of an answer.
+/// A page of a result.
 pub(crate) fn page(inner: &Inner, key: &(String, String, String), token: &str) -> Result<Value, Refusal> {
     let unknown = || Refusal::new(404, "notFound", format!("Not found: Job {}:{}.{}", key.0, key.1, key.2));
     let job = inner.jobs.get(key).ok_or_else(unknown)?;

@@ -23,7 +23,7 @@ pub(crate) fn router(world: World) -> Router {
         .with_state(world)
 }
 
-/// An answer that is no success, in BigQuery's words.
+/// An error response in BigQuery's format.
 pub(crate) struct Refusal {
     pub code: u16,
     pub reason: &'static str,
@@ -65,7 +65,7 @@ fn planned(code: u16) -> Response {
     Refusal::new(code, reason, "it goes wrong, as planned").into_response()
 }
 
-/// The first bytes of an answer, and then nothing.
+/// A response that is truncated after its first bytes.
 fn torn(answer: &Value, sent: usize) -> Response {
     let text = answer.to_string();
     let part = Bytes::from(text.as_bytes()[..sent.min(text.len() / 2)].to_vec());
@@ -75,7 +75,7 @@ fn torn(answer: &Value, sent: usize) -> Response {
         .into_response()
 }
 
-/// Does it, unless it goes wrong before; answers, unless it goes wrong afterwards.
+/// Executes the request unless a fault prevents it; responds unless a later fault prevents that.
 async fn answered<W>(world: &World, on: On, work: impl FnOnce(World) -> W) -> Response
 where
     W: Future<Output = Result<Value, Refusal>> + Send + 'static,

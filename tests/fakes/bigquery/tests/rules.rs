@@ -1,4 +1,4 @@
-//! The rules that it keeps, over plain HTTP.
+//! The implemented rules, over plain HTTP.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Bed {
         Self { bucket, bigquery, http: reqwest::Client::new() }
     }
 
-    /// An object with these lines, as a source URI.
+    /// Creates an object with these lines; returns its source URI.
     fn object(&self, name: &str, lines: &str) -> String {
         self.bucket.put("bucket", name, lines.to_owned());
         format!("gs://bucket/{name}")
@@ -50,7 +50,7 @@ impl Bed {
         self.post("jobs", &job(id, uris)).await
     }
 
-    /// A job's status, once it has ended, and the other states that were seen.
+    /// A job's final status, and its earlier states.
     async fn ended(&self, id: &str) -> (Value, Vec<String>) {
         let mut seen = Vec::new();
         loop {
@@ -96,14 +96,14 @@ async fn an_id_is_good_once_however_its_job_ended() {
     }
     assert_eq!(bed.ended("fails").await.0["errorResult"]["reason"], "backendError");
     assert_eq!(bed.rows(), 1);
-    // The same under another id is loaded again: there are no keys.
+    // A load under another id appends the rows again: there are no keys.
     bed.insert("again", &uris).await;
     assert_eq!((bed.ended("again").await.0, bed.rows()), (json!({"state": "DONE"}), 2));
     assert_eq!(bed.get("jobs/again?location=US").await.0, 404, "a job is known where it is");
 }
 
 #[tokio::test]
-async fn a_job_goes_on_by_itself() {
+async fn a_job_advances_by_itself() {
     let bed = Bed::new().await;
     bed.bigquery.jobs_take(Duration::from_millis(2_000));
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];
@@ -118,7 +118,7 @@ async fn a_job_goes_on_by_itself() {
 }
 
 #[tokio::test]
-async fn a_load_appends_every_row_or_none_and_says_why() {
+async fn a_load_appends_all_rows_or_none_with_a_reason() {
     let bed = Bed::new().await;
     let good =
         bed.object("good", "{\"run\":\"a\",\"count\":1,\"time\":0.5,\"at\":\"2026-11-20T02:00:00Z\"}\n");
@@ -158,7 +158,7 @@ async fn a_load_appends_every_row_or_none_and_says_why() {
 }
 
 #[tokio::test]
-async fn what_it_does_not_do_it_refuses() {
+async fn unsupported_requests_are_rejected() {
     let bed = Bed::new().await;
     let good = [bed.object("good", "{\"run\":\"a\"}\n")];
     let with = |field: &str, value: Value| {

@@ -1,4 +1,4 @@
-//! A build: what may be asked for, and what becomes of it.
+//! Builds: validation of requests, and their course.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Inner, World};
 
-/// Fields of a build that may be asked for; every other one is Cloud Build's own to set, or none at all.
+/// Fields that a request may set; all others are set by Cloud Build or unknown.
 const BUILD: [&str; 14] = [
     "artifacts",
     "availableSecrets",
@@ -68,7 +68,7 @@ pub(crate) fn is_final(status: &str) -> bool {
     !matches!(status, "STATUS_UNKNOWN" | "PENDING" | "QUEUED" | "WORKING")
 }
 
-/// Why this build would be refused.
+/// Reason to reject a build.
 pub(crate) fn refused(build: &Value) -> Option<String> {
     let unknown = |value: &Value, known: &[&str]| -> Option<String> {
         let fields = value.as_object().into_iter().flat_map(Map::keys);
@@ -118,7 +118,7 @@ fn refused_account(build: &Value) -> Option<String> {
     if !account.starts_with("projects/") || !account.contains("/serviceAccounts/") {
         return Some(format!("invalid build: service account {account}"));
     }
-    // CLOUD_LOGGING_ONLY and NONE, as words or as the API's numbers.
+    // CLOUD_LOGGING_ONLY and NONE, by name or by the API's number.
     let logging = &build["options"]["logging"];
     let without_bucket = [json!("CLOUD_LOGGING_ONLY"), json!(5), json!("NONE"), json!(4)].contains(logging);
     let has = |value: &Value| {
@@ -132,7 +132,7 @@ fn refused_account(build: &Value) -> Option<String> {
 }
 
 impl Inner {
-    /// A new build in a location; its position.
+    /// Adds a build in a location; returns its index.
     pub(crate) fn add(&mut self, project: &str, location: &str, mut build: Value) -> usize {
         let id = uuid::Uuid::new_v4().to_string();
         let number = self.builds.len();
@@ -170,7 +170,7 @@ impl Inner {
 }
 
 impl World {
-    /// The build as it is, which goes on once it was shown.
+    /// The build's current state; each read advances it.
     pub(crate) async fn show(&self, at: usize) -> Value {
         let (shown, next) = {
             let world = self.lock();
@@ -187,7 +187,7 @@ impl World {
         let Some(next) = next else { return shown };
         let (left, detail) = if is_final(&next) { self.leave(&shown, &next).await } else { (None, None) };
         let mut world = self.lock();
-        // It may have been cancelled meanwhile.
+        // It may have been cancelled in the meantime.
         if world.builds[at]["status"] == shown["status"] {
             world.builds[at]["status"] = next.into();
             if let Some(results) = left {
@@ -201,7 +201,7 @@ impl World {
         shown
     }
 
-    /// What a build leaves in the bucket as it ends like this.
+    /// Writes the results of a build that ends with this status.
     async fn leave(&self, build: &Value, status: &str) -> (Option<Value>, Option<String>) {
         let id = build["id"].as_str().unwrap_or_default();
         let logs = build["logsBucket"].as_str().unwrap_or_default();

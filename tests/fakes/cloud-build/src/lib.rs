@@ -1,9 +1,9 @@
-//! A stand-in for Cloud Build, as far as Burnin uses it: create, get, list and cancel of builds in a location, over REST
-//! and in Cloud Build's own JSON. It shares no type with the client that is tested against it.
+//! A stand-in for the parts of Cloud Build that Burnin uses: create, get, list and cancel of builds in a location, over REST
+//! in Cloud Build's JSON. It shares no type with the tested client.
 //!
-//! No step is executed. A build goes on by one status each time it is shown (`QUEUED`, `WORKING`, its end), so that a
-//! test waits for nothing; how it ends is the value of its substitution `_ENDS`: a status, or `never`. What its files hold
-//! is the value of `_LEAVES`, where there is one.
+//! No step is executed. A build advances by one status with each read (`QUEUED`, `WORKING`, its end), so that a
+//! test never waits. The substitution `_ENDS` states its end: a status, or `never`. `_LEAVES` states the content of its
+//! files.
 
 mod build;
 mod rest;
@@ -17,20 +17,20 @@ use ledger::Store;
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// What goes wrong with a create.
+/// Fault of a create request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The build is there, and the answer is this status.
+    /// The build is created; the response has this status.
     LandsAndAnswers(u16),
-    /// The build is there, and the answer breaks off.
+    /// The build is created; the response is truncated.
     LandsAndTears,
-    /// There is no build, and the answer is this status.
+    /// No build is created; the response has this status.
     Refused(u16),
 }
 
-/// The server, until it is dropped.
+/// The server; stops on drop.
 pub struct CloudBuild {
-    /// Where it is, as an endpoint.
+    /// Its URL.
     pub endpoint: String,
     world: World,
     serving: JoinHandle<()>,
@@ -65,10 +65,10 @@ impl World {
 }
 
 impl CloudBuild {
-    /// Serves on a port of this machine. Builds read and write the bucket called `bucket`, which is `store`.
+    /// Starts the server on a free local port. Builds use the bucket named `bucket`, which is `store`.
     ///
     /// # Errors
-    /// When there is no port.
+    /// Returns an error if no port is free.
     pub async fn serve(store: Arc<dyn Store>, bucket: &str) -> std::io::Result<Self> {
         let inner = Arc::new(Mutex::new(Inner { page: 50, ..Inner::default() }));
         let world = World { inner, store, bucket: bucket.to_owned() };
@@ -84,45 +84,45 @@ impl CloudBuild {
         self.world.lock().log_buckets.insert(name.to_owned(), store);
     }
 
-    /// This goes wrong with the next create that nothing was said of yet.
+    /// Applies a fault to the next create request without one.
     pub fn next_create(&self, fault: Fault) {
         self.world.lock().faults.push_back(fault);
     }
 
-    /// The next lists do not show what is created from now on.
+    /// The next lists omit builds that are created from now on.
     pub fn stale_lists(&self, count: u32) {
         let mut world = self.world.lock();
         (world.stale_lists, world.stale_from) = (count, world.builds.len());
     }
 
-    /// Lists come in pages of this many.
+    /// Sets the page size of lists.
     pub fn pages_of(&self, builds: usize) {
         self.world.lock().page = builds;
     }
 
-    /// Builds stay as they are, or go on again.
+    /// Stops or continues the course of builds.
     pub fn freeze(&self, frozen: bool) {
         self.world.lock().frozen = frozen;
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all faults.
     pub fn heal(&self) {
         let mut world = self.world.lock();
         world.faults.clear();
         (world.stale_lists, world.frozen) = (0, false);
     }
 
-    /// Every change of status is pushed to this URL, as Pub/Sub does it, once and unordered.
+    /// Pushes every status change to this URL in Pub/Sub's form, once and unordered.
     pub fn push_to(&self, url: &str) {
         self.world.lock().push_to = Some(url.to_owned());
     }
 
-    /// Every build there ever was, oldest first.
+    /// All builds, oldest first.
     pub fn builds(&self) -> Vec<Value> {
         self.world.lock().builds.clone()
     }
 
-    /// Sets a build's status by its id, as whatever happened to it; a notification tells of it.
+    /// Sets a build's status by its id, and publishes a notification.
     pub fn set(&self, id: &str, status: &str) {
         let mut world = self.world.lock();
         let at = world.builds.iter().position(|build| build["id"] == id);
@@ -132,13 +132,13 @@ impl CloudBuild {
         }
     }
 
-    /// How many creates and lists were asked for.
+    /// Number of create and list requests.
     pub fn asked(&self) -> (u32, u32) {
         let world = self.world.lock();
         (world.creates, world.lists)
     }
 
-    /// Every notification so far, as the body of a push.
+    /// All notifications, as bodies of pushes.
     pub fn notifications(&self) -> Vec<Value> {
         self.world.lock().notifications.clone()
     }

@@ -68,7 +68,7 @@ async fn create(
     }
 }
 
-/// Half of an answer, and then nothing.
+/// A response that is truncated in the middle.
 fn torn(answer: &Value) -> Response {
     let text = answer.to_string();
     let half = Bytes::from(text.as_bytes()[..text.len() / 2].to_vec());
@@ -112,7 +112,7 @@ async fn list(
             build["name"].as_str().is_some_and(|name| name.starts_with(&place))
                 && build["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
         };
-        // The newest first, as Cloud Build lists them.
+        // Newest first, like Cloud Build.
         let all: Vec<_> = (0..known).rev().filter(|&at| ours(&inner.builds[at])).collect();
         let size = if asked.page_size == 0 { inner.page } else { asked.page_size.min(inner.page) };
         let page: Vec<_> = all.iter().copied().skip(skip).take(size).collect();

@@ -1,10 +1,10 @@
-//! A stand-in for a Kubernetes cluster with JobSet and Kueue, as far as Burnin uses one. It shares no type with the client
-//! that is tested against it.
+//! A stand-in for the parts of a Kubernetes cluster with JobSet and Kueue that Burnin uses. It shares no type with the
+//! tested client.
 //!
-//! Two halves that meet only over HTTP: [`Api`], an API server with its rules about names, versions, watches and
-//! deletions, and with faults; and [`World`], which does what JobSet's, Kueue's and the job controllers and a kubelet do.
-//! The world's pods are processes of this machine: what the pods' containers would run runs, and its output is the log. A
-//! world works on any API server.
+//! Two halves that communicate only over HTTP: [`Api`], an API server with rules for names, versions, watches and
+//! deletions, and with faults; and [`World`], which simulates the controllers of JobSet, Kueue and jobs, and a kubelet.
+//! Pods are processes of this machine: they execute the containers' commands, and their output is the log. A
+//! [`World`] works with any API server.
 
 mod logs;
 mod rest;
@@ -24,27 +24,27 @@ pub use logs::Logs;
 pub use store::{Key, Objects};
 pub use world::{Wants, World};
 
-/// What goes wrong with a request.
+/// Fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It has no effect, and the connection breaks.
+    /// No effect; the connection breaks.
     CutBefore,
-    /// It has its effect, and the connection breaks.
+    /// The request takes effect; the connection breaks.
     CutAfter,
-    /// It has its effect a while after the connection broke.
+    /// The connection breaks; the request takes effect some time later.
     Late,
-    /// It has its effect, and the answer is this status.
+    /// The request takes effect; the response has this status.
     LandsAndAnswers(u16),
-    /// It has no effect, and the answer is this status.
+    /// No effect; the response has this status.
     Refused(u16),
 }
 
-/// What a request must be for a fault: its method, and what is in its path.
+/// Requests that a fault applies to: method, and a part of the path.
 type Rule = (&'static str, &'static str, Fault);
 
-/// The API server, until it is dropped.
+/// The API server; stops on drop.
 pub struct Api {
-    /// Where it is.
+    /// Its URL.
     pub endpoint: String,
     state: State,
     tasks: Vec<JoinHandle<()>>,
@@ -54,11 +54,11 @@ pub struct Api {
 struct State {
     objects: Arc<Mutex<Objects>>,
     faults: Arc<Mutex<VecDeque<Rule>>>,
-    /// Cuts every watch and every log that is being followed when it changes.
+    /// A change cuts every watch and every followed log.
     cut: watch::Sender<u32>,
     changed: watch::Sender<u64>,
     logs: Logs,
-    /// What may not be done, as `VERB RESOURCE`, and groups that are not served.
+    /// Denied operations, as `VERB RESOURCE`, and groups that are not served.
     denied: Arc<Mutex<BTreeSet<String>>>,
     /// Versions in which Kueue's kinds are served.
     kueue: Arc<Mutex<Vec<String>>>,
@@ -87,10 +87,10 @@ impl Drop for Api {
 }
 
 impl Api {
-    /// Serves on a port of this machine.
+    /// Starts the server on a free local port.
     ///
     /// # Errors
-    /// When there is no port.
+    /// Returns an error if no port is free.
     pub async fn serve() -> std::io::Result<Self> {
         let state = State {
             objects: Arc::default(),
@@ -99,7 +99,7 @@ impl Api {
             changed: watch::Sender::new(0),
             logs: Logs::default(),
             denied: Arc::default(),
-            // As Kueue 0.15 and later serves them.
+            // The versions that Kueue 0.15 and later serves.
             kueue: Arc::new(Mutex::new(vec!["v1beta1".to_owned(), "v1beta2".to_owned()])),
             asked: Arc::default(),
         };
@@ -118,22 +118,22 @@ impl Api {
         Ok(Self { endpoint, state, tasks: vec![serving, collecting] })
     }
 
-    /// The next request of this method with this in its path goes wrong so.
+    /// Applies a fault to the next request of this method whose path contains this text.
     pub fn fault(&self, method: &'static str, path: &'static str, fault: Fault) {
         self.state.faults.lock().unwrap_or_else(PoisonError::into_inner).push_back((method, path, fault));
     }
 
-    /// Callers may not do this, as in `list pods`; or a group is not installed, as in `kueue.x-k8s.io`.
+    /// Denies an operation, such as `list pods`, or removes a group, such as `kueue.x-k8s.io`.
     pub fn deny(&self, what: &str) {
         self.state.denied().insert(what.to_owned());
     }
 
-    /// Kueue's kinds are served in these versions and in no other.
+    /// Serves Kueue's kinds only in these versions.
     pub fn serve_kueue(&self, versions: &[&str]) {
         *self.state.kueue() = versions.iter().map(|version| (*version).to_owned()).collect();
     }
 
-    /// A ready node, with its labels, taints and capacity.
+    /// Adds a ready node with labels, taints and capacity.
     pub fn node(&self, name: &str, spec: &Value, labels: &Value, has: &Value) {
         let key = ("/nodes".to_owned(), String::new(), name.to_owned());
         let node = json!({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {
@@ -141,39 +141,39 @@ impl Api {
         self.change(|objects| drop(objects.create(&key, node)));
     }
 
-    /// Breaks every watch and every log that is being followed.
+    /// Cuts every watch and every followed log.
     pub fn cut(&self) {
         self.state.cut.send_modify(|cut| *cut += 1);
     }
 
-    /// Forgets the changes there were: watches that continue from one of them are answered as too old.
+    /// Drops the recorded changes: watches that continue from one of them receive `Expired`.
     pub fn compact(&self) {
         self.state.objects().compact();
     }
 
-    /// How often an object of this kind and name was created.
+    /// Number of creations of an object of this kind and name.
     pub fn creations(&self, plural: &str, name: &str) -> usize {
         self.state.objects().creations(plural, name)
     }
 
-    /// Objects of a kind, for instance `jobset.x-k8s.io/jobsets` or `/pods`.
+    /// Objects of a kind, such as `jobset.x-k8s.io/jobsets` or `/pods`.
     pub fn list(&self, kind: &str) -> Vec<Value> {
         self.state.objects().list(kind, None)
     }
 
-    /// Changes the objects by hand.
+    /// Changes the objects directly.
     pub fn change<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
         let done = change(&mut self.state.objects());
         self.state.told();
         done
     }
 
-    /// What the containers wrote.
+    /// Output of the containers.
     pub fn logs(&self) -> Logs {
         self.state.logs.clone()
     }
 
-    /// How often such a request came: the method and the kind, as in `POST jobsets`.
+    /// Number of requests by method and kind, such as `POST jobsets`.
     pub fn asked(&self, what: &str) -> usize {
         self.state.asked.lock().unwrap_or_else(PoisonError::into_inner).get(what).copied().unwrap_or(0)
     }

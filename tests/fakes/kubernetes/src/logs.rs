@@ -1,4 +1,4 @@
-//! What containers wrote, as a kubelet keeps it: by line, with the time of each, and not for ever.
+//! Output of containers as a kubelet stores it: lines with timestamps, which may be rotated away.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -40,29 +40,29 @@ impl Logs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The container begins.
+    /// Records the start of a container.
     pub fn begin(&self, pod: &str, container: &str) {
         self.all().entry(name(pod, container)).or_default();
     }
 
-    /// A line, with its newline where it has one.
+    /// Appends a line, with its newline if it has one.
     pub fn line(&self, pod: &str, container: &str, line: &[u8]) {
         self.all().entry(name(pod, container)).or_default().lines.push((Utc::now(), line.to_owned()));
     }
 
-    /// The container has ended.
+    /// Records the end of a container.
     pub fn end(&self, pod: &str, container: &str) {
         self.all().entry(name(pod, container)).or_default().over = true;
     }
 
-    /// Everything so far is rotated away.
+    /// Rotates all lines away.
     pub fn rotate(&self, pod: &str, container: &str) {
         if let Some(output) = self.all().get_mut(&name(pod, container)) {
             output.gone = output.lines.len();
         }
     }
 
-    /// The last lines of a container, at most so many bytes.
+    /// The last lines of a container, within a maximum number of bytes.
     pub fn tail(&self, pod: &str, container: &str, bytes: usize) -> String {
         let all = self.all();
         let lines = all
@@ -72,10 +72,10 @@ impl Logs {
         String::from_utf8_lossy(&text[text.len().saturating_sub(bytes)..]).into_owned()
     }
 
-    /// Serves them as a kubelet does, over plain HTTP.
+    /// Serves the logs over plain HTTP, like a kubelet.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// Returns an error if the address is in use.
     pub async fn serve(&self, address: &str) -> std::io::Result<JoinHandle<()>> {
         let (logs, listener) = (self.clone(), TcpListener::bind(address).await?);
         let answer = move |Path((_, pod, container)): Path<(String, String, String)>,
@@ -94,7 +94,7 @@ impl Logs {
         Ok(tokio::spawn(async move { drop(axum::serve(listener, router).await) }))
     }
 
-    /// The output as the API gives it, from a time on; none of a container that has not begun.
+    /// The output in the API's format from a time on; `None` for a container that has not started.
     pub fn read(
         &self,
         pod: &str,

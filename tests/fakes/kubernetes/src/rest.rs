@@ -22,7 +22,7 @@ use crate::{
     store::{Key, Refused},
 };
 
-/// Kinds that this cluster knows.
+/// Kinds of this cluster.
 const KINDS: [(&str, &str, &str); 11] = [
     ("jobset.x-k8s.io/jobsets", "JobSet", "jobset.x-k8s.io/v1alpha2"),
     ("kueue.x-k8s.io/localqueues", "LocalQueue", "kueue.x-k8s.io/v1beta1"),
@@ -55,7 +55,7 @@ fn versions(state: &State, group: &str, version: &str) -> Vec<String> {
 
 const KUEUE: &str = "kueue.x-k8s.io";
 
-/// Where a request goes.
+/// Target of a request.
 struct Target {
     key: Key,
     /// Group and version, as in `apiVersion`.
@@ -101,7 +101,7 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
     };
     let group = target.key.0.split('/').next().unwrap_or_default();
     let known = KINDS.iter().find(|(path, ..)| *path == target.key.0);
-    // The simulated controllers keep to one version, whatever the test wants served to Burnin.
+    // The simulated controllers use one version, independent of the versions served to Burnin.
     let served =
         |version: &str| world(&head.headers) || versions(&state, group, version).contains(&target.version);
     let Some((_, kind, version)) = known.filter(|(.., version)| served(version)) else {
@@ -115,7 +115,7 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
         target.below.as_ref().map(|below| format!("/{below}")).unwrap_or_default()
     );
     *state.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).entry(asked).or_default() += 1;
-    // Only Burnin's own requests go wrong: the world's have no agent of this kind.
+    // Faults apply only to Burnin's requests: the simulated controllers send another user agent.
     let fault = if world(&head.headers) { None } else { fault(&state, &head.method, head.uri.path()) };
     if let Some(Fault::Refused(code)) = fault {
         return refused(&(code, "InternalError", "as the test wants it".to_owned()));
@@ -158,7 +158,7 @@ async fn json_of(body: Body) -> Value {
 
 type About = Box<dyn FnOnce(&State, &Value) -> Response + Send>;
 
-/// Discovery: the kinds of a group's version, and what the caller may do.
+/// Discovery: the kinds of a group's version, and permissions of the caller.
 fn about(state: &State, method: &Method, path: &str) -> Option<About> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {
@@ -342,7 +342,7 @@ fn read(
         .filter(|object| selected(object, &labels) && fielded(object, &fields))
         .map(shown)
         .collect();
-    // As many as asked for at once, and where to go on.
+    // At most the requested number of objects, and a token for the next page.
     let from: usize = asked("continue").and_then(|from| from.parse().ok()).unwrap_or(0);
     let limit: usize = asked("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
     let more = items.len().saturating_sub(from) > limit;
@@ -357,7 +357,7 @@ fn read(
     .into_response()
 }
 
-/// Changes after a version, with bookmarks, until it is cut. A version that is no longer kept is reported as too old.
+/// Changes after a version, with bookmarks, until the watch is cut. A version that was dropped is reported as expired.
 fn watch(
     state: State,
     kind: String,
@@ -412,7 +412,7 @@ fn until_cut<T, B: futures::Stream<Item = Result<T, std::io::Error>>>(
         _ = cut.changed().await;
         Err(std::io::Error::other("cut"))
     });
-    // Whichever comes first: an error ends the body, and so does its own end.
+    // The body ends with the first error or at its own end.
     let ended = futures::stream::once(async { Ok(None) });
     let body = body.map(|item| item.map(Some)).chain(ended);
     let all = futures::stream::select(body, broken.map(|cut: Result<Infallible, _>| cut.map(|_| None)));
@@ -440,7 +440,7 @@ fn refused((code, reason, message): &Refused) -> Response {
         .into_response()
 }
 
-/// An answer that breaks off before it has begun to make sense.
+/// A response that is truncated before its first complete JSON value.
 fn broken() -> Response {
     let body = futures::stream::iter([Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("cut"))]);
     Body::from_stream(body).into_response()

@@ -1,5 +1,5 @@
-//! Objects under the API's rules, as far as Burnin meets them: names are given once, every change has a number, what
-//! owns others goes after them, and what has finalizers goes when the last one is taken away.
+//! Objects under the API's rules that Burnin depends on: names are unique, every change has a number, owned objects are
+//! deleted before their owner, and objects with finalizers are deleted when the last one is removed.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 /// `{group}/{plural}`, namespace, name.
 pub type Key = (String, String, String);
 
-/// How many changes a watch may ask for; older ones are gone.
+/// Maximum number of recorded changes; older ones are dropped.
 const REMEMBERED: usize = 2000;
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// A change, as a watch tells it.
+/// A change, as a watch reports it.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Its number.
     pub version: u64,
     /// `ADDED`, `MODIFIED`, `DELETED`.
     pub kind: &'static str,
-    /// Of what.
+    /// The object's key.
     pub key: Key,
-    /// As it is, or was last.
+    /// The current or last state.
     pub object: Value,
 }
 
-/// A refusal: code, reason, message.
+/// A rejection: code, reason, message.
 pub type Refused = (u16, &'static str, String);
 
 /// All objects.
@@ -35,13 +35,13 @@ pub struct Objects {
     version: u64,
     all: BTreeMap<Key, Value>,
     changes: Vec<Change>,
-    /// Changes up to this number are forgotten.
+    /// Changes up to this number are dropped.
     compacted: u64,
-    /// Every object that was ever created, by kind and name.
+    /// Number of creations by kind and name.
     created: Vec<(String, String)>,
 }
 
-/// The time as the API writes it.
+/// The time in the API's format.
 pub fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
 }
@@ -52,19 +52,19 @@ impl Objects {
         self.version
     }
 
-    /// Changes after a number; none when they are forgotten.
+    /// Changes after a number; `None` if they were dropped.
     pub fn after(&self, version: u64) -> Option<Vec<Change>> {
         let new = || self.changes.iter().filter(|change| change.version > version).cloned().collect();
         (version >= self.compacted).then(new)
     }
 
-    /// Forgets every change there was.
+    /// Drops all recorded changes.
     pub fn compact(&mut self) {
         self.compacted = self.version;
         self.changes.clear();
     }
 
-    /// How often an object of this kind and name was created.
+    /// Number of creations of an object of this kind and name.
     pub fn creations(&self, plural: &str, name: &str) -> usize {
         let ours = |made: &&(String, String)| made.0.ends_with(&format!("/{plural}")) && made.1 == name;
         self.created.iter().filter(ours).count()
@@ -99,7 +99,7 @@ impl Objects {
     /// Creates an object.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// Returns an error if the name exists.
     pub fn create(&mut self, key: &Key, mut object: Value) -> Result<Value, Refused> {
         if self.all.contains_key(key) {
             return Err((
@@ -118,7 +118,7 @@ impl Objects {
     /// Replaces an object. A given version must be the current one.
     ///
     /// # Errors
-    /// When it is not there, or has changed.
+    /// Returns an error if the object is absent or has another version.
     pub fn replace(&mut self, key: &Key, mut object: Value) -> Result<Value, Refused> {
         let there = self.all.get(key).ok_or_else(|| missing(key))?;
         let (asked, now) = (&object["metadata"]["resourceVersion"], &there["metadata"]["resourceVersion"]);
@@ -141,20 +141,20 @@ impl Objects {
         Ok(self.changed("MODIFIED", key, object))
     }
 
-    /// Lays a patch over an object.
+    /// Applies a merge patch to an object.
     ///
     /// # Errors
-    /// Those of [`Objects::replace`].
+    /// See [`Objects::replace`].
     pub fn merge(&mut self, key: &Key, patch: &Value) -> Result<Value, Refused> {
         let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
         lay(&mut object, patch);
         self.replace(key, object)
     }
 
-    /// Deletes an object, at once or when what it owns is gone.
+    /// Deletes an object, at once or after the objects that it owns.
     ///
     /// # Errors
-    /// When it is not there, or is another one by now.
+    /// Returns an error if the object is absent or has another uid.
     pub fn delete(&mut self, key: &Key, options: &Value) -> Result<Value, Refused> {
         let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
         let (asked, uid) = (&options["preconditions"]["uid"], &object["metadata"]["uid"]);
@@ -169,7 +169,7 @@ impl Objects {
         if options["propagationPolicy"] == "Foreground" && !finalizers.contains(&json!(FOREGROUND)) {
             finalizers.push(json!(FOREGROUND));
         }
-        // Pods are given time to end.
+        // Pods have a grace period.
         if key.0 == "/pods" && options["gracePeriodSeconds"] != 0 {
             finalizers.retain(|finalizer| finalizer != FOREGROUND);
             if !finalizers.contains(&json!("kubelet")) && object["spec"]["nodeName"].is_string() {
@@ -192,7 +192,7 @@ impl Objects {
         Ok(self.changed("MODIFIED", key, object))
     }
 
-    /// One round of the garbage collector: what has lost its owner goes, and what waits for what it owns.
+    /// One round of the garbage collector: deletes objects without their owner, and owners whose objects are gone.
     pub fn collect(&mut self) {
         let uids: Vec<Value> = self.all.values().map(|object| object["metadata"]["uid"].clone()).collect();
         for (key, object) in self.all.clone() {

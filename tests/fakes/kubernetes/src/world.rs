@@ -1,5 +1,5 @@
-//! What makes objects move: the controllers of JobSet, Kueue and jobs, a scheduler and a kubelet, each as small as it can
-//! be. All of them poll everything, and use the API as any client does.
+//! Minimal controllers of JobSet, Kueue and jobs, a scheduler and a kubelet. They poll all objects, and use the API
+//! like other clients.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,25 +23,25 @@ use tokio::{
 
 use crate::{Logs, store::now};
 
-/// What a world is made of.
+/// Settings of a world.
 #[derive(Clone, Debug, Default)]
 pub struct Wants {
     /// The API's address.
     pub endpoint: String,
-    /// What it wants to see of us, where it wants anything.
+    /// Credentials for the API, if it requires any.
     pub token: Option<String>,
-    /// Where the images' programs lie: pods find them on their `PATH`.
+    /// Folder with the images' programs, on the `PATH` of the pods.
     pub programs: PathBuf,
-    /// Where sshd listens in pods that have one; all of them share this machine's ports.
+    /// Port of sshd in pods that run one; all pods share this machine's ports.
     pub ssh_port: u16,
     /// Another controller creates pods of jobs, and deletes objects without an owner.
     pub has_controllers: bool,
 }
 
-/// A world that turns until it is dropped.
+/// Running controllers; they stop on drop.
 pub struct World {
     turning: JoinHandle<()>,
-    /// Kueue admits nothing.
+    /// Whether Kueue admits no workload.
     held: Arc<AtomicBool>,
     evicted: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -53,7 +53,7 @@ impl Drop for World {
 }
 
 impl World {
-    /// Turns from now on.
+    /// Starts the controllers.
     pub fn start(wants: Wants, logs: Logs) -> Self {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let client =
@@ -76,12 +76,12 @@ impl World {
         Self { turning, held, evicted }
     }
 
-    /// Kueue admits nothing, or everything.
+    /// Sets whether Kueue admits workloads.
     pub fn hold(&self, held: bool) {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// Kueue takes back what it gave to this JobSet.
+    /// Kueue evicts this JobSet.
     pub fn evict(&self, jobset: &str) {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(jobset.to_owned());
     }
@@ -93,7 +93,7 @@ struct Turn {
     logs: Logs,
     held: Arc<AtomicBool>,
     evicted: Arc<Mutex<BTreeSet<String>>>,
-    /// Process groups of pods, by their uid; none once it has ended.
+    /// Process groups of pods, by uid; removed at their end.
     started: Mutex<BTreeMap<String, Option<i32>>>,
 }
 
@@ -260,7 +260,7 @@ impl Turn {
             ),
             _ => return,
         };
-        // What is still at work then is taken away.
+        // Pods that still run are deleted.
         for job in ours.iter().filter(|job| !over(job, "Complete") && !over(job, "Failed")) {
             let job = text(&job["metadata"]["name"]);
             let foreground = json!({"propagationPolicy": "Foreground"});
@@ -319,7 +319,7 @@ impl Turn {
         self.patch(JOBS, "jobs", job, "/status", &status).await;
     }
 
-    /// Schedules and runs a pod; ends it when it is to go.
+    /// Schedules and runs a pod; stops it when it is deleted.
     async fn kubelet(self: &Arc<Self>, pod: &Value) {
         let (meta, uid) = (&pod["metadata"], text(&pod["metadata"]["uid"]).to_owned());
         let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
@@ -399,7 +399,7 @@ impl Turn {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        // A secret's files, where the pod mounts one.
+        // Files of mounted secrets.
         let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
         for secret in volumes.filter_map(|volume| volume["secret"]["secretName"].as_str()) {
             let path = format!("{CORE}/namespaces/{}/secrets/{secret}", text(&pod["metadata"]["namespace"]));

@@ -1,4 +1,4 @@
-//! Requests in, answers out, and what goes wrong in between.
+//! Routes requests and applies faults.
 
 mod objects;
 mod uploads;
@@ -22,7 +22,7 @@ use crate::{
     world::{Bucket, Query, Refusal, crc32c},
 };
 
-/// What is answered when nothing goes wrong.
+/// The response without a fault.
 pub(crate) struct Answer {
     status: u16,
     headers: Vec<(&'static str, String)>,
@@ -39,7 +39,7 @@ impl Answer {
         Self { status, headers: Vec::new(), body: Bytes::new() }
     }
 
-    /// As the API words errors.
+    /// An error in the API's format.
     fn refusal((status, message): Refusal) -> Self {
         let reason = match status {
             412 => "conditionNotMet",
@@ -51,7 +51,7 @@ impl Answer {
     }
 }
 
-/// A request as handlers want it.
+/// A decoded request.
 pub(crate) struct Asked {
     method: Method,
     /// The path, decoded; an object's name is one part.
@@ -59,7 +59,7 @@ pub(crate) struct Asked {
     query: Query,
     headers: HeaderMap,
     body: Bytes,
-    /// The body came to its end.
+    /// Whether the body is complete.
     whole: bool,
 }
 
@@ -107,7 +107,7 @@ fn path(raw: &str) -> Vec<String> {
     upload.then(|| "upload".to_owned()).into_iter().chain(parts).collect()
 }
 
-/// The body, or as much of it as arrives.
+/// The received part of the body.
 async fn body(body: Body, most: Option<usize>) -> (Bytes, bool) {
     let mut body = body;
     let mut bytes = BytesMut::new();
@@ -121,7 +121,7 @@ async fn body(body: Body, most: Option<usize>) -> (Bytes, bool) {
     (bytes.freeze(), most.is_none())
 }
 
-/// Everything comes through here.
+/// Handles every request.
 pub(crate) async fn answer(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(line): ConnectInfo<Line>,
@@ -187,7 +187,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// The answer as a response, damaged as wanted.
+/// Converts to a response, with the fault applied.
 fn spoken(mut answer: Answer, fault: Option<Kind>) -> Response {
     let length = answer.body.len();
     match fault {

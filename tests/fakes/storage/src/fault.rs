@@ -1,4 +1,4 @@
-//! What goes wrong on demand.
+//! Faults.
 
 use std::{
     collections::VecDeque,
@@ -7,71 +7,71 @@ use std::{
 
 use serde::Deserialize;
 
-/// What a request wants.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wants {
     /// A whole object in one request.
     Insert,
-    /// A resumable upload is begun.
+    /// Start of a resumable upload.
     Start,
-    /// A piece of a resumable upload.
+    /// Chunk of a resumable upload.
     Chunk,
-    /// How far a resumable upload is.
+    /// Query of a resumable upload's progress.
     Status,
-    /// An object's metadata.
+    /// Read of metadata.
     Get,
-    /// An object's bytes.
+    /// Read of content.
     Media,
-    /// Names.
+    /// List.
     List,
-    /// An object is removed.
+    /// Deletion of an object.
     Delete,
     /// Anything else.
     Other,
 }
 
-/// How it goes wrong.
+/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Answered with a status; nothing happens.
+    /// Response with this status; no effect.
     Refuse(u16),
-    /// It happens, and is answered with a status.
+    /// The request takes effect; response with this status.
     FailAfter(u16),
-    /// The connection ends; nothing happens.
+    /// The connection ends; no effect.
     CutBefore,
-    /// So many bytes of the body arrive, then the connection ends.
+    /// The connection ends after this many bytes of the request's body.
     CutWithin(usize),
-    /// It happens, and the connection ends without an answer.
+    /// The request takes effect; the connection ends without a response.
     CutAfter,
-    /// Nothing happens and nobody answers.
+    /// No effect and no response.
     StallBefore,
-    /// It happens and nobody answers.
+    /// The request takes effect; no response.
     StallAfter,
     /// The request takes effect this many milliseconds later, without a response.
     Late(u64),
-    /// Half of the answer's body, then the connection ends.
+    /// The connection ends after half of the response's body.
     HalfAnswer,
-    /// Half of the answer's body, then nothing.
+    /// The response stalls after half of its body.
     HalfThenStall,
-    /// A byte of the answered object is another one.
+    /// One byte of the returned content is changed.
     Flip,
-    /// The checksum in the answer is another one.
+    /// The returned checksum is changed.
     WrongCrc,
 }
 
-/// One thing to go wrong, a number of times.
+/// A fault and the requests it applies to.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Fault {
-    /// Of requests that want this.
+    /// Kind of the requests.
     pub on: Wants,
-    /// How.
+    /// Its effect.
     pub kind: Kind,
-    /// For how many requests.
+    /// Number of requests.
     #[serde(default = "once")]
     pub times: u32,
-    /// So many requests of this kind go well first.
+    /// Number of requests of this kind that succeed first.
     #[serde(default)]
     pub after: u32,
 }
@@ -80,22 +80,22 @@ fn once() -> u32 {
     1
 }
 
-/// Faults that wait for their request.
+/// Pending faults.
 #[derive(Debug, Default)]
 pub struct Faults(Mutex<VecDeque<Fault>>);
 
 impl Faults {
-    /// One more.
+    /// Adds a fault.
     pub fn add(&self, fault: Fault) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
     }
 
-    /// None any more; how many had not come to pass.
+    /// Removes all; returns the number of unused ones.
     pub fn clear(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).count()
     }
 
-    /// What goes wrong with this request.
+    /// Fault for this request.
     pub fn take(&self, wants: Wants) -> Option<Kind> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = faults.iter().position(|fault| fault.on == wants)?;

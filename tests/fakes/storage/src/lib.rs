@@ -1,11 +1,11 @@
-//! A server that answers like Cloud Storage's JSON API, as far as Burnin and `gcloud storage` need it, and breaks on
-//! demand. Everything is in memory and ends with the process.
+//! A stand-in for the part of Cloud Storage's JSON API that Burnin and `gcloud storage` use, with faults on
+//! request. All state is in memory.
 //!
-//! It keeps generations and metagenerations, preconditions, checksums of what was announced, resumable uploads (what
-//! arrives is kept in multiples of 256 KiB until the last piece), retention, one write a second to a name, and
-//! notifications as Pub/Sub would push them.
+//! It implements generations and metagenerations, preconditions, stated checksums, resumable uploads (received
+//! bytes are stored in multiples of 256 KiB until the last chunk), retention, one write per second and name, and
+//! notifications in the form of Pub/Sub's pushes.
 //!
-//! It does not do: XML and gRPC, credentials, versions that are not live, holds, soft delete, access control,
+//! It does not implement: XML and gRPC, credentials, noncurrent versions, holds, soft delete, access control,
 //! customer's keys, compose, rewrite and copy, decompression, `fields`, the lifetime of upload sessions, and loads
 //! beyond its memory. Its list is as consistent as one map.
 
@@ -34,14 +34,14 @@ pub use crate::{
     world::{Bucket, Object},
 };
 
-/// How the stand-in behaves.
+/// Settings of the stand-in.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens; port 0 is any free one.
+    /// Address to listen on; port 0 selects a free port.
     pub address: SocketAddr,
-    /// Buckets that are there from the beginning.
+    /// Initial buckets.
     pub buckets: Vec<String>,
-    /// One write to a name in this time, as the real one has it; more are answered with 429.
+    /// Minimum time between two writes of a name, as in Cloud Storage; earlier ones receive 429.
     pub pause: Duration,
 }
 
@@ -55,11 +55,11 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
+/// State shared by the handlers.
 pub(crate) struct Shared {
     pub world: Mutex<World>,
     pub faults: Faults,
-    /// Where it is reached: clients do not always say.
+    /// Its own URL: not every client sends a host.
     pub base: String,
     /// Every request and its status, in order.
     pub log: Mutex<Vec<(Wants, u16)>>,
@@ -71,17 +71,17 @@ impl Shared {
     }
 }
 
-/// A server, which ends with its owner.
+/// A running server; stops on drop.
 pub struct StandIn {
     shared: Arc<Shared>,
     server: JoinHandle<()>,
 }
 
 impl StandIn {
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Errors
-    /// When nothing can listen there.
+    /// Returns an error if the address is in use.
     pub async fn start(options: Options) -> io::Result<Self> {
         let listener = TcpListener::bind(options.address).await?;
         let base = format!("http://{}", listener.local_addr()?);
@@ -96,37 +96,37 @@ impl StandIn {
         Ok(Self { shared, server })
     }
 
-    /// Where it is reached, as `http://host:port`.
+    /// Its URL, `http://host:port`.
     pub fn url(&self) -> &str {
         &self.shared.base
     }
 
-    /// Makes something go wrong.
+    /// Adds a fault for the next matching request.
     pub fn fault(&self, on: Wants, kind: Kind) {
         self.shared.faults.add(Fault { on, kind, times: 1, after: 0 });
     }
 
-    /// Makes something go wrong, when and as often as it says.
+    /// Adds a fault with its conditions.
     pub fn faults(&self, fault: Fault) {
         self.shared.faults.add(fault);
     }
 
-    /// Uploads that were begun, and neither came to their end nor were given up.
+    /// Number of uploads that are neither complete nor cancelled.
     pub fn unfinished(&self) -> usize {
         self.shared.world().sessions.values().filter(|session| session.done.is_none()).count()
     }
 
-    /// Lets nothing go wrong any more; how many faults had not come to pass.
+    /// Removes all faults; returns the number of unused ones.
     pub fn heal(&self) -> usize {
         self.shared.faults.clear()
     }
 
-    /// What lies under a name, without asking over the wire.
+    /// Content of an object, without a request.
     pub fn object(&self, bucket: &str, name: &str) -> Option<Object> {
         self.shared.world().buckets.get(bucket)?.objects.get(name).cloned()
     }
 
-    /// Puts an object into a bucket, in the place of another if there is one, without asking over the wire.
+    /// Writes an object without a request; replaces an existing one.
     pub fn put(&self, bucket: &str, name: &str, body: impl Into<Bytes>) {
         let mut world = self.shared.world();
         let pause = std::mem::take(&mut world.pause);
@@ -134,25 +134,25 @@ impl StandIn {
         world.pause = pause;
     }
 
-    /// Names in a bucket, without asking over the wire.
+    /// Names in a bucket, without a request.
     pub fn names(&self, bucket: &str) -> Vec<String> {
         let world = self.shared.world();
         world.buckets.get(bucket).map(|bucket| bucket.objects.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// For how long objects of a bucket cannot be removed or replaced.
+    /// Sets the retention of a bucket.
     pub fn retain(&self, bucket: &str, lasting: Duration) {
         if let Some(bucket) = self.shared.world().buckets.get_mut(bucket) {
             bucket.retention = lasting;
         }
     }
 
-    /// Every request since the last call, with the status it was answered with (0: not at all).
+    /// All requests since the last call, with their status; 0: no response.
     pub fn requests(&self) -> Vec<(Wants, u16)> {
         std::mem::take(&mut *self.shared.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until the server ends, which it does not by itself.
+    /// Serves until the process ends.
     pub async fn serve(mut self) {
         drop((&mut self.server).await);
     }

@@ -19,12 +19,12 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What a handler knows of the connection it serves.
+/// A handler's access to its connection.
 #[derive(Clone, Debug, Default)]
 pub struct Line(Arc<AtomicBool>);
 
 impl Line {
-    /// From now on nothing is written: callers that wait for a response see the connection end.
+    /// Stops all output: callers that wait for a response see the connection end.
     pub fn cut(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -8,13 +8,13 @@ use storage_standin::{Options, StandIn};
 #[derive(Parser)]
 #[command(about = "A small server that answers like Cloud Storage and breaks on demand, for tests")]
 struct Arguments {
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1:0")]
     address: SocketAddr,
-    /// Buckets that are there from the beginning.
+    /// Initial buckets.
     #[arg(long = "bucket", default_value = "bucket")]
     buckets: Vec<String>,
-    /// One write to a name in so many milliseconds; more are answered with 429.
+    /// Minimum time between two writes of a name, milliseconds; earlier ones receive 429.
     #[arg(long, default_value_t = 1000)]
     pause_ms: u64,
 }

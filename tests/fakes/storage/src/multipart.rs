@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-/// The boundary that a content type names.
+/// Boundary of a content type.
 fn boundary(content_type: &str) -> Option<&str> {
     let (_, rest) = content_type.split_once("boundary=")?;
     match rest.strip_prefix(['"', '\'']) {
@@ -17,7 +17,7 @@ fn find(text: &[u8], what: &[u8], from: usize) -> Option<usize> {
     text.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| at + from)
 }
 
-/// The bodies of the parts, in their order.
+/// Bodies of the parts, in order.
 fn parts(content_type: &str, body: &Bytes) -> Option<Vec<Bytes>> {
     let delimiter = format!("--{}", boundary(content_type)?).into_bytes();
     let mut parts = Vec::new();
@@ -26,7 +26,7 @@ fn parts(content_type: &str, body: &Bytes) -> Option<Vec<Bytes>> {
         let start = at;
         at = find(body, &delimiter, start)?;
         while at > 0 && body[at - 1] != b'\n' {
-            // The same bytes inside a part: a delimiter stands at the beginning of a line.
+            // The same bytes inside a part are not a delimiter: delimiters are at the start of a line.
             at = find(body, &delimiter, at + 1)?;
         }
         let (crlf, lf) = (find(body, b"\r\n\r\n", start), find(body, b"\n\n", start));
@@ -38,10 +38,10 @@ fn parts(content_type: &str, body: &Bytes) -> Option<Vec<Bytes>> {
     Some(parts)
 }
 
-/// Metadata with what trails it merged in, and media.
+/// Metadata, with trailing checksums merged in, and media.
 ///
 /// # Errors
-/// Says what is malformed.
+/// Returns an error that names the malformed part.
 pub fn read(content_type: &str, body: &Bytes) -> Result<(Map<String, Value>, Bytes), String> {
     let parts = parts(content_type, body).ok_or("the multipart body has no end or no boundary")?;
     let [metadata, media, trailing @ ..] = &parts[..] else {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Shared;
 
-/// Pushes every event to a URL, oldest first, each until it is taken.
+/// Pushes every event to a URL, oldest first, each until it is acknowledged.
 pub async fn push(shared: Arc<Shared>, url: String) {
     let http = reqwest::Client::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Buckets and objects, and the rules under which they change.
+//! Buckets and objects, and the rules of their changes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,33 +11,33 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use md5::{Digest, Md5};
 use serde_json::{Map, Value, json};
 
-/// Why something was not done: a status and a reason.
+/// A rejection: status and reason.
 pub type Refusal = (u16, String);
 
 /// Query parameters.
 pub type Query = HashMap<String, String>;
 
-/// An object as it is now.
+/// An object's current state.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// Its bytes.
     pub body: Bytes,
-    /// CRC32C as the API spells it.
+    /// CRC32C in the API's encoding.
     pub crc32c: String,
-    /// MD5 as the API spells it.
+    /// MD5 in the API's encoding.
     pub md5: String,
-    /// Which of its name.
+    /// Generation of the name.
     pub generation: u64,
-    /// Which metadata of this generation.
+    /// Metageneration.
     pub metageneration: u64,
-    /// What its creator said of it.
+    /// Metadata from its creator.
     pub given: Map<String, Value>,
-    /// When it was created.
+    /// Time of creation.
     pub created: DateTime<Utc>,
 }
 
 impl Object {
-    /// What the creator said, or a default.
+    /// The creator's value, or a default.
     pub fn said(&self, field: &str, default: &str) -> String {
         self.given.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
     }
@@ -60,25 +60,25 @@ impl Object {
     }
 }
 
-/// CRC32C as the API spells it.
+/// CRC32C in the API's encoding.
 pub fn crc32c(bytes: &[u8]) -> String {
     STANDARD.encode(crc32c::crc32c(bytes).to_be_bytes())
 }
 
-/// An upload that is not an object yet.
+/// An incomplete upload.
 #[derive(Debug)]
 pub struct Session {
-    /// Where it will lie.
+    /// Its bucket.
     pub bucket: String,
     /// Its name.
     pub name: String,
     /// Its preconditions.
     pub query: Query,
-    /// What was said of it.
+    /// Its metadata.
     pub given: Map<String, Value>,
-    /// What arrived.
+    /// Received bytes.
     pub body: BytesMut,
-    /// The object it became.
+    /// The created object.
     pub done: Option<Value>,
 }
 
@@ -87,26 +87,26 @@ pub struct Session {
 pub struct Bucket {
     /// Objects by name.
     pub objects: BTreeMap<String, Object>,
-    /// When a name was last written.
+    /// Time of the last write by name.
     pub touched: HashMap<String, Instant>,
-    /// For how long objects cannot be removed or replaced.
+    /// Retention: objects cannot be removed or replaced for this time.
     pub retention: Duration,
     /// Notification settings of buckets.
     pub notifications: Vec<Value>,
 }
 
-/// Everything there is.
+/// State of the server.
 #[derive(Debug, Default)]
 pub struct World {
     /// Buckets by name.
     pub buckets: BTreeMap<String, Bucket>,
     /// Uploads by id.
     pub sessions: BTreeMap<String, Session>,
-    /// One write to a name in this time.
+    /// Minimum time between two writes of a name.
     pub pause: Duration,
     /// Notifications of objects, oldest first: Pub/Sub messages with their topic.
     pub events: Vec<Value>,
-    /// The last number that was given to something.
+    /// The last assigned number.
     pub last: u64,
 }
 
@@ -114,17 +114,17 @@ impl World {
     /// A bucket.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// Returns an error if it does not exist.
     pub fn bucket(&mut self, name: &str) -> Result<&mut Bucket, Refusal> {
         self.buckets
             .get_mut(name)
             .ok_or_else(|| (404, format!("The specified bucket {name} does not exist.")))
     }
 
-    /// An object whose preconditions hold.
+    /// An object, if its preconditions hold.
     ///
     /// # Errors
-    /// When it is not there, not of the wanted generation, or not as the preconditions say.
+    /// Returns an error if it is absent, has another generation, or a precondition fails.
     pub fn object(&mut self, bucket: &str, name: &str, query: &Query) -> Result<Object, Refusal> {
         let object = self.bucket(bucket)?.objects.get(name).cloned();
         let wanted = number(query, "generation")?;
@@ -134,7 +134,7 @@ impl World {
         Ok(object)
     }
 
-    /// How often names are written, then the preconditions, then what is retained.
+    /// Checks the write rate, then the preconditions, then the retention.
     fn writable(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
         let pause = self.pause;
         let bucket = self.bucket(bucket)?;
@@ -151,10 +151,10 @@ impl World {
         Ok(())
     }
 
-    /// Whether an object could be written under these preconditions now.
+    /// Whether an object can be written under these preconditions.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason.
     pub fn may_write(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
         let pause = std::mem::take(&mut self.pause);
         let may = self.writable(bucket, name, query);
@@ -162,10 +162,10 @@ impl World {
         may
     }
 
-    /// Writes an object; its resource.
+    /// Writes an object and returns its resource.
     ///
     /// # Errors
-    /// When a rule forbids it, or the bytes are not those that were announced.
+    /// Returns an error if a rule forbids it, or the bytes differ from the stated checksums.
     pub fn write(
         &mut self,
         bucket: &str,
@@ -175,7 +175,7 @@ impl World {
         body: Bytes,
     ) -> Result<Value, Refusal> {
         self.writable(bucket, name, query)?;
-        // Generations are microseconds, and later ones are greater.
+        // Generations are microseconds and increase.
         self.last = (self.last + 1).max(Utc::now().timestamp_micros().unsigned_abs());
         let (crc32c, md5) = (crc32c(&body), STANDARD.encode(Md5::digest(&body)));
         let (generation, created) = (self.last, Utc::now());
@@ -205,7 +205,7 @@ impl World {
     /// Removes an object.
     ///
     /// # Errors
-    /// When a rule forbids it or there is none.
+    /// Returns an error if a rule forbids it or the object is absent.
     pub fn remove(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
         let object = self.object(bucket, name, query)?;
         self.writable(bucket, name, query)?;
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// Notes a message for every notification that wants it, as Pub/Sub would carry it.
+    /// Records a message for every matching notification setting, in Pub/Sub's form.
     fn tell(&mut self, bucket: &str, what: &str, resource: &Value) {
         let name = resource["name"].as_str().unwrap_or_default();
         let notifications = self.buckets.get(bucket).map(|bucket| bucket.notifications.clone());
@@ -246,11 +246,11 @@ impl World {
         }
     }
 
-    /// Names that begin with `prefix` and are not less than `startOffset`, page by page; with a delimiter, names
+    /// Names with `prefix` that are not less than `startOffset`, in pages; with a delimiter, names
     /// beyond the next one are folded.
     ///
     /// # Errors
-    /// When there is no such bucket or a number is none.
+    /// Returns an error if the bucket is absent or a number is invalid.
     pub fn list(&mut self, bucket: &str, query: &Query) -> Result<Value, Refusal> {
         let text = |field: &str| query.get(field).map(String::as_str).unwrap_or_default();
         let (prefix, delimiter, after) = (text("prefix"), text("delimiter"), text("pageToken"));
@@ -284,10 +284,10 @@ impl World {
     }
 }
 
-/// A number among the parameters.
+/// A numeric parameter.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if it is invalid.
 pub fn number(query: &Query, field: &str) -> Result<Option<u64>, Refusal> {
     let number = query.get(field).map(|text| text.parse());
     number.transpose().map_err(|_| (400, format!("{field} is not a number")))

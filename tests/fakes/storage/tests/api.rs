@@ -55,7 +55,7 @@ async fn generations_and_preconditions() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_not_what_was_announced_are_refused() {
+async fn bytes_that_differ_from_the_stated_checksum_are_rejected() {
     let (standin, http, url) = standin().await;
     let wrong = format!("crc32c={}", STANDARD.encode([1, 2, 3, 4]));
     let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a");

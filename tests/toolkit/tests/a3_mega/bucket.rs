@@ -88,7 +88,7 @@ fn folders_are_kept_in_the_bucket_and_found_there_by_another_workspace() {
 }
 
 #[test]
-fn what_was_said_reaches_the_toolkit_byte_for_byte() {
+fn parameters_reach_the_toolkit_byte_for_byte() {
     let mut steps = Steps::new();
     let exact = [
         ("_STORAGE", "lustre", "base", "/lustre_name"),

@@ -93,7 +93,7 @@ async fn a_deployment_that_is_cancelled_half_way_is_unlocked_and_taken_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_teardown_that_fails_says_what_is_left_and_goes_on_later() {
+async fn a_failed_teardown_reports_what_remains_and_continues_later() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
@@ -132,7 +132,7 @@ async fn without_an_active_account_nothing_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_never_began_is_gone_by_the_providers_word() {
+async fn a_deployment_that_never_started_is_confirmed_as_absent() {
     let world = World::new(FILESTORE, &[("_RESERVATION", "not-there")]);
     world.create().await;
     let why = world.broken().await;

@@ -49,7 +49,7 @@ fn parameters(values: &BTreeMap<String, String>, arguments: &[&str]) -> Result<V
 }
 
 #[test]
-fn what_is_right_is_taken() {
+fn valid_parameters_are_accepted() {
     let values = right();
     let taken = parameters(&values, &[]).unwrap();
     assert_eq!(taken["state"], "/state of/it's own");
@@ -99,7 +99,7 @@ fn every_hostile_value_is_refused_by_its_name() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_parameters_are_rejected() {
     let cases = [
         ("_ZONE", "europe-west4-b", "_ZONE: expected a zone of us-central1"),
         ("_RESERVATION", "", "_RESERVATION: expected a reservation's name"),

@@ -106,7 +106,7 @@ fn on_a_node(cloud: &Cloud) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_container_is_imported_once_and_only_if_it_is_what_was_asked_for() {
+fn a_container_is_imported_once_and_only_with_the_requested_digest() {
     let cloud = Cloud::new().unwrap();
     let environment = on_a_node(&cloud);
     let environment: Vec<_> =
@@ -230,7 +230,7 @@ fn diagnosed(log: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin_and_says_why() {
+fn a_job_on_an_unfit_node_does_not_start_and_reports_the_reason() {
     let cases = [
         ("rxdm=", "PREFLIGHT: b0-gpu-0: RxDM not ready on b0-gpu-0: no container", Some("rxdm_not_ready")),
         ("mounts=", "STORAGE: b0-gpu-0: /home: is not mounted", Some("storage_broken")),

@@ -53,12 +53,12 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_on_filestore_comes_up_and_goes() {
+async fn a_cluster_on_filestore_is_created_and_deleted() {
     up_and_down("a3-mega-slurm.yaml", &[], "filestore.jsonl").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_on_lustre_comes_up_and_goes() {
+async fn a_cluster_on_lustre_is_created_and_deleted() {
     let more = [("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904"), ("_GCS_BUCKET", "my-data")];
     let world = up_and_down("a3-mega-slurm-lustre.yaml", &more, "lustre.jsonl").await;
     let calls = world.cloud.calls();
@@ -86,7 +86,7 @@ fn sha256() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_comes_with_the_cluster_and_goes_with_it() {
+async fn an_agent_is_created_and_deleted_with_the_cluster() {
     let world = with_agent(&sha256());
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());

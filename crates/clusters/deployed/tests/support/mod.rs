@@ -1,13 +1,13 @@
-//! This very test binary as the program that nodes and supervisors are made of.
+//! Uses this test binary as the program of nodes and supervisors.
 
 use supervisor::Program;
 
-/// Starts this binary again, as one of them.
+/// Starts this binary as one of them.
 pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with these arguments it is the body of a supervisor or node.
+/// Does nothing as a test; with the arguments of a supervisor or node it runs as one.
 #[test]
 fn be_host() {
     test_support::processes::host();

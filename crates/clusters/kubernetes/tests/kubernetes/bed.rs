@@ -1,4 +1,4 @@
-//! A cluster for a test: the stand-in's API server and world, and a scheduler that meets it by a kubeconfig.
+//! A cluster for a test: the stand-in's API server and controllers, and a scheduler with a kubeconfig.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -57,7 +57,7 @@ impl Bed {
         job(name, self.cluster(more))
     }
 
-    /// JobSets of this job that were ever made, and are no fence.
+    /// Number of created JobSets of this job, without markers of a cancellation.
     pub fn made(&self, job: &str) -> usize {
         self.api.creations("jobsets", &cluster_kubernetes::names::name(job))
     }
@@ -119,7 +119,7 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// The end of a job, whatever kind of end.
+/// Waits for the end of a job, of any kind.
 pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
     let start = Instant::now();
     loop {

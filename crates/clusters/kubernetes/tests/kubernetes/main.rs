@@ -1,4 +1,4 @@
-//! The Kubernetes backend against an API server and a world that moves its objects.
+//! The Kubernetes backend against a stand-in for the API server and its controllers.
 
 mod bed;
 mod nodes;
@@ -139,7 +139,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
 }
 
 #[tokio::test]
-async fn pods_live_longer_by_what_they_are_kept() {
+async fn the_pods_deadline_includes_the_time_that_they_are_kept() {
     let bed = Bed::up("true").await;
     let life = |more| {
         let job = bed.job("life", more);

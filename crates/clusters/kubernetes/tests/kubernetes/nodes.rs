@@ -1,4 +1,4 @@
-//! Nodes by name: jobs that get them, and taking them out of service.
+//! Nodes by name: jobs on them, and draining.
 
 use cluster_api::Scheduler;
 use cluster_kubernetes::manifest;

@@ -42,7 +42,7 @@ async fn a_lost_response_creates_no_second_jobset() {
     }
 }
 
-/// An agent that dies at any await: the future is polled so often and dropped.
+/// An agent that dies at any await: its future is polled this many times and dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_crash_at_any_point_leaves_one_jobset() {
     let bed = Bed::up(COUNTED).await;
@@ -70,7 +70,7 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "after {polls} polls");
         assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "after {polls} polls");
-        // From here on it gets to its end. On a busy machine one poll may get far.
+        // From here on it completes. On a busy machine one poll may advance far.
         if ended_well == 4 {
             break;
         }
@@ -148,7 +148,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     assert!(JobNotes::of(&bed.store, "deleted").recorded_end().await.unwrap().is_some());
 }
 
-/// Of a running job: the answer to its deletion gets lost, or the deletion itself.
+/// A running job: the response of its deletion is lost, or the deletion itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_with_a_lost_response_still_ends_the_job() {
     let bed = Bed::up("sleep 30").await;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::bed::{Bed, ended, text, until};
 
-/// Lines, some of them alike, for as long as `going` is there.
+/// Prints lines, some of them equal, while the file `going` exists.
 fn writer(bed: &std::path::Path) -> String {
     format!(
         "for ((n = 0; ; n++)); do echo \"line $n\"; echo same; [ -e {}/enough ] && break; sleep 0.02; done; printf 'no newline'",
@@ -49,7 +49,7 @@ async fn broken_connections_lose_and_duplicate_no_line() {
         .await;
         bed.api.cut();
     }
-    // Another agent beside the first: they meet at the next piece.
+    // A second agent: both compete for the next piece.
     let other = bed.jobs();
     other.poll(&job.cluster, "breaks").await.unwrap();
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
@@ -112,7 +112,7 @@ async fn an_expired_watch_is_restarted() {
     bed.api.cut();
     bed.world.hold(false);
     let spool = JobNotes::of(&bed.store, "old");
-    // Nobody looks: the watch alone has to find the pod.
+    // Without polls, the watch alone must find the pod.
     until("its output is read", async || !spool.streams().await.unwrap().is_empty()).await;
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");

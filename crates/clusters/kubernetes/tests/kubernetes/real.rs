@@ -1,5 +1,5 @@
-//! The same backend on a real API server, with the real definitions of JobSet and Kueue, the real controllers of jobs and of
-//! garbage, and with no more rights than the manifest gives: `.ci/kubernetes.sh`. The tests play JobSet's controller, the
+//! The same backend on a real API server, with the real definitions of JobSet and Kueue, Kubernetes' job and garbage
+//! controllers, and only the permissions of the manifest: `.ci/kubernetes.sh`. The tests simulate JobSet's controller, the
 //! scheduler and the kubelet.
 
 use std::{path::PathBuf, process::Command, sync::Arc};
@@ -66,7 +66,7 @@ impl Real {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Everything there is in the namespace that a job may have left.
+    /// All objects in the namespace that a job may have left.
     fn left(&self) -> String {
         self.kubectl("get jobsets,jobs,pods,services,secrets,pvc -n burnin -o name")
     }
@@ -108,12 +108,12 @@ async fn every_manifest_is_accepted_by_jobset() {
         "cloud.google.com/gce-topology-block"
     );
     assert_eq!(made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "a4");
-    // Kubernetes' own job controller takes what JobSet would hand it.
+    // Kubernetes' job controller receives the objects that JobSet would create.
     until("its job is made and its pods are", async || {
         real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
     })
     .await;
-    // Its keys go with it.
+    // Its keys are deleted with it.
     let secret: Value =
         serde_json::from_str(&real.kubectl("get secret everything-ssh -n burnin -o json")).unwrap();
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);

@@ -1,13 +1,13 @@
-//! This very test binary as the program that nodes are made of.
+//! Uses this test binary as the program of nodes.
 
 use supervisor::Program;
 
-/// Starts this binary again, as a node.
+/// Starts this binary as a node.
 pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with these arguments it is the body of a node.
+/// Does nothing as a test; with the arguments of a node it runs as one.
 #[test]
 fn be_host() {
     test_support::processes::host();

@@ -1,4 +1,4 @@
-//! The test bed that `.ci/slurm.sh` brings up, as its controller's host sees it.
+//! The test bed of `.ci/slurm.sh`, from its controller's host.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,10 +12,10 @@ use cluster_slurm::{Slurm, SlurmJobs};
 use ledger::MemoryStore;
 use model::{Cluster, Collective, JobEnd, Span, Workload};
 
-/// The longest anything may take here, on a machine with other things to do. A node that is silent is down after half a minute.
+/// Timeout of all waits, for a busy machine. A silent node is down after half a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A running Slurm of four nodes, and a folder of this test's own on all of them.
+/// A running Slurm of four nodes, with a shared folder for this test.
 pub struct Bed {
     pub root: PathBuf,
     pub shared: PathBuf,
@@ -23,7 +23,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// The bed whose folder the gate names; a shared folder whose name is not made for shells.
+    /// The bed in the gate's folder, with a shared folder whose name contains special characters.
     pub fn up(test: &str) -> Self {
         let root = PathBuf::from(std::env::var_os("BURNIN_SLURM_BED").expect("run by .ci/slurm.sh"));
         let shared = root.join("shared").join(format!("{test} it's a $(touch \"x\") é"));
@@ -34,7 +34,7 @@ impl Bed {
         bed
     }
 
-    /// Nodes and controller up and idle, whatever the test before did to them.
+    /// Restores nodes and controller to up and idle after the previous test.
     fn heal(&self) {
         _ = std::fs::remove_dir_all(self.root.join("fault"));
         std::fs::create_dir_all(self.root.join("fault")).unwrap();
@@ -60,7 +60,7 @@ impl Bed {
         Cluster { name: "bed".into(), nodes: vec![], access: slurm.access() }
     }
 
-    /// A new agent's view.
+    /// The scheduler of a new agent.
     pub fn jobs(&self) -> SlurmJobs {
         SlurmJobs::new(Arc::new(MemoryStore::default()))
     }
@@ -85,12 +85,12 @@ impl Bed {
         }
     }
 
-    /// How often a benchmark of this name has begun: each rank that begins adds a letter.
+    /// Number of started ranks of this benchmark: each start adds a letter.
     pub fn begun(&self, name: &str) -> usize {
         std::fs::read(self.count(name)).map_or(0, |bytes| bytes.len())
     }
 
-    /// The file that ranks count themselves in, as a word of the shell.
+    /// The file with one letter per started rank.
     pub fn count(&self, name: &str) -> PathBuf {
         self.root.join("shared").join(format!("begun-{name}"))
     }
@@ -99,13 +99,13 @@ impl Bed {
         self.shared.join("jobs").join(name)
     }
 
-    /// A command line on the controller's host; what it said.
+    /// Runs a command on the controller's host; returns its output.
     pub fn run(&self, line: &str) -> String {
         let output = Command::new("sh").args(["-c", line]).output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim().to_owned()
     }
 
-    /// A command line on a node.
+    /// Runs a command on a node; returns its output.
     pub fn on(&self, node: &str, line: &str) -> String {
         self.run(&format!("{} {node} {line}", self.root.join("on").display()))
     }
@@ -169,7 +169,7 @@ pub fn workload() -> Workload {
     }
 }
 
-/// Looks until something else than `Going` is found.
+/// Polls until the status is not `Going`.
 pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     let begun = Instant::now();
     loop {
@@ -185,7 +185,7 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     }
 }
 
-/// The same, where the job comes to an end of its own.
+/// The same, for a job that ends by itself.
 pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     match settled(jobs, job).await {
         JobStatus::Ended(end) => end,
@@ -193,7 +193,7 @@ pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     }
 }
 
-/// The same, where it is lost: Slurm's word and what happened.
+/// The same, for a lost job: Slurm's state and the reason.
 pub async fn lost(jobs: &dyn Scheduler, job: &JobSpec) -> (String, String) {
     match settled(jobs, job).await {
         JobStatus::Lost { code, why } => (code, why),
@@ -201,7 +201,7 @@ pub async fn lost(jobs: &dyn Scheduler, job: &JobSpec) -> (String, String) {
     }
 }
 
-/// All text that a job wrote into one file.
+/// Content of an output file of a job.
 pub async fn text(jobs: &dyn Scheduler, job: &JobSpec, file: &str) -> String {
     let mut body = jobs.output(&job.cluster, &job.name, file).await.expect("a file");
     let mut text = String::new();
@@ -209,7 +209,7 @@ pub async fn text(jobs: &dyn Scheduler, job: &JobSpec, file: &str) -> String {
     text
 }
 
-/// A folder of commands that go before Slurm's own.
+/// Creates a command that replaces one of Slurm's.
 pub fn wrapper(folder: &Path, command: &str, script: &str) {
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join(command);

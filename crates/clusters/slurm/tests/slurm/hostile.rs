@@ -5,7 +5,7 @@ use service::PortError;
 
 use crate::bed::{Bed, ended};
 
-/// What shells, Slurm, printf, paths and terminals stumble over.
+/// Text with a meaning to shells, Slurm, printf, paths or terminals.
 fn values() -> Vec<String> {
     let parts = [
         "'",
@@ -118,7 +118,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn folders_of_any_name_work_or_are_refused() {
     let bed = Bed::up("folders");
-    // Taken or refused, none is misread; a few of those that are taken carry a whole job.
+    // Accepted or rejected, none is misread; some of the accepted ones run a whole job.
     let run = ["'", "\"", "$HOME", "`id`", "日本", "x y", "*", ";reboot", "#SBATCH --partition=short"];
     let (mut taken, mut refused) = (0, 0);
     for value in values() {
@@ -190,7 +190,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
     assert_eq!(bed.run("squeue -h -t all -o %i"), before, "nothing was submitted");
 }
 
-/// A partition that Slurm does not know is Slurm's to refuse, and it is refused in its words.
+/// Slurm itself rejects an unknown partition, with its own message.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn plain_words_reach_slurm_unchanged() {

@@ -6,7 +6,7 @@ use cluster_api::Scheduler;
 
 use crate::bed::{Bed, ended, wrapper};
 
-/// Each start of the benchmark leaves a letter a rank.
+/// Each start of the benchmark adds a letter per rank.
 fn counting(bed: &Bed, name: &str) -> cluster_api::JobSpec {
     let count = bed.count(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; sleep 1"))
@@ -53,7 +53,7 @@ async fn a_lost_submission_is_repeated() {
 async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
     let bed = Bed::up("twice");
     let job = counting(&bed, "twice");
-    // The second sbatch of a race: nobody looks in between.
+    // The second sbatch of a race, without a poll in between.
     let twice = bed.shared.join("twice");
     wrapper(&twice, "sbatch", "/usr/bin/sbatch \"$@\" >/dev/null; exec /usr/bin/sbatch \"$@\"");
     let jobs = bed.jobs().with_commands(&twice);
@@ -62,7 +62,7 @@ async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
     bed.until("nothing of the name is left", || bed.run("squeue -h -n twice").is_empty());
     assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
 
-    // Both get to begin: the claim alone decides.
+    // Both start: only the claim decides.
     let job = counting(&bed, "both");
     bed.jobs().submit(&job).await.unwrap();
     let (folder, script) = (bed.folder("both"), bed.folder("both").join("job.sh"));
@@ -80,8 +80,8 @@ async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
     );
 }
 
-/// Dropped at any moment: what an agent that is killed leaves behind. How long a submission takes is this machine's own,
-/// so that the moments are parts of one that was measured.
+/// Dropped at any time, like a killed agent. The duration of a submission depends on the machine,
+/// so the times are fractions of a measured one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn an_agent_crash_during_a_submission_leaves_one_job() {
@@ -107,7 +107,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
             submission.abort();
             match submission.await {
                 Err(_) => cut_first += u32::from(attempt == 0),
-                // Only a first one submits: those after it may find the job and are shorter.
+                // Only the first call submits: later ones find the job and are shorter.
                 Ok((_, took)) if attempt == 0 => whole = took,
                 Ok(_) => {}
             }

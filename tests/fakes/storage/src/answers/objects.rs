@@ -1,4 +1,4 @@
-//! An object: its bytes, its metadata, its end.
+//! Requests for an object: content, metadata, deletion.
 
 use axum::http::Method;
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(super) fn route(shared: &Shared, bucket: &str, name: &str, asked: &Asked) ->
     }
 }
 
-/// Bytes, or a range of them, and what the headers say of the whole object.
+/// The content or a range of it, with headers about the whole object.
 fn media(object: &Object, range: &str) -> Result<Answer, Refusal> {
     let size = object.body.len();
     let hash = format!("crc32c={},md5={}", object.crc32c, object.md5);

@@ -1,4 +1,4 @@
-//! Uploads in one request and in many.
+//! Simple, multipart and resumable uploads.
 
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use crate::{
     world::{Refusal, Session, World},
 };
 
-/// Of an upload that is not at its end, multiples of this are kept.
+/// Unit in which incomplete uploads are stored, bytes.
 const QUANTUM: usize = 256 << 10;
 
 pub(super) fn route(shared: &Shared, wants: Wants, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
@@ -34,7 +34,7 @@ fn name(asked: &Asked, metadata: &Map<String, Value>) -> Result<String, Refusal>
     name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or((400, "Required object name".to_owned()))
 }
 
-/// What a header announces, as if it stood in the metadata.
+/// Metadata from request headers.
 fn announced(asked: &Asked, metadata: &mut Map<String, Value>) {
     for hash in asked.header("x-goog-hash").split(',') {
         if let Some((kind, value)) = hash.trim().split_once('=') {
@@ -72,7 +72,7 @@ fn start(shared: &Shared, world: &mut World, bucket: &str, asked: &Asked) -> Res
     Ok(Answer { headers: vec![("location", location)], ..Answer::empty(200) })
 }
 
-/// A piece, or a question how far it is; the last piece makes the object.
+/// A chunk, or a query of the progress; the last chunk creates the object.
 fn go_on(world: &mut World, session: &mut Session, asked: &Asked) -> Result<Answer, Refusal> {
     if let Some(done) = &session.done {
         return Ok(Answer::json(done));
@@ -81,7 +81,7 @@ fn go_on(world: &mut World, session: &mut Session, asked: &Asked) -> Result<Answ
     let range = asked.header("content-range").strip_prefix("bytes ");
     let (span, total) = match range.map(|range| range.split_once('/').ok_or_else(wrong)).transpose()? {
         Some((span, total)) => (span, total.parse::<usize>().ok()),
-        // Everything at once.
+        // The whole object in one request.
         None => ("0-", asked.whole.then_some(asked.body.len())),
     };
     let mut ends = total == Some(session.body.len());
