@@ -1,4 +1,4 @@
-//! A cloud of paper in a folder: what exists there, what was called, and what is to go wrong. The programs of
+//! A simulated cloud in a folder: its resources, the recorded calls and the injected faults. The programs of
 //! `tests/testbed/toolkit` read and write it.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The digest that the registry gives.
+/// Digest of every image in the registry.
 pub const DIGEST: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
 /// A folder of this repository.
@@ -26,10 +26,10 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// An empty one.
+    /// Creates a cloud without resources.
     ///
     /// # Errors
-    /// When its folder cannot be made.
+    /// Returns an error if its folder cannot be created.
     pub fn new() -> io::Result<Self> {
         let root = tempfile::tempdir()?;
         fs::create_dir_all(root.path().join("gcs/tfstate"))?;
@@ -41,31 +41,31 @@ impl Cloud {
         Ok(Self { root })
     }
 
-    /// Where it lies.
+    /// The cloud's folder.
     pub fn path(&self) -> &Path {
         self.root.path()
     }
 
-    /// What every step and script gets, as `NAME=VALUE`: the stand-ins on the `PATH`, and this cloud behind them.
+    /// Environment of steps and scripts, as `NAME=VALUE`: the stand-ins on the `PATH`, and this cloud's folder.
     pub fn environment(&self) -> [String; 2] {
         let programs = repository("tests/testbed/toolkit/bin");
         let path = std::env::var("PATH").unwrap_or_default();
         [
-            // The system's own Python first: a version switcher's takes a fifth of a second to begin.
+            // The system's Python first: a version manager's takes 200 ms to start.
             format!("PATH={}:/usr/bin:{path}", programs.display()),
             format!("TOOLKIT_WORLD={}", self.path().display()),
         ]
     }
 
-    /// What goes wrong at a place: a line for each time, an empty one for a time when nothing does.
+    /// Injects faults into an operation: one line per call, an empty line for a call without a fault.
     ///
     /// # Errors
-    /// When it cannot be noted.
-    pub fn fault(&self, place: &str, lines: &str) -> io::Result<()> {
-        fs::write(self.path().join("faults").join(place), lines)
+    /// Returns an error if the file cannot be written.
+    pub fn fault(&self, operation: &str, lines: &str) -> io::Result<()> {
+        fs::write(self.path().join("faults").join(operation), lines)
     }
 
-    /// Everything that exists, as `kind name`.
+    /// All resources, as `kind name`.
     pub fn things(&self) -> Vec<String> {
         let kinds = self.kinds();
         let named = kinds.as_object().into_iter().flatten();
@@ -76,22 +76,22 @@ impl Cloud {
         named.collect()
     }
 
-    /// Everything that exists, by kind and name.
+    /// All resources by kind and name.
     pub fn kinds(&self) -> Value {
         let text = fs::read(self.path().join("things.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// Every call so far, one a line, its words in JSON.
+    /// All calls, one per line, as JSON lists of words.
     pub fn calls(&self) -> String {
         fs::read_to_string(self.path().join("calls.jsonl")).unwrap_or_default()
     }
 }
 
-/// A registry that says [`DIGEST`] of every tag, for as long as the test lives. Its address, as `HOST:PORT`.
+/// Starts a registry that returns [`DIGEST`] for every tag, until the test ends. Returns its address, `HOST:PORT`.
 ///
 /// # Errors
-/// When no port is free.
+/// Returns an error if no port is free.
 pub fn registry() -> io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();

@@ -26,7 +26,7 @@ def number(least, most):
 
 
 def narrow(text):
-    """An address or a network of at most 65,536 addresses. Larger ones, such as 0.0.0.0/0, must not reach a cluster's API."""
+    """An address or a network no larger than /16 (IPv6: /48). Larger ones, such as 0.0.0.0/0, must not reach a cluster's API."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError:

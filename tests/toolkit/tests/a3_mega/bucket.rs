@@ -1,4 +1,4 @@
-//! The steps as Cloud Build runs them: `_STATE` is in a bucket where nothing may be written twice.
+//! The steps as in Cloud Build: `_STATE` is in a bucket without overwrites.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, repository};
 
-use crate::parameters::right;
+use crate::parameters::valid;
 
 struct Steps {
     cloud: Cloud,
-    said: BTreeMap<String, String>,
+    substitutions: BTreeMap<String, String>,
     workspaces: Vec<TempDir>,
 }
 
@@ -18,13 +18,14 @@ impl Steps {
     fn new() -> Self {
         let cloud = Cloud::new().unwrap();
         fs::create_dir_all(cloud.path().join("gcs/artefacts")).unwrap();
-        let mut said = right();
-        said.insert("_STATE".to_owned(), "gs://artefacts/clusters/nightly-1a2b-cluster-1/state".to_owned());
-        said.insert("_CONTAINER_DIGEST".to_owned(), DIGEST.to_owned());
-        Self { cloud, said, workspaces: Vec::new() }
+        let mut substitutions = valid();
+        substitutions
+            .insert("_STATE".to_owned(), "gs://artefacts/clusters/nightly-1a2b-cluster-1/state".to_owned());
+        substitutions.insert("_CONTAINER_DIGEST".to_owned(), DIGEST.to_owned());
+        Self { cloud, substitutions, workspaces: Vec::new() }
     }
 
-    /// A workspace that knows nothing of those before it.
+    /// Creates a new workspace without files of earlier ones.
     fn workspace(&mut self) {
         let folder = TempDir::new().unwrap();
         let from = repository("workflows/a3-mega");
@@ -37,19 +38,19 @@ impl Steps {
         self.workspaces.last().unwrap().path()
     }
 
-    /// Runs a step; what it said, whatever became of it.
+    /// Runs a step. Returns its success and its output.
     fn run(&self, step: &str) -> (bool, String) {
         let mut command = Command::new("python3");
-        command.args(step.split(' ')).current_dir(self.folder()).envs(&self.said);
+        command.args(step.split(' ')).current_dir(self.folder()).envs(&self.substitutions);
         let environment = self.cloud.environment();
         command.envs(environment.iter().filter_map(|variable| variable.split_once('=')));
         let output = command.output().unwrap();
-        let said =
+        let text =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        (output.status.success(), said)
+        (output.status.success(), text)
     }
 
-    fn kept(&self) -> Vec<String> {
+    fn stored(&self) -> Vec<String> {
         let folder = self.cloud.path().join("gcs/artefacts/clusters/nightly-1a2b-cluster-1/state");
         let entries = fs::read_dir(folder).into_iter().flatten();
         let mut names: Vec<_> =
@@ -60,27 +61,31 @@ impl Steps {
 }
 
 #[test]
-fn folders_are_kept_in_the_bucket_and_found_there_by_another_workspace() {
+fn another_workspace_destroys_from_the_folders_stored_in_the_bucket() {
     let mut steps = Steps::new();
     steps.workspace();
     for step in ["parameters.py", "deploy.py base", "deploy.py image"] {
-        let (good, said) = steps.run(step);
-        assert!(good, "{step}: {said}");
+        let (good, text) = steps.run(step);
+        assert!(good, "{step}: {text}");
     }
     steps.cloud.fault("deploy-cluster", "Error: ZONE_RESOURCE_POOL_EXHAUSTED").unwrap();
-    let (good, said) = steps.run("deploy.py cluster");
-    assert!(!good && said.contains("FAILED: gcluster deploy failed with exit status 1: STOCKOUT"), "{said}");
+    let (good, text) = steps.run("deploy.py cluster");
+    assert!(!good && text.contains("FAILED: gcluster deploy failed with exit status 1: STOCKOUT"), "{text}");
     let all = ["base", "cluster", "image"].map(|part| [1, 2].map(|number| format!("{part}-{number}.tar.gz")));
-    assert_eq!(steps.kept(), [vec!["asked.json".to_owned()], all.concat()].concat(), "before and after");
+    assert_eq!(
+        steps.stored(),
+        [vec!["asked.json".to_owned()], all.concat()].concat(),
+        "stored before and after the deployment"
+    );
 
     steps.workspace();
-    // What was said then is in the bucket.
+    // The bucket has the deployment's parameters.
     for name in ["_PROJECT", "_REGION", "_ZONE", "_STATE_BUCKET"] {
-        steps.said.remove(name);
+        steps.substitutions.remove(name);
     }
     for step in ["parameters.py destroy", "destroy.py"] {
-        let (good, said) = steps.run(step);
-        assert!(good, "{step}: {said}");
+        let (good, text) = steps.run(step);
+        assert!(good, "{step}: {text}");
     }
     let gone: Value = serde_json::from_slice(&fs::read(steps.folder().join("gone.json")).unwrap()).unwrap();
     assert_eq!(gone["left"], serde_json::json!([]));
@@ -88,7 +93,7 @@ fn folders_are_kept_in_the_bucket_and_found_there_by_another_workspace() {
 }
 
 #[test]
-fn parameters_reach_the_toolkit_byte_for_byte() {
+fn parameters_reach_the_toolkit_unchanged() {
     let mut steps = Steps::new();
     let exact = [
         ("_STORAGE", "lustre", "base", "/lustre_name"),
@@ -106,12 +111,12 @@ fn parameters_reach_the_toolkit_byte_for_byte() {
         ("_RUN", "nightly_1a2b", "image", "/labels/burnin-run"),
     ];
     for (name, value, ..) in exact {
-        steps.said.insert(name.to_owned(), value.to_owned());
+        steps.substitutions.insert(name.to_owned(), value.to_owned());
     }
     steps.workspace();
     for step in ["parameters.py", "deploy.py base", "deploy.py image", "deploy.py cluster"] {
-        let (good, said) = steps.run(step);
-        assert!(good, "{step}: {said}");
+        let (good, text) = steps.run(step);
+        assert!(good, "{step}: {text}");
     }
     for (name, value, part, at) in &exact[1..] {
         let file = steps.folder().join(format!("{part}.deployment.yaml"));

@@ -1,4 +1,4 @@
-//! What goes wrong: told by its name, and nothing left of it.
+//! Failures: each is reported by its name, and no resource remains.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const FILESTORE: &str = "a3-mega-slurm.yaml";
 const LUSTRE: &str = "a3-mega-slurm-lustre.yaml";
 const UBUNTU: (&str, &str) = ("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904");
 
-/// A workflow, a place, the fault injected there, and the reported failure.
+/// A workflow, an operation, the injected fault, and the reported failure.
 type Case = (&'static str, &'static str, &'static str, &'static str);
 
 const CASES: [Case; 15] = [
@@ -42,31 +42,31 @@ const CASES: [Case; 15] = [
     (LUSTRE, "node", "mounts=", "STORAGE: "),
 ];
 
-async fn named_and_gone(cases: &[Case]) {
-    for (workflow, place, what, told) in cases {
+async fn report_and_destroy(cases: &[Case]) {
+    for (workflow, operation, fault, expected) in cases {
         let more: &[(&str, &str)] = if *workflow == LUSTRE { &[UBUNTU] } else { &[] };
         let world = World::new(workflow, more);
-        world.cloud.fault(place, what).unwrap();
+        world.cloud.fault(operation, fault).unwrap();
         world.create().await;
         let why = world.broken().await;
-        assert!(why.contains(told), "{place}: {what}: {why}");
+        assert!(why.contains(expected), "{operation}: {fault}: {why}");
         world.gone().await;
     }
 }
 
-// Two tests, because they may run at once.
+// Two tests, so that they run in parallel.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_failure_is_named_and_leaves_nothing() {
-    named_and_gone(&CASES[..8]).await;
+async fn each_failure_is_reported_and_leaves_no_resources() {
+    report_and_destroy(&CASES[..8]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_is_each_failure_of_a_node() {
-    named_and_gone(&CASES[8..]).await;
+async fn each_failure_of_a_node_is_reported_and_leaves_no_resources() {
+    report_and_destroy(&CASES[8..]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_folder_is_no_lustre() {
+async fn a_plain_folder_is_not_accepted_as_lustre() {
     let world = World::new(LUSTRE, &[UBUNTU]);
     let data = world.cloud.path().join("data");
     world.cloud.fault("node", &format!("mounts={} ext4 /dev/sda1", data.display())).unwrap();
@@ -77,7 +77,7 @@ async fn a_plain_folder_is_no_lustre() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_is_cancelled_half_way_is_unlocked_and_taken_down() {
+async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
     for place in ["deploy-primary", "packer", "deploy-cluster"] {
         let world = World::new(FILESTORE, &[]);
         world.cloud.fault(place, "hang").unwrap();
@@ -86,14 +86,14 @@ async fn a_deployment_that_is_cancelled_half_way_is_unlocked_and_taken_down() {
             assert_eq!(world.clusters.poll(&world.order.name).await.unwrap(), ClusterStatus::Coming);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(!world.cloud.things().is_empty(), "{place}: half of it is there");
+        assert!(!world.cloud.things().is_empty(), "{place}: expected a part of the resources");
         world.gone().await;
         assert_eq!(world.cloud.calls().contains("force-unlock"), place != "packer", "{place}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_teardown_reports_what_remains_and_continues_later() {
+async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
@@ -102,7 +102,7 @@ async fn a_failed_teardown_reports_what_remains_and_continues_later() {
     world.cloud.fault("delete-image", "ERROR: the image is in use").unwrap();
     let why = world.delete().await.unwrap_err();
     assert!(why.contains("still there: ") && why.contains("-image, ") && why.contains("-gpu-net-7"), "{why}");
-    assert!(!why.contains("instance b"), "machines cost most, and are deleted in any case: {why}");
+    assert!(!why.contains("instance b"), "machines are deleted despite other failures: {why}");
     world.clock.advance(Span::from_secs(30));
     world.gone().await;
 }
@@ -122,7 +122,7 @@ async fn foreign_resources_on_our_network_are_deleted_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_active_account_nothing_is_made() {
+async fn without_an_active_account_nothing_is_created() {
     let world = World::new(FILESTORE, &[]);
     world.cloud.fault("auth", "none").unwrap();
     world.create().await;
@@ -132,7 +132,7 @@ async fn without_an_active_account_nothing_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_never_started_is_confirmed_as_absent() {
+async fn a_deployment_without_resources_is_destroyed() {
     let world = World::new(FILESTORE, &[("_RESERVATION", "not-there")]);
     world.create().await;
     let why = world.broken().await;
@@ -143,8 +143,8 @@ async fn a_deployment_that_never_started_is_confirmed_as_absent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reservation_that_does_not_suffice_is_refused_before_anything_is_made() {
-    for (machine, used, specific, told) in [
+async fn an_insufficient_reservation_is_rejected_before_a_resource_is_created() {
+    for (machine, used, specific, expected) in [
         ("a3-highgpu-8g", "0", true, "READY, a3-highgpu-8g, "),
         ("a3-megagpu-8g", "3", true, ", 1 free machines"),
         ("a3-megagpu-8g", "0", false, "is not a specific reservation"),
@@ -156,13 +156,13 @@ async fn a_reservation_that_does_not_suffice_is_refused_before_anything_is_made(
         std::fs::write(world.cloud.path().join("reservations.json"), known.to_string()).unwrap();
         world.create().await;
         let why = world.broken().await;
-        assert!(why.contains("_RESERVATION") && why.contains(told), "{why}");
+        assert!(why.contains("_RESERVATION") && why.contains(expected), "{why}");
         assert_eq!(world.cloud.things(), [""; 0]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_teardown_needs_an_account() {
+async fn a_teardown_requires_an_active_account() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));

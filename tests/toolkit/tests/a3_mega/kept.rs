@@ -1,4 +1,4 @@
-//! Network, storage and image of a run serve later runs.
+//! Kept parts: network, storage and image of a run are used by later runs.
 
 use cluster_api::{ClusterProvider, ClusterStatus};
 use model::Span;
@@ -50,7 +50,7 @@ async fn lustre_and_image_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_absent_base_is_rejected_before_anything_is_created() {
+async fn an_absent_base_is_rejected_before_a_resource_is_created() {
     let world = World::new("a3-mega-slurm.yaml", &[("_BASE", "never-was-1-cluster-1")]);
     world.create().await;
     let why = world.broken().await;

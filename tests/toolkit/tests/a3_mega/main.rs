@@ -1,5 +1,5 @@
-//! The workflows `a3-mega-slurm` and `a3-mega-slurm-lustre` as they are: their steps by the local runner, as the provisioner
-//! calls them, over stand-ins for gcluster, terraform, packer, gcloud and the machines.
+//! Tests the workflows `a3-mega-slurm` and `a3-mega-slurm-lustre` unchanged: the local runner executes their steps, as for the
+//! provisioner, with stand-ins for gcluster, terraform, packer, gcloud and the machines.
 
 mod bucket;
 mod faults;

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 use tempfile::TempDir;
 use toolkit::repository;
 
-/// A machine whose commands print their arguments to a file; `script` is what a command does beyond that.
+/// A machine whose commands append their arguments to a file and then run a script.
 struct Machine {
     root: TempDir,
 }
@@ -56,7 +56,7 @@ impl Machine {
     }
 }
 
-/// apt-mark refuses a package that is known and not installed, as on Debian 12.
+/// Rejects a package that dpkg lists as not installed, as apt-mark on Debian 12 does.
 const APT_MARK: &str = r#"[[ "$*" != *unsigned* ]] || exit 100"#;
 
 #[test]
@@ -70,7 +70,7 @@ fn only_installed_packages_are_held() {
 }
 
 #[test]
-fn kernel_headers_come_from_the_archives_pool_in_the_version_of_the_kernel() {
+fn kernel_headers_are_downloaded_in_the_kernels_version() {
     let curl = ("curl", "");
     let (uname, version) = (("uname", "echo 6.1.0-21-cloud-amd64"), ("dpkg-query", "printf 6.1.90-1"));
     let machine = Machine::new(&[("apt-get", ""), curl, uname, version]);
@@ -99,7 +99,7 @@ fn drivers(release: &str) -> (Machine, bool, String) {
 }
 
 #[test]
-fn monitoring_packages_have_their_repository_first() {
+fn the_repository_is_added_before_the_monitoring_packages() {
     for (release, folder, transport) in [
         ("ID=debian\nVERSION_ID=\"12\"\n", "debian12", false),
         ("ID=ubuntu\nVERSION_ID=\"22.04\"\n", "ubuntu2204", true),

@@ -1,4 +1,4 @@
-//! What an engineer says: refused by its name, or taken byte for byte; in both cases before anything is made.
+//! Parameters are rejected by name, or accepted unchanged, before a resource is created.
 
 use std::{collections::BTreeMap, fs, process::Command};
 
@@ -10,8 +10,8 @@ use crate::world::{World, wanted};
 const HOSTILE: [&str; 9] =
     [" ", "a b", "'", "\"; reboot; \"", "$(reboot)", "`reboot`", "$(vars.project_id)", "a\nb: c", "-leading"];
 
-/// Every parameter of deploy.yaml, with values that are right together.
-pub fn right() -> BTreeMap<String, String> {
+/// Every parameter of deploy.yaml, with valid values.
+pub fn valid() -> BTreeMap<String, String> {
     let config = repository("workflows/a3-mega/deploy.yaml");
     let document = workflow::YamlDocument::read(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let config: Value = document.read_as().unwrap_or_else(|problems| panic!("{problems}"));
@@ -37,23 +37,23 @@ fn parameters(values: &BTreeMap<String, String>, arguments: &[&str]) -> Result<V
     let mut command = Command::new("python3");
     command.arg(repository("workflows/a3-mega/parameters.py")).args(arguments).current_dir(folder.path());
     let output = command.env("PYTHONDONTWRITEBYTECODE", "1").envs(values).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
     match output.status.code() {
         Some(0) => Ok(serde_json::from_slice(&fs::read(folder.path().join("asked.json")).unwrap()).unwrap()),
         Some(64) => {
             assert!(!folder.path().join("asked.json").exists());
-            Err(said)
+            Err(text)
         }
-        other => panic!("{other:?}: {said}"),
+        other => panic!("{other:?}: {text}"),
     }
 }
 
 #[test]
 fn valid_parameters_are_accepted() {
-    let values = right();
+    let values = valid();
     let taken = parameters(&values, &[]).unwrap();
     assert_eq!(taken["state"], "/state of/it's own");
-    assert_eq!(taken["short"].as_str().map(str::len), Some(9), "Slurm takes ten");
+    assert_eq!(taken["short"].as_str().map(str::len), Some(9), "Slurm allows ten characters");
     assert_eq!(taken["nodes"], 2);
     let others = parameters(
         &BTreeMap::from([("_CLUSTER".to_owned(), "nightly-1a2b-cluster-2".to_owned())])
@@ -67,8 +67,8 @@ fn valid_parameters_are_accepted() {
 }
 
 #[test]
-fn every_hostile_value_is_refused_by_its_name() {
-    let values = right();
+fn every_hostile_value_is_rejected_by_name() {
+    let values = valid();
     for storage in ["filestore", "lustre"] {
         let mut values = values.clone();
         values.insert("_STORAGE".to_owned(), storage.to_owned());
@@ -77,21 +77,21 @@ fn every_hostile_value_is_refused_by_its_name() {
         }
         let taken = parameters(&values, &[]).unwrap();
         assert_eq!(taken["storage"], storage);
-        // All at once: each is named, and so that one is refused never hides another.
+        // All at once: each problem is reported, and none hides another.
         for hostile in HOSTILE {
             let mut all: BTreeMap<_, _> =
                 values.keys().map(|name| (name.clone(), hostile.to_owned())).collect();
             all.insert("_STORAGE".to_owned(), storage.to_owned());
-            let said = parameters(&all, &[]).unwrap_err();
+            let text = parameters(&all, &[]).unwrap_err();
             let other = if storage == "lustre" { "_FILESTORE_" } else { "_LUSTRE_" };
             for name in values.keys().filter(|name| !name.starts_with(other)) {
-                // Variables of the runner, variables of other programs, and folders on this host.
+                // Not read by parameters.py for this storage.
                 let unread = name == "_TOOLS"
                     || name == "_STORAGE"
                     || (storage == "filestore" && name.starts_with("_GCS_"));
                 assert!(
-                    unread || said.contains(&format!("{name}: expected ")),
-                    "{hostile:?}: {name}: {said}"
+                    unread || text.contains(&format!("{name}: expected ")),
+                    "{hostile:?}: {name}: {text}"
                 );
             }
         }
@@ -99,7 +99,7 @@ fn every_hostile_value_is_refused_by_its_name() {
 }
 
 #[test]
-fn contradictory_parameters_are_rejected() {
+fn conflicting_parameters_are_rejected() {
     let cases = [
         ("_ZONE", "europe-west4-b", "_ZONE: expected a zone of us-central1"),
         ("_RESERVATION", "", "_RESERVATION: expected a reservation's name"),
@@ -112,16 +112,16 @@ fn contradictory_parameters_are_rejected() {
         ("_NODES", "1", "_NODES: expected a number from 2"),
         ("_CLUSTER", "", "_CLUSTER: expected a label's value"),
     ];
-    for (name, value, told) in cases {
-        let mut values = right();
+    for (name, value, expected) in cases {
+        let mut values = valid();
         values.insert(name.to_owned(), value.to_owned());
-        let said = parameters(&values, &[]).unwrap_err();
-        assert!(said.contains(told), "{name}={value}: {said}");
+        let text = parameters(&values, &[]).unwrap_err();
+        assert!(text.contains(expected), "{name}={value}: {text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hostile_value_makes_nothing() {
+async fn a_hostile_value_creates_nothing() {
     let hostile = "x\"; touch /tmp/hurt\n$(touch /tmp/hurt)";
     let world = World::new("a3-mega-slurm.yaml", &[("_PARTITION", hostile)]);
     world.create().await;

@@ -1,4 +1,4 @@
-//! Scripts of nodes and jobs, each by itself.
+//! Scripts of nodes and jobs, tested separately.
 
 use std::{
     fs,
@@ -28,34 +28,34 @@ fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
 }
 
-/// The line as it has been since August 2024, and as it has been since June 2025.
+/// The line in the prolog's versions since August 2024 and since June 2025.
 const DEBIAN: &str = r#"if (grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12"); then"#;
 const BOTH: &str = r#"if ( (grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12") || (grep -q "ID=ubuntu" /etc/os-release) ); then"#;
 
 #[test]
-fn the_prolog_is_mended_where_it_needs_it() {
+fn the_prolog_is_patched_only_if_necessary() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("rxdm");
     let path = file.to_str().unwrap();
     let around = |line: &str| format!("#!/bin/bash\nset -e\n\t{line}\n\t\techo profile\n\tfi\n");
-    // In whichever line it stands.
+    // The line number does not matter.
     fs::write(&file, around(DEBIAN)).unwrap();
-    let mended = bash(&node("mend-prolog.sh"), &[path], &[]);
-    assert!(mended.status.success(), "{}", text(&mended.stderr));
+    let patched = bash(&node("mend-prolog.sh"), &[path], &[]);
+    assert!(patched.status.success(), "{}", text(&patched.stderr));
     let ubuntu = r#"if (grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04"); then"#;
     assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu));
     let again = bash(&node("mend-prolog.sh"), &[path], &[]);
     assert!(again.status.success() && text(&again.stdout).contains("supports Ubuntu already"));
-    assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu), "once");
+    assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu), "patched once");
 
     fs::write(&file, around(BOTH)).unwrap();
     assert!(bash(&node("mend-prolog.sh"), &[path], &[]).status.success());
-    assert_eq!(fs::read_to_string(&file).unwrap(), around(BOTH), "upstream has it");
+    assert_eq!(fs::read_to_string(&file).unwrap(), around(BOTH), "upstream supports Ubuntu");
 
     fs::write(&file, around("if true; then")).unwrap();
     let refused = bash(&node("mend-prolog.sh"), &[path], &[]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("found neither"));
-    assert_eq!(fs::read_to_string(&file).unwrap(), around("if true; then"), "and left alone");
+    assert_eq!(fs::read_to_string(&file).unwrap(), around("if true; then"), "not changed");
 }
 
 fn sha256(path: &Path) -> String {
@@ -64,7 +64,7 @@ fn sha256(path: &Path) -> String {
 }
 
 #[test]
-fn prologs_are_those_that_are_pinned_and_stay_mended() {
+fn prologs_are_pinned_and_stay_patched() {
     let folder = TempDir::new().unwrap();
     let (root, from) = (folder.path().join("slurm"), folder.path().join("from"));
     fs::create_dir(&from).unwrap();
@@ -79,22 +79,22 @@ fn prologs_are_those_that_are_pinned_and_stay_mended() {
     let refused = run(&"0".repeat(64));
     assert!(!refused.status.success());
     assert!(text(&refused.stderr).contains("does not have the pinned SHA-256"), "{}", text(&refused.stderr));
-    assert!(!root.join("scripts/rxdm").exists(), "nothing runs that is not what it should be");
+    assert!(!root.join("scripts/rxdm").exists(), "an unverified prolog is not installed");
 
     for _ in 0..2 {
-        let brought = run(&rxdm);
-        assert!(brought.status.success(), "{}", text(&brought.stderr));
+        let installed = run(&rxdm);
+        assert!(installed.status.success(), "{}", text(&installed.stderr));
         let link = root.join("partition-a3mega-prolog_slurmd.d/rxdm.prolog_slurmd");
         assert!(fs::read_to_string(link).unwrap().starts_with("rxdm\n"));
         assert!(root.join("epilog_slurmd.d/sudo-oslogin.epilog_slurmd").exists());
         assert_eq!(fs::read_to_string(root.join("etc/slurm_mux.conf")).unwrap(), "set -e\n");
-        // What was mended is not brought anew when the machine boots again.
+        // A patched prolog is not replaced at the next boot.
         fs::write(root.join("scripts/rxdm"), "rxdm\nmended\n").unwrap();
     }
     assert_eq!(fs::read_to_string(root.join("scripts/rxdm")).unwrap(), "rxdm\nmended\n");
 }
 
-/// A cloud whose commands of a node are on the path.
+/// Environment with the node's stand-ins on the path.
 fn on_a_node(cloud: &Cloud) -> Vec<(String, String)> {
     let programs = repository("tests/testbed/toolkit/node");
     let path = std::env::var("PATH").unwrap();
@@ -106,7 +106,7 @@ fn on_a_node(cloud: &Cloud) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_container_is_imported_once_and_only_with_the_requested_digest() {
+fn a_container_is_imported_once_and_only_with_the_required_digest() {
     let cloud = Cloud::new().unwrap();
     let environment = on_a_node(&cloud);
     let environment: Vec<_> =
@@ -118,8 +118,8 @@ fn a_container_is_imported_once_and_only_with_the_requested_digest() {
     let other = format!("sha256:{}", "c".repeat(64));
     let refused = import(&other);
     assert!(!refused.status.success());
-    let told = format!("CONTAINER: {image}: expected the digest {other}, found {DIGEST}");
-    assert!(text(&refused.stderr).contains(&told), "{}", text(&refused.stderr));
+    let expected = format!("CONTAINER: {image}: expected the digest {other}, found {DIGEST}");
+    assert!(text(&refused.stderr).contains(&expected), "{}", text(&refused.stderr));
     assert_eq!(cloud.calls(), "");
     for _ in 0..2 {
         let imported = import(DIGEST);
@@ -169,7 +169,7 @@ fn profiled(cloud: &Cloud) -> Output {
     let nodes =
         serde_json::json!({"instance": {"b0-gpu-0": {"name": "b0-gpu-0"}, "b0-gpu-1": {"name": "b0-gpu-1"}}});
     fs::write(cloud.path().join("things.json"), nodes.to_string()).unwrap();
-    // The plug-in's own file lies where no test may write: it is read from the cloud's folder instead.
+    // Tests cannot write the plug-in's file at its own path: the profile reads it from the cloud's folder instead.
     let profile = fs::read_to_string(here.join("profile.sh")).unwrap();
     let own = cloud.path().join("nccl-env-profile.sh");
     fs::write(&own, "export NCCL_CROSS_NIC=0 NCCL_FASTRAK_IFNAME=eth1\n").unwrap();
@@ -194,7 +194,7 @@ fn profiled(cloud: &Cloud) -> Output {
 fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
     let cloud = Cloud::new().unwrap();
     let output = profiled(&cloud);
-    // There is no benchmark here to be run.
+    // The benchmark's program does not exist here.
     assert_eq!(output.status.code(), Some(8), "{}{}", text(&output.stdout), text(&output.stderr));
     let calls = cloud.calls();
     let last = calls.lines().last().unwrap();
@@ -217,7 +217,7 @@ fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
     assert!(plain.contains("hostname") && !plain.contains("container"), "{plain}");
 }
 
-/// What a verdict names of a log.
+/// Causes that a verdict diagnoses from a log.
 fn diagnosed(log: &str) -> Vec<String> {
     let mut listening = Listening::new(log.as_bytes());
     let reading = nccl::read(&mut listening).unwrap();
@@ -230,7 +230,7 @@ fn diagnosed(log: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_job_on_an_unfit_node_does_not_start_and_reports_the_reason() {
+fn a_job_on_a_faulty_node_fails_before_the_benchmark_with_the_cause() {
     let cases = [
         ("rxdm=", "PREFLIGHT: b0-gpu-0: RxDM not ready on b0-gpu-0: no container", Some("rxdm_not_ready")),
         ("mounts=", "STORAGE: b0-gpu-0: /home: is not mounted", Some("storage_broken")),
@@ -258,19 +258,19 @@ fn a_job_on_an_unfit_node_does_not_start_and_reports_the_reason() {
             Some("rxdm_gpu_count"),
         ),
     ];
-    for (fault, told, cause) in cases {
+    for (fault, expected, cause) in cases {
         let cloud = Cloud::new().unwrap();
         cloud.fault("node", fault).unwrap();
         let output = profiled(&cloud);
         assert_eq!(output.status.code(), Some(8), "{fault}: {}", text(&output.stderr));
-        let said = text(&output.stdout);
+        let printed = text(&output.stdout);
         assert!(
-            said.contains(told)
-                && (said.contains("0: PREFLIGHT: b0-gpu-0: ") || told.starts_with("STORAGE: ")),
-            "{fault}: {said}"
+            printed.contains(expected)
+                && (printed.contains("0: PREFLIGHT: b0-gpu-0: ") || expected.starts_with("STORAGE: ")),
+            "{fault}: {printed}"
         );
         assert!(!cloud.calls().contains("all_reduce_perf"), "{fault}");
-        let named = diagnosed(&said);
+        let named = diagnosed(&printed);
         assert_eq!(named.first().map(String::as_str), cause, "{fault}: {named:?}");
     }
 }

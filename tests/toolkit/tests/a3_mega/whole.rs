@@ -1,4 +1,4 @@
-//! Up and down again, as it should be: what is called, what jobs get, and what is left.
+//! Successful deployments and teardowns: the calls, the settings for jobs, the remaining resources.
 
 use std::{env, fs};
 
@@ -8,7 +8,7 @@ use toolkit::repository;
 
 use crate::world::World;
 
-/// Compares with what was recorded; `UPDATE_FIXTURES=1` records anew.
+/// Compares the calls with the recorded ones; `UPDATE_FIXTURES=1` records them again.
 fn recorded(world: &World, name: &str) {
     let place = world.cloud.path().display().to_string();
     let calls = world.cloud.calls().replace(&place, "CLOUD");
@@ -45,7 +45,7 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World
     assert_eq!(node["labels"]["burnin-expires"], seconds.to_string());
     assert_eq!(node["scheduling"]["instanceTerminationAction"], "DELETE");
     let life = node["scheduling"]["maxRunDuration"]["seconds"].as_i64().unwrap();
-    assert!((35_000..=36_000).contains(&life), "{life} s until it ends by itself");
+    assert!((35_000..=36_000).contains(&life), "{life} s of maximum lifetime");
 
     world.gone().await;
     recorded(&world, name);
@@ -53,19 +53,19 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_on_filestore_is_created_and_deleted() {
+async fn a_cluster_on_filestore_is_deployed_and_destroyed() {
     up_and_down("a3-mega-slurm.yaml", &[], "filestore.jsonl").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_on_lustre_is_created_and_deleted() {
+async fn a_cluster_on_lustre_is_deployed_and_destroyed() {
     let more = [("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904"), ("_GCS_BUCKET", "my-data")];
     let world = up_and_down("a3-mega-slurm-lustre.yaml", &more, "lustre.jsonl").await;
     let calls = world.cloud.calls();
-    assert!(calls.contains("172.16.0.9@tcp:/exacloud"), "the identifier is whole: {calls}");
+    assert!(calls.contains("172.16.0.9@tcp:/exacloud"), "expected the complete identifier: {calls}");
 }
 
-/// What an agent's program is here.
+/// Stand-in for the agent's program.
 const AGENT: &str = "#!/bin/true\n";
 
 fn with_agent(sha256: &str) -> World {
@@ -86,7 +86,7 @@ fn sha256() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_created_and_deleted_with_the_cluster() {
+async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
     let world = with_agent(&sha256());
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
@@ -111,7 +111,7 @@ async fn an_agent_is_created_and_deleted_with_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_another_program_or_does_not_serve_is_named_and_leaves_nothing() {
+async fn an_agent_with_a_wrong_checksum_or_without_response_is_reported_and_removed() {
     let world = with_agent(&"0".repeat(64));
     world.create().await;
     let why = world.broken().await;
@@ -127,7 +127,7 @@ async fn an_agent_that_is_another_program_or_does_not_serve_is_named_and_leaves_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spot_cluster_asks_for_no_reservation() {
+async fn a_spot_cluster_uses_no_reservation() {
     let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
     let world = World::new("a3-mega-slurm.yaml", &more);
     world.create().await;

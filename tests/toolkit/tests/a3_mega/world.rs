@@ -1,4 +1,4 @@
-//! A provisioner over a cloud of paper.
+//! A provisioner with a simulated cloud.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -32,9 +32,9 @@ pub struct World {
     _root: TempDir,
 }
 
-/// What an engineer says of a3-mega-slurm.
+/// A user's parameters of a3-mega-slurm.
 pub fn wanted() -> BTreeMap<String, String> {
-    let said = [
+    let values = [
         ("_PROJECT", "my-project"),
         ("_REGION", "us-central1"),
         ("_ZONE", "us-central1-a"),
@@ -47,15 +47,15 @@ pub fn wanted() -> BTreeMap<String, String> {
         ("_GVNIC_SHA256", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
         ("_CONTAINER_DIGEST", DIGEST),
     ];
-    said.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    values.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
 impl World {
-    /// The order of a workflow, with what the engineer said and these values beside it.
+    /// The order of a workflow, with the user's parameters and these additional values.
     pub fn new(workflow: &str, more: &[(&str, &str)]) -> Self {
         let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());
         let path = repository("workflows").join(workflow);
-        // The steps check the values here, so that their own check is tested.
+        // Disables the check of the workflow, so that the steps' own check is tested.
         let unchecked = "cluster.rent.deployed.parameters=".parse().unwrap();
         let resolved = workflow::resolve(&path, &[unchecked]).unwrap_or_else(|problems| panic!("{problems}"));
         let cluster = resolved.workflow.cluster.expect("a cluster");
@@ -66,13 +66,13 @@ impl World {
         for build in [&mut deployed.deploy, &mut deployed.destroy] {
             build.config["options"] = json!({"env": cloud.environment()});
             let container = format!("{}#nvidia/pytorch:24.04-py3", registry().unwrap());
-            let mut said = wanted();
-            said.insert("_CONTAINER".to_owned(), container);
-            said.insert("_LUSTRE_MOUNT".to_owned(), cloud.path().join("data").display().to_string());
-            said.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            let mut values = wanted();
+            values.insert("_CONTAINER".to_owned(), container);
+            values.insert("_LUSTRE_MOUNT".to_owned(), cloud.path().join("data").display().to_string());
+            values.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let declared = build.config["substitutions"].as_object().unwrap();
-            said.retain(|name, _| declared.contains_key(name));
-            build.substitutions.extend(said);
+            values.retain(|name, _| declared.contains_key(name));
+            build.substitutions.extend(values);
         }
         for archive in &resolved.archives {
             let file = root.path().join("bucket").join(&archive.object);
@@ -113,10 +113,10 @@ impl World {
                 other => return other,
             }
         }
-        panic!("it does not settle")
+        panic!("timeout: the cluster is still being deployed")
     }
 
-    /// Why it cannot be used.
+    /// Reason of the failed deployment.
     pub async fn broken(&self) -> String {
         match self.settled().await {
             ClusterStatus::Broken(why) => why,
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Asks until it is gone, or a teardown did not do it.
+    /// Repeats the deletion until it succeeds or a teardown fails.
     pub async fn delete(&self) -> Result<Deleted, String> {
         for _ in 0..6000 {
             match self.clusters.delete(&self.order.name).await {
@@ -140,13 +140,13 @@ impl World {
                 Err(error) => panic!("{error:?}"),
             }
         }
-        panic!("it stays")
+        panic!("timeout: the cluster is not deleted")
     }
 
-    /// It is gone by the provider's word, and nothing of it exists.
+    /// Deletes the cluster; no resource may remain.
     pub async fn gone(&self) {
         let deleted = self.delete().await.unwrap();
         assert!(deleted.evidence.contains("by the label burnin-cluster"), "{deleted:?}");
-        assert_eq!(self.cloud.things(), [""; 0], "nothing costs money");
+        assert_eq!(self.cloud.things(), [""; 0], "remaining resources");
     }
 }

@@ -6,8 +6,7 @@ use hcl::{
     expr::{BinaryOp, FuncCall, Operation, UnaryOp},
 };
 
-/// Whether a condition holds; `None` if it depends on values that only a deployment knows, or on a function that is not
-/// known here.
+/// Whether a condition holds; `None` if it depends on values that only a deployment has, or on an unsupported function.
 pub fn holds(condition: &str, known: &[(&str, serde_json::Value)]) -> Option<bool> {
     let expression: Expression = condition.parse().ok()?;
     let mut context = Context::new();
@@ -21,7 +20,7 @@ pub fn holds(condition: &str, known: &[(&str, serde_json::Value)]) -> Option<boo
     }
 }
 
-/// `can(x)` is whether `x` can be evaluated, so it is decided before the rest. A missing variable is no answer.
+/// Replaces `can(x)`, which is true if `x` can be evaluated, by its value. With a missing variable it stays undecided.
 fn without_can(expression: Expression, context: &Context<'_>) -> Expression {
     let inside = |expression| without_can(expression, context);
     match expression {
@@ -74,7 +73,7 @@ fn declare(context: &mut Context<'_>) {
         "contains",
         two(|args| match &args[0] {
             Value::Array(items) => Ok(items.contains(&args[1]).into()),
-            other => Err(format!("{other} is no list")),
+            other => Err(format!("{other} is not a list")),
         }),
     );
     context.declare_func(

@@ -44,13 +44,13 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
         let id = module["id"].as_str().unwrap();
         let source = module["source"].as_str().unwrap();
         let Some(declared) = known.get(source) else {
-            expanded.problems.push(format!("{id}: {source} is no module"));
+            expanded.problems.push(format!("{id}: {source} is not a module"));
             continue;
         };
         let variables = declared["variables"].as_object().unwrap();
         let explicit = module["settings"].as_object().cloned().unwrap_or_default();
         for name in explicit.keys().filter(|name| !variables.contains_key(*name)) {
-            expanded.problems.push(format!("{id}: {name} is no setting of {source}"));
+            expanded.problems.push(format!("{id}: {name} is not a setting of {source}"));
         }
         let mut linked = BTreeSet::new();
         for used in module["use"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -59,7 +59,7 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
             let names = outputs.into_iter().flatten().filter_map(Value::as_str);
             let links: Vec<_> =
                 names.filter(|name| variables.contains_key(*name) && !explicit.contains_key(*name)).collect();
-            // A list takes the outputs of several modules, anything else those of the first.
+            // A list is linked to outputs of several modules, other types to the first module only.
             let new: Vec<_> = links
                 .into_iter()
                 .filter(|name| {
@@ -80,7 +80,7 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
                 expanded.problems.push(format!("{id}: {name} is required by {source}"));
             }
         }
-        // What is unknown until the deployment has no value here.
+        // Values that are unknown until the deployment are omitted.
         let mut values = Map::new();
         for (name, variable) in variables {
             let value = match explicit.get(name) {
@@ -92,7 +92,7 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
         }
         for one in declared["conditions"].as_array().unwrap() {
             let condition = one["condition"].as_str().unwrap();
-            // The image of every machine has the disk of the blueprint's image.
+            // Every machine's image has the disk size of the blueprint's image.
             let image = json!({"disk_size_gb": vars.get("disk_gb"), "self_link": "a"});
             let scope = [("var", Value::Object(values.clone())), ("self", image)];
             match holds(condition, &scope) {
@@ -117,14 +117,14 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
     expanded
 }
 
-/// Optional attributes of an object's type that a value lacks, with their default or null.
+/// Adds missing optional attributes of an object's type, with their default or null.
 fn complete(mut value: Value, kind: &Value) -> Value {
     if let (Value::Object(fields), Some(kind)) = (&mut value, kind.as_str()) {
         for found in OPTIONAL.captures_iter(kind) {
             let default = found.get(2).and_then(|default| serde_json::from_str(default.as_str()).ok());
             fields.entry(&found[1]).or_insert(default.unwrap_or(Value::Null));
         }
-        // An image is named or of a family; the types are maps.
+        // An image has a name or a family; their types are maps.
         if fields.contains_key("project") {
             for name in ["name", "family"] {
                 fields.entry(name).or_insert(Value::Null);
@@ -134,7 +134,7 @@ fn complete(mut value: Value, kind: &Value) -> Value {
     value
 }
 
-/// Slurm-GCP starts machines with one thread a core unless `enable_smt` is set (nodeset `variables.tf`), and Slurm refuses a node
+/// Slurm-GCP starts machines with one thread per core unless `enable_smt` is set (nodeset `variables.tf`), and Slurm rejects a node
 /// with fewer processors than `node_conf` states (INVALID_REG).
 fn threads(id: &str, values: &Map<String, Value>) -> Option<String> {
     let stated = values.get("node_conf")?["ThreadsPerCore"].as_u64().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! Every blueprint, for every kind of parameters that parameters.py accepts; and each known defect, put back.
+//! Tests every blueprint with all kinds of parameters that parameters.py accepts, and with each known defect reintroduced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +59,7 @@ fn deployments(parameters: &[(&str, &str)]) -> BTreeMap<String, Map<String, Valu
     serde_json::from_str(settings).unwrap()
 }
 
-/// Parameters that differ in what the toolkit's conditions depend on.
+/// Variants of the parameters that the toolkit's conditions depend on.
 fn variants() -> Vec<Vec<(&'static str, &'static str)>> {
     let storages: [&[(&str, &str)]; 3] = [
         &[("_STORAGE", "filestore")],
@@ -113,7 +113,7 @@ fn problems(
 }
 
 #[test]
-fn the_blueprints_fit_the_pinned_toolkit() {
+fn the_blueprints_match_the_pinned_toolkit() {
     let pins = json("workflows/a3-mega/pins.json");
     assert_eq!(declared()["version"], pins["toolkit"]["version"]);
     let mut undecided = BTreeSet::new();
@@ -125,7 +125,7 @@ fn the_blueprints_fit_the_pinned_toolkit() {
             undecided.extend(expanded.undecided);
         }
     }
-    // Named in the README: only a provider decides them, or a function that is not evaluated here.
+    // Conditions that only a provider decides, or with a function that is not evaluated here.
     let about = |part: &str| undecided.iter().filter(|condition| condition.contains(part)).count();
     assert!(about("local.") + about("self.") > 5, "{undecided:#?}");
     let conditions: usize = declared()["modules"]
@@ -138,7 +138,7 @@ fn the_blueprints_fit_the_pinned_toolkit() {
     assert!(undecided.len() < 45, "{undecided:#?}");
 }
 
-/// A check that finds nothing proves nothing: each defect that a real toolkit once reported is found again.
+/// Proves that the check works: each defect that a real toolkit once reported is found.
 #[test]
 fn each_known_defect_is_found() {
     let filestore = deployments(&variants()[0]);
@@ -169,9 +169,9 @@ fn each_known_defect_is_found() {
         (&filestore, &smt, "gpu_nodeset: node_conf has ThreadsPerCore 2, but enable_smt is not set"),
         (&filestore, &disk, "slurm_login: 'disk_size_gb: "),
         (&lustre, &used, "slurm_controller: use of lustrefs links nothing"),
-        (&filestore, &unknown, "gpu_nodeset: enable_public_addresses is no setting"),
+        (&filestore, &unknown, "gpu_nodeset: enable_public_addresses is not a setting"),
         (&filestore, &missing, "gpu_nodeset: subnetwork_self_link is required"),
-        (&filestore, &module, "gpunets: modules/network/gpu-rdma-vpc is no module"),
+        (&filestore, &module, "gpunets: modules/network/gpu-rdma-vpc is not a module"),
         (
             &filestore,
             &docker,
@@ -219,7 +219,7 @@ fn every_difference_from_the_upstream_example_is_explained() {
         let ours_expanded = expand(&our_modules, &ours[&file], &declared["modules"]).settings;
         for our in &our_modules {
             let (id, source) = (our["id"].as_str().unwrap(), our["source"].as_str().unwrap());
-            // The same module in the same place: upstream's debug partition comes first and has no counterpart.
+            // The same module at the same position: upstream's debug partition is first and has no counterpart.
             let their = theirs.iter().filter(|their| {
                 their["source"] == source && !their["id"].as_str().unwrap().contains("debug")
             });
@@ -232,7 +232,7 @@ fn every_difference_from_the_upstream_example_is_explained() {
                 continue;
             };
             let mine = &ours_expanded[id];
-            // Of each deployment its own.
+            // These differ in every deployment.
             let identity = ["project_id", "region", "zone", "labels", "deployment_name"];
             let names: BTreeSet<_> =
                 their.keys().chain(mine.keys()).filter(|name| !identity.contains(&name.as_str())).collect();
@@ -260,9 +260,9 @@ fn every_difference_from_the_upstream_example_is_explained() {
     );
 }
 
-/// A4 has a pin of its own: v1.39.0 does not have its modules, and v1.83 and later need another Terraform.
+/// A4 has another pinned version: v1.39.0 lacks its modules, and v1.83 and later need another Terraform.
 #[test]
-fn the_a4_blueprint_fits_its_pinned_toolkit() {
+fn the_a4_blueprint_matches_its_pinned_toolkit() {
     let declared = json("tests/toolkit/blueprints/v1.82.0.json");
     assert_eq!(declared["version"], json("workflows/a4-gke-testbed/cluster/pins.json")["toolkit"]["version"]);
     let path = repository("workflows/a4-gke-testbed/cluster/blueprint.yaml");
@@ -277,7 +277,7 @@ fn the_a4_blueprint_fits_its_pinned_toolkit() {
         assert_eq!(
             vars.as_object().unwrap().keys().collect::<BTreeSet<_>>(),
             blueprint["vars"].as_object().unwrap().keys().collect::<BTreeSet<_>>(),
-            "as deploy.py gives them"
+            "the variables that deploy.py sets"
         );
         expand(&modules(&blueprint), vars.as_object().unwrap(), &declared["modules"]).problems
     };
@@ -285,12 +285,12 @@ fn the_a4_blueprint_fits_its_pinned_toolkit() {
     assert_eq!(found(&text, serde_json::json!([])), [""; 0]);
     assert_eq!(found(&text, office.clone()), [""; 0]);
     for (from, to, expected) in [
-        ("enable_external_dns_endpoint", "enable_dns_endpoint", "gke: enable_dns_endpoint is no setting"),
+        ("enable_external_dns_endpoint", "enable_dns_endpoint", "gke: enable_dns_endpoint is not a setting"),
         ("use: [gke, nodes_account]", "use: [nodes_account]", "a4: cluster_id is required"),
         (
             "modules/network/gpu-rdma-vpc",
             "modules/network/rdma-vpc",
-            "rdma: modules/network/rdma-vpc is no module",
+            "rdma: modules/network/rdma-vpc is not a module",
         ),
     ] {
         let found = found(&text.replace(from, to), office.clone());

@@ -1,4 +1,5 @@
-//! Our blueprints against what the pinned toolkit's modules declare: `blueprints/v1.39.0.json`, extracted from its source.
+//! Checks our blueprints against the declarations of the pinned toolkit's modules: `blueprints/v1.39.0.json`, extracted from its
+//! source.
 
 mod conditions;
 mod expand;
