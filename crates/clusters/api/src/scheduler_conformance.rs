@@ -11,10 +11,23 @@ use std::{
 
 use service::PortError;
 
-use model::{Cluster, JobEnd};
+use model::{Cluster, Collective, JobEnd, Workload};
 use tokio::io::AsyncReadExt;
 
 use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler, Written};
+
+/// A short workload for tests of schedulers.
+pub const fn workload() -> Workload {
+    Workload {
+        collective: Collective::AllReduce,
+        min_bytes: 8,
+        max_bytes: 64,
+        step_factor: 2,
+        iterations: 20,
+        warmup_iterations: 5,
+        check: true,
+    }
+}
 
 /// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
 /// writes some output.

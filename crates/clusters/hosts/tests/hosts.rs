@@ -12,7 +12,7 @@ use std::{
 use cluster_api::{ClusterStatus, JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_hosts::{Hosts, HostsJobs, probe};
 use ledger::{Digest, MemoryStore, Store};
-use model::{Cluster, Collective, FileDigest, Image, JobEnd, Node, Span, Workload};
+use model::{Cluster, FileDigest, Image, JobEnd, Node, Span};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -106,15 +106,7 @@ fn job(name: &str, cluster: &Cluster, image: Option<&Image>) -> JobSpec {
         name: name.to_owned(),
         cluster: cluster.clone(),
         image: image.cloned(),
-        workload: Workload {
-            collective: Collective::AllReduce,
-            min_bytes: 8,
-            max_bytes: 64,
-            step_factor: 2,
-            iterations: 20,
-            warmup_iterations: 5,
-            check: true,
-        },
+        workload: scheduler_conformance::workload(),
         limit: Span::from_secs(60),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }

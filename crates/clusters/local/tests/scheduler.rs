@@ -7,31 +7,19 @@ use std::{path::Path, sync::Arc};
 use cluster_api::{JobSpec, Scheduler, fake_scheduler::FakeScheduler, scheduler_conformance};
 use cluster_local::LocalJobs;
 use ledger::{Digest, FolderStore, MemoryStore, Store};
-use model::{Class, Cluster, ClusterAccess, Collective, FileDigest, Image, Node, Span, Workload};
+use model::{Class, Cluster, ClusterAccess, FileDigest, Image, Node, Span};
 use service::{Clock, PortError, SystemClock};
 use supervisor::{ClusterFolder, ClusterRequest, ClusterState};
 
 /// Takes about a second and writes output.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
 
-fn workload() -> Workload {
-    Workload {
-        collective: Collective::AllReduce,
-        min_bytes: 8,
-        max_bytes: 64,
-        step_factor: 2,
-        iterations: 20,
-        warmup_iterations: 5,
-        check: true,
-    }
-}
-
 fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
     JobSpec {
         name: name.to_owned(),
         cluster: cluster.clone(),
         image: image.cloned(),
-        workload: workload(),
+        workload: scheduler_conformance::workload(),
         limit: Span::from_secs(30),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }

@@ -7,7 +7,7 @@ use cluster_api::{
 };
 use cluster_logs::{LogJobs, LogSettings, LogsKind};
 use ledger::MemoryStore;
-use model::{Cluster, Collective, Span, Workload};
+use model::{Cluster, Span};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -28,15 +28,7 @@ fn job(name: &str, cluster: &Cluster) -> JobSpec {
         name: name.into(),
         cluster: cluster.clone(),
         image: None,
-        workload: Workload {
-            collective: Collective::AllReduce,
-            min_bytes: 8,
-            max_bytes: 64,
-            step_factor: 2,
-            iterations: 20,
-            warmup_iterations: 5,
-            check: true,
-        },
+        workload: scheduler_conformance::workload(),
         limit: Span::from_secs(60),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }

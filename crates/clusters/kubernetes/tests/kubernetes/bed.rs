@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster_api::{JobSpec, JobStatus, Scheduler, Settings};
+use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{ApiAccess, Kubernetes, KubernetesJobs};
 use kubernetes_standin::{Api, Wants, World};
 use ledger::{MemoryStore, Store};
-use model::{Cluster, Collective, JobEnd, Span, Workload};
+use model::{Cluster, JobEnd, Span};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -92,15 +92,7 @@ pub fn job(name: &str, cluster: Cluster) -> JobSpec {
         name: name.to_owned(),
         cluster,
         image: None,
-        workload: Workload {
-            collective: Collective::AllReduce,
-            min_bytes: 8,
-            max_bytes: 64,
-            step_factor: 2,
-            iterations: 20,
-            warmup_iterations: 5,
-            check: true,
-        },
+        workload: scheduler_conformance::workload(),
         limit: Span::from_secs(120),
         labels: [
             ("burnin-run".to_owned(), "r-1".to_owned()),

@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster_api::{JobSpec, JobStatus, Scheduler, Settings};
+use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_slurm::{Slurm, SlurmJobs};
 use ledger::MemoryStore;
-use model::{Cluster, Collective, JobEnd, Span, Workload};
+use model::{Cluster, JobEnd, Span};
 
 /// Timeout of all waits, for a busy machine. A silent node is down after half a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -79,7 +79,7 @@ impl Bed {
             name: name.into(),
             cluster,
             image: None,
-            workload: workload(),
+            workload: scheduler_conformance::workload(),
             limit: Span::from_secs(300),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         }
@@ -154,18 +154,6 @@ impl Bed {
             assert!(begun.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs());
             std::thread::sleep(Duration::from_millis(50));
         }
-    }
-}
-
-pub fn workload() -> Workload {
-    Workload {
-        collective: Collective::AllReduce,
-        min_bytes: 8,
-        max_bytes: 64,
-        step_factor: 2,
-        iterations: 20,
-        warmup_iterations: 5,
-        check: true,
     }
 }
 
