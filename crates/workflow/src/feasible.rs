@@ -136,9 +136,9 @@ impl FeasibilityFindings {
             let field = stated.map_or("line_rate".to_owned(), |at| format!("floors[{at}].size_bytes"));
             self.add(In::Criteria, &field, false, not_measured(floor.size_bytes, &sizes));
         }
-        if bounds.inapplicable
-            && (ranks.is_some() || criteria.references.iter().all(|it| it.collective != workload.collective))
-        {
+        let of_others = criteria.references.iter().all(|it| it.collective != workload.collective);
+        // A line rate bounds any collective, once the number of ranks is known.
+        if bounds.inapplicable && (ranks.is_some() || (criteria.line_rate.is_none() && of_others)) {
             let message = format!("none of them is for {}, which the workflow measures", subject.name());
             self.add(In::Criteria, "references", false, message);
         }

@@ -212,3 +212,21 @@ fn possible_failures_are_warnings() {
         "{warnings:?}"
     );
 }
+
+#[test]
+fn a_line_rate_is_not_judged_without_the_number_of_ranks() {
+    let unknown = WORKFLOW.replace("nodes: 3", "nodes: 0");
+    let (errors, _) = found(&unknown, "name: mine\nranks_per_node: 8\nline_rate: 200\n", &[]);
+    assert!(errors.len() == 1 && errors[0].contains("slurm.nodes"), "{errors:?}");
+}
+
+#[test]
+fn bounds_of_zero_bound_nothing() {
+    for criteria in [
+        "name: mine\nfloors: [{size_bytes: 8589934464, busbw: 0}]\n",
+        "name: mine\nreferences: [{collective: all_gather, source: us, points: [{size_bytes: 8589934464, busbw: 0}]}]\n",
+    ] {
+        let (errors, _) = found(WORKFLOW, criteria, &[]);
+        assert!(errors.iter().any(|error| error.contains("so any speed passes")), "{errors:?}");
+    }
+}
