@@ -57,7 +57,7 @@ class Terraform:
         stand_in = {"Protocol": "grpc", "ProtocolVersion": 6, "Pid": process, "Test": True,
                     "Addr": {"Network": "tcp", "String": address}}
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")} | {
-            "TF_REATTACH_PROVIDERS": json.dumps({f"registry.terraform.io/hashicorp/{name}": stand_in for name in PROVIDERS}),
+            "TF_REATTACH_PROVIDERS": json.dumps({f"hashicorp/{name}": stand_in for name in PROVIDERS}),
             "CHECKPOINT_DISABLE": "1"}
 
     def run(self, *words):
