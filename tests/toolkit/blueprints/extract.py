@@ -15,6 +15,10 @@ import hcl2
 import yaml
 
 
+# Messages identify a condition; links in them are of no use here.
+LINK = re.compile(r"(?:\\n)?https?://[^\s\"']+")
+
+
 def clean(value):
     """Removes the quotes and the `${}` that the parser leaves around text and expressions."""
     if isinstance(value, str):
@@ -35,7 +39,7 @@ def conditions(block, place):
             if name in ("precondition", "postcondition", "validation"):
                 for one in inner if isinstance(inner, list) else [inner]:
                     found.append({"kind": name, "place": place, "condition": " ".join(clean(one["condition"]).split()),
-                                  "message": " ".join(str(clean(one["error_message"])).split())[:160]})
+                                  "message": LINK.sub("", " ".join(str(clean(one["error_message"])).split()))[:160]})
             else:
                 found += conditions(inner, place)
     elif isinstance(block, list):
@@ -105,7 +109,7 @@ def main():
               for group in example.get("deployment_groups", []) for one in group["modules"]]
         # The text of scripts is not compared, only their existence.
         text = json.dumps({"vars": example.get("vars", {}), "modules": of})
-        content = re.sub(r'"(content|data)": "(?:[^"\\\\]|\\\\.)*"', r'"\1": "..."', text)
+        content = re.sub(r'"(content|data)": "(?:[^"\\]|\\.)*"', r'"\1": "..."', text)
         examples[path] = json.loads(content)
     data = {"version": version, "source": "https://github.com/GoogleCloudPlatform/cluster-toolkit",
             "modules": {source: module(root, source) for source in sources}, "examples": examples}
