@@ -84,6 +84,7 @@ fn cheapest(cost: &[f64]) -> (f64, usize) {
 
 struct Grid {
     least: f64,
+    most: f64,
     step: f64,
     levels: usize,
     sigma: f64,
@@ -100,11 +101,12 @@ impl Grid {
         let sigma = sigma(series).max(noise).max(f64::MIN_POSITIVE);
         let step = (STEP * sigma).max((most - least) / (LEVELS - 1) as f64);
         let levels = (((most - least) / step) as usize + 2).min(LEVELS);
-        Some(Self { least, step, levels, sigma })
+        Some(Self { least, most, step, levels, sigma })
     }
 
     fn value(&self, level: usize) -> f64 {
-        self.step.mul_add(level as f64, self.least)
+        // The last step may end above the highest value.
+        self.step.mul_add(level as f64, self.least).min(self.most)
     }
 
     fn loss(&self, value: f64, level: usize) -> f64 {
