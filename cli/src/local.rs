@@ -20,13 +20,14 @@ use conductor::{Conductor, Observer, Settings, Woken};
 use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, ObservedStore, Store, StoreRequest};
 use lifecycle::{Input, RunState};
-use loader::{Loader, Sqlite};
+use loader::Loader;
 use model::{Fact, Limits, RunId, Span};
 use provisioner::{Providers, Provisioner};
 use run_index::{Elsewhere, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use supervisor::Program;
 use tokio::sync::watch;
+use warehouse::Sqlite;
 
 use crate::{
     exit::{CliError, Exit},

@@ -37,7 +37,7 @@ use std::{sync::Arc, time::Duration};
 use ledger::Store;
 
 use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
-use crate::{Error, Load, MeasurementRow, Past, PastQuery, VerdictRow};
+use crate::{Error, Load, MeasurementRow, Past, PastQuery, VerdictRow, Warehouse};
 
 /// Timeouts and intervals.
 #[derive(Clone, Debug)]
@@ -103,21 +103,6 @@ impl BigQuery {
         }
     }
 
-    /// Address for display.
-    pub fn place(&self) -> String {
-        format!("{} (tables measurements, verdicts and runs)", self.client.dataset())
-    }
-
-    /// Loads a run under an id, atomically and once; returns the number of measurements of the first load
-    /// under this id.
-    ///
-    /// # Errors
-    /// Returns [`Error::Refused`] if it can never be loaded, and [`Error::Unavailable`] if the outcome is
-    /// unknown: only a repeated call with the same load continues the work.
-    pub async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
-        self.patiently(Box::pin(self.bring(id, load)), "load").await
-    }
-
     async fn bring(&self, id: &str, load: &Load) -> Result<u64, Error> {
         load_store::check(id)?;
         if let Some(end) = self.spool.end(id).await? {
@@ -146,30 +131,6 @@ impl BigQuery {
         }
     }
 
-    /// Measurements of a run, in the order of its logs.
-    ///
-    /// # Errors
-    /// Returns an error if BigQuery is unavailable.
-    pub async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
-        self.patiently(Box::pin(read::rows(&self.client, run)), "answer").await
-    }
-
-    /// Verdicts of a run.
-    ///
-    /// # Errors
-    /// Returns an error if BigQuery is unavailable.
-    pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
-        self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
-    }
-
-    /// Runs of a cluster's history, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if BigQuery is unavailable.
-    pub async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
-        self.patiently(Box::pin(read::past(&self.client, wanted)), "answer").await
-    }
-
     async fn patiently<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
@@ -179,6 +140,30 @@ impl BigQuery {
         let late =
             || format!("BigQuery: no {what} within {:.1} s{}", limit.as_secs_f64(), self.client.trouble());
         tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(Error::Unavailable(late())))
+    }
+}
+
+#[async_trait::async_trait]
+impl Warehouse for BigQuery {
+    /// Fails with [`Error::Unavailable`] if the outcome is unknown: only a repeated call with the same load continues the work.
+    async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
+        self.patiently(Box::pin(self.bring(id, load)), "load").await
+    }
+
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
+        self.patiently(Box::pin(read::rows(&self.client, run)), "answer").await
+    }
+
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
+        self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
+    }
+
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+        self.patiently(Box::pin(read::past(&self.client, wanted)), "answer").await
+    }
+
+    fn table(&self) -> String {
+        format!("{} (tables measurements, verdicts and runs)", self.client.dataset())
     }
 }
 

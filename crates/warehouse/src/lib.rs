@@ -7,7 +7,9 @@
 
 #[cfg(feature = "gcp")]
 pub mod bigquery;
+pub mod conformance;
 mod location;
+pub mod memory;
 mod past;
 mod rows;
 mod schema;
@@ -20,10 +22,45 @@ pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;
 
 /// A failed operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Transient: retry.
+    #[error("{0}")]
     Unavailable(String),
     /// The rows are invalid: permanent.
+    #[error("{0}")]
     Refused(String),
+}
+
+/// The tables, in SQLite, BigQuery or memory.
+#[async_trait::async_trait]
+pub trait Warehouse: Send + Sync + 'static {
+    /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements of the
+    /// first load.
+    ///
+    /// # Errors
+    /// Returns [`Error::Refused`] if the rows can never be loaded, and [`Error::Unavailable`] if nothing was loaded or the
+    /// outcome is unknown: load again under the same id.
+    async fn load(&self, id: &str, load: &Load) -> Result<u64, Error>;
+
+    /// Measurements of a run, in the order of its logs.
+    ///
+    /// # Errors
+    /// Returns an error if the warehouse is unavailable.
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error>;
+
+    /// Verdict rows of a run.
+    ///
+    /// # Errors
+    /// Returns an error if the warehouse is unavailable.
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error>;
+
+    /// The wanted runs, oldest first, each once. Only runs with a verdict.
+    ///
+    /// # Errors
+    /// Returns an error if the warehouse is unavailable. A cluster without earlier runs is not an error.
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error>;
+
+    /// Name of the tables, shown to users.
+    fn table(&self) -> String;
 }

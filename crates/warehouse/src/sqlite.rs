@@ -14,7 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
-    Error,
+    Error, Warehouse,
     past::{Past, PastQuery},
     rows::{Load, MeasurementRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
@@ -44,85 +44,9 @@ impl Sqlite {
         Ok(Self { path: path.to_owned(), connection: Arc::new(Mutex::new(connection)) })
     }
 
-    /// Address for display.
-    pub fn place(&self) -> String {
-        Self::place_of(&self.path)
-    }
-
     /// The address of a file without opening it.
     pub fn place_of(path: &Path) -> String {
         format!("{} (tables measurements, verdicts and runs)", path.display())
-    }
-
-    /// Loads a run under an id, atomically and once; returns the number of measurements of the first load
-    /// under this id.
-    ///
-    /// # Errors
-    /// Returns an error if nothing was loaded, or the outcome is unknown.
-    pub async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
-        let (id, load) = (id.to_owned(), load.clone());
-        self.with(move |connection| {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let before = transaction
-                .query_row("SELECT rows FROM loads WHERE load = ?1", [&id], |row| row.get::<_, i64>(0))
-                .optional()?;
-            if let Some(rows) = before {
-                return Ok(rows.unsigned_abs());
-            }
-            let rows = load.rows.len() as u64;
-            transaction.execute("INSERT INTO loads VALUES (?1, ?2)", params![id, rows.cast_signed()])?;
-            insert(&transaction, "runs", &load.runs)?;
-            insert(&transaction, "verdicts", &load.verdicts)?;
-            insert(&transaction, "measurements", &load.rows)?;
-            transaction.commit()?;
-            Ok(rows)
-        })
-        .await
-    }
-
-    /// Measurements of a run, in the order of its logs.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
-    pub async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
-        let run = run.to_owned();
-        self.with(move |connection| measurements(connection, &run)).await
-    }
-
-    /// Verdicts of a run.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
-    pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
-        let run = run.to_owned();
-        self.with(move |connection| {
-            select(connection, "verdicts", "WHERE run = ?1 ORDER BY attempt", &[&run])
-        })
-        .await
-    }
-
-    /// Runs of a cluster's history, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
-    pub async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
-        let wanted = wanted.clone();
-        self.with(move |connection| {
-            let these = "WHERE workflow = ?1 AND identity = ?2 AND requested_at < ?3";
-            let before = wanted.before.to_string();
-            let mut runs: Vec<VerdictRow> = Vec::new();
-            for (order, most) in [("ASC", wanted.oldest), ("DESC", wanted.newest)] {
-                let rest = format!("{these} ORDER BY requested_at {order}, run {order} LIMIT ?4");
-                let values: [&dyn ToSql; 4] = [&wanted.workflow, &wanted.identity, &before, &most];
-                runs.extend(select::<VerdictRow>(connection, "verdicts", &rest, &values)?);
-            }
-            runs.sort_by(|a, b| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
-            runs.dedup_by(|a, b| a.run == b.run);
-            runs.iter()
-                .map(|verdict| Ok(Past::of(verdict, &measurements(connection, &verdict.run)?)))
-                .collect()
-        })
-        .await
     }
 
     /// Ends of a run; several if it was released again later.
@@ -149,6 +73,67 @@ impl Sqlite {
             Ok(Err(error)) if refused(&error) => Err(Error::Refused(error.to_string())),
             Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
         }
+    }
+}
+
+#[async_trait::async_trait]
+impl Warehouse for Sqlite {
+    async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
+        let (id, load) = (id.to_owned(), load.clone());
+        self.with(move |connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let before = transaction
+                .query_row("SELECT rows FROM loads WHERE load = ?1", [&id], |row| row.get::<_, i64>(0))
+                .optional()?;
+            if let Some(rows) = before {
+                return Ok(rows.unsigned_abs());
+            }
+            let rows = load.rows.len() as u64;
+            transaction.execute("INSERT INTO loads VALUES (?1, ?2)", params![id, rows.cast_signed()])?;
+            insert(&transaction, "runs", &load.runs)?;
+            insert(&transaction, "verdicts", &load.verdicts)?;
+            insert(&transaction, "measurements", &load.rows)?;
+            transaction.commit()?;
+            Ok(rows)
+        })
+        .await
+    }
+
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
+        let run = run.to_owned();
+        self.with(move |connection| measurements(connection, &run)).await
+    }
+
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
+        let run = run.to_owned();
+        self.with(move |connection| {
+            select(connection, "verdicts", "WHERE run = ?1 ORDER BY attempt", &[&run])
+        })
+        .await
+    }
+
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+        let wanted = wanted.clone();
+        self.with(move |connection| {
+            let these = "WHERE workflow = ?1 AND identity = ?2 AND requested_at < ?3";
+            let before = wanted.before.to_string();
+            let mut runs: Vec<VerdictRow> = Vec::new();
+            for (order, most) in [("ASC", wanted.oldest), ("DESC", wanted.newest)] {
+                let rest = format!("{these} ORDER BY requested_at {order}, run {order} LIMIT ?4");
+                let values: [&dyn ToSql; 4] = [&wanted.workflow, &wanted.identity, &before, &most];
+                runs.extend(select::<VerdictRow>(connection, "verdicts", &rest, &values)?);
+            }
+            runs.sort_by(|a, b| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
+            runs.dedup_by(|a, b| a.run == b.run);
+            runs.iter()
+                .map(|verdict| Ok(Past::of(verdict, &measurements(connection, &verdict.run)?)))
+                .collect()
+        })
+        .await
+    }
+
+    fn table(&self) -> String {
+        Self::place_of(&self.path)
     }
 }
 

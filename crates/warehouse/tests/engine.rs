@@ -10,7 +10,7 @@ use bigquery_standin::engine::Engine;
 use fastrand::Rng;
 use model::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
-    Load, MeasurementRow, PastQuery, Sqlite, TABLES, VerdictRow,
+    Load, MeasurementRow, PastQuery, Sqlite, TABLES, VerdictRow, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 

@@ -7,12 +7,6 @@
 //! Idempotent: the verdict is stored under its command with all its inputs, and a repeated command returns the stored verdict.
 //! The same inputs always give the same verdict.
 
-#[cfg(feature = "gcp")]
-mod bigquery;
-pub mod conformance;
-pub mod fake;
-pub mod port;
-mod sqlite;
 mod standard;
 
 use std::{io::Read, sync::Arc};
@@ -32,15 +26,14 @@ use verdict::{Baseline, Clues, Fingerprint, Listening, RunEvidence, Standard};
 
 use standard::Fixed;
 use tracing::warn;
+use warehouse::Warehouse;
 
-pub use port::{HistoryError, PastRuns};
 pub use verdict::Stored;
-pub use warehouse::Sqlite;
 
 /// The judge's handler.
 pub struct Judge {
     artefacts: Artefacts,
-    history: Arc<dyn PastRuns>,
+    history: Arc<dyn Warehouse>,
     pins: Pins,
 }
 
@@ -52,7 +45,7 @@ impl Judge {
     pub const TAKES: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
 
     /// `history`: earlier runs of the cluster.
-    pub fn new(artefacts: Artefacts, history: Arc<dyn PastRuns>) -> Self {
+    pub fn new(artefacts: Artefacts, history: Arc<dyn Warehouse>) -> Self {
         let pins = Pins::new(artefacts.store());
         Self { artefacts, history, pins }
     }
@@ -95,7 +88,7 @@ impl Judge {
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
         let own = standard::own(&*self.history, case.criteria, fixed, of).await;
-        let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Transient(why))?;
+        let own = own.map_err(PortError::transient)?;
         let standard = Standard {
             criteria: Some(case.criteria),
             baseline: own.baseline.as_ref(),

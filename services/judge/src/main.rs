@@ -3,10 +3,10 @@
 use std::{process::ExitCode, sync::Arc};
 
 use gcp::StorageLocation;
-use judge::{Judge, PastRuns};
+use judge::Judge;
 use ledger::Artefacts;
 use warehouse::{
-    Sqlite,
+    Sqlite, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let history: Arc<dyn PastRuns> = match &config.warehouse {
+            let history: Arc<dyn Warehouse> = match &config.warehouse {
                 warehouse::WarehouseLocation::File(path) => Arc::new(Sqlite::open(path)?),
                 warehouse::WarehouseLocation::BigQuery { project, dataset } => {
                     let endpoint =

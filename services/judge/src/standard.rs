@@ -9,9 +9,7 @@ use verdict::{
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
     repeat::{self, RepeatLevel},
 };
-use warehouse::{Past, PastQuery};
-
-use crate::port::{HistoryError, PastRuns};
+use warehouse::{Past, PastQuery, Warehouse};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
@@ -46,11 +44,11 @@ pub struct Fixed {
 
 /// The baseline for a run with this fingerprint, if the workflow or the history has one.
 pub async fn own(
-    history: &dyn PastRuns,
+    history: &dyn Warehouse,
     criteria: &Criteria,
     fixed: Option<Fixed>,
     of: (&str, &Fingerprint, Option<Timestamp>),
-) -> Result<Own, HistoryError> {
+) -> Result<Own, warehouse::Error> {
     let (workflow, fingerprint, Some(before)) = of else {
         return Ok(fixed.map_or_else(Own::default, |fixed| fixed.over(&[])));
     };

@@ -4,13 +4,13 @@ mod support;
 
 use std::{io::Cursor, sync::Arc};
 
-use judge::{Judge, fake::FakeHistory};
+use judge::Judge;
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
 use model::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
 use support::{four_gpus, log_of};
 use test_support::contract::Service;
 use verdict::Fingerprint;
-use warehouse::Load;
+use warehouse::{Load, Warehouse, memory::Memory};
 
 const SERVICE: &str = "judge";
 
@@ -18,7 +18,7 @@ fn service(store: Arc<MemoryStore>) -> Service {
     with_past(store, Arc::default())
 }
 
-fn with_past(store: Arc<MemoryStore>, past: Arc<FakeHistory>) -> Service {
+fn with_past(store: Arc<MemoryStore>, past: Arc<Memory>) -> Service {
     Service::new(|_| Judge::new(Artefacts::new(store), past))
 }
 
@@ -127,9 +127,11 @@ fn past_run(number: i64, slower: f64) -> Load {
 
 #[tokio::test]
 async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
-    let past = Arc::<FakeHistory>::default();
+    let past = Arc::<Memory>::default();
     // The log of the case takes as long as each of these plus a twentieth.
-    (0..5).for_each(|number| past.remember(past_run(number, 1.0 / 1.05)));
+    for number in 0..5 {
+        past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
+    }
     let store = told("own-past").await;
     with_past(store.clone(), past.clone()).honours_twice("own-past").await;
     let stored = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
@@ -137,7 +139,7 @@ async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
     assert_eq!(stored.judgement.reasons[0].code, "BELOW_BASELINE");
     assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline lies beside the verdict it led to");
 
-    past.fall_silent(true);
+    past.set_unavailable(true);
     let repeated = with_past(store, past.clone()).deliver("own-past").await;
     assert_eq!(repeated["answer"], "done", "what was reached needs no past");
     let fresh = with_past(told("own-past").await, past).deliver("own-past").await;
@@ -148,17 +150,21 @@ async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
 
 #[tokio::test]
 async fn four_passed_runs_prove_nothing_yet() {
-    let past = Arc::<FakeHistory>::default();
-    (0..4).for_each(|number| past.remember(past_run(number, 1.0 / 1.05)));
+    let past = Arc::<Memory>::default();
+    for number in 0..4 {
+        past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
+    }
     let said = with_past(told("own-past").await, past).deliver("own-past").await;
     assert_eq!(said["facts"][0]["data"]["verdict"], "pass");
 }
 
 /// The verdict of the case after runs that took these factors of the fast runs' time.
 async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
-    let history = Arc::<FakeHistory>::default();
+    let history = Arc::<Memory>::default();
     let runs = past.iter().zip(0..);
-    runs.for_each(|(times, number)| history.remember(past_run(number, times / 1.05)));
+    for (times, number) in runs {
+        history.load(&number.to_string(), &past_run(number, times / 1.05)).await.unwrap();
+    }
     let said = with_past(told("own-past").await, history).deliver("own-past").await;
     let data = &said["facts"][0]["data"];
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();

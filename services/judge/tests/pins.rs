@@ -4,7 +4,7 @@ mod support;
 
 use std::{io::Cursor, sync::Arc};
 
-use judge::{Judge, Stored, fake::FakeHistory};
+use judge::{Judge, Stored};
 use ledger::{Artefacts, MemoryStore, Store};
 use model::{CommandId, Stage, Timestamp};
 use pins::{Pinned, Pins, Who};
@@ -15,6 +15,7 @@ use verdict::{
     baseline::{Healthy, learn},
     pin::PinSource,
 };
+use warehouse::memory::Memory;
 
 /// A bucket with the logs of the case, and a judge without history.
 async fn judge() -> (Arc<MemoryStore>, Service) {
@@ -30,7 +31,7 @@ async fn judge() -> (Arc<MemoryStore>, Service) {
         objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
     }
     artefacts.commit(&id, objects).await.unwrap();
-    let judge = Judge::new(artefacts, Arc::<FakeHistory>::default());
+    let judge = Judge::new(artefacts, Arc::<Memory>::default());
     (store, Service::new(|_| judge))
 }
 

@@ -8,13 +8,6 @@
 //!
 //! Idempotent by load id, the run with the attempt whose logs count: the warehouse accepts each load id once.
 
-#[cfg(feature = "gcp")]
-mod bigquery;
-pub mod conformance;
-pub mod fake;
-pub mod port;
-mod sqlite;
-
 use std::sync::Arc;
 
 use ledger::{ArtefactError, Artefacts};
@@ -24,13 +17,12 @@ use model::{
 use service::{CommandError, PortError, Publisher, Worker};
 use verdict::Fingerprint;
 
-pub use port::{LoadTarget, WarehouseError};
-pub use warehouse::{Load, MeasurementRow, RunRow, Sqlite, VerdictRow};
+use warehouse::{Error, Load, Warehouse};
 
-/// The loader's handler, over any [`LoadTarget`].
+/// The loader's handler, over any [`Warehouse`].
 pub struct Loader {
     artefacts: Artefacts,
-    warehouse: Arc<dyn LoadTarget>,
+    warehouse: Arc<dyn Warehouse>,
 }
 
 impl Loader {
@@ -38,7 +30,7 @@ impl Loader {
     pub const TAKES: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
 
     /// `artefacts`: bucket of the logs.
-    pub fn new(artefacts: Artefacts, warehouse: Arc<dyn LoadTarget>) -> Self {
+    pub fn new(artefacts: Artefacts, warehouse: Arc<dyn Warehouse>) -> Self {
         Self { artefacts, warehouse }
     }
 
@@ -56,8 +48,8 @@ impl Loader {
         let load = format!("{}.{job_attempt}", id.run);
         let loaded = self.warehouse.load(&load, &brought).await;
         let loaded = loaded.map_err(|error| match error {
-            WarehouseError::Unavailable(why) => PortError::Transient(why),
-            WarehouseError::Refused(why) => PortError::Permanent(Failure::new(Class::Input, "REFUSED", why)),
+            Error::Unavailable(why) => PortError::Transient(why),
+            Error::Refused(why) => PortError::Permanent(Failure::new(Class::Input, "REFUSED", why)),
         })?;
         Ok(Fact::ResultsLoaded(Results { load, rows: loaded, table: self.warehouse.table() }))
     }
@@ -111,8 +103,8 @@ impl Worker for Loader {
         let load = format!("{run}.used.{}", used.held.0.as_millis());
         match self.warehouse.load(&load, &Load::used(run, used)).await {
             Ok(_) => Ok(()),
-            Err(WarehouseError::Unavailable(why)) => Err(CommandError::Transient(why)),
-            Err(WarehouseError::Refused(why)) => Err(CommandError::Permanent(why)),
+            Err(Error::Unavailable(why)) => Err(CommandError::Transient(why)),
+            Err(Error::Refused(why)) => Err(CommandError::Permanent(why)),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::{process::ExitCode, sync::Arc};
 
 use gcp::{StorageLocation, Unfit, Wiring};
 use ledger::{Artefacts, Store};
-use loader::{LoadTarget, Loader};
+use loader::Loader;
 use model::Span;
 use warehouse::{
-    Sqlite,
+    Sqlite, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     )
 }
 
-fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn LoadTarget>, Unfit> {
+fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn Warehouse>, Unfit> {
     match &config.warehouse {
         warehouse::WarehouseLocation::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
         warehouse::WarehouseLocation::BigQuery { project, dataset } => {

@@ -3,12 +3,13 @@
 use std::{io::Cursor, sync::Arc};
 
 use ledger::{Artefacts, Committed, MemoryStore, Store};
-use loader::{LoadTarget, Loader, Sqlite, fake::FakeWarehouse};
+use loader::Loader;
 use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };
 use service::{CommandError, Worker};
 use test_support::contract::Service;
+use warehouse::{Sqlite, Warehouse, memory::Memory};
 
 const SERVICE: &str = "loader";
 
@@ -16,7 +17,7 @@ fn service(store: Arc<MemoryStore>) -> Service {
     loading_into(store, Arc::default())
 }
 
-fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<FakeWarehouse>) -> Service {
+fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<Memory>) -> Service {
     Service::new(|_| Loader::new(Artefacts::new(store), warehouse))
 }
 
@@ -87,7 +88,7 @@ async fn a_replaced_manifest_is_damage_even_if_it_matches_its_logs() {
 
 #[tokio::test]
 async fn every_measurement_of_the_logs_is_loaded_once() {
-    let warehouse = Arc::<FakeWarehouse>::default();
+    let warehouse = Arc::<Memory>::default();
     loading_into(told("load").await, warehouse.clone()).honours_twice("load").await;
     let rows = warehouse.rows("quickstart-1").await.unwrap();
     assert_eq!(rows.len(), 14, "seven sizes, two placements");
@@ -101,7 +102,7 @@ async fn every_measurement_of_the_logs_is_loaded_once() {
 
 #[tokio::test]
 async fn a_damaged_log_loads_nothing() {
-    let warehouse = Arc::<FakeWarehouse>::default();
+    let warehouse = Arc::<Memory>::default();
     let store = told("log-damaged").await;
     // The second log is the damaged one: the first was read already.
     replace(&store, "artefacts/damaged-1/logs/1/1/node-1.log", one_byte_changed).await;

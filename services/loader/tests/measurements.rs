@@ -8,12 +8,13 @@ use std::{
 };
 
 use ledger::{Artefacts, MemoryStore, Store};
-use loader::{LoadTarget, Loader, MeasurementRow, fake::FakeWarehouse};
+use loader::Loader;
 use measurements::Measurements;
 use model::{
     Attempt, Body, Command, CommandId, Logs, MeasurementsFile, RunId, Timestamp, Verdict, VerdictReached,
 };
 use service::{Bus, BusError, Event, ManualClock, Publisher, Worker};
+use warehouse::{MeasurementRow, Warehouse, memory::Memory};
 
 const RUN: &str = "samples-1";
 
@@ -64,7 +65,7 @@ async fn loaded(
     logs: &Logs,
     file: Option<MeasurementsFile>,
 ) -> (Vec<MeasurementRow>, serde_json::Value) {
-    let warehouse = Arc::<FakeWarehouse>::default();
+    let warehouse = Arc::<Memory>::default();
     let loader = Loader::new(Artefacts::new(store.clone()), warehouse.clone());
     let verdict = VerdictReached {
         verdict: Verdict::Pass,

@@ -10,7 +10,7 @@ use bigquery_standin::BigQuery;
 use ledger::Ledger;
 use lifecycle::RunState;
 use model::{RunId, Verdict};
-use warehouse::Sqlite;
+use warehouse::{Sqlite, Warehouse as _};
 
 use crate::runs::{NODES, Requests, SIZES};
 

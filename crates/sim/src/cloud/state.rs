@@ -31,7 +31,7 @@ pub struct Clouds {
     /// Loaded rows by load.
     pub loads: BTreeMap<String, Arc<Load>>,
     /// The same data, for the judge's queries.
-    pub chronicle: judge::fake::Chronicle,
+    pub history: ::warehouse::memory::History,
     /// Number of calls whose effect is still pending.
     pub landing: u64,
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ::warehouse::{Past, PastQuery};
-use judge::{HistoryError, PastRuns};
-use loader::{Load, LoadTarget, MeasurementRow, VerdictRow, WarehouseError};
+use ::warehouse::{Error, Load, MeasurementRow, Past, PastQuery, VerdictRow, Warehouse};
 use model::planted;
 use service::PortError;
 
@@ -18,16 +16,16 @@ use crate::{
 /// The warehouse, from the view of one process.
 pub struct SimWarehouse(pub Effects);
 
-fn unavailable(error: PortError) -> WarehouseError {
+fn unavailable(error: PortError) -> Error {
     match error {
-        PortError::Transient(why) => WarehouseError::Unavailable(why),
-        PortError::Permanent(failure) => WarehouseError::Refused(failure.message),
+        PortError::Transient(why) => Error::Unavailable(why),
+        PortError::Permanent(failure) => Error::Refused(failure.message),
     }
 }
 
 #[async_trait::async_trait]
-impl LoadTarget for SimWarehouse {
-    async fn load(&self, load: &str, brought: &Load) -> Result<u64, WarehouseError> {
+impl Warehouse for SimWarehouse {
+    async fn load(&self, load: &str, brought: &Load) -> Result<u64, Error> {
         let mut id = load.to_owned();
         if planted("random_in_a_load_id") {
             id = format!("{load}-{}", self.0.world.inner().dice.below(1000));
@@ -36,7 +34,7 @@ impl LoadTarget for SimWarehouse {
         let effect = |inner: &mut Inner| {
             if !inner.clouds.loads.contains_key(&id) {
                 let brought = Arc::new(brought.clone());
-                inner.clouds.chronicle.remember(Arc::clone(&brought));
+                inner.clouds.history.remember(Arc::clone(&brought));
                 inner.note(service, Happening::Loaded { load: id.clone(), rows: brought.rows.len() });
                 inner.clouds.loads.insert(id.clone(), brought);
             }
@@ -49,7 +47,7 @@ impl LoadTarget for SimWarehouse {
         said.map_err(unavailable)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
         let effect = |inner: &mut Inner| {
             let rows = inner.clouds.loads.values().flat_map(|load| &load.rows);
             Ok(rows.filter(|row| *row.run == *run).cloned().collect())
@@ -58,7 +56,7 @@ impl LoadTarget for SimWarehouse {
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
-    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         let effect = |inner: &mut Inner| {
             let verdicts = inner.clouds.loads.values().flat_map(|load| &load.verdicts);
             Ok(verdicts.filter(|verdict| *verdict.run == *run).cloned().collect())
@@ -67,19 +65,13 @@ impl LoadTarget for SimWarehouse {
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+        let effect = |inner: &mut Inner| Ok(inner.clouds.history.chosen(wanted));
+        let what = || format!("look up the past of {}", wanted.workflow);
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
+    }
+
     fn table(&self) -> String {
         "sim".to_owned()
-    }
-}
-
-#[async_trait::async_trait]
-impl PastRuns for SimWarehouse {
-    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
-        let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
-        let what = || format!("look up the past of {}", wanted.workflow);
-        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(|error| match error {
-            PortError::Transient(why) => HistoryError::Unavailable(why),
-            PortError::Permanent(failure) => HistoryError::Unavailable(failure.message),
-        })
     }
 }

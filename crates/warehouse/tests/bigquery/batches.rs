@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use ledger::Store;
-use warehouse::{Error, bigquery::BigQueryOptions};
+use warehouse::{Error, Warehouse, bigquery::BigQueryOptions};
 
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 

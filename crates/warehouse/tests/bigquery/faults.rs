@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bigquery_standin::{Fault, On};
 use futures::future::join_all;
-use warehouse::{Error, MeasurementRow, bigquery::BigQueryOptions};
+use warehouse::{Error, MeasurementRow, Warehouse, bigquery::BigQueryOptions};
 
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 

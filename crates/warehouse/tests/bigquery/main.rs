@@ -1,6 +1,7 @@
 //! Stand-ins for BigQuery and Cloud Storage over real HTTP: loaded rows, their time and their jobs.
 
 mod batches;
+mod conformance;
 mod faults;
 mod reads;
 mod storm;

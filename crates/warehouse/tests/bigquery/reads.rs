@@ -2,7 +2,7 @@
 
 use bigquery_standin::{Fault, On};
 use model::{Timestamp, Verdict};
-use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow};
+use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow, Warehouse};
 
 use super::{Bed, hasty, load};
 
@@ -68,5 +68,5 @@ async fn rejections_are_reported() {
     let told = warehouse.past(&wanted).await.unwrap_err();
     assert_eq!(told, Error::Unavailable("BigQuery answered 403: it goes wrong, as planned".to_owned()));
     assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
-    assert_eq!(warehouse.place(), "val-prod.burnin (tables measurements, verdicts and runs)");
+    assert_eq!(warehouse.table(), "val-prod.burnin (tables measurements, verdicts and runs)");
 }

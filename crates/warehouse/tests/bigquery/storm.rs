@@ -7,7 +7,7 @@ use fastrand::Rng;
 use futures::future::join_all;
 use storage_standin::{Fault, Kind, Wants};
 use warehouse::{
-    Error, Load,
+    Error, Load, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 

@@ -1,16 +1,18 @@
-//! The conformance suite, on every adapter.
+//! The conformance suite, on SQLite and in memory.
 
-use loader::{Load, LoadTarget, MeasurementRow, Sqlite, WarehouseError, conformance, fake::FakeWarehouse};
+use warehouse::{Error, Load, MeasurementRow, Sqlite, Warehouse, conformance, memory::Memory};
 
 #[tokio::test]
 async fn the_memory_warehouse_conforms() {
-    conformance::warehouse(&FakeWarehouse::default()).await;
+    conformance::loads(&Memory::default()).await;
+    conformance::history(&Memory::default()).await;
 }
 
 #[tokio::test]
 async fn the_sqlite_warehouse_conforms() {
     let folder = tempfile::tempdir().unwrap();
-    conformance::warehouse(&Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap()).await;
+    conformance::loads(&Sqlite::open(&folder.path().join("loads.sqlite")).unwrap()).await;
+    conformance::history(&Sqlite::open(&folder.path().join("history.sqlite")).unwrap()).await;
 }
 
 fn row(row_number: u32) -> MeasurementRow {
@@ -30,8 +32,7 @@ fn row(row_number: u32) -> MeasurementRow {
     }
 }
 
-/// As its port has it: of two methods with one name the port's is meant here.
-async fn load(warehouse: &dyn LoadTarget, id: &str, rows: &[MeasurementRow]) -> Result<u64, WarehouseError> {
+async fn load(warehouse: &Sqlite, id: &str, rows: &[MeasurementRow]) -> Result<u64, Error> {
     warehouse.load(id, &Load { rows: rows.to_vec(), ..Load::default() }).await
 }
 
@@ -53,7 +54,7 @@ async fn unstorable_rows_are_rejected_and_no_row_is_stored() {
     let no_number = MeasurementRow { busbw: f64::NAN, ..row(1) };
     for (load, bad) in [("twice", row(0)), ("too large", too_large), ("no number", no_number)] {
         let refused = self::load(&warehouse, load, &[row(0), bad]).await;
-        assert!(matches!(refused, Err(WarehouseError::Refused(_))), "{load}: {refused:?}");
+        assert!(matches!(refused, Err(Error::Refused(_))), "{load}: {refused:?}");
         assert_eq!(warehouse.rows("a").await.unwrap(), [], "{load}: all or none");
     }
     assert_eq!(load(&warehouse, "twice", &[row(0)]).await.unwrap(), 1, "a refused load was no load");

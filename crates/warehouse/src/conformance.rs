@@ -1,0 +1,153 @@
+//! Conformance suite of [`Warehouse`].
+
+use model::{Timestamp, Verdict};
+
+use crate::{Load, MeasurementRow, PastQuery, VerdictRow, Warehouse};
+
+/// Checks loads, and that they are read back unchanged. The warehouse must be empty.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn loads(warehouse: &dyn Warehouse) {
+    let row = |run: &str, row_number, placement: &str| MeasurementRow {
+        run: run.into(),
+        workflow: "it's; DROP TABLE".into(),
+        attempt: 1,
+        log: "1/node-0.log".to_owned(),
+        row_number,
+        placement: placement.to_owned(),
+        collective: Some("all_reduce".to_owned()),
+        ranks: Some(4),
+        size_bytes: 8,
+        count: 2,
+        dtype: "float".to_owned(),
+        time_us: 1.5,
+        busbw: 1e-3,
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Inconclusive),
+        ..MeasurementRow::default()
+    };
+    let verdict = |run: &str, measurements| VerdictRow {
+        run: run.into(),
+        workflow: "it's; DROP TABLE".into(),
+        attempt: 1,
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Inconclusive),
+        reasons: "TRUNCATED,UNCHECKED".to_owned(),
+        fingerprint: r#"{"nccl":"2.28.9"}"#.into(),
+        measurements,
+        ..VerdictRow::default()
+    };
+    let of = |run: &str, rows: &[MeasurementRow]| Load {
+        verdicts: vec![verdict(run, rows.len() as u64)],
+        rows: rows.to_vec(),
+        ..Load::default()
+    };
+
+    let first = of("a", &[row("a", 0, "out_of_place"), row("a", 0, "in_place"), row("a", 1, "out_of_place")]);
+    let less = of("a", &first.rows[..1]);
+    assert_eq!(warehouse.load("load-1", &first).await.expect("loaded"), 3);
+    assert_eq!(
+        warehouse.load("load-1", &less).await.expect("loaded"),
+        3,
+        "the second load with the same id changes nothing"
+    );
+    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row once, unchanged");
+    assert_eq!(warehouse.verdicts("a").await.expect("rows"), first.verdicts);
+    let second = of("b", &[row("b", 0, "in_place")]);
+    assert_eq!(warehouse.load("load-2", &second).await.expect("loaded"), 1);
+    assert_eq!(warehouse.rows("b").await.expect("rows").len(), 1);
+    let nothing = of("c", &[]);
+    assert_eq!(warehouse.load("load-3", &nothing).await.expect("loaded"), 0, "an empty load is valid");
+    assert_eq!(warehouse.rows("c").await.expect("rows"), []);
+    assert_eq!(
+        warehouse.verdicts("c").await.expect("rows"),
+        nothing.verdicts,
+        "a run without rows has a verdict"
+    );
+    assert_eq!(warehouse.load("load-4", &Load::default()).await.expect("loaded"), 0);
+    assert_eq!(warehouse.verdicts("d").await.expect("rows"), []);
+}
+
+fn runs() -> Vec<Load> {
+    // Not in chronological order; includes runs of another workflow and another fingerprint.
+    let of = |run: &str, workflow: &str, identity: &str, at: i64| {
+        let row = |row_number, placement: &str, time_us| MeasurementRow {
+            run: run.into(),
+            workflow: workflow.into(),
+            attempt: 1,
+            log: "1/node-0.log".to_owned(),
+            row_number,
+            placement: placement.to_owned(),
+            collective: Some("all_reduce".to_owned()),
+            ranks: Some(4),
+            size_bytes: 8 << row_number,
+            dtype: "float".to_owned(),
+            redop: Some("sum".to_owned()),
+            time_us,
+            ..MeasurementRow::default()
+        };
+        let verdict = VerdictRow {
+            run: run.into(),
+            workflow: workflow.into(),
+            attempt: 1,
+            requested_at: Some(Timestamp::from_millis(at)),
+            verdict: Some(if at == 3_000 { Verdict::Fail } else { Verdict::Pass }),
+            identity: Some(identity.into()),
+            fingerprint: r#"{"nccl":"2.28.9"}"#.into(),
+            measurements: 4,
+            ..VerdictRow::default()
+        };
+        let rows =
+            [(0, "out_of_place", 1.0), (0, "in_place", 2.0), (1, "out_of_place", 3.0), (1, "in_place", 4.0)];
+        let rows = rows.map(|(number, placement, time)| row(number, placement, time + at as f64)).to_vec();
+        Load { verdicts: vec![verdict], rows, ..Load::default() }
+    };
+    vec![
+        of("e", "w", "same", 5_000),
+        of("a", "w", "same", 1_000),
+        of("c", "w", "same", 3_000),
+        of("b", "w", "same", 2_000),
+        of("d", "w", "same", 4_000),
+        of("f", "w", "other", 2_500),
+        of("g", "another", "same", 2_500),
+    ]
+}
+
+/// Loads seven runs and checks the queries for earlier runs. The warehouse must be empty, or have passed these checks before.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn history(warehouse: &dyn Warehouse) {
+    for (number, run) in runs().iter().enumerate() {
+        warehouse.load(&format!("load-{number}"), run).await.expect("loaded");
+    }
+    let wanted = |before, oldest, newest| PastQuery {
+        workflow: "w".to_owned(),
+        identity: "same".to_owned(),
+        before: Timestamp::from_millis(before),
+        oldest,
+        newest,
+    };
+    let names = |wanted: PastQuery| async move {
+        let past = warehouse.past(&wanted).await.expect("the past");
+        past.iter().map(|past| past.run.clone()).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(names(wanted(9_000, 10, 10)).await, "abcde", "oldest first, each once");
+    assert_eq!(names(wanted(9_000, 2, 1)).await, "abe", "the oldest and the newest");
+    assert_eq!(names(wanted(9_000, 0, 2)).await, "de");
+    assert_eq!(names(wanted(3_000, 10, 10)).await, "ab", "only runs requested earlier");
+    assert_eq!(names(PastQuery { workflow: "no such".to_owned(), ..wanted(9_000, 9, 9) }).await, "");
+
+    let past = warehouse.past(&wanted(9_000, 3, 0)).await.expect("the past");
+    assert_eq!(past[2].verdict, Some(Verdict::Fail));
+    assert_eq!(past[0].fingerprint["nccl"], "2.28.9");
+    let table = &past[0].table;
+    assert_eq!(
+        (table.collective.as_deref(), table.ranks, table.rows.len()),
+        (Some("all_reduce"), Some(4), 2)
+    );
+    let times = table.rows.iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten();
+    assert_eq!(times.map(|half| half.time_us).collect::<Vec<_>>(), [1_001.0, 1_002.0, 1_003.0, 1_004.0]);
+    assert_eq!((table.rows[1].size_bytes, table.rows[1].redop.as_deref()), (16, Some("sum")));
+}

@@ -1,0 +1,107 @@
+//! A warehouse in memory.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use model::Timestamp;
+
+use crate::{Error, Load, MeasurementRow, Past, PastQuery, SharedText, VerdictRow, Warehouse};
+
+/// Judged runs by workflow and fingerprint, in the order of their requests.
+#[derive(Default)]
+pub struct History(BTreeMap<Subject, BTreeMap<(Timestamp, SharedText), Arc<Load>>>);
+
+/// Workflow and fingerprint: runs with the same subject are comparable.
+type Subject = (SharedText, SharedText);
+
+impl History {
+    /// Stores a run's load if it was judged and is comparable.
+    pub fn remember(&mut self, load: Arc<Load>) {
+        let Some(verdict) = load.verdicts.first() else { return };
+        let (Some(identity), Some(at)) = (verdict.identity.clone(), verdict.requested_at) else { return };
+        let (subject, run) = ((verdict.workflow.clone(), identity), verdict.run.clone());
+        self.0.entry(subject).or_default().insert((at, run), load);
+    }
+
+    /// The wanted runs, oldest first.
+    pub fn chosen(&self, wanted: &PastQuery) -> Vec<Past> {
+        let Some(runs) = self.0.get(&(wanted.workflow.as_str().into(), wanted.identity.as_str().into()))
+        else {
+            return Vec::new();
+        };
+        let before = || runs.range(..(wanted.before, "".into()));
+        let oldest: Vec<_> = before().take(wanted.oldest as usize).collect();
+        let newest = before().rev().take(wanted.newest as usize);
+        let last = oldest.last().map(|(key, _)| *key);
+        let mut newest: Vec<_> = newest.take_while(|(key, _)| Some(*key) > last).collect();
+        newest.reverse();
+        let past = |load: &Load| Some(Past::of(load.verdicts.first()?, &load.rows));
+        oldest.into_iter().chain(newest).filter_map(|(_, load)| past(load)).collect()
+    }
+}
+
+/// Loads by id. It can simulate an outage.
+#[derive(Default)]
+pub struct Memory {
+    loads: Mutex<BTreeMap<String, Arc<Load>>>,
+    history: Mutex<History>,
+    out: AtomicBool,
+}
+
+impl Memory {
+    /// Starts or ends an outage.
+    pub fn set_unavailable(&self, out: bool) {
+        self.out.store(out, Ordering::SeqCst);
+    }
+
+    fn available(&self) -> Result<(), Error> {
+        if self.out.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("the warehouse is unavailable".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn every<T>(&self, of: impl Fn(&Load) -> Vec<T>) -> Result<Vec<T>, Error> {
+        self.available()?;
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(loads.values().flat_map(|load| of(load)).collect())
+    }
+}
+
+#[async_trait::async_trait]
+impl Warehouse for Memory {
+    async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
+        self.available()?;
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = loads.get(id) {
+            return Ok(first.rows.len() as u64);
+        }
+        let load = Arc::new(load.clone());
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).remember(Arc::clone(&load));
+        let rows = load.rows.len() as u64;
+        loads.insert(id.to_owned(), load);
+        Ok(rows)
+    }
+
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
+        self.every(|load| load.rows.iter().filter(|row| *row.run == *run).cloned().collect())
+    }
+
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
+        self.every(|load| load.verdicts.iter().filter(|row| *row.run == *run).cloned().collect())
+    }
+
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+        self.available()?;
+        Ok(self.history.lock().unwrap_or_else(PoisonError::into_inner).chosen(wanted))
+    }
+
+    fn table(&self) -> String {
+        "memory".to_owned()
+    }
+}

@@ -1,0 +1,54 @@
+//! The conformance suite, on BigQuery's stand-in and on an engine.
+
+use bigquery_standin::{Fault, On, engine::Engine};
+use warehouse::{Error, Load, VerdictRow, Warehouse, bigquery::BigQuery, conformance};
+
+use crate::{Bed, hasty};
+
+#[tokio::test]
+async fn the_bigquery_warehouse_conforms() {
+    let bed = Bed::new().await;
+    conformance::loads(&*bed.warehouse(hasty())).await;
+    let bed = Bed::new().await;
+    let warehouse = bed.warehouse(hasty());
+    conformance::history(&*warehouse).await;
+    // The same when answers come in pages, late or not at all.
+    bed.bigquery.pages_of(3);
+    for fault in [Fault::Slow, Fault::Cut, Fault::LandsAndTears] {
+        bed.bigquery.fault(On::Query, fault);
+        conformance::history(&*warehouse).await;
+    }
+}
+
+#[tokio::test]
+async fn errors_are_classified_as_transient_or_permanent() {
+    let bed = Bed::new().await;
+    let warehouse = bed.warehouse(hasty());
+    assert_eq!(warehouse.table(), "val-prod.burnin (tables measurements, verdicts and runs)");
+    let load =
+        Load { verdicts: vec![VerdictRow { run: "a".into(), ..VerdictRow::default() }], ..Load::default() };
+    bed.bigquery.fault(On::Table, Fault::Refused(403));
+    assert!(matches!(warehouse.load("a.1", &load).await, Err(Error::Unavailable(_))));
+    let mut twice = load.clone();
+    twice.verdicts.extend(load.verdicts.clone());
+    assert!(matches!(warehouse.load("a.1", &twice).await, Err(Error::Refused(_))));
+    assert_eq!(warehouse.load("a.1", &load).await.unwrap(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: run .ci/bigquery.sh"]
+async fn the_bigquery_warehouse_conforms_on_a_googlesql_engine() {
+    for project in ["loads", "history"] {
+        let engine = Engine::from_env(project).unwrap();
+        engine.dataset("burnin").await.unwrap();
+        for table in warehouse::TABLES {
+            engine.table("burnin", table.name, &table.bigquery()).await.unwrap();
+        }
+        let store = engine.bucket(project).unwrap();
+        let warehouse = BigQuery::new(project, "burnin", Some(engine.endpoint.clone()), store, hasty());
+        match project {
+            "loads" => conformance::loads(&warehouse).await,
+            _ => conformance::history(&warehouse).await,
+        }
+    }
+}
