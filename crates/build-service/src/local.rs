@@ -119,6 +119,7 @@ impl Builds for LocalBuilds {
         let request = BuildRequest {
             config: limit::within(timeout, &build.config),
             source,
+            repository: build.repository.clone(),
             substitutions: build.substitutions.clone(),
             id: name.clone(),
             secrets: self.secrets.clone(),

@@ -14,7 +14,7 @@ use model::BuildSpec;
 use serde_json::json;
 
 fn spec(config: serde_json::Value) -> BuildSpec {
-    BuildSpec { config, source: None, substitutions: Default::default() }
+    BuildSpec { config, source: None, repository: None, substitutions: Default::default() }
 }
 
 fn script(script: &str) -> BuildSpec {

@@ -6,7 +6,9 @@ use std::{sync::Arc, time::Duration};
 
 use build_service::{BuildKey, BuildPhase, Builds, LocalBuilds};
 use ledger::{Artefacts, Digest, MemoryStore, Store};
-use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, SourceObject, Span, Stage, Verb};
+use model::{
+    Attempt, BuildSpec, Class, CommandId, Failure, Image, SourceObject, SourceRepository, Span, Stage, Verb,
+};
 use serde_json::json;
 use service::PortError;
 use tempfile::TempDir;
@@ -31,7 +33,7 @@ fn spec(script: &str, artifacts: &[&str]) -> BuildSpec {
     if !artifacts.is_empty() {
         config["artifacts"] = json!({"objects": {"location": "gs://anywhere/", "paths": artifacts}});
     }
-    BuildSpec { config, source: None, substitutions: Default::default() }
+    BuildSpec { config, source: None, repository: None, substitutions: Default::default() }
 }
 
 impl World {
@@ -112,6 +114,38 @@ async fn steps_find_the_source_in_their_workspace() {
     let source = Some(SourceObject { object: "sources/x.tar".into(), sha256 });
     let image = world.image(&BuildSpec { source, ..spec("cp port.rs out", &["out"]) }).await;
     assert_eq!(image.files[0].sha256, Digest::of(include_bytes!("../src/port.rs")).sha256);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_fetches_one_revision_of_its_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(folder.path()).args(["-c", "user.name=a", "-c", "user.email=a@example.com"]);
+        let output = git.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    let commits = ["one", "two"].map(|text| {
+        std::fs::write(folder.path().join("file"), text).unwrap();
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "-m", text]);
+        git(&["rev-parse", "HEAD"])
+    });
+    let url = folder.path().display().to_string();
+    let of = |revision: &str| {
+        let repository = SourceRepository { url: url.clone(), connection: None, revision: revision.into() };
+        BuildSpec { repository: Some(repository), ..spec("cp file out", &["out"]) }
+    };
+    // The older commit, though the branch has moved on; then the branch.
+    for (revision, text) in [(commits[0].as_str(), "one"), ("main", "two")] {
+        let image = World::new().image(&of(revision)).await;
+        assert_eq!(image.files[0].sha256, Digest::of(text.as_bytes()).sha256, "{revision}");
+    }
+    let failed = World::new().failure(&of("no-such-branch")).await;
+    let expected = format!("revision no-such-branch of {url} cannot be fetched: git: ");
+    assert!(failed.message.starts_with(&expected), "{}", failed.message);
 }
 
 #[tokio::test(flavor = "multi_thread")]

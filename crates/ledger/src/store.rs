@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::AsyncRead;
 
 use crate::Digest;
@@ -88,6 +89,32 @@ pub trait Store: Send + Sync + 'static {
 
     /// Address of the object for display.
     fn locate(&self, name: &str) -> String;
+}
+
+impl dyn Store + '_ {
+    /// Creates an object with `value` as JSON, unless the name exists: the first writer decides.
+    ///
+    /// # Errors
+    /// Returns an error if the store request fails.
+    pub async fn create_json<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        value: &T,
+    ) -> Result<Creation, StoreError> {
+        let body =
+            serde_json::to_vec_pretty(value).map_err(|error| StoreError::io("write", name)(error.into()))?;
+        self.create(name, body.into()).await
+    }
+
+    /// The value of a JSON object; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Returns an error if the store request fails or the object is not such a document.
+    pub async fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        let body = self.read(name).await?;
+        let value = body.map(|body| serde_json::from_slice(&body)).transpose();
+        value.map_err(|error| StoreError::io("parse", name)(error.into()))
+    }
 }
 
 /// Checks that a name is valid on every store: relative, at most 1024 bytes, no empty or dotted part, no

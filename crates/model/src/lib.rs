@@ -46,6 +46,6 @@ pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, ImageSpec, Limits, SourceObject, Workflow,
-    Workload,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, ImageSpec, Limits, REVISION, SourceObject,
+    SourceRepository, Workflow, Workload,
 };

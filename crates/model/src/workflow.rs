@@ -70,9 +70,49 @@ pub struct BuildSpec {
     pub config: serde_json::Value,
     /// Folder provided to the steps as their workspace.
     pub source: Option<SourceObject>,
+    /// Git repository provided to the steps as their workspace, instead of a folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<SourceRepository>,
     /// Values for `_NAME` substitutions.
     #[serde(default)]
     pub substitutions: BTreeMap<String, String>,
+}
+
+/// Substitution that Burnin sets to the revision of the repository, where the config declares it.
+pub const REVISION: &str = "_REVISION";
+
+impl BuildSpec {
+    /// Builds another revision of its repository.
+    pub fn set_revision(&mut self, revision: &str) {
+        let Some(repository) = &mut self.repository else { return };
+        revision.clone_into(&mut repository.revision);
+        if self.config["substitutions"][REVISION].is_string() {
+            self.substitutions.insert(REVISION.to_owned(), revision.to_owned());
+        }
+    }
+}
+
+/// A revision of a Git repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceRepository {
+    /// Address for `git fetch`.
+    pub url: String,
+    /// Its connection to Cloud Build, `projects/*/locations/*/connections/*/repositories/*`, which gives access to a private
+    /// repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+    /// Branch, tag or commit.
+    pub revision: String,
+}
+
+impl SourceRepository {
+    /// Whether this is the repository `owner/name`. GitHub's names are case-insensitive.
+    pub fn is_named(&self, full_name: &str) -> bool {
+        let url = self.url.trim_end_matches('/');
+        let url = url.strip_suffix(".git").unwrap_or(url).to_ascii_lowercase();
+        let rest = url.strip_suffix(&full_name.to_ascii_lowercase());
+        rest.is_some_and(|rest| rest.ends_with(['/', ':']))
+    }
 }
 
 /// A source archive in the bucket, identified by its content.

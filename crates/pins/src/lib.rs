@@ -156,12 +156,9 @@ impl Pins {
                 change: change.clone(),
             };
             let name = object(workflow, number);
-            let damaged =
-                |error: serde_json::Error| PinError::Damaged { name: name.clone(), why: error.to_string() };
-            let body = serde_json::to_vec_pretty(&entry).map_err(damaged)?;
             // If the number is taken, the next iteration reads the entry, which may be our own after a lost
             // response.
-            if self.store.create(&name, body.into()).await? == Creation::Created {
+            if self.store.create_json(&name, &entry).await? == Creation::Created {
                 return Ok(Decided::Now);
             }
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cloudevents::Event;
 use events::{Content, Message};
+use ledger::StoreError;
 use model::{Attempt, Command, CommandId, Fact, Failure, RunId};
 use tracing::{Instrument, info_span};
 
@@ -44,6 +45,12 @@ impl PortError {
     /// A transient failure.
     pub fn transient(error: impl std::error::Error) -> Self {
         Self::Transient(chain(&error))
+    }
+}
+
+impl From<StoreError> for PortError {
+    fn from(error: StoreError) -> Self {
+        Self::transient(error)
     }
 }
 

@@ -32,7 +32,7 @@ const fn limits() -> Limits {
 
 fn build() -> ImageSpec {
     let config = serde_json::json!({"steps": []});
-    ImageSpec::Build(BuildSpec { config, source: None, substitutions: Default::default() })
+    ImageSpec::Build(BuildSpec { config, source: None, repository: None, substitutions: Default::default() })
 }
 
 /// A workflow with all stages.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cloudbuild::{Artifact, BuildConfig, BuildEvent, BuildStatus, Inputs, PlanRequest, Secret};
+use model::SourceRepository;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,9 @@ pub struct BuildRequest {
     pub config: serde_json::Value,
     /// A tar archive to unpack into the workspace.
     pub source: Option<PathBuf>,
+    /// A Git repository to check out into the workspace.
+    #[serde(default)]
+    pub repository: Option<SourceRepository>,
     /// Values for `_NAME` substitutions.
     pub substitutions: BTreeMap<String, String>,
     /// The build's id, for `$BUILD_ID`.
@@ -197,6 +201,9 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
             return Err(format!("tar: {}", String::from_utf8_lossy(&unpacked.stderr).trim()));
         }
     }
+    if let Some(repository) = &request.repository {
+        check_out(repository, &workspace)?;
+    }
     let config: BuildConfig =
         serde_json::from_value(request.config.clone()).map_err(|error| error.to_string())?;
     let inputs = Inputs {
@@ -207,6 +214,29 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
     };
     cloudbuild::plan::check(&config, &inputs)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+/// Fetches one revision, as Cloud Build does, with git's own credentials.
+fn check_out(repository: &SourceRepository, workspace: &Path) -> Result<(), String> {
+    let SourceRepository { url, revision, .. } = repository;
+    let fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--", url, revision];
+    for arguments in [&["init", "--quiet"][..], &fetch, &["checkout", "--quiet", "--detach", "FETCH_HEAD"]] {
+        let git = std::process::Command::new("git")
+            // A server that sends nothing for a minute is given up.
+            .args(["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"])
+            .args(arguments)
+            .current_dir(workspace)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ALLOW_PROTOCOL", "file:http:https:ssh")
+            .stdin(std::process::Stdio::null())
+            .output()
+            .map_err(|error| format!("{url} cannot be fetched: program `git`: {error}; is it installed?"))?;
+        if !git.status.success() {
+            let said = String::from_utf8_lossy(&git.stderr);
+            return Err(format!("revision {revision} of {url} cannot be fetched: git: {}", said.trim()));
+        }
+    }
+    Ok(())
 }
 
 /// The local secret source: the content of a file without a trailing newline, which editors add.

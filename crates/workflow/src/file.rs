@@ -18,6 +18,8 @@ pub struct WorkflowFile {
     /// Description for display.
     #[serde(default)]
     pub description: String,
+    /// File with the user's values, as for `--values`, which replaces it.
+    pub values: Option<PathBuf>,
     /// Image of the benchmark. Without one, the cluster must have the programs.
     pub image: Option<ImageFile>,
     /// Cluster of the benchmark.
@@ -61,9 +63,69 @@ pub struct BuildFile {
     pub config: PathBuf,
     /// Folder provided to the steps as their workspace.
     pub source: Option<PathBuf>,
+    /// Git repository provided to the steps as their workspace, instead of a folder.
+    pub repository: Option<RepositoryFile>,
     /// Values for the config's `_NAME` substitutions.
     #[serde(default)]
     pub substitutions: BTreeMap<String, String>,
+}
+
+/// A Git repository. A run that a push to it starts builds the pushed commit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepositoryFile {
+    /// Address for `git fetch`, without a password.
+    pub url: String,
+    /// Its connection to Cloud Build, `projects/*/locations/*/connections/*/repositories/*`, for a private repository. Local
+    /// builds use git's own credentials.
+    pub connection: Option<String>,
+    /// Branch, tag or commit for runs that no push started.
+    #[serde(default = "default_revision")]
+    pub revision: String,
+}
+
+impl RepositoryFile {
+    /// Problems by field.
+    pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let unsafe_word = |word: &str| {
+            word.is_empty()
+                || word.starts_with('-')
+                || word.contains(|c: char| c.is_whitespace() || c.is_control())
+        };
+        // git would parse it as an option, or run an arbitrary program.
+        if unsafe_word(&self.url) || self.url.contains("::") {
+            problems.push(("url", "expected a URL or a path of a repository".to_owned()));
+        }
+        let user = self.url.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.split_once('@'));
+        if user.is_some_and(|(user, _)| user.contains(':')) {
+            let why = "contains a password, which every reader of the run could see; use `connection`, or git's own credentials";
+            problems.push(("url", why.to_owned()));
+        }
+        let wrong = |c: char| "~^:?*[\\".contains(c);
+        if unsafe_word(&self.revision) || self.revision.contains("..") || self.revision.contains(wrong) {
+            problems.push((
+                "revision",
+                format!("expected a branch, a tag or a commit, found `{}`", self.revision),
+            ));
+        }
+        if let Some(connection) = &self.connection {
+            let parts: Vec<_> = connection.split('/').collect();
+            let kinds: Vec<_> = parts.iter().step_by(2).copied().collect();
+            if parts.len() != 8
+                || kinds != ["projects", "locations", "connections", "repositories"]
+                || parts.contains(&"")
+            {
+                let expected = "projects/PROJECT/locations/REGION/connections/NAME/repositories/NAME";
+                problems.push(("connection", format!("expected {expected}, found `{connection}`")));
+            }
+        }
+        problems
+    }
+}
+
+fn default_revision() -> String {
+    "HEAD".to_owned()
 }
 
 /// Source of the cluster.

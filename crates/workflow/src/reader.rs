@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 use cluster_api::Substitution;
 use cluster_deployed::{Deployed, Keep, kept};
 use model::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, System, Workflow,
-    Workload,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, SourceRepository, System,
+    Workflow, Workload,
 };
 
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
     document::{FileProblem, YamlDocument},
     feasible::{self, FeasibilityFinding, In},
     file::{
-        BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, WorkloadFile,
+        BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile,
+        RepositoryFile, WorkloadFile,
     },
     parameters::{self, ParameterProblem, Values},
 };
@@ -22,7 +23,7 @@ use crate::{
 /// Field of a cluster that steps provision.
 const DEPLOYED_FIELD: &str = "cluster.rent.deployed";
 /// Substitutions that Burnin sets.
-const SET_BY_BURNIN: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
+const SET_BY_BURNIN: [&str; 5] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE", model::REVISION];
 /// Those that every deploy config must declare, so that its resources can be identified and expire.
 const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
 /// Those that every destroy config must declare.
@@ -302,6 +303,8 @@ impl<'a> WorkflowReader<'a> {
             None => None,
             Some(source) => Some(self.source(&format!("{field}.source"), source)?),
         };
+        let repository =
+            build.repository.as_ref().map(|repository| self.repository(field, build, repository));
         let config = match document.read_as::<cloudbuild::BuildConfig>() {
             Ok(config) => config,
             Err(problems) => {
@@ -322,7 +325,11 @@ impl<'a> WorkflowReader<'a> {
         }
         let config = document.value.clone();
         self.unknown_substitutions(field, build, &config);
-        Some((BuildSpec { config, source, substitutions }, document))
+        let mut spec = BuildSpec { config, source, repository, substitutions };
+        if let Some(RepositoryFile { revision, .. }) = &build.repository {
+            spec.set_revision(revision);
+        }
+        Some((spec, document))
     }
 
     /// A build's substitutions: the command line's, else the values file's, else its own, else the shared ones.
@@ -367,6 +374,23 @@ impl<'a> WorkflowReader<'a> {
             let message = format!("is not known to {config}, which declares: {known}");
             self.complain(&format!("{field}.substitutions.{name}"), message);
         }
+    }
+
+    fn repository(
+        &mut self,
+        field: &str,
+        build: &BuildFile,
+        repository: &RepositoryFile,
+    ) -> SourceRepository {
+        let field = format!("{field}.repository");
+        for (name, why) in repository.problems() {
+            self.complain(&format!("{field}.{name}"), why);
+        }
+        if build.source.is_some() {
+            self.complain(&field, "cannot be combined with `source`: the workspace is one of them");
+        }
+        let RepositoryFile { url, connection, revision } = repository.clone();
+        SourceRepository { url, connection, revision }
     }
 
     /// Packs a source folder. Equal folders give equal archives.

@@ -107,7 +107,7 @@ pub fn resolve_on(
     resolve_document(YamlDocument::read(path)?, path, None, overrides, existing)
 }
 
-/// Reads a workflow file, with the user's values from a second file if there is one.
+/// Reads a workflow file, with the user's values from a second file if there is one; it replaces the file's own `values`.
 ///
 /// # Errors
 /// Returns all problems of all files.
@@ -134,6 +134,8 @@ pub fn resolve_document(
     if let Some(existing) = existing {
         document.set("cluster", serde_json::json!({ "existing": existing }));
     }
+    let own = if values.is_some() { None } else { own_values(&document, path, overrides)? };
+    let values = values.or(own.as_ref());
     if let Some(values) = values {
         for (path, value) in Values::fields(values)? {
             document.set_by(&path, value.clone(), values);
@@ -158,4 +160,20 @@ pub fn resolve_document(
     } else {
         Err(FileProblems(problems))
     }
+}
+
+/// The values file that a workflow names itself: triggers have no command line.
+fn own_values(
+    document: &YamlDocument,
+    path: &Path,
+    overrides: &[Override],
+) -> Result<Option<YamlDocument>, FileProblems> {
+    let set = overrides.iter().rev().find(|set| set.field == "values").map(|set| set.value.as_str());
+    let Some(name) = set.or(document.value["values"].as_str()) else { return Ok(None) };
+    let file = path.parent().unwrap_or(Path::new("")).join(name);
+    if !file.is_file() {
+        let why = format!("the file {name} does not exist");
+        return Err(FileProblems(vec![document.problem("values", why)]));
+    }
+    YamlDocument::read(&file).map(Some)
 }

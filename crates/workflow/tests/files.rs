@@ -162,6 +162,52 @@ fn a_build_config_is_checked_with_its_own_lines() {
 }
 
 #[test]
+fn repositories_of_builds_are_checked() {
+    let of = |repository: &str| {
+        let folder = folder(&format!("name: built\nimage:\n  build: {{config: image.yaml, {repository}}}\n"));
+        fs::write(folder.path().join("image.yaml"), "steps:\n  - name: bash\n    script: echo\n").unwrap();
+        match resolve(&folder.path().join("w.yaml"), &[]) {
+            Ok(resolved) => serde_json::to_string(&resolved.workflow.image).unwrap(),
+            Err(problems) => problems.to_string(),
+        }
+    };
+    assert!(of("repository: {url: https://h/a/b}").contains(r#""revision":"HEAD""#));
+    assert!(
+        of("repository: {url: git@h:a/b.git, revision: release/1}").contains(r#""revision":"release/1""#)
+    );
+    for (repository, expected) in [
+        ("repository: {url: ext::sh}", "repository.url: expected a URL"),
+        ("repository: {url: --upload-pack=x}", "repository.url: expected a URL"),
+        ("repository: {url: 'https://me:secret@h/a/b'}", "repository.url: contains a password"),
+        ("repository: {url: https://h/a/b, revision: --help}", "repository.revision: expected a branch"),
+        ("repository: {url: https://h/a/b, revision: 'a:b'}", "repository.revision: expected a branch"),
+        ("repository: {url: https://h/a/b, connection: mine}", "repository.connection: expected projects/"),
+        ("source: ., repository: {url: https://h/a/b}", "repository: cannot be combined with `source`"),
+    ] {
+        let said = of(repository);
+        assert!(said.contains(&format!("image.build.{expected}")), "{repository}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn a_workflow_may_name_its_values_file() {
+    let folder = folder(&GOOD.replace("limits:", "values: mine.yaml\nlimits:"));
+    let path = folder.path().join("w.yaml");
+    let job = |set: &[Override]| resolve(&path, set).map(|resolved| resolved.workflow.limits.job);
+    fs::write(folder.path().join("mine.yaml"), "limits.job: 7m\n").unwrap();
+    assert_eq!(job(&[]).unwrap().0.as_secs(), 7 * 60);
+    let set = "limits.job=9m".parse().unwrap();
+    assert_eq!(job(&[set]).unwrap().0.as_secs(), 9 * 60, "the command line comes last");
+    fs::write(folder.path().join("mine.yaml"), "_NO_SUCH: 7\n").unwrap();
+    let said = job(&[]).unwrap_err().to_string();
+    assert!(said.contains("mine.yaml:1:") && said.contains("_NO_SUCH"), "{said}");
+    fs::remove_file(folder.path().join("mine.yaml")).unwrap();
+    let said = job(&[]).unwrap_err().to_string();
+    assert!(said.contains("w.yaml:11:1: values: the file mine.yaml does not exist"), "{said}");
+}
+
+#[test]
 fn obscure_yaml_features_are_rejected() {
     let cases = [
         ("a: 1\na: 2\n", "f:2:1: a: is given twice"),

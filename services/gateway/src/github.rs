@@ -332,8 +332,7 @@ impl Gateway {
             "pushed"
         );
         // Write the mark last: after a crash the push is handled again with the same runs.
-        let body = serde_json::to_vec(&dealt).map_err(StartError::later)?;
-        self.store.create(&mark, body.into()).await.map_err(StartError::later)?;
+        self.store.create_json(&mark, &dealt).await.map_err(StartError::later)?;
         Ok(dealt)
     }
 }

@@ -111,9 +111,8 @@ impl Gateway {
                 )));
             }
             let mark = OfferMark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
-            let body = serde_json::to_vec(&mark).map_err(|error| later(&error))?;
             // The first writer decides; the next round reads its decision.
-            self.store.create(&name, body.into()).await.map_err(|error| later(&error))?;
+            self.store.create_json(&name, &mark).await.map_err(|error| later(&error))?;
         }
     }
 

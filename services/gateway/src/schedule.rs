@@ -109,8 +109,7 @@ impl Calendar {
         let name = format!("schedules/{workflow}/since/{what}.json");
         let mut known = self.store.read(&name).await?;
         if known.is_none() {
-            let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
-            self.store.create(&name, body.into()).await?;
+            self.store.create_json(&name, &Since { since: now }).await?;
             known = self.store.read(&name).await?;
         }
         let body = known.unwrap_or_default();
@@ -118,8 +117,7 @@ impl Calendar {
     }
 
     async fn mark(&self, workflow: &str, night: &Night) -> Result<(), StoreError> {
-        let body = serde_json::to_vec(night).unwrap_or_default();
-        self.store.create(&mark(workflow, night.moment), body.into()).await.map(drop)
+        self.store.create_json(&mark(workflow, night.moment), night).await.map(drop)
     }
 }
 

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use events::ClusterOffer;
 use ledger::{Creation, Ledger, Store};
 use model::{
-    Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Origin, RunId, RunRequested, System, Trigger,
+    Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Origin, Push, RunId, RunRequested,
+    SourceRepository, System, Trigger,
 };
 use serde::{Deserialize, Serialize};
 use service::Publisher;
 use sha2::{Digest, Sha256};
-use triggers::OfferedCluster;
+use triggers::{OfferedCluster, OnPush, Triggers};
 use workflow::{FileProblems, Override};
 
 use crate::{Catalogue, catalogue::CatalogueEntry};
@@ -150,6 +151,11 @@ impl Starter {
         for archive in resolved.archives {
             self.store.create(&archive.object, archive.bytes).await.map_err(StartError::later)?;
         }
+        if let (Some(Origin::Push(push)), Some(ImageSpec::Build(build))) = (&wish.origin, &mut workflow.image)
+            && build.repository.as_ref().is_some_and(|source| pushed_to(&entry.offered.on, push, source))
+        {
+            build.set_revision(&push.commit);
+        }
         if let Some(image) = &wish.image {
             workflow.image = Some(ImageSpec::Prebuilt(image.clone()));
         }
@@ -158,11 +164,10 @@ impl Starter {
         let requested = RunRequested { workflow, trigger, origin };
         let request =
             StoredRequest { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
-        let body = serde_json::to_vec(&request).map_err(StartError::later)?;
         // Write the hint first: a hint without a request is removed, a request without a hint would be forgotten.
         let hint = format!("{HINTS}{}", request.run);
         self.store.create(&hint, name.clone().into()).await.map_err(StartError::later)?;
-        match self.store.create(&name, body.into()).await.map_err(StartError::later)? {
+        match self.store.create_json(&name, &request).await.map_err(StartError::later)? {
             Creation::Created => {
                 self.publish(&request).await?;
                 Ok(StartOutcome { run: request.run, new: true })
@@ -318,6 +323,12 @@ pub(crate) const CALLERS: &str = "//burnin/callers/";
 fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, model::InvalidId> {
     let digest = hex::encode(digest(&[&key.source, &key.id, workflow]));
     format!("{}-{}", workflow.trim_end_matches('-'), digest.get(..12).unwrap_or(&digest)).parse()
+}
+
+/// Whether the push was to the repository of a build: it has the same `owner/name`, or the trigger's address.
+fn pushed_to(on: &Triggers, push: &Push, source: &SourceRepository) -> bool {
+    let same_url = |on: &OnPush| on.concerns(&push.repository) && on.url.as_ref() == Some(&source.url);
+    source.is_named(&push.repository) || on.push.iter().any(same_url)
 }
 
 /// Digest of the parts, unambiguous in their boundaries.

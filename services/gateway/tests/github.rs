@@ -80,6 +80,39 @@ async fn a_repeated_push_starts_its_run_once() {
 }
 
 #[tokio::test]
+async fn a_push_builds_the_pushed_commit() {
+    let build = |url: &str| {
+        format!(
+            "on: {{push: [{{repository: acme/images, url: /srv/mirror}}]}}\n\
+             image: {{build: {{config: b.yaml, repository: {{url: '{url}', revision: release}}}}}}\n"
+        )
+    };
+    let workflows = [
+        ("https", build("https://github.com/Acme/images.git")),
+        ("ssh", build("git@github.com:acme/images")),
+        ("mirror", build("/srv/mirror")),
+        ("unrelated", build("https://github.com/acme/more-images")),
+    ];
+    let front = Front::new(&workflows.each_ref().map(|(name, more)| (*name, more.as_str())));
+    let config =
+        "steps: [{name: bash, script: 'true', env: ['R=$_REVISION']}]\nsubstitutions: {_REVISION: ''}\n";
+    fs::create_dir(front.folder.path().join("configs")).unwrap();
+    fs::write(front.folder.path().join("configs/b.yaml"), config).unwrap();
+    for (name, _) in &workflows {
+        let file = front.folder.path().join(format!("{name}.yaml"));
+        fs::write(&file, fs::read_to_string(&file).unwrap().replace("b.yaml", "configs/b.yaml")).unwrap();
+    }
+    let (status, said) = deliver(&front, "push", "d-1", &push("refs/heads/main", B, A, &["images/a"])).await;
+    assert_eq!((status, runs(&said)), (StatusCode::ACCEPTED, 4), "{said}");
+    for requested in front.said("dev.burnin.run.requested.v1") {
+        let build = &requested["workflow"]["image"]["build"];
+        let expected = if requested["workflow"]["name"] == "unrelated" { "release" } else { A };
+        assert_eq!(build["repository"]["revision"], expected, "{requested}");
+        assert_eq!(build["substitutions"]["_REVISION"], expected, "{requested}");
+    }
+}
+
+#[tokio::test]
 async fn irrelevant_and_unsigned_pushes_start_nothing() {
     let front = Front::new(&[("w", ON_MAIN)]);
     let main = |files: &[&str]| push("refs/heads/main", B, A, files);

@@ -140,11 +140,6 @@ impl Outbox {
         }))
     }
 
-    async fn create(&self, name: &str, value: &impl Serialize) -> Result<Creation, StoreError> {
-        let body = serde_json::to_vec_pretty(value).unwrap_or_default();
-        self.0.create(name, body.into()).await
-    }
-
     /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a notice
     /// without a hint would be forgotten.
     pub async fn put(&self, notice: &Notice) -> Result<Creation, StoreError> {
@@ -153,7 +148,7 @@ impl Outbox {
             return Ok(Creation::Exists);
         }
         self.0.create(&place.hint(), Default::default()).await?;
-        self.create(&place.name(), notice).await
+        self.0.create_json(&place.name(), notice).await
     }
 
     /// A notice, if it was decided.
@@ -198,7 +193,7 @@ impl Outbox {
     /// Claims an attempt. False: another process has it.
     pub async fn claim(&self, place: &NoticeKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let name = format!("{}try-{number}.json", place.folder());
-        Ok(self.create(&name, &Try { at: now }).await? == Creation::Created)
+        Ok(self.0.create_json(&name, &Try { at: now }).await? == Creation::Created)
     }
 
     /// Records the result of an attempt. Returns the end of the delivery, or `None` if another attempt follows.
@@ -218,7 +213,7 @@ impl Outbox {
                 let wait = backoff(FIRST.0, SLOWEST.0, number.saturating_sub(1));
                 let not_before = now + after.map_or(wait, |after| after.max(wait));
                 let said = FailedAttempt { at: now, why, not_before };
-                self.create(&format!("{}said-{number}.json", place.folder()), &said).await?;
+                self.0.create_json(&format!("{}said-{number}.json", place.folder()), &said).await?;
                 return Ok(None);
             }
         };
@@ -233,7 +228,7 @@ impl Outbox {
     }
 
     async fn end(&self, place: &NoticeKey, end: &DeliveryEnd) -> Result<(), StoreError> {
-        self.create(&(place.folder() + "end.json"), end).await?;
+        self.0.create_json(&(place.folder() + "end.json"), end).await?;
         self.forget(place).await
     }
 
@@ -251,7 +246,7 @@ impl Outbox {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mark = AttemptMark { at: now, channels, listened };
-        self.create(&format!("notices/{run}/ended.json"), &mark).await.map(drop)
+        self.0.create_json(&format!("notices/{run}/ended.json"), &mark).await.map(drop)
     }
 
     /// Channels that received a run's notice or may still receive it.
@@ -282,7 +277,7 @@ impl Outbox {
         if let Some(since) = self.read::<Try>(NAME).await? {
             return Ok(since.at);
         }
-        self.create(NAME, &Try { at: now }).await?;
+        self.0.create_json(NAME, &Try { at: now }).await?;
         Ok(self.read::<Try>(NAME).await?.map_or(now, |since| since.at))
     }
 }

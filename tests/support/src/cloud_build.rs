@@ -105,6 +105,7 @@ pub fn with(more: Value, ends: &str) -> BuildSpec {
     BuildSpec {
         config,
         source: None,
+        repository: None,
         substitutions: [("_ENDS".to_owned(), ends.to_owned())].into_iter().collect(),
     }
 }

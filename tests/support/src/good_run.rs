@@ -11,6 +11,7 @@ pub fn workflow() -> Workflow {
         description: String::new(),
         image: Some(ImageSpec::Build(BuildSpec {
             config: serde_json::json!({"steps": []}),
+            repository: None,
             source: None,
             substitutions: Default::default(),
         })),

@@ -114,8 +114,7 @@ impl Journal {
     /// # Errors
     /// Returns an error if the store request fails. The number may then be taken.
     pub async fn claim(&self, key: &BuildKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
-        let text = serde_json::to_vec(&now).unwrap_or_default();
-        let created = self.store.create(&entry(key, &format!("claim-{number}")), text.into()).await?;
+        let created = self.store.create_json(&entry(key, &format!("claim-{number}")), &now).await?;
         Ok(created == Creation::Created)
     }
 

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use ::model::{BuildSpec, Span};
+use ::model::{BuildSpec, SourceRepository, Span};
 use cloudbuild::{BuildConfig, BuildProblem, config::ConfigOptions, substitution};
 use google_cloud_build_v1::model::{
-    Artifacts, Build, BuildOptions, BuildStep, Secret, Secrets, Source, StorageSource,
-    build_options::SubstitutionOption,
+    Artifacts, Build, BuildOptions, BuildStep, ConnectedRepository, GitSource, Secret, Secrets, Source,
+    StorageSource, build_options::SubstitutionOption,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -106,9 +106,14 @@ fn assemble(
             options.substitution_option = SubstitutionOption::AllowLoose;
         }
     }
-    build.source = frame.source.as_ref().map(|object| {
-        Source::new().set_storage_source(StorageSource::new().set_bucket(frame.bucket).set_object(object))
-    });
+    build.source = match (&frame.source, &spec.repository) {
+        (Some(object), _) => Some(
+            Source::new()
+                .set_storage_source(StorageSource::new().set_bucket(frame.bucket).set_object(object)),
+        ),
+        (None, Some(repository)) => Some(fetched(repository)),
+        (None, None) => None,
+    };
     let logging = config.options.as_ref().and_then(|options| options.logging.as_deref());
     build.logs_bucket = match (&config.logs_bucket, logging) {
         (Some(bucket), _) => bucket.clone(),
@@ -116,6 +121,16 @@ fn assemble(
         (None, _) => format!("gs://{}/{}", frame.log_bucket, frame.logs),
     };
     build
+}
+
+/// A repository that Cloud Build fetches itself: by its URL without credentials, or by its connection.
+fn fetched(repository: &SourceRepository) -> Source {
+    let SourceRepository { url, connection, revision } = repository;
+    match connection {
+        Some(name) => Source::new()
+            .set_connected_repository(ConnectedRepository::new().set_repository(name).set_revision(revision)),
+        None => Source::new().set_git_source(GitSource::new().set_url(url).set_revision(revision)),
+    }
 }
 
 /// Whether a step receives substitutions as environment variables.

@@ -1,7 +1,7 @@
 //! Every field of a config in the API's form, and rejected values by field.
 
 use build_service::cloud_build::translate::{Frame, translate};
-use model::{BuildSpec, Span};
+use model::{BuildSpec, SourceRepository, Span};
 use serde_json::{Value, json};
 
 fn frame() -> Frame<'static> {
@@ -17,7 +17,7 @@ fn frame() -> Frame<'static> {
 }
 
 fn build(config: Value) -> BuildSpec {
-    BuildSpec { config, source: None, substitutions: Default::default() }
+    BuildSpec { config, source: None, repository: None, substitutions: Default::default() }
 }
 
 fn translated(config: Value) -> Value {
@@ -62,6 +62,24 @@ fn everything() -> Value {
             "requestedVerifyOption": "VERIFIED", "sourceProvenanceHash": ["SHA256"],
         },
     })
+}
+
+/// The fields `gitSource` and `connectedRepository` of `Source` (google.devtools.cloudbuild.v1).
+#[test]
+fn a_repository_is_fetched_by_cloud_build() {
+    let steps = json!({"steps": [{"name": "bash", "script": "true"}]});
+    let url = "https://github.com/acme/images".to_owned();
+    let revision = "a".repeat(40);
+    let repository = SourceRepository { url: url.clone(), connection: None, revision: revision.clone() };
+    let connection = "projects/p/locations/l/connections/c/repositories/acme-images";
+    let connected = SourceRepository { connection: Some(connection.to_owned()), ..repository.clone() };
+    let source = |repository| {
+        let spec = BuildSpec { repository: Some(repository), ..build(steps.clone()) };
+        serde_json::to_value(translate(&spec, &frame()).unwrap()).unwrap()["source"].clone()
+    };
+    assert_eq!(source(repository), json!({"gitSource": {"url": url, "revision": revision}}));
+    let expected = json!({"connectedRepository": {"repository": connection, "revision": revision}});
+    assert_eq!(source(connected), expected);
 }
 
 #[test]

@@ -115,8 +115,7 @@ impl DeployedClusters {
     }
 
     async fn note<T: Serialize + Sync>(&self, object: &str, content: &T) -> Result<Creation, PortError> {
-        let text = serde_json::to_vec_pretty(content).map_err(PortError::transient)?;
-        self.store.create(object, text.into()).await.map_err(PortError::transient)
+        Ok(self.store.create_json(object, content).await?)
     }
 
     /// The build with the substitutions that Burnin sets, as far as its config declares them.

@@ -57,7 +57,7 @@ fn steps(leaves: &str, content: &Value, ends: &str) -> BuildSpec {
     });
     let values = [("_ENDS", ends.to_owned()), ("_LEAVES", content.to_string())];
     let substitutions = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    BuildSpec { config, source: None, substitutions }
+    BuildSpec { config, source: None, repository: None, substitutions }
 }
 
 fn system(destroy_ends: &str) -> System {

@@ -35,7 +35,7 @@ fn steps(script: &str, leaves: &str, declared: &[&str]) -> BuildSpec {
         "substitutions": declared,
         "artifacts": {"objects": {"location": "gs://anywhere/", "paths": [leaves]}},
     });
-    BuildSpec { config, source: None, substitutions: Default::default() }
+    BuildSpec { config, source: None, repository: None, substitutions: Default::default() }
 }
 
 impl World {

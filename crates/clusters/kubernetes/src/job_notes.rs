@@ -81,13 +81,11 @@ impl JobNotes {
     }
 
     async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, PortError> {
-        let found = self.store.read(&format!("{}{name}", self.folder)).await.map_err(PortError::transient)?;
-        found.map(|bytes| serde_json::from_slice(&bytes).map_err(PortError::transient)).transpose()
+        Ok(self.store.read_json(&format!("{}{name}", self.folder)).await?)
     }
 
     async fn put<T: Serialize + Sync>(&self, name: &str, content: &T) -> Result<Creation, PortError> {
-        let text = serde_json::to_vec(content).map_err(PortError::transient)?;
-        self.store.create(&format!("{}{name}", self.folder), text.into()).await.map_err(PortError::transient)
+        Ok(self.store.create_json(&format!("{}{name}", self.folder), content).await?)
     }
 
     /// Uid of the JobSet; `None` if it was never seen.

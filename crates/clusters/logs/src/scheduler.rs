@@ -35,8 +35,7 @@ impl LogJobs {
     /// Records an end unless there is one. Returns the final one.
     async fn record_end(&self, job: &str, end: &JobEnd) -> Result<JobEnd, PortError> {
         let object = note(job, "end.json");
-        let text = serde_json::to_vec(end).map_err(PortError::transient)?;
-        self.store.create(&object, text.into()).await.map_err(PortError::transient)?;
+        self.store.create_json(&object, end).await?;
         match self.recorded_end(job).await? {
             Some(end) => Ok(end),
             None => Err(PortError::Transient(format!("{object}: not there after its creation"))),
@@ -44,8 +43,7 @@ impl LogJobs {
     }
 
     async fn recorded_end(&self, job: &str) -> Result<Option<JobEnd>, PortError> {
-        let found = self.store.read(&note(job, "end.json")).await.map_err(PortError::transient)?;
-        found.map(|text| serde_json::from_slice(&text).map_err(PortError::transient)).transpose()
+        Ok(self.store.read_json(&note(job, "end.json")).await?)
     }
 }
 
@@ -63,9 +61,7 @@ impl Scheduler for LogJobs {
         check_job_name(&job.name)?;
         let logs = LogSettings::of(&job.cluster)?;
         found(&job.cluster.name, &logs).map_err(|why| wrong(&job.cluster, &why))?;
-        let content = serde_json::to_vec(&job.labels).map_err(PortError::transient)?;
-        let object = note(&job.name, "submitted.json");
-        self.store.create(&object, content.into()).await.map_err(PortError::transient)?;
+        self.store.create_json(&note(&job.name, "submitted.json"), &job.labels).await?;
         Ok(logs.folder)
     }
 

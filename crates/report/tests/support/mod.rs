@@ -24,6 +24,7 @@ pub fn workflow() -> Workflow {
         description: "this machine, two nodes".into(),
         image: Some(ImageSpec::Build(BuildSpec {
             config: serde_json::json!({"steps": []}),
+            repository: None,
             source: Some(SourceObject { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
             substitutions: Default::default(),
         })),

@@ -98,6 +98,7 @@ impl World {
                 "steps": [{"name": "bash", "script": script, "env": ["WORLD=$_WORLD"]}],
             }),
             source: None,
+            repository: None,
             substitutions: [("_WORLD".to_owned(), self.folder.path().display().to_string())].into(),
             id: "b".to_owned(),
             secrets: None,

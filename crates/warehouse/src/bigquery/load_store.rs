@@ -143,9 +143,7 @@ impl LoadStore {
 
     /// Creates an object unless it exists. After a lost response, the existing one may be our own.
     pub async fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<Creation, Error> {
-        let body = serde_json::to_vec(value).map_err(|error| Error::Unavailable(chain(&error)))?;
-        let name = format!("{}/{name}", self.folder);
-        self.store.create(&name, body.into()).await.map_err(unavailable)
+        self.store.create_json(&format!("{}/{name}", self.folder), value).await.map_err(unavailable)
     }
 
     /// Parsed content of an object, if it exists.

@@ -90,8 +90,7 @@ impl Gateway {
             None => {
                 let seen =
                     First { refs: refs.iter().map(|on| (on.name.clone(), on.commit.clone())).collect() };
-                let body = serde_json::to_vec(&seen).map_err(StartError::later)?;
-                self.store.create(&name, body.into()).await.map_err(StartError::later)?;
+                self.store.create_json(&name, &seen).await.map_err(StartError::later)?;
                 return Ok(());
             }
         };
@@ -116,8 +115,9 @@ impl Gateway {
     async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();
-        let body = serde_json::to_vec(&Noticed { at: now }).map_err(StartError::later)?;
-        if self.store.create(&name, body.into()).await.map_err(StartError::later)? == Creation::Created {
+        if self.store.create_json(&name, &Noticed { at: now }).await.map_err(StartError::later)?
+            == Creation::Created
+        {
             return Ok(false);
         }
         let body = self.store.read(&name).await.map_err(StartError::later)?.unwrap_or_default();
