@@ -30,7 +30,7 @@ def option(word):
 
 
 def terraform():
-    end({"terraform_version": world.get("terraform", "1.11.4")})
+    end({"terraform_version": world.get("terraform", "1.12.2")})
 
 
 def gcluster():

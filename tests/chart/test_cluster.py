@@ -248,7 +248,7 @@ class Deploy(unittest.TestCase):
 
     def test_another_toolkit_or_terraform_is_rejected_before_a_resource_is_created(self):
         for world, words in (({"toolkit": "v1.39.0"}, "gcluster: expected v1.82.0 (pins.json), found"),
-                             ({"terraform": "1.2.9"}, "terraform: expected 1.5 or later, found '1.2.9'")):
+                             ({"terraform": "1.11.4"}, "terraform: expected 1.12 or later, found '1.11.4'")):
             with self.subTest(words):
                 cloud = Cloud(self, **world)
                 self.assertEqual(self.failed(cloud, "check", words), 64)
