@@ -34,6 +34,85 @@ fn the_quickstart_requested_over_http_passes() {
     up.end("-TERM");
 }
 
+/// The shipped workflow; only the address of its repository is replaced.
+#[test]
+fn a_push_is_validated_with_the_pushed_commit() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let git = |at: &str, arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.current_dir(path(at)).args(["-c", "user.name=a", "-c", "user.email=a@example.com"]);
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+        let output = git.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let url = path("burnin.git").display().to_string();
+    let workflow = fs::read_to_string(shipped.join("on-push.yaml")).unwrap();
+    let workflow = workflow
+        .replace("- repository: acme/burnin\n", &format!("- repository: acme/burnin\n      url: {url}\n"))
+        .replace(
+            "url: https://github.com/acme/burnin\n      revision",
+            &format!("url: {url}\n      revision"),
+        );
+    assert_eq!(workflow.matches(&url).count(), 2, "{workflow}");
+    for folder in ["workflows/quickstart", "workflows/criteria"] {
+        fs::create_dir_all(path(folder)).unwrap();
+    }
+    for file in ["quickstart/image.yaml", "criteria/this-machine.yaml"] {
+        fs::copy(shipped.join(file), path("workflows").join(file)).unwrap();
+    }
+    fs::write(path("workflows/on-push.yaml"), workflow).unwrap();
+    git(".", &["init", "--quiet", "--bare", "--initial-branch=main", "burnin.git"]);
+    git(".", &["clone", "--quiet", "burnin.git", "work"]);
+    git("work", &["checkout", "--quiet", "-B", "main"]);
+    let source = fs::read_to_string(shipped.join("quickstart/collective_perf.rs")).unwrap();
+    let push = |text: &str| {
+        let file = path("work/workflows/quickstart/collective_perf.rs");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+        git("work", &["add", "."]);
+        git("work", &["commit", "--quiet", "-m", "change"]);
+        git("work", &["push", "--quiet", "origin", "main"]);
+        git("work", &["rev-parse", "HEAD"])
+    };
+    fs::create_dir_all(path("work/workflows")).unwrap();
+    let copied =
+        Command::new("cp").arg("-r").arg(shipped.join("quickstart")).arg(path("work/workflows")).status();
+    assert!(copied.unwrap().success());
+    push("fn main() {}");
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    command.arg("--data").arg(path("data")).args(["up", "--port", "0", "--look", "200ms", "--workflows"]);
+    let up = Up::new({
+        command.arg(path("workflows"));
+        command
+    });
+    let runs = || up.get("/api/v1/runs")["runs"].as_array().unwrap().clone();
+    let started = |number: usize| {
+        wait_for("the run of a push", || runs().len() == number);
+        runs()[0]["run"].as_str().unwrap().to_owned()
+    };
+    wait_for("the first poll", || {
+        fs::read_dir(path("data/pushes/first")).is_ok_and(|mut seen| seen.next().is_some())
+    });
+    let good = push(&source);
+    let run = started(1);
+    up.follow(&run);
+    let shown = up.get(&format!("/api/v1/runs/{run}"));
+    assert_eq!((&shown["verdict"], &shown["trigger"]["kind"]), (&json!("pass"), &json!("push")), "{shown}");
+    let by = format!("acme/burnin refs/heads/main {}", &good[..12]);
+    assert_eq!(shown["trigger"]["by"], by.as_str());
+    // The next commit does not compile: had the run built anything else, it would pass.
+    push("fn main() { this is no Rust }");
+    let run = started(2);
+    up.follow(&run);
+    let shown = up.get(&format!("/api/v1/runs/{run}"));
+    assert_eq!((&shown["verdict"], &shown["conclusion"]), (&Value::Null, &json!("failed")), "{shown}");
+    up.end("-TERM");
+}
+
 #[test]
 fn only_the_user_who_started_the_server_is_admitted() {
     let lab = Lab::new("", "");

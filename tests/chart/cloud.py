@@ -43,7 +43,12 @@ def gcluster():
         end()
     if not pathlib.Path(args[1]).is_dir():
         end(f"{args[1]}: no such deployment", 1)
+    # Terraform reaches the API by address, from this machine.
+    authorized = [each["cidr_block"] for each in world["settings"]["vars"]["authorized_networks"]] if args[0] == "deploy" else world.get("authorized", [])
+    if (args[0] == "deploy" or world["things"].get("clusters")) and world.get("own", "198.51.100.4") + "/32" not in authorized:
+        end('Error: Get "https://203.0.113.7/api/v1/namespaces": dial tcp 203.0.113.7:443: i/o timeout', 1)
     if args[0] == "deploy":
+        world["authorized"] = authorized
         world["things"] = {"clusters": [args[1]], "networks": [f"{args[1]}-net-0"], "firewall-rules": ["gke-x"]}
         for which, message in (("quota", "Error: Quota 'GPUS_PER_GPU_FAMILY' exceeded. Limit: 8.0 in region us-central1."),
                             ("stockout", "Error: ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have a4-highgpu-8g")):
@@ -62,6 +67,10 @@ def gcloud():
         dns = {"endpoint": "gke-1a2b-1.us-central1.gke.goog", "allowExternalTraffic": world.get("dns", True)}
         end({"name": args[3], "status": "ERROR" if fault("cluster") else "RUNNING", "endpoint": "203.0.113.7",
              "masterAuth": {"clusterCaCertificate": "QUJD"}, "controlPlaneEndpointsConfig": {"dnsEndpointConfig": dns}})
+    if args[:3] == ["container", "clusters", "update"]:
+        networks = option("--master-authorized-networks").split(",") if "--master-authorized-networks" in args else []
+        world["authorized"] = networks
+        end()
     if args[:3] == ["container", "clusters", "get-credentials"]:
         if "kubeconfig" in world:
             pathlib.Path(os.environ["KUBECONFIG"]).write_text(world["kubeconfig"])
@@ -96,7 +105,7 @@ def gcloud():
         end("ERROR: (gcloud) PERMISSION_DENIED: Required 'compute.networks.list' permission", 1)
     names = world["things"].get(kind, [])
     if any(word.startswith("--filter=name=") for word in args):
-        names = [world["existing"]] if world.get("existing") else []
+        names = [world["existing"]] if world.get("existing") else names
     end([{"name": each} for each in names])
 
 
@@ -163,4 +172,8 @@ def helm():
     end()
 
 
-{"terraform": terraform, "gcluster": gcluster, "gcloud": gcloud, "kubectl": kubectl, "helm": helm}[name]()
+def dig():
+    end(f'"{world.get("own", "198.51.100.4")}"')
+
+
+{"dig": dig, "terraform": terraform, "gcluster": gcluster, "gcloud": gcloud, "kubectl": kubectl, "helm": helm}[name]()

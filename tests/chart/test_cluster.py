@@ -26,7 +26,7 @@ PARAMETERS = {"_PROJECT": "my-project", "_REGION": "us-central1", "_NODES": "2",
 class Cloud:
     """A simulated cloud, a state folder, and the steps of a config in their workspace."""
 
-    def __init__(self, test, tools=("gcluster", "terraform", "gcloud", "kubectl", "helm"), **world):
+    def __init__(self, test, tools=("gcluster", "terraform", "gcloud", "kubectl", "helm", "dig"), **world):
         folder = tempfile.TemporaryDirectory()
         test.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -202,6 +202,26 @@ class Deploy(unittest.TestCase):
         major, minor = map(int, pins["toolkit"]["version"].removeprefix("v").split(".")[:2])
         self.assertGreaterEqual((major, minor), (1, 76), "the first with all settings of the blueprint")
 
+    def test_only_a_running_gcluster_reaches_the_api_by_address(self):
+        cloud = Cloud(self)
+        self.assertIsNone(cloud.run("deploy")[0])
+        during = [each["cidr_block"] for each in cloud.world()["settings"]["vars"]["authorized_networks"]]
+        self.assertEqual(during, ["198.51.100.4/32", "203.0.113.7/32"])
+        self.assertEqual(cloud.world()["authorized"], ["203.0.113.7/32"])
+        # The teardown runs on another machine.
+        cloud.change(own="198.51.100.9")
+        self.assertIsNone(cloud.run("destroy")[0])
+        self.assertEqual((cloud.read("gone.json")["left"], cloud.world()["things"]), ([], {}))
+        self.assertEqual(cloud.world()["authorized"], ["198.51.100.9/32", "203.0.113.7/32"])
+        cloud = Cloud(self)
+        self.assertIsNone(cloud.run("deploy", _AUTHORIZED_CIDR="")[0])
+        self.assertEqual(cloud.world()["authorized"], [])
+
+    def test_an_unknown_own_address_creates_nothing(self):
+        cloud = Cloud(self, own=";; connection timed out")
+        self.failed(cloud, "make", "dig: expected this machine's public IPv4 address")
+        self.assertEqual(cloud.calls("gcluster", "create"), [])
+
     def test_an_exhausted_quota_and_a_stock_out_are_reported(self):
         self.failed(Cloud(self, faults={"quota": 1}), "make", "failed with exit status 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")
         self.failed(Cloud(self, faults={"stockout": 1}), "make", "failed with exit status 1: stock-out: ZONE_RESOURCE_POOL_EXHAUSTED")
@@ -267,7 +287,7 @@ class Deploy(unittest.TestCase):
 
     def test_invalid_and_hostile_parameters_are_reported_before_any_call(self):
         cloud = Cloud(self)
-        wrong = {"_NODES": ["1", "two", ""], "_AUTHORIZED_CIDR": ["0.0.0.0/0", "me"], "_ZONE": ["europe-west4-a", "us-central1"],
+        wrong = {"_NODES": ["1", "two", ""], "_RUN": ["run.1"], "_AUTHORIZED_CIDR": ["0.0.0.0/0", "me"], "_ZONE": ["europe-west4-a", "us-central1"],
                  "_KUEUE_CHART": ["oci://h.example/kueue:0.14.0"], "_GIB_IMAGE": ["h.example/gib:v1"], "_EXPIRES": ["", "soon"]}
         given = [{name: text} for name, texts in wrong.items() for text in texts]
         # All problems are reported at once.

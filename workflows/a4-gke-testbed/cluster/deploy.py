@@ -28,7 +28,7 @@ def write(name, content):
 def check():
     """Checks the parameters and the required tools."""
     values = read_parameters()
-    lacking = tools.missing("gcloud", "kubectl", "helm", *(() if values["existing"] else ("gcluster", "terraform")))
+    lacking = tools.missing("gcloud", "kubectl", "helm", *(() if values["existing"] else ("gcluster", "terraform", "dig")))
     if lacking:
         raise parameters.Wrong("not on the PATH: " + ", ".join(lacking))
     if not values["existing"]:
@@ -54,10 +54,11 @@ def make():
     write("ordered.json", values)
     tools.keep(values["state"], "ordered.json")
     if not values["existing"]:
+        own = gke.own_network()
         write("deployment.yaml", {
             "terraform_backend_defaults": {"type": "gcs", "configuration": {"bucket": values["state_bucket"]}},
             "vars": {"project_id": values["project"], "deployment_name": values["deployment"], "region": values["region"],
-                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_networks": authorized_networks(values),
+                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_networks": authorized_networks(values, own),
                      "reservation": values["reservation"], "version_prefix": values["version_prefix"],
                      "labels": parameters.labels(values)}})
         tools.run("gcluster", "create", "blueprint.yaml", "--deployment-file", "deployment.yaml", "--validation-level", "ERROR",
@@ -66,17 +67,18 @@ def make():
             archive.add(values["deployment"])
         tools.keep(values["state"], "deployment.tar")
         tools.run("gcluster", "deploy", values["deployment"], "--auto-approve", limit_s=5400)
+        # From here on the steps use the DNS name.
+        gke.authorize(values, gke.lasting_networks(values))
     found = gke.describe(values)
     if found.get("status") != "RUNNING":
         raise Failed(f"cluster {gke.cluster_name(values)}: expected RUNNING, found {found.get('status')}: {found.get('statusMessage', '')}".rstrip(": "))
     gke.get_credentials(values, found)
 
 
-def authorized_networks(values):
-    """Networks that may reach the API by its address, in addition to its DNS name."""
-    if not values["authorized_cidr"]:
-        return []
-    return [{"cidr_block": values["authorized_cidr"], "display_name": "deployment"}]
+def authorized_networks(values, own):
+    """Networks that may reach the API by its address during the deployment. Terraform applies the toolkit's own objects by address
+    (modules/management/kubectl-apply/providers.tf), so this machine must be among them; all other steps use the DNS name."""
+    return [{"cidr_block": network, "display_name": "deployment"} for network in sorted({own, *gke.lasting_networks(values)})]
 
 
 def controllers():

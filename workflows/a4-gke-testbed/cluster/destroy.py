@@ -46,6 +46,12 @@ def destroy_deployment(values):
         return
     with tarfile.open("deployment.tar") as archive:
         archive.extractall(".", filter="data")
+    if tools.read("gcloud", "container", "clusters", "list", f"--filter=name={values['deployment']}", *gke.location(values), "--format=json(name)"):
+        # Terraform deletes the toolkit's objects by the API's address.
+        try:
+            gke.authorize(values, sorted({gke.own_network(), *gke.lasting_networks(values)}))
+        except Failed as failed:
+            print(f"{failed}; destroying without access to the API by address")
     try:
         tools.run("gcluster", "destroy", values["deployment"], "--auto-approve", limit_s=3600)
     except Failed as failed:

@@ -1,6 +1,9 @@
-"""The GKE cluster: its name, its API's address, credentials for kubectl."""
+"""The GKE cluster: its name, its API's address, who may reach that address, credentials for kubectl."""
+
+import ipaddress
 
 import tools
+from tools import Failed
 
 
 def cluster_name(values):
@@ -25,6 +28,27 @@ def dns_name(found):
 def get_credentials(values, found):
     by_name = ["--dns-endpoint"] if dns_name(found) else []
     tools.run("gcloud", "container", "clusters", "get-credentials", cluster_name(values), *location(values), *by_name)
+
+
+def own_network():
+    """This machine's public address, as a network of one address: Google's name server returns the address that asks it. Upstream's
+    own builds of this cluster do the same (cluster-toolkit v1.82.0, tools/cloud-build/daily-tests/builds/gke-a4.yml)."""
+    found = tools.run("dig", "-4", "+short", "TXT", "o-o.myaddr.l.google.com", "@ns1.google.com", shown=False).strip().strip('"')
+    try:
+        return f"{ipaddress.IPv4Address(found)}/32"
+    except ValueError:
+        raise Failed(f"dig: expected this machine's public IPv4 address, found {found[:80]!r}; is UDP to ns1.google.com allowed?") from None
+
+
+def lasting_networks(values):
+    """Networks that may reach the API by address as long as the cluster exists."""
+    return [values["authorized_cidr"]] if values["authorized_cidr"] else []
+
+
+def authorize(values, networks):
+    """Sets the networks that may reach the API by address."""
+    words = ["--master-authorized-networks", ",".join(networks)] if networks else []
+    tools.run("gcloud", "container", "clusters", "update", cluster_name(values), *location(values), "--enable-master-authorized-networks", *words, limit_s=1800)
 
 
 def access(found):

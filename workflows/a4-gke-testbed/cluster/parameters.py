@@ -45,7 +45,7 @@ BOTH = {
     "existing": ("_EXISTING", *matching(f"({NAME})?", "a GKE cluster's name, or empty")),
 }
 DEPLOY = {
-    "run": ("_RUN", *matching(r"([a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?)?", "a run")),
+    "run": ("_RUN", *matching(r"([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?", "a run")),
     "expires": ("_EXPIRES", *number(1700000000, 4102444800)),
     "nodes": ("_NODES", *number(2, 1024)),
     "namespace": ("_NAMESPACE", *matching(NAME, "a namespace")),
@@ -64,7 +64,7 @@ DEPLOY = {
 CREATED = {
     "zone": ("_ZONE", *matching(r"[a-z]+-[a-z]+\d+-[a-z]", "a zone such as us-central1-b")),
     "reservation": ("_RESERVATION", *matching(r"[a-z][a-z0-9-]{0,62}(/reservationBlocks/[a-z][a-z0-9-]{0,62})?", "a reservation, or a block of one")),
-    "authorized_cidr": ("_AUTHORIZED_CIDR", lambda text: text if text == "" else narrow(text), "a network no larger than /16 that reaches the API by address, or empty"),
+    "authorized_cidr": ("_AUTHORIZED_CIDR", lambda text: text if text == "" else narrow(text), "a network no larger than /16 that may reach the API by address, or empty"),
     "state_bucket": ("_TERRAFORM_BUCKET", *matching(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket without gs://")),
     "version_prefix": ("_GKE_VERSION", *matching(r"1\.\d{2}\.(\d+-gke\.\d+)?", "the beginning of a GKE version, such as 1.33.")),
 }

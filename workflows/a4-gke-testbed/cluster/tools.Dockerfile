@@ -1,5 +1,5 @@
-# The image of the steps: gcluster as pinned in pins.json. BASE has gcloud with gke-gcloud-auth-plugin, kubectl, Helm, Python 3, git,
-# make, Go 1.21 or later and Terraform 1.12 or later; pass it by digest:
+# The image of the steps: gcluster as pinned in pins.json. BASE has gcloud with gke-gcloud-auth-plugin, kubectl, Helm, Python 3, dig, git,
+# make, Go 1.24.6 or later and Terraform 1.12 or later; pass it by digest:
 #   docker build --file tools.Dockerfile --build-arg BASE=IMAGE@sha256:... --tag IMAGE .
 ARG BASE
 FROM ${BASE}

@@ -38,6 +38,19 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
     // cluster-toolkit v1.39.0, pkg/config/validate.go, validateVars.
     let null = vars.iter().filter(|(_, value)| value.is_null());
     expanded.problems.extend(null.map(|(name, _)| format!("vars: {name} was not set")));
+    expanded.problems.extend(labels(vars));
+    // pkg/validators/validators.go, testDeploymentVariableNotUsed; the toolkit itself uses the deployment's name and labels.
+    let text = modules.iter().map(ToString::to_string).collect::<String>();
+    let is_used = |name: &str| {
+        let reference = Regex::new(&format!(r"\bvars\.{name}\b")).expect("a name is a pattern");
+        let by_name =
+            |module: &&Value| known[module["source"].as_str().unwrap_or("")]["variables"].get(name).is_some();
+        ["deployment_name", "labels"].contains(&name)
+            || reference.is_match(&text)
+            || modules.iter().any(by_name)
+    };
+    let unused = vars.keys().filter(|name| !is_used(name));
+    expanded.problems.extend(unused.map(|name| format!("vars: {name} is not used in the blueprint")));
     let by_id: BTreeMap<_, _> =
         modules.iter().map(|module| (module["id"].as_str().unwrap(), *module)).collect();
     for module in modules {
@@ -88,6 +101,12 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
                 None if linked.contains(name) => None,
                 None => vars.get(name).or(variable.get("default")).cloned(),
             };
+            if let Some(value) =
+                value.as_ref().filter(|value| !fits(variable["type"].as_str().unwrap(), value))
+            {
+                let kind = variable["type"].as_str().unwrap();
+                expanded.problems.push(format!("{id}: {name} is {value}, expected {kind}"));
+            }
             values.extend(value.map(|value| (name.clone(), complete(value, &variable["type"]))));
         }
         for one in declared["conditions"].as_array().unwrap() {
@@ -115,6 +134,35 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
         expanded.settings.insert(id.to_owned(), settings);
     }
     expanded
+}
+
+/// Whether Terraform converts a value to a type. Expressions have the type of their value, which is unknown here.
+fn fits(kind: &str, value: &Value) -> bool {
+    let expression = |text: &String| text.contains("$(") || text.contains("((");
+    match value {
+        Value::Null => true,
+        Value::String(text) if expression(text) => true,
+        Value::String(text) if kind == "number" => text.parse::<f64>().is_ok(),
+        Value::String(text) if kind == "bool" => ["true", "false"].contains(&text.as_str()),
+        Value::Bool(_) => ["bool", "string", "any"].contains(&kind),
+        Value::Number(_) => ["number", "string", "any"].contains(&kind),
+        Value::String(_) => ["string", "any"].contains(&kind),
+        Value::Array(_) => ["list", "set", "tuple", "any"].iter().any(|of| kind.starts_with(of)),
+        Value::Object(_) => ["map", "object", "any"].iter().any(|of| kind.starts_with(of)),
+    }
+}
+
+/// Rules for the values of labels (pkg/config/validate.go, `isValidLabelValue`).
+fn labels(vars: &Map<String, Value>) -> Vec<String> {
+    let labels = vars.get("labels").and_then(Value::as_object).into_iter().flatten();
+    let legal = |text: &str| {
+        text.len() <= 63
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
+    };
+    let wrong = labels.filter(|(_, value)| !value.as_str().is_some_and(legal));
+    wrong.map(|(name, value)| format!("vars: label {name} is {value}")).collect()
 }
 
 /// Adds missing optional attributes of an object's type, with their default or null.

@@ -164,12 +164,19 @@ fn each_known_defect_is_found() {
     let long = |text: String| {
         text.replace("slurm_cluster_name: $(vars.slurm_cluster_name)", "slurm_cluster_name: a-long-name")
     };
-    let cases: [(&BTreeMap<_, _>, Change<'_>, &str); 9] = [
+    let many = |text: String| text.replace("enable_public_ips: false", "enable_public_ips: never");
+    let idle = |text: String| {
+        text.replace("ip_range: $(vars.gpu_range)", "ip_range: 10.9.0.0/16")
+            .replace("global_ip_address_range: $(vars.gpu_range)", "global_ip_address_range: 10.9.0.0/16")
+    };
+    let cases: [(&BTreeMap<_, _>, Change<'_>, &str); 11] = [
         (&filestore, &placement, "gpu_nodeset: If a reservation is specified"),
         (&filestore, &smt, "gpu_nodeset: node_conf has ThreadsPerCore 2, but enable_smt is not set"),
         (&filestore, &disk, "slurm_login: 'disk_size_gb: "),
         (&lustre, &used, "slurm_controller: use of lustrefs links nothing"),
         (&filestore, &unknown, "gpu_nodeset: enable_public_addresses is not a setting"),
+        (&filestore, &many, "gpu_nodeset: enable_public_ips is \"never\", expected bool"),
+        (&filestore, &idle, "vars: gpu_range is not used in the blueprint"),
         (&filestore, &missing, "gpu_nodeset: subnetwork_self_link is required"),
         (&filestore, &module, "gpunets: modules/network/gpu-rdma-vpc is not a module"),
         (
@@ -264,7 +271,10 @@ fn every_difference_from_the_upstream_example_is_explained() {
 #[test]
 fn the_a4_blueprint_matches_its_pinned_toolkit() {
     let declared = json("tests/toolkit/blueprints/v1.82.0.json");
-    assert_eq!(declared["version"], json("workflows/a4-gke-testbed/cluster/pins.json")["toolkit"]["version"]);
+    let pinned = &json("workflows/a4-gke-testbed/cluster/pins.json")["toolkit"];
+    assert_eq!(declared["version"], pinned["version"]);
+    // The modules state 1.5, but their plan fails before 1.12: the source in pins.json.
+    assert_eq!(pinned["terraform"], "1.12");
     let path = repository("workflows/a4-gke-testbed/cluster/blueprint.yaml");
     let text = fs::read_to_string(path).unwrap();
     let found = |text: &str, networks: Value| {
@@ -286,6 +296,12 @@ fn the_a4_blueprint_matches_its_pinned_toolkit() {
     assert_eq!(found(&text, office.clone()), [""; 0]);
     for (from, to, expected) in [
         ("enable_external_dns_endpoint", "enable_dns_endpoint", "gke: enable_dns_endpoint is not a setting"),
+        (
+            "enable_gcsfuse_csi: true",
+            "enable_gcsfuse_csi: [yes]",
+            "gke: enable_gcsfuse_csi is [\"yes\"], expected bool",
+        ),
+        ("$(vars.authorized_networks)", "[]", "vars: authorized_networks is not used"),
         ("use: [gke, nodes_account]", "use: [nodes_account]", "a4: cluster_id is required"),
         (
             "modules/network/gpu-rdma-vpc",
