@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use model::{ByteSize, ClusterSpec, ImageSpec, News, Notify, System};
 use proptest::prelude::*;
-use workflow::{FileProblems, Override, YamlDocument, resolve};
+use workflow::{FileProblems, Override, YamlDocument, offered_by, resolve};
 
 const GOOD: &str = "\
 name: good
@@ -51,6 +51,29 @@ fn the_workflows_of_this_repository_are_good() {
         }
     }
     assert!(checked > 0);
+}
+
+/// The triggers that the four systems' files show as comments.
+#[test]
+fn commented_triggers_are_good() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    for name in
+        ["a3-mega-slurm", "a3-mega-slurm-lustre", "a3-mega-existing", "dgx-slurm-perf", "a4-gke-testbed"]
+    {
+        let text = fs::read_to_string(workflows.join(format!("{name}.yaml"))).unwrap();
+        let (file, example) = text.split_once("(docs/TRIGGERS.md):\n").unwrap();
+        let example: Vec<_> = example.lines().map(|line| line.strip_prefix("# ").unwrap()).collect();
+        let whole = format!("{}\n{}\n", file.rsplit_once('\n').unwrap().0, example.join("\n"));
+        let offered =
+            offered_by(&YamlDocument::parse(name, &whole).unwrap()).unwrap_or_else(|why| panic!("{why}"));
+        let on = &offered.on;
+        assert_eq!(
+            (on.schedule.len(), on.push.len(), offered.parameters[0].as_str()),
+            (1, 1, "limits.job"),
+            "{name}"
+        );
+        assert!(on.validated_every.is_some() && example[0].starts_with("values: "), "{name}");
+    }
 }
 
 #[test]
