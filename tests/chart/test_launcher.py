@@ -103,6 +103,21 @@ class Launcher(unittest.TestCase):
         self.assertEqual(ours.run(workers=[]), 80, ours.output_of())
         self.check_failure(ours, 80, "reach", "Host key verification failed")
 
+    def test_a_launcher_of_the_user_replaces_the_tests(self):
+        script = 'echo "$TESTBED_RANKS ranks on $TESTBED_NODES nodes"\n"$TESTBED_MPIRUN" bash "$TESTBED_RANK" hostname\nexit $STATUS\n'
+        pods = self.pods(custom=script.replace("$STATUS", "0"))
+        self.assertEqual(pods.run(), 0, pods.output_of())
+        marker = pods.marker()
+        self.assertEqual((marker["exit_status"], marker["stage"], marker["efficiency"]), (0, "done", {}))
+        self.assertEqual(sorted(marker["files"]), ["connectivity-test.log", "custom.log", "pod-logs/coordinator.log", "pod-logs/worker-1.log"])
+        log = (pods.output / "custom.log").read_text()
+        self.assertTrue(log.startswith("16 ranks on 2 nodes\n"), log)
+        connectivity, own = [call["args"] for call in pods.calls("mpirun")]
+        self.assertEqual(own[: connectivity.index("hostname")], connectivity[: connectivity.index("hostname")])
+        self.assertEqual((own[-3], own[-1], len(pods.calls("all_reduce_perf"))), ("bash", "hostname", 0))
+        self.check_failure(failing := self.pods(custom=script.replace("$STATUS", "7")), failing.run(), "custom", "the launcher failed with exit status 7")
+        self.assertEqual(failing.marker()["exit_status"], 7)
+
     def test_a_failed_connectivity_test_is_reported(self):
         pods = self.pods()
         self.assertEqual(pods.run(connectivity=213), 213)

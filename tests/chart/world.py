@@ -48,10 +48,10 @@ def pod_spec(objects):
 class Pods:
     """Pods of one release: a folder per pod, the rendered launcher, and stand-ins on the PATH."""
 
-    def __init__(self, nodes=2, real_ssh=False, **plan):
+    def __init__(self, nodes=2, real_ssh=False, custom="", **plan):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="testbed-"))
         self.nodes, self.real_ssh, self.started = nodes, real_ssh, {}
-        objects = render({"gpus": nodes * 8, "expires": int(time.time()) + 3600})
+        objects = render({"gpus": nodes * 8, "expires": int(time.time()) + 3600, "launcher": custom})
         launcher = self.folder / "workload"
         launcher.mkdir()
         for name, text in objects["ConfigMap"]["data"].items():

@@ -10,6 +10,7 @@ end a worker before the deadline; 88 gIB is missing in a pod; 124 a timeout; 143
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -22,6 +23,9 @@ from pods import Failed, RUN, say
 OUTPUT = os.environ.get("TESTBED_OUTPUT", "/output/testbed-logs")
 PROGRAMS = os.environ.get("TESTBED_PROGRAMS", "/third_party/nccl-tests/build")
 ENDED, RELEASE = os.path.join(RUN, "ended"), os.path.join(RUN, "release")
+# The user's own launcher (`--set-file launcher=FILE`), beside this file.
+CUSTOM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "custom.sh")
+RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank.sh")
 MARKER, RESULTS, CONNECTIVITY = "complete.json", "nccl-test-results.txt", "connectivity-test.log"
 MAX_PRINTED = 4 << 20
 
@@ -43,6 +47,10 @@ class Coordinator:
         self.reach()
         self.stage = "connectivity"
         self.connect()
+        if os.path.exists(CUSTOM):
+            self.stage = "custom"
+            self.custom()
+            return
         for test in self.plan["tests"]:
             self.stage = test["name"]
             self.test(test)
@@ -90,15 +98,22 @@ class Coordinator:
     def names(self):
         return [self.pods[index]["hostname"] for index in sorted(self.pods)]
 
-    def mpirun(self, words, limit_s, name):
-        """Runs mpirun over all ranks; appends its output to `name`. With its full path mpirun also finds itself on the other pods.
+    def launcher(self):
+        """The words before a program that mpirun starts on all ranks. With its full path mpirun also finds itself on the other pods.
         MPI's own messages always use TCP, because the tests measure RDMA."""
         interface = self.plan["socket_interface"]
-        command = [shutil.which("mpirun") or "mpirun", "--allow-run-as-root", "--hostfile", os.path.join(RUN, "hostfile"),
+        return [shutil.which("mpirun") or "mpirun", "--allow-run-as-root", "--hostfile", os.path.join(RUN, "hostfile"),
                    "-np", str(self.ranks), "--map-by", f"ppr:{self.plan['gpus_per_node']}:node", "--bind-to", "none",
                    "--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "plm_rsh_no_tree_spawn", "1",
                    "--mca", "plm_rsh_agent", f"ssh -F {RUN}/ssh_config", "--mca", "pml", "ob1",
-                   "--mca", "coll", "^hcoll", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", interface, "--mca", "oob_tcp_if_include", interface, *words]
+                   "--mca", "coll", "^hcoll", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", interface, "--mca", "oob_tcp_if_include", interface]
+
+    def mpirun(self, words, limit_s, name):
+        """Runs mpirun over all ranks; appends its output to `name`."""
+        return self.logged([*self.launcher(), *words], words, limit_s, name)
+
+    def logged(self, command, words, limit_s, name):
+        """Runs a program and appends its output to `name`. `words`: the command, as printed."""
         path = os.path.join(self.work, name)
         start = os.path.getsize(path) if os.path.exists(path) else 0
         limit_s = min(limit_s, self.until - time.monotonic())
@@ -107,7 +122,7 @@ class Coordinator:
             with open(path, "ab") as file:
                 status = pods.program(command, limit_s, file)
         except OSError as error:
-            raise Failed(127, f"mpirun: {error.strerror}") from error
+            raise Failed(127, f"{command[0]}: {error.strerror}") from error
         finally:
             self.publish(name)
         with open(path, "rb") as file:
@@ -122,10 +137,22 @@ class Coordinator:
         self.require(81, proof.connectivity(text, self.names(), self.plan["gpus_per_node"]))
         say(f"MPI spans {self.plan['nodes']} pods and {self.ranks} ranks")
 
+    def custom(self):
+        """Runs the user's launcher instead of the tests, on the coordinator. Its exit status is the run's."""
+        mpirun = os.path.join(RUN, "mpirun")
+        pods.write("mpirun", f'#!/bin/sh\nexec {shlex.join(self.launcher())} "$@"\n')
+        os.chmod(mpirun, 0o755)
+        given = {"TESTBED_MPIRUN": mpirun, "TESTBED_RANK": RANK, "TESTBED_HOSTFILE": os.path.join(RUN, "hostfile"),
+                 "TESTBED_SSH_CONFIG": os.path.join(RUN, "ssh_config"), "TESTBED_NODES": str(self.plan["nodes"]),
+                 "TESTBED_RANKS": str(self.ranks), "TESTBED_OUTPUT": OUTPUT, "TESTBED_PROGRAMS": PROGRAMS}
+        words = ["env", *(f"{name}={value}" for name, value in given.items()), "bash", CUSTOM]
+        status, _ = self.logged(words, ["bash", CUSTOM], self.until - time.monotonic(), "custom.log")
+        if status:
+            raise Failed(status, "the launcher timed out" if status == 124 else f"the launcher failed with exit status {status}")
+
     def test(self, test):
         measured = os.path.join(self.work, f"{test['name']}.json")
-        words = ["bash", os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank.sh"),
-                 os.path.join(PROGRAMS, f"{test['name']}_perf"), "-b", str(test["min_bytes"]), "-e", str(test["max_bytes"]),
+        words = ["bash", RANK, os.path.join(PROGRAMS, f"{test['name']}_perf"), "-b", str(test["min_bytes"]), "-e", str(test["max_bytes"]),
                  "-f", str(test["step_factor"]), "-g", "1", "-n", str(test["iterations"]), "-w",
                  str(test["warmup_iterations"]), "-c", "1", "-J", measured]
         status, text = self.mpirun(words, self.plan["test_s"], RESULTS)
@@ -204,7 +231,7 @@ class Coordinator:
     def print_files(self):
         """Without a bucket: prints the output files that standard output does not contain yet."""
         for name in sorted(self.files):
-            printed = (RESULTS, CONNECTIVITY, "pod-logs/coordinator.log", *(f"{test['name']}.log" for test in self.plan["tests"]))
+            printed = (RESULTS, CONNECTIVITY, "custom.log", "pod-logs/coordinator.log", *(f"{test['name']}.log" for test in self.plan["tests"]))
             if name in printed or self.files[name]["bytes"] > MAX_PRINTED:
                 continue
             with open(os.path.join(OUTPUT, name), "rb") as file:
