@@ -155,6 +155,9 @@ pub enum CliCommand {
         /// Only print what would be deleted.
         #[arg(long)]
         dry_run: bool,
+        /// Delete kept parts (`CLUSTER-kept`) before their lease ends, if no run uses them.
+        #[arg(long, value_name = "NAME", conflicts_with = "dry_run")]
+        release: Option<String>,
     },
     /// Replay a run's ledger record by record.
     Replay {

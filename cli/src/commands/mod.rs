@@ -56,7 +56,12 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Explain { run } => block_on(explain::explain(readable(&cli.data)?, &run)),
         CliCommand::Replay { run } => block_on(explain::replay(readable(&cli.data)?, &run)),
         CliCommand::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
-        CliCommand::Sweep { grace, dry_run } => block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run)),
+        CliCommand::Sweep { release: Some(name), .. } => {
+            block_on(sweep::release(existing(&cli.data)?, &name))
+        }
+        CliCommand::Sweep { grace, dry_run, .. } => {
+            block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run))
+        }
         CliCommand::Parse { logs, output } => parse::parse(&logs, output),
         CliCommand::Judge { logs, series, criteria, baseline, output } => {
             judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), series, output)

@@ -4,8 +4,8 @@ use std::{fmt::Write, path::Path};
 
 use cluster_deployed::Deployed;
 use model::{
-    BuildSpec, ClusterSpec, DEPLOYED, GithubNotify, ImageSpec, News, Notify, PROCESSES, Span, Stage,
-    Timestamp, Workflow,
+    BuildSpec, ClusterCost, ClusterSpec, DEPLOYED, GithubNotify, ImageSpec, News, Notify, PROCESSES, Span,
+    Stage, System, Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
 use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
@@ -193,6 +193,21 @@ fn exists(workflow: &Workflow) -> String {
     }
 }
 
+/// Cost of the parts that later runs use. A run that finds them adds nothing.
+fn kept(system: &System, cost: &ClusterCost) -> String {
+    let keep = Deployed::of(system).map(|deployed| deployed.keep).unwrap_or_default();
+    let Some(longest) = keep.values().max() else { return String::new() };
+    let parts: Vec<_> = keep.keys().map(String::as_str).collect();
+    let price = match cost.kept_hour {
+        Some(hour) => format!("at most {} {}", hour.for_hours_of(1, *longest), cost.currency),
+        None => "at an unknown price (cost.kept_hour)".to_owned(),
+    };
+    format!(
+        "Kept for later runs: {} for {longest}, {price}; `burnin sweep --release` ends it early.\n",
+        parts.join(", ")
+    )
+}
+
 /// Maximum cost.
 fn costs(workflow: &Workflow) -> String {
     let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
@@ -206,6 +221,7 @@ fn costs(workflow: &Workflow) -> String {
         "What it can cost: at most {most} {currency} ({nodes} nodes at {} per hour each).\n",
         cost.node_hour
     );
+    text += &kept(system, cost);
     let stopped = cost.budget.and_then(|budget| budget.pays_for(nodes, cost.node_hour));
     if let (Some(budget), Some(after)) = (cost.budget, stopped) {
         let grace = workflow.limits.grace;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{Failure, Span};
 use provisioner::{Fate, Swept, sweep as through};
-use service::{Clock, SystemClock};
+use service::{Clock, PortError, SystemClock};
 
 use crate::{
     commands::{parse, print_plain},
@@ -16,14 +16,35 @@ use crate::{
 pub async fn sweep(data: DataFolder, grace: Span, dry_run: bool) -> Result<Exit, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
-    let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
-        let (service::PortError::Transient(why)
-        | service::PortError::Permanent(Failure { message: why, .. })) = error;
-        CliError::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
-    })?;
-    print_plain(&swept_text(&swept, dry_run));
+    let swept = through(&provider, grace, !dry_run).await.map_err(unlisted)?;
+    Ok(printed(&swept, dry_run))
+}
+
+/// Deletes the kept parts of a cluster before their lease ends.
+pub async fn release(data: DataFolder, name: &str) -> Result<Exit, CliError> {
+    if !name.ends_with("-kept") {
+        let why = format!(
+            "--release {name}: expected kept parts, NAME-kept; `burnin cancel RUN` releases the cluster of a run"
+        );
+        return Err(CliError::usage(why));
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
+    let released = provisioner::release(&provider, name).await.map_err(unlisted)?;
+    let unknown =
+        || CliError::usage(format!("--release {name}: no such cluster; `burnin sweep --dry-run` lists them"));
+    Ok(printed(&[released.ok_or_else(unknown)?], false))
+}
+
+fn unlisted(error: PortError) -> CliError {
+    let (PortError::Transient(why) | PortError::Permanent(Failure { message: why, .. })) = error;
+    CliError::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
+}
+
+fn printed(swept: &[Swept], dry_run: bool) -> Exit {
+    print_plain(&swept_text(swept, dry_run));
     let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));
-    Ok(if left { Exit::Infrastructure } else { Exit::Pass })
+    if left { Exit::Infrastructure } else { Exit::Pass }
 }
 
 fn swept_text(swept: &[Swept], dry_run: bool) -> String {

@@ -13,7 +13,7 @@ fn money(text: &str) -> Money {
 /// Two nodes at 60 an hour each: two a minute.
 fn priced(budget: Option<&str>) -> Workflow {
     let budget = budget.map(money);
-    let cost = ClusterCost { node_hour: money("60"), budget, currency: "EUR".into() };
+    let cost = ClusterCost { node_hour: money("60"), budget, kept_hour: None, currency: "EUR".into() };
     Workflow { cost: Some(cost), ..workflow() }
 }
 
@@ -150,7 +150,12 @@ fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
     let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
     assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
     assert_eq!(most(&priced(Some("20"))), Some(money("20")));
-    let free = ClusterCost { node_hour: Money::default(), budget: Some(money("1")), currency: "USD".into() };
+    let free = ClusterCost {
+        node_hour: Money::default(),
+        budget: Some(money("1")),
+        kept_hour: None,
+        currency: "USD".into(),
+    };
     let mut book = Book::open(Workflow { cost: Some(free), ..workflow() });
     for fact in happy() {
         book.feed(1, fact);

@@ -41,6 +41,9 @@ pub struct Workflow {
 pub struct ClusterCost {
     /// Price of one node per hour, from the request for the cluster to its confirmed deletion.
     pub node_hour: Money,
+    /// Price per hour of the parts that a deployment keeps for later runs, all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_hour: Option<Money>,
     /// Maximum total cost of a run's clusters. A run that would exceed it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Money>,

@@ -100,11 +100,7 @@ pub async fn sweep(
             None => Fate::Unlabelled,
             Some(until) if listing.at < until => Fate::Kept { until },
             Some(_) if !really => Fate::Due,
-            Some(_) => match clusters.delete(&cluster.name).await {
-                Ok(deleted) => Fate::Gone(deleted),
-                Err(PortError::Transient(why)) => Fate::Left(why),
-                Err(PortError::Permanent(failure)) => Fate::Left(failure.message),
-            },
+            Some(_) => deleted(clusters, &cluster.name).await,
         };
         swept.push(Swept { cluster, fate });
     }
@@ -112,6 +108,27 @@ pub async fn sweep(
         doubt(&mut swept, clusters).await;
     }
     Ok(swept)
+}
+
+/// Deletes one listed cluster before its lease ends; `None` if it is not listed.
+///
+/// # Errors
+/// Returns an error if the provider's list is unavailable. A failed deletion is part of the result.
+pub async fn release(clusters: &dyn ClusterProvider, name: &str) -> Result<Option<Swept>, PortError> {
+    let listed = clusters.list().await?.clusters.into_iter().find(|cluster| cluster.name == name);
+    let Some(cluster) = listed else { return Ok(None) };
+    let mut swept = [Swept { fate: deleted(clusters, name).await, cluster }];
+    doubt(&mut swept, clusters).await;
+    let [swept] = swept;
+    Ok(Some(swept))
+}
+
+async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> Fate {
+    match clusters.delete(name).await {
+        Ok(deleted) => Fate::Gone(deleted),
+        Err(PortError::Transient(why)) => Fate::Left(why),
+        Err(PortError::Permanent(failure)) => Fate::Left(failure.message),
+    }
 }
 
 /// Providers have confirmed deletions that did not happen: a cluster counts as deleted only if it is no longer listed.

@@ -167,6 +167,19 @@ impl DeployedClusters {
         Ok(uses)
     }
 
+    /// A cluster that uses the kept parts of this name.
+    async fn user_of(&self, name: &str) -> Result<Option<String>, PortError> {
+        for object in self.store.list(OPEN).await? {
+            let Some(user) = object.strip_prefix(OPEN) else { continue };
+            let Ok(Some((asked, _))) = self.stored_request(user).await else { continue };
+            let uses = asked.uses.values().any(|cluster| kept::name_of(cluster) == name);
+            if uses && asked.kept.is_none() && !self.has(&note(user, "gone")).await? {
+                return Ok(Some(user.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
     /// Records the parts that a teardown has left: first as a cluster of their own, which the sweeper releases, then for
     /// later runs.
     async fn leave_parts(&self, name: &str, asked: &DeployRequest) -> Result<Vec<String>, PortError> {
@@ -434,7 +447,14 @@ impl ClusterProvider for DeployedClusters {
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        // First, so that no later run uses them.
         self.note(&note(name, "given-back"), &self.clock.now()).await?;
+        if let Some(user) = self.user_of(name).await? {
+            let why = format!(
+                "cluster {user} uses these parts; no later run will, release them again when it is gone"
+            );
+            return Err(PortError::Transient(why));
+        }
         let open = OPEN.to_owned() + name;
         let deleted = match self.get::<Deleted>(&note(name, "gone")).await? {
             Some(deleted) => deleted,

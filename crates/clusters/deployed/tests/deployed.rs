@@ -11,7 +11,7 @@ use cluster_local::LocalClusters;
 use cluster_slurm::Slurm;
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{Fate, Providers, sweep};
+use provisioner::{Fate, Providers, Swept, release, sweep};
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
 use tempfile::TempDir;
@@ -452,6 +452,36 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     world.clusters.create(&anew).await.unwrap();
     assert!(matches!(world.settled(&anew.name).await, ClusterStatus::Ready(_)));
     assert!(world.has().contains(&format!("{}.base", anew.name)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_parts_in_use_are_not_released() {
+    let mut world = World::new();
+    world.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
+    let first = order_of(&world, "night-1", |_| {});
+    world.clusters.create(&first).await.unwrap();
+    assert!(matches!(world.settled(&first.name).await, ClusterStatus::Ready(_)));
+    world.delete(&first.name).await.unwrap();
+    let kept = format!("{}-kept", first.name);
+    let user = order_of(&world, "night-2", |_| {});
+    world.clusters.create(&user).await.unwrap();
+    assert!(matches!(world.settled(&user.name).await, ClusterStatus::Ready(_)));
+    let Some(Swept { fate: Fate::Left(why), .. }) = release(&world.clusters, &kept).await.unwrap() else {
+        panic!("released although {} uses it", user.name)
+    };
+    assert!(why.starts_with(&format!("cluster {} uses these parts", user.name)), "{why}");
+    assert!(world.has().contains(&format!("{}.base", first.name)));
+    world.delete(&user.name).await.unwrap();
+    let released = loop {
+        match release(&world.clusters, &kept).await.unwrap() {
+            Some(Swept { fate: Fate::Left(_), .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            other => break other,
+        }
+    };
+    assert!(matches!(released, Some(Swept { fate: Fate::Gone(_), .. })), "{released:?}");
+    assert_eq!(world.has(), Vec::<String>::new());
+    assert_eq!(release(&world.clusters, &kept).await.unwrap(), None, "no longer listed");
+    assert_eq!(release(&world.clusters, "never").await.unwrap(), None);
 }
 
 /// A teardown that was interrupted after it recorded the lease of the kept parts, and is repeated a day later.
