@@ -8,6 +8,7 @@ profile=${1:-dev}
 images=target/images/$profile
 mapfile -t services < <(ls services)
 if [[ $profile == dev ]]; then
+  type -P python3 >/dev/null && python3 -B tests/delivery/test_delivery.py
   . .ci/built.sh
 else
   packages=()

@@ -6,6 +6,10 @@ rustup component list --installed 2>/dev/null | grep -q clippy || rustup compone
 # Tests push with git to a repository whose hook signs with openssl.
 type -P tar bash sha256sum cc kill grep git openssl >/dev/null ||
   { apt-get update -qq && apt-get install -y -qq tar bash coreutils gcc libc6-dev procps grep git openssl; }
+# Several gates install Python packages in an environment of the project's, and test with OpenSSH.
+if ! { type -P python3 ssh && python3 -c 'import ensurepip'; } >/dev/null 2>&1 && [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null; then
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv openssh-client
+fi
 cargo nextest --version >/dev/null 2>&1 || cargo install --locked cargo-nextest
 # In the project's folder, so that other installed versions are not changed.
 [[ -x .tools/bin/cargo-deny ]] || cargo install --quiet --locked --debug --root .tools --version "^0.20" cargo-deny

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs all gates, or the named ones, cheapest first. Installs required tools; prints skipped gates with the reason.
+# Runs all gates, or the named ones, cheapest first. Installs required tools; prints skipped gates with the reason. With
+# BURNIN_SKIPPED=fail a gate that cannot run here fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
@@ -42,7 +43,14 @@ for gate in "${gates[@]}"; do
   fi
   case $status in
     0) ;;
-    77) skipped+=("$gate") ;;
+    77)
+      skipped+=("$gate")
+      if [[ ${BURNIN_SKIPPED:-} == fail ]]; then
+        echo "=== $gate: FAILED, because BURNIN_SKIPPED=fail"
+        [[ -z $background ]] || wait "$background" || true
+        exit 1
+      fi
+      ;;
     *) [[ -z $background ]] || wait "$background" || true; exit 1 ;;
   esac
 done

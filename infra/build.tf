@@ -5,10 +5,7 @@ resource "google_artifact_registry_repository" "images" {
   kms_key_name  = var.kms_key
   depends_on    = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
 
-  docker_config {
-    immutable_tags = true
-  }
-
+  # Services run by digest. Immutable tags would exempt tagged images from the cleanup below.
   cleanup_policies {
     id     = "old"
     action = "DELETE"
