@@ -1,4 +1,5 @@
 locals {
+  reachable = concat(["dashboard", "hooks"], length(var.operators) > 0 ? ["gateway"] : [])
   # Values for the names that variables have in rights.json; any other value is literal.
   values = merge(
     { for name, bucket in google_storage_bucket.bucket : name => "gs://${bucket.name}" },
@@ -22,7 +23,7 @@ resource "google_cloud_run_v2_service" "service" {
   name     = "${local.prefix}${each.key}"
   location = var.region
   # Pub/Sub and Cloud Scheduler of this project count as internal; GitHub and users do not.
-  ingress             = contains(["dashboard", "hooks"], each.key) ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
+  ingress             = contains(local.reachable, each.key) ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
   deletion_protection = true
 
   template {
@@ -125,6 +126,15 @@ resource "google_cloud_run_v2_service_iam_member" "people" {
   for_each = var.people
   location = var.region
   name     = google_cloud_run_v2_service.service["dashboard"].name
+  role     = "roles/run.invoker"
+  member   = each.value
+}
+
+# Cloud Run authenticates operators of the gateway's API.
+resource "google_cloud_run_v2_service_iam_member" "operator" {
+  for_each = var.operators
+  location = var.region
+  name     = google_cloud_run_v2_service.service["gateway"].name
   role     = "roles/run.invoker"
   member   = each.value
 }

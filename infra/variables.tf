@@ -119,6 +119,17 @@ variable "people" {
   }
 }
 
+variable "operators" {
+  description = "IAM members who may request, cancel and pin runs with `burnin --server`: user:..., group:..., serviceAccount:.... They may also send events, as requesters do. With any, the gateway's address is reachable from outside; Cloud Run still admits only them."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = !anytrue([for who in var.operators : startswith(who, "all")])
+    error_message = "expected named members: the gateway must not be public."
+  }
+}
+
 variable "github_secret" {
   description = "Secret Manager secret with the signing secrets of GitHub's webhooks, one per line; null: no webhook."
   type        = string

@@ -18,6 +18,11 @@ pub struct Cli {
     #[arg(long, global = true, env = "BURNIN_DATA", default_value = ".burnin", value_name = "DIR")]
     pub data: PathBuf,
 
+    /// Execute the command on a server instead of this machine: the deployed gateway, or a `burnin up`. For run, runs, show,
+    /// cancel, logs, and baseline pin, unpin and pins. The token is BURNIN_TOKEN, or that of your own `burnin up`.
+    #[arg(long, global = true, env = "BURNIN_SERVER", value_name = "URL", value_parser = crate::commands::remote::address)]
+    pub server: Option<reqwest::Url>,
+
     /// Log filter for standard error, in RUST_LOG syntax.
     #[arg(long, global = true, env = "RUST_LOG", default_value = "error", value_name = "FILTER")]
     pub log: String,
@@ -30,7 +35,7 @@ const EXIT_CODES: &str = "Exit codes: 0 pass or done, 1 fail, 2 inconclusive, 3 
 pub enum CliCommand {
     /// Run a workflow on this machine until it is closed.
     Run {
-        /// Workflow file.
+        /// Workflow file; with --server the name of a workflow.
         #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "WORKFLOW")]
         workflow: Option<PathBuf>,
         /// YAML file with your values: substitutions of the builds (`_PROJECT: ...`) and fields of the workflow.
@@ -146,6 +151,14 @@ pub enum CliCommand {
         /// Reason, recorded in the ledger.
         #[arg(long, default_value = "requested on the command line")]
         reason: String,
+    },
+    /// List the logs of a run, or print one.
+    Logs {
+        /// Run id.
+        run: RunId,
+        /// A name from the list.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
     },
     /// Delete every cluster whose lease has expired, without reading any ledger. Exit code 3 if one could not be deleted.
     Sweep {

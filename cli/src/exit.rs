@@ -3,7 +3,7 @@
 use std::{fmt, process::ExitCode};
 
 use lifecycle::RunState;
-use model::{Conclusion, Verdict};
+use model::Verdict;
 
 /// Exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,18 @@ impl From<Exit> for ExitCode {
 impl Exit {
     /// Exit code of a closed run.
     pub fn of(state: &RunState) -> Self {
-        let conclusion = state.settled.as_ref().map(|(conclusion, _)| conclusion);
-        match (conclusion, state.verdict().map(|reached| reached.verdict)) {
-            (Some(Conclusion::Cancelled { .. }), _) => Self::Cancelled,
-            (Some(Conclusion::Failed { .. } | Conclusion::TimedOut { .. }) | None, _) => Self::Infrastructure,
-            (Some(Conclusion::Completed), Some(Verdict::Fail)) => Self::Fail,
-            (Some(Conclusion::Completed), Some(Verdict::Inconclusive)) => Self::Inconclusive,
-            (Some(Conclusion::Completed), Some(Verdict::Pass) | None) => Self::Pass,
+        let conclusion = state.settled.as_ref().map_or("open", |(conclusion, _)| conclusion.as_str());
+        Self::of_result(conclusion, state.verdict().map(|reached| reached.verdict))
+    }
+
+    /// Exit code of a run with this conclusion, as [`Conclusion::as_str`] spells it.
+    pub fn of_result(conclusion: &str, verdict: Option<Verdict>) -> Self {
+        match (conclusion, verdict) {
+            ("cancelled", _) => Self::Cancelled,
+            ("completed", Some(Verdict::Fail)) => Self::Fail,
+            ("completed", Some(Verdict::Inconclusive)) => Self::Inconclusive,
+            ("completed", Some(Verdict::Pass) | None) => Self::Pass,
+            _ => Self::Infrastructure,
         }
     }
 }

@@ -9,6 +9,7 @@ mod outage;
 mod output;
 mod progress;
 mod release;
+mod server;
 
 use std::process::ExitCode;
 

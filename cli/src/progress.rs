@@ -33,13 +33,17 @@ impl Progress {
 
     /// Prints stages that ended, and updates the moving line.
     pub fn show(&mut self, state: &RunState, records: &[Record]) {
-        for line in report::timeline(records).into_iter().filter(|line| line.ended.is_some()) {
-            let text = ended(&line);
+        self.show_stages(&report::timeline(records), waiting(state));
+    }
+
+    /// The same, from the stages of a run elsewhere.
+    pub fn show_stages(&mut self, stages: &[StageLine], waiting: String) {
+        for line in stages.iter().filter(|line| line.ended.is_some()) {
+            let text = ended(line);
             if self.said.insert(text.clone()) {
                 note(text);
             }
         }
-        let waiting = waiting(state);
         if waiting == self.waiting {
             return;
         }

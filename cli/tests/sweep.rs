@@ -44,7 +44,8 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     let kept = burnin(&data, &["sweep", "--grace", "1s"]);
     assert!(kept.status.success() && said(&kept).matches("kept").count() == 2, "{}", said(&kept));
 
-    for (name, expected) in [("leased", "`burnin cancel RUN` releases"), ("no-such-kept", "no such cluster")] {
+    for (name, expected) in [("leased", "`burnin cancel RUN` releases"), ("no-such-kept", "no such cluster")]
+    {
         let refused = burnin(&data, &["sweep", "--release", name]);
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(refused.status.code() == Some(64) && why.contains(expected), "{why}");

@@ -28,6 +28,7 @@ OPTIONS = {
     "otlp_endpoint": "https://otlp.example",
     "kms_key": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
     "people": ["user:a@example.com"],
+    "operators": ["group:infra@example.com"],
     "github_secret": "hook",
 }
 # A file, a text in it, its replacement, and what Terraform must say.

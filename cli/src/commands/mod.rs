@@ -11,6 +11,7 @@ mod notify;
 mod parse;
 mod pins;
 mod plan;
+pub(crate) mod remote;
 mod run;
 mod show;
 mod sweep;
@@ -27,11 +28,16 @@ use crate::{
     exit::{CliError, Exit},
     local::DataFolder,
     output::{note, print, print_json, print_plain, style, write_with},
+    server::Server,
 };
 
 pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     let _telemetry = telemetry::init("burnin", Format::Compact, &cli.log);
     let data = || DataFolder::open(&cli.data);
+    if let Some(url) = &cli.server {
+        let server = Server::new(url, &cli.data)?;
+        return block_on(remote::execute(server, cli.command));
+    }
     match cli.command {
         CliCommand::Run { workflow: Some(workflow), values, set, output, .. } => {
             let resolved =
@@ -49,6 +55,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Plan { workflow, values, set } => plan::plan(&workflow, values.as_deref(), &set),
         CliCommand::Runs { output } => block_on(show::runs(readable(&cli.data)?, output)),
         CliCommand::Show { run, output } => block_on(show::show(readable(&cli.data)?, &run, output)),
+        CliCommand::Logs { run, name } => block_on(show::logs(readable(&cli.data)?, &run, name.as_deref())),
         CliCommand::Export { run, key, save } => {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pins::{Decided, PinNote, Pinned, Pins, Who};
+use pins::{Decided, PinHistory, PinNote, Pinned, Pins, Who};
 use run_index::NoReference;
 use service::{Clock, SystemClock};
 use verdict::pin::PinSource;
@@ -56,18 +56,21 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
             let workflows = pins.all().await.map_err(CliError::infrastructure)?;
             match output {
                 Output::Json => print_json(&PinsDocument { schema: "burnin/baselines/v1", workflows }),
-                Output::Human => {
-                    let lines = workflows.iter().flat_map(|told| {
-                        let newest = told.history.last().map(|newest| newest.number);
-                        told.history.iter().map(move |noted| line(&told.workflow, noted, newest))
-                    });
-                    let lines: String = lines.collect();
-                    print_plain(if lines.is_empty() { "no pins\n" } else { &lines });
-                }
+                Output::Human => print_plain(&lines(&workflows)),
             }
         }
     }
     Ok(Exit::Pass)
+}
+
+/// All decisions, one line each.
+pub fn lines(workflows: &[PinHistory]) -> String {
+    let lines = workflows.iter().flat_map(|told| {
+        let newest = told.history.last().map(|newest| newest.number);
+        told.history.iter().map(move |noted| line(&told.workflow, noted, newest))
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { "no pins\n".to_owned() } else { lines }
 }
 
 fn who(why: String) -> Who {

@@ -1,8 +1,9 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
-use model::RunId;
-use run_index::RunReport;
+use ledger::Artefacts;
+use model::{ManifestObject, RunId};
+use run_index::{RunReport, RunSummary};
 
 use crate::{
     args::{Output, ReportForm},
@@ -25,9 +26,15 @@ pub async fn runs(data: DataFolder, output: Output) -> Result<Exit, CliError> {
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged });
         return Ok(exit);
     }
+    print_plain(&table(runs.iter().map(|run| &**run)));
+    Ok(exit)
+}
+
+/// One line for each run.
+pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["run", "requested", "conclusion", "verdict", "stage"]);
-    for run in &runs {
+    for run in runs {
         table.add_row([
             run.run.to_string(),
             run.requested_at.to_string(),
@@ -36,8 +43,31 @@ pub async fn runs(data: DataFolder, output: Output) -> Result<Exit, CliError> {
             run.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string()),
         ]);
     }
-    print_plain(&format!("{}\n", table.trim_fmt()));
-    Ok(exit)
+    format!("{}\n", table.trim_fmt())
+}
+
+/// Lists a run's committed logs, or prints one.
+pub async fn logs(data: DataFolder, run: &RunId, name: Option<&str>) -> Result<Exit, CliError> {
+    let (_, state) = data.state(run).await?;
+    let Some(logs) = state.logs() else {
+        return Err(CliError::usage(format!("{run} has no logs yet")));
+    };
+    let artefacts = Artefacts::new(data.store.clone());
+    let manifest = artefacts.manifest(&logs.manifest).await.map_err(CliError::infrastructure)?;
+    let files = manifest.map(|committed| committed.manifest.objects).unwrap_or_default();
+    let Some(name) = name else {
+        let line = |file: &ManifestObject| format!("{}  {}\n", file.name, report::size(file.size_bytes));
+        print_plain(&files.iter().map(line).collect::<String>());
+        return Ok(Exit::Pass);
+    };
+    if !files.iter().any(|file| file.name == name) {
+        return Err(CliError::usage(format!("{run} has no log `{name}`; `burnin logs {run}` lists them")));
+    }
+    let object = format!("{}{name}", logs.manifest.trim_end_matches("manifest.json"));
+    let missing = || CliError::usage(format!("{object} is missing in the data folder"));
+    let body = data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
+    print_plain(&String::from_utf8_lossy(&body));
+    Ok(Exit::Pass)
 }
 
 /// Prints the report of a run.

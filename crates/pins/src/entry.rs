@@ -73,7 +73,7 @@ impl PinEntry {
 }
 
 /// Displayed form of a decision, without the curve.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PinNote {
     /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
@@ -100,7 +100,7 @@ pub struct PinNote {
 }
 
 /// All decisions about a workflow. This is the document `burnin/pins/v1`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PinHistory {
     /// `burnin/pins/v1`.
     pub schema: String,

@@ -3,22 +3,24 @@
 use lifecycle::{RunState, owed};
 use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use report::StageLine;
 
 use crate::RunSummary;
 
 /// A run with its stages.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunDetail {
     /// `burnin/show/v1`.
-    pub schema: &'static str,
+    pub schema: String,
     /// The run.
     #[serde(flatten)]
     pub line: RunSummary,
     /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
     /// Suspected nodes, if they were searched.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspects: Option<Suspects>,
     /// All started attempts of stages and teardowns.
     pub stages: Vec<StageDetail>,
@@ -31,7 +33,7 @@ pub struct RunDetail {
 }
 
 /// One attempt of a stage, or a teardown.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageDetail {
     /// The stage; `cluster` for a teardown too.
     pub stage: Stage,
@@ -50,16 +52,9 @@ pub struct StageDetail {
 impl RunDetail {
     /// Details of a run at `now`.
     pub fn of(state: &RunState, records: &[Record], now: Timestamp) -> Self {
-        let stages = report::timeline(records).into_iter().map(|line| StageDetail {
-            stage: line.stage,
-            attempt: line.attempt,
-            teardown: line.teardown,
-            began: line.began,
-            ended: line.ended,
-            outcome: line.outcome,
-        });
+        let stages = report::timeline(records).into_iter().map(StageDetail::from);
         Self {
-            schema: "burnin/show/v1",
+            schema: "burnin/show/v1".to_owned(),
             line: RunSummary::of(state),
             reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
             suspects: state.suspects().cloned(),
@@ -68,5 +63,19 @@ impl RunDetail {
             logs: state.logs().map(|logs| logs.manifest.clone()),
             seq: state.seq,
         }
+    }
+}
+
+impl From<StageLine> for StageDetail {
+    fn from(line: StageLine) -> Self {
+        let StageLine { stage, attempt, teardown, began, ended, outcome } = line;
+        Self { stage, attempt, teardown, began, ended, outcome }
+    }
+}
+
+impl From<StageDetail> for StageLine {
+    fn from(detail: StageDetail) -> Self {
+        let StageDetail { stage, attempt, teardown, began, ended, outcome } = detail;
+        Self { stage, attempt, teardown, began, ended, outcome }
     }
 }

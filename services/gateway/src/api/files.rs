@@ -133,6 +133,7 @@ fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
 enum FileForm {
     #[default]
     Html,
+    Text,
     Markdown,
     Json,
     Csv,
@@ -155,6 +156,7 @@ pub async fn report(
     let story = told.story();
     let (media, text) = match form {
         FileForm::Html => ("text/html; charset=utf-8", report::html(&story)),
+        FileForm::Text => ("text/plain; charset=utf-8", report::terminal(&story, report::Style::Plain)),
         FileForm::Markdown => ("text/markdown; charset=utf-8", report::markdown(&story)),
         FileForm::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
         FileForm::Junit => ("application/xml", report::junit(&story)),

@@ -134,7 +134,7 @@ fn file_routes() -> Vec<Route> {
         .responds(
             200,
             "The report; with `json` the judgement.",
-            &["text/html", "text/markdown", "text/csv", "application/xml", "application/json"],
+            &["text/html", "text/plain", "text/markdown", "text/csv", "application/xml", "application/json"],
             ResponseSchema::Any,
         );
     vec![
@@ -173,7 +173,7 @@ fn byte_range() -> Value {
 }
 
 fn report_format() -> Value {
-    let formats = ["html", "markdown", "json", "csv", "junit"];
+    let formats = ["html", "text", "markdown", "json", "csv", "junit"];
     let schema = json!({"type": "string", "enum": formats, "default": "html"});
     parameter(In::Query, "form", schema, "Format.")
 }

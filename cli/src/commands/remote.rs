@@ -1,0 +1,252 @@
+//! Commands against a server: the same output and exit codes as on this machine.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use model::RunId;
+use pins::PinHistory;
+use report::StageLine;
+use reqwest::{Method, Url};
+use run_index::{RunDetail, RunSummary};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use workflow::Override;
+
+use super::{note, pins::lines, print, print_json, print_plain, show::table};
+use crate::{
+    args::{CliCommand, Decide, Output, ReportForm},
+    documents::{PinsDocument, RunDocument, RunsDocument},
+    exit::{CliError, Exit},
+    progress::Progress,
+    server::Server,
+};
+
+/// Pause before a stream of events is opened again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Consecutive failures to follow a run, after which the command gives up. The run goes on.
+const FAILURES: u32 = 20;
+
+/// Executes a command on a server.
+pub async fn execute(server: Server, command: CliCommand) -> Result<Exit, CliError> {
+    match command {
+        CliCommand::Run { workflow: Some(workflow), values: None, set, output, .. } => {
+            let name = workflow.to_str().unwrap_or_default();
+            if name.is_empty() || name.contains(['/', '.']) {
+                let why = format!(
+                    "--server: expected the name of a workflow that the server serves, found the file {}",
+                    workflow.display()
+                );
+                return Err(CliError::usage(why));
+            }
+            run(&server, name, &set, output).await
+        }
+        CliCommand::Runs { output } => runs(&server, output).await,
+        CliCommand::Show { run, output } => show(&server, &run, output).await,
+        CliCommand::Cancel { run, reason } => cancel(&server, &run, &reason).await,
+        CliCommand::Logs { run, name } => logs(&server, &run, name.as_deref()).await,
+        CliCommand::Baseline { decide: Some(decide), .. } => pin(&server, decide).await,
+        _ => Err(CliError::usage(
+            "--server: this command works on files or on a data folder of this machine; on a server: run, runs, show, cancel, \
+             logs, baseline pin, unpin and pins",
+        )),
+    }
+}
+
+async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) -> Result<Exit, CliError> {
+    #[derive(Deserialize)]
+    struct Started {
+        run: RunId,
+    }
+    let set: BTreeMap<_, _> = set.iter().map(|set| (&set.field, &set.value)).collect();
+    // One key for all attempts of this command: a lost response starts no second run.
+    let request = server
+        .request(Method::POST, &["runs"])
+        .header("Idempotency-Key", service::ids::unique())
+        .json(&json!({"workflow": workflow, "set": set}));
+    let Started { run } = server.json(request).await?;
+    note(format_args!("run {run}  ({workflow})"));
+    let detail = follow(server, &run).await?;
+    let (line, address) = (&detail.line, server.request(Method::GET, &["runs", run.as_str(), "report"]));
+    match output {
+        Output::Human => print(&report(server, &run, "text").await?),
+        Output::Json => print_json(&RunDocument {
+            schema: "burnin/run/v1",
+            run: run.clone(),
+            conclusion: line.conclusion.clone(),
+            verdict: line.verdict,
+            suspects: detail.suspects.clone(),
+            report: address.build().map(|request| request.url().to_string()).unwrap_or_default(),
+        }),
+    }
+    Ok(Exit::of_result(&line.conclusion, line.verdict))
+}
+
+/// Prints the stages of a run until it is closed. An interrupt leaves the run as it is.
+async fn follow(server: &Server, run: &RunId) -> Result<RunDetail, CliError> {
+    let mut progress = Progress::new();
+    let mut failures = 0;
+    let closed = loop {
+        match look(server, run, &mut progress).await {
+            Ok(Some(detail)) => break detail,
+            Ok(None) => failures = 0,
+            Err(error) if error.exit == Exit::Usage || failures >= FAILURES => {
+                let again = format!("{}; {run} goes on: `burnin --server ... show {run}`", error.message);
+                return Err(CliError { message: again, ..error });
+            }
+            Err(_) => failures += 1,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            _ = tokio::signal::ctrl_c() => {
+                let message = format!("{run} goes on; `burnin --server ... cancel {run}` cancels it");
+                return Err(CliError { message, exit: Exit::Cancelled });
+            }
+        }
+    };
+    progress.finish();
+    Ok(closed)
+}
+
+/// The run, if it is closed.
+async fn look(server: &Server, run: &RunId, progress: &mut Progress) -> Result<Option<RunDetail>, CliError> {
+    let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
+    let stages: Vec<StageLine> = detail.stages.iter().cloned().map(StageLine::from).collect();
+    let waiting = match (detail.line.stage, stages.iter().any(|line| line.teardown && line.ended.is_none())) {
+        (Some(stage), _) => format!("{stage}: in progress"),
+        (None, true) => "teardown: waits for the deletion of the cluster".to_owned(),
+        (None, false) => String::new(),
+    };
+    progress.show_stages(&stages, waiting);
+    Ok((detail.line.state == run_index::RunStatus::Closed).then_some(detail))
+}
+
+async fn report(server: &Server, run: &RunId, form: &str) -> Result<String, CliError> {
+    let request = server.request(Method::GET, &["runs", run.as_str(), "report"]).query(&[("form", form)]);
+    server.send(request).await?.text().await.map_err(|error| server.lost(&error))
+}
+
+async fn runs(server: &Server, output: Output) -> Result<Exit, CliError> {
+    #[derive(Deserialize)]
+    struct Page {
+        runs: Vec<RunSummary>,
+        next: Option<String>,
+    }
+    let mut runs: Vec<RunSummary> = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let request = server.request(Method::GET, &["runs"]).query(&[("limit", run_index::MOST)]);
+        let request = after.iter().fold(request, |request, after| request.query(&[("after", after)]));
+        let page: Page = server.json(request).await?;
+        runs.extend(page.runs);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    match output {
+        Output::Json => {
+            print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged: Default::default() })
+        }
+        Output::Human => print_plain(&table(runs.iter())),
+    }
+    Ok(Exit::Pass)
+}
+
+async fn show(server: &Server, run: &RunId, output: ReportForm) -> Result<Exit, CliError> {
+    let form = match output {
+        ReportForm::Json => {
+            let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
+            print_json(&detail);
+            return Ok(Exit::Pass);
+        }
+        ReportForm::Human => "text",
+        ReportForm::Csv => "csv",
+        ReportForm::Markdown => "markdown",
+        ReportForm::Junit => "junit",
+        ReportForm::Html => "html",
+    };
+    print(&report(server, run, form).await?);
+    Ok(Exit::Pass)
+}
+
+async fn cancel(server: &Server, run: &RunId, reason: &str) -> Result<Exit, CliError> {
+    let request =
+        server.request(Method::POST, &["runs", run.as_str(), "cancel"]).json(&json!({"reason": reason}));
+    let before: RunDetail = server.json(request).await?;
+    if before.line.settled_at.is_some() {
+        note(format_args!("{run} has already ended: {}", before.line.conclusion));
+    } else {
+        note(format_args!("{run} cancel recorded"));
+    }
+    Ok(Exit::Pass)
+}
+
+/// Lists a run's logs, or prints one.
+async fn logs(server: &Server, run: &RunId, name: Option<&str>) -> Result<Exit, CliError> {
+    #[derive(Deserialize, Serialize)]
+    struct File {
+        name: String,
+        size_bytes: u64,
+    }
+    #[derive(Deserialize)]
+    struct Files {
+        files: Vec<File>,
+    }
+    let path = ["runs", run.as_str(), "logs"];
+    let Some(name) = name else {
+        let Files { files } = server.json(server.request(Method::GET, &path)).await?;
+        let lines: String =
+            files.iter().map(|file| format!("{}  {}\n", file.name, report::size(file.size_bytes))).collect();
+        print_plain(&lines);
+        return Ok(Exit::Pass);
+    };
+    let parts: Vec<_> = path.into_iter().chain(name.split('/')).collect();
+    let mut response = server.send(server.request(Method::GET, &parts)).await?;
+    while let Some(piece) = response.chunk().await.map_err(|error| server.lost(&error))? {
+        print_plain(&String::from_utf8_lossy(&piece));
+    }
+    Ok(Exit::Pass)
+}
+
+async fn pin(server: &Server, decide: Decide) -> Result<Exit, CliError> {
+    match decide {
+        Decide::Pin { run, learned, why } => {
+            let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
+            let workflow = detail.line.workflow;
+            let source = if learned { "learned" } else { "run" };
+            let body = json!({"run": run, "source": source, "why": why});
+            let request = server.request(Method::PUT, &["baselines", &workflow]).json(&body);
+            let _: PinHistory = server.json(request).await?;
+            print_plain(&format!("{workflow}: {run} pinned\n"));
+        }
+        Decide::Unpin { workflow, why } => {
+            let request = server.request(Method::DELETE, &["baselines", &workflow]).query(&[("why", why)]);
+            let _: PinHistory = server.json(request).await?;
+            print_plain(&format!("{workflow}: pin released; the learned baseline applies\n"));
+        }
+        Decide::Pins { output } => {
+            #[derive(Deserialize)]
+            struct Baselines {
+                workflows: Vec<PinHistory>,
+            }
+            let Baselines { workflows } = server.json(server.request(Method::GET, &["baselines"])).await?;
+            match output {
+                Output::Json => print_json(&PinsDocument { schema: "burnin/baselines/v1", workflows }),
+                Output::Human => print_plain(&lines(&workflows)),
+            }
+        }
+    }
+    Ok(Exit::Pass)
+}
+
+/// The address of a server; `http` only to this machine, because the token travels with each request.
+pub fn address(text: &str) -> Result<Url, String> {
+    let url: Url =
+        text.parse().map_err(|error| format!("{error}; expected https://HOST or http://127.0.0.1:PORT"))?;
+    let local = url.host_str().is_some_and(|host| ["127.0.0.1", "localhost", "[::1]"].contains(&host));
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if local => Ok(url),
+        "http" => Err("http would send the token unencrypted; use https".to_owned()),
+        other => Err(format!("expected https, found {other}")),
+    }
+}

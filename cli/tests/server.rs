@@ -1,0 +1,117 @@
+//! `burnin --server`: the same commands against a server, with the same output and exit codes as on this machine.
+
+mod support;
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+use support::{Lab, serving::Up};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn ended(output: &Output) -> (i32, String, String) {
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Names of the stages that standard error shows as ended. Teardown and verdict run at the same time.
+fn stages(said: &str) -> Vec<&str> {
+    let stages = ["image", "cluster", "job", "logs", "verdict", "results", "teardown"];
+    let mut ended: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|word| stages.contains(word))
+        .collect();
+    ended.sort_unstable();
+    ended
+}
+
+#[test]
+fn commands_on_a_server_behave_as_on_this_machine() {
+    let lab = Lab::new("", "");
+    let up = Up::of(&lab);
+    let url = format!("http://{}", up.address);
+    let on_server = |arguments: &[&str]| ended(&lab.burnin(&[&["--server", &url], arguments].concat()));
+
+    let (status, shown, said) = on_server(&["run", "lab"]);
+    assert_eq!(status, 0, "{said}");
+    let run = said.strip_prefix("run ").and_then(|said| said.split_once(' ')).unwrap().0.to_owned();
+    assert!(shown.contains("PASS") && shown.contains("16 B"), "{shown}");
+    let here = lab.burnin(&["run", "w.yaml"]);
+    let (status, shown_here, said_here) = ended(&here);
+    assert_eq!((status, stages(&said)), (0, stages(&said_here)), "{said}\n{said_here}");
+    assert_eq!(
+        shown.lines().count() + 1,
+        shown_here.lines().count(),
+        "all but the path of the report\n{shown}\n{shown_here}"
+    );
+
+    let (status, document, _) = on_server(&["run", "lab", "--output", "json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(
+        (status, &document["schema"], &document["verdict"]),
+        (0, &json!("burnin/run/v1"), &json!("pass"))
+    );
+    let second = document["run"].as_str().unwrap();
+
+    let (_, logs, _) = on_server(&["logs", &run]);
+    let log = logs.split_whitespace().next().unwrap();
+    // The server and this machine share a data folder here, so both show the same.
+    for arguments in [
+        &["runs", "--output", "json"][..],
+        &["runs"],
+        &["show", &run, "--output", "markdown"],
+        &["show", &run, "--output", "csv"],
+        &["logs", &run],
+        &["logs", &run, log],
+    ] {
+        assert_eq!(on_server(arguments), ended(&lab.burnin(arguments)), "{arguments:?}");
+    }
+    assert!(on_server(&["logs", &run, log]).1.contains("nThread"), "the log");
+
+    let pinned = on_server(&["baseline", "pin", &run, "--why", "repaired"]);
+    assert_eq!((pinned.0, pinned.1), (0, format!("lab: {run} pinned\n")));
+    let (_, pins, _) = on_server(&["baseline", "pins"]);
+    assert!(pins.contains(&format!("pinned {run} by")) && pins.contains("repaired"), "{pins}");
+    assert_eq!(on_server(&["baseline", "unpin", "lab"]).0, 0);
+
+    let (status, _, said) = on_server(&["cancel", second]);
+    assert!(status == 0 && said.contains("has already ended: completed"), "{said}");
+    for (arguments, expected) in [
+        (&["show", "lab-0"][..], "no run lab-0"),
+        (&["run", "other"], "no workflow `other`; available: lab"),
+        (&["run", "w.yaml"], "expected the name of a workflow"),
+        (&["run", "lab", "--set", "limits.job=1m"], "does not allow overriding"),
+        (&["explain", &run], "works on files or on a data folder"),
+        (&["logs", &run, "no.log"], "no such log"),
+    ] {
+        let (status, _, said) = on_server(arguments);
+        assert!(status == 64 && said.contains(expected), "{arguments:?}: {status} {said}");
+    }
+    up.end("-TERM");
+    let (status, _, said) = on_server(&["runs"]);
+    assert!(status == 3 && said.contains("Connection refused"), "{status} {said}");
+}
+
+#[test]
+fn a_server_is_addressed_safely() {
+    let lab = Lab::new("", "");
+    let up = Up::of(&lab);
+    let url = format!("http://{}", up.address);
+    // Without the data folder of the server there is no token.
+    let mut command = lab.command(&["--server", &url, "runs"]);
+    let (status, _, said) =
+        ended(&command.env("BURNIN_DATA", "elsewhere").args(["--data", "elsewhere"]).output().unwrap());
+    assert!(status == 64 && said.contains("set BURNIN_TOKEN"), "{status} {said}");
+    let (status, _, said) =
+        ended(&lab.command(&["--server", &url, "runs"]).env("BURNIN_TOKEN", "wrong").output().unwrap());
+    assert!(status == 64 && said.contains("set BURNIN_TOKEN") && !said.contains("wrong"), "{status} {said}");
+    for (url, expected) in
+        [("http://gateway.example", "unencrypted"), ("ftp://h", "expected https"), ("h:p", "expected https")]
+    {
+        let (status, _, said) = ended(&lab.burnin(&["--server", url, "runs"]));
+        assert!(status == 64 && said.contains(expected), "{url}: {said}");
+    }
+    up.end("-TERM");
+}
