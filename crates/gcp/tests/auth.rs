@@ -212,7 +212,7 @@ async fn forged_key_ids_neither_lead_to_fetches_nor_hold_up_others() {
 }
 
 #[tokio::test]
-async fn new_keys_are_found_and_old_ones_end() {
+async fn new_keys_are_fetched_and_old_ones_rejected() {
     let scene = scene();
     let good = token(&scene.google, "k1", &claims());
     scene.admit(&good).await.unwrap();

@@ -123,7 +123,7 @@ fn a_cluster_that_appears_after_closing_reopens_its_lease_alone() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.image.built.v1");
     book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));
-    assert_eq!(book.owes(), ["cluster.1.delete"], "it may have been asked for already");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "its creation may already have been requested");
     book.feed(1, deleted(book.now));
     assert_eq!(book.conclusion(), Some("cancelled"));
     assert_eq!(book.feed(1, Fact::ClusterReady(cluster())), None);

@@ -239,7 +239,7 @@ fn a_source_position_before_every_piece_changes_nothing() {
 }
 
 #[test]
-fn one_placement_alone_is_put_where_the_header_says() {
+fn a_single_placement_is_the_one_of_the_header() {
     let log = "#                           in-place
 #       size         count      type   redop    root     time   algbw   busbw #wrong
      1048576        262144     float     sum      -1    46.48   22.56   33.84      0

@@ -135,7 +135,7 @@ pub enum Unlearnable {
 /// A run to learn from.
 #[derive(Clone, Debug)]
 pub struct Healthy<'a> {
-    /// What it measured.
+    /// Its measurements.
     pub reading: &'a Reading,
     /// Environment of the run.
     pub fingerprint: Fingerprint,

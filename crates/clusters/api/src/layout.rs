@@ -1,4 +1,4 @@
-//! What settings say about a job's size, for rooms that do not know the kind of cluster.
+//! Size of a job as its settings state it, for crates that do not know the kind of cluster.
 
 /// Placement of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ const SIZE: u64 = 200 << 20;
 const ADDRESS: &str = "BURNIN_TEST_STORAGE";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_mebibytes_go_through_little_memory() {
+async fn transfers_of_200_mebibytes_use_little_memory() {
     let standin = standin(Duration::from_secs(1)).await;
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "large::uploads_and_reads_back", "--ignored", "--nocapture"]);
@@ -28,7 +28,7 @@ async fn two_hundred_mebibytes_go_through_little_memory() {
 }
 
 #[tokio::test]
-#[ignore = "the other half of two_hundred_mebibytes_go_through_little_memory"]
+#[ignore = "the other half of transfers_of_200_mebibytes_use_little_memory"]
 async fn uploads_and_reads_back() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let store = CloudStorage::new(BUCKET, Some(address.parse().unwrap()));
