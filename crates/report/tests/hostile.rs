@@ -152,7 +152,10 @@ fn xml_stays_xml() {
     assert!(text.chars().all(legal), "XML 1.0 holds nothing else");
     let report = Report::deserialize_from_str(&text).expect("JUnit XML");
     let said = report.test_suites[0].test_cases.iter().find_map(|case| case.system_out.as_ref());
-    assert!(said.expect("diagnoses").as_str().contains("]]> --> \"'><img src=x"), "the log line is unchanged");
+    assert!(
+        said.expect("diagnoses").as_str().contains("]]> --> \"'><img src=x"),
+        "the log line is unchanged"
+    );
 }
 
 #[test]

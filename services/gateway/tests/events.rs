@@ -2,6 +2,7 @@
 
 mod support;
 
+use base64::Engine;
 use events::{RUN_ANSWERED, RUN_REQUEST};
 use serde_json::{Value, json};
 use service::{Disposition, Handler, push::BUILD_CHANGED};
@@ -141,4 +142,86 @@ async fn a_refused_workflow_does_not_keep_the_others_from_starting() {
         "{said:?}"
     );
     assert_eq!(front.runs().await.len(), 2);
+}
+
+/// Text of the first fenced block of docs/TRIGGERS.md in this language.
+fn example(language: &str) -> String {
+    let text = include_str!("../../../docs/TRIGGERS.md");
+    let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("\n```").unwrap().0.to_owned()
+}
+
+/// An event as the subscription pushes it: the message's data, and its attributes as headers.
+async fn push_message(front: &Front, attributes: &[(String, String)], data: &str) -> Vec<String> {
+    let headers: Vec<_> = attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(front.ask("POST", "/", &headers, data).await.0, 204);
+    front.runs().await
+}
+
+/// The documented examples start a run: gcloud's words, and the request that the Python program really sends.
+#[tokio::test]
+async fn the_documented_messages_start_a_run() {
+    let front = Front::new(&[("nightly", "")]);
+    let gcloud = example("sh");
+    let (_, rest) = gcloud.split_once("--message '").unwrap();
+    let (data, rest) = rest.split_once('\'').unwrap();
+    let (_, attributes) = rest.split_once("--attribute ").unwrap();
+    let attributes: Vec<_> = attributes
+        .split(',')
+        .map(|pair| pair.split_once('=').unwrap())
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    assert_eq!(push_message(&front, &attributes, data).await.len(), 1);
+
+    let folder = tempfile::tempdir().unwrap();
+    let server = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let api = format!("http://{}", server.local_addr().unwrap());
+    std::fs::write(folder.path().join("gcloud"), "#!/bin/sh\necho token-1\n").unwrap();
+    std::process::Command::new("chmod").arg("+x").arg(folder.path().join("gcloud")).status().unwrap();
+    let program = example("python").replace("https://pubsub.googleapis.com", &api);
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let python =
+        std::process::Command::new("python3").args(["-c", &program]).env("PATH", path).spawn().unwrap();
+    let (request, body) = answered(&server, r#"{"messageIds": ["1"]}"#);
+    assert!(python.wait_with_output().unwrap().status.success());
+    assert!(request.starts_with("POST /v1/projects/PROJECT/topics/burnin-gateway:publish "), "{request}");
+    assert!(request.to_ascii_lowercase().contains("authorization: bearer token-1"), "{request}");
+    let sent: Value = serde_json::from_str(&body).unwrap();
+    let message = &sent["messages"][0];
+    let attributes = message["attributes"].as_object().unwrap().iter();
+    let attributes: Vec<_> =
+        attributes.map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned())).collect();
+    let data = base64::engine::general_purpose::STANDARD.decode(message["data"].as_str().unwrap()).unwrap();
+    let data = String::from_utf8(data).unwrap();
+    assert_eq!(push_message(&front, &attributes, &data).await.len(), 2);
+    assert_eq!(push_message(&front, &attributes, &data).await.len(), 2, "a repeated message is the same run");
+    // The Go example states the same attributes and data.
+    let go = example("go");
+    for (name, value) in &attributes {
+        assert!(go.contains(&format!("\"{name}\": \"{value}\"")), "{name}={value}: {go}");
+    }
+    assert!(go.contains(&format!("`{data}`")), "{data}: {go}");
+}
+
+/// Answers one HTTP request with this JSON; returns its head and its body.
+fn answered(server: &std::net::TcpListener, json: &str) -> (String, String) {
+    use std::io::{Read, Write};
+    let (mut stream, _) = server.accept().unwrap();
+    let mut read = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).unwrap();
+        read.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&read).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.to_ascii_lowercase().lines().find_map(|line| {
+            line.strip_prefix("content-length: ").map(|length| length.parse::<usize>().unwrap())
+        });
+        if body.len() >= length.unwrap() {
+            let length = json.len();
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{json}")
+                .unwrap();
+            return (head.to_owned(), body.to_owned());
+        }
+    }
 }
