@@ -107,9 +107,10 @@ resource "google_pubsub_subscription" "push" {
   }
 }
 
-# Cloud Build's notifications: the builder polls the build, and the gateway starts workflows with a build trigger.
+# Cloud Build's notifications: the builder polls an image's build, the provisioner a cluster's deployment or teardown, and the gateway
+# starts workflows with a build trigger.
 resource "google_pubsub_subscription" "cloud_builds" {
-  for_each                   = { cloud-builds = "builder", triggers = "gateway" }
+  for_each                   = { cloud-builds = "builder", cluster-builds = "provisioner", triggers = "gateway" }
   name                       = "${local.prefix}${each.key}"
   topic                      = google_pubsub_topic.cloud_builds.id
   ack_deadline_seconds       = 60

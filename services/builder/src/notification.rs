@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use build_service::{
-    Builds,
+    BuildKey, Builds,
     cloud_build::{
         CloudBuilds,
         notification::{self, BuildNotification},
@@ -14,7 +14,6 @@ use service::{
     AttributesReader, CommandError, Disposition, Event, Handler, PollResult, PortError, Publisher,
     push::BUILD_CHANGED,
 };
-use tracing::debug;
 
 /// Handles notifications, and passes other events to the handler of commands.
 pub struct Notified {
@@ -54,19 +53,7 @@ impl Handler for Notified {
         if event.ty() != Self::TAKES {
             return self.commands.handle(event).await;
         }
-        match notification::read(event) {
-            Err(why) => Disposition::Park(why),
-            Ok(Some(told)) if told.key.is_whole() && told.key.command().stage == Stage::Image => {
-                match self.poll(&told).await {
-                    Ok(()) => Disposition::Done,
-                    Err(CommandError::Transient(why)) => Disposition::Retry(why),
-                    Err(CommandError::Permanent(why)) => Disposition::Park(why),
-                }
-            }
-            Ok(_) => {
-                debug!(event.id = event.id(), "not a build of the builder");
-                Disposition::Done
-            }
-        }
+        let is_own = |key: &BuildKey| key.is_whole() && key.command().stage == Stage::Image;
+        notification::handle(event, is_own, async |told| self.poll(&told).await).await
     }
 }

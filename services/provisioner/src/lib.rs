@@ -8,6 +8,8 @@
 //!
 //! Idempotent by name: a cluster is named after its run and attempt, and an existing one is adopted.
 
+#[cfg(feature = "gcp")]
+pub mod notification;
 mod providers;
 pub mod sweep;
 

@@ -11,8 +11,8 @@ use cluster_deployed::DeployedClusters;
 use cluster_local::{LocalClusters, gpus};
 use gcp::{Parts, Unfit, Wiring};
 use model::Span;
-use provisioner::{Providers, Provisioner, Sweeper};
-use service::serve::PeriodicTask;
+use provisioner::{Providers, Provisioner, Sweeper, notification::Notified};
+use service::{Publisher, serve::PeriodicTask};
 use supervisor::Program;
 
 struct Config {
@@ -59,6 +59,7 @@ fn main() -> ExitCode {
 fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let open = || wiring.store(&config.artefacts);
     let clock = || Arc::clone(&wiring.clock);
+    let mut on_cloud_build = None;
     let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
         BuildLocation::Here(folder) => {
             let (store, program) = (open()?, Program::this()?);
@@ -77,14 +78,21 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
             let (place, store) = ((project.as_str(), location.as_str()), open()?);
             let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock());
             let account = config.account.map(|BuildAccount(name)| name);
-            (store, Arc::new(builds.running_as(account, log_bucket(config.logs, wiring)?)), None)
+            let builds = Arc::new(builds.running_as(account, log_bucket(config.logs, wiring)?));
+            on_cloud_build = Some(Arc::clone(&builds));
+            (store, builds, None)
         }
     };
     let deployed = DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(&store), clock());
     let clusters = Arc::new(Providers { deployed, local: processes });
     let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
-    let worker = Provisioner::new(clusters, config.look);
+    let worker = Provisioner::new(Arc::clone(&clusters) as _, config.look);
     let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
+    if let Some(builds) = on_cloud_build {
+        let outbox = Publisher::new("provisioner", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+        parts.takes.push(Notified::TAKES);
+        parts.handler = Arc::new(Notified::new(builds, clusters, outbox, parts.handler));
+    }
     parts.chores.push(sweeper);
     Ok(parts)
 }

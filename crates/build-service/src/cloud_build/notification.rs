@@ -6,7 +6,8 @@
 
 use google_cloud_build_v1::model;
 use serde_json::Value;
-use service::Event;
+use service::{AttributesReader, CommandError, Disposition, Event};
+use tracing::debug;
 
 use super::tags;
 use crate::BuildKey;
@@ -33,4 +34,24 @@ pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
         return Err("a notification of a build without an id".to_owned());
     }
     Ok(tags::owner(&build).map(|(key, _)| BuildNotification { key, build: build.id }))
+}
+
+/// Handles a message about a build of a service: `is_own` selects its builds, `poll` publishes the polled state.
+pub async fn handle(
+    event: &Event,
+    is_own: impl Fn(&BuildKey) -> bool,
+    poll: impl AsyncFnOnce(BuildNotification) -> Result<(), CommandError>,
+) -> Disposition {
+    match read(event) {
+        Err(why) => Disposition::Park(why),
+        Ok(Some(told)) if is_own(&told.key) => match poll(told).await {
+            Ok(()) => Disposition::Done,
+            Err(CommandError::Transient(why)) => Disposition::Retry(why),
+            Err(CommandError::Permanent(why)) => Disposition::Park(why),
+        },
+        Ok(_) => {
+            debug!(event.id = event.id(), "not a build of this service");
+            Disposition::Done
+        }
+    }
 }

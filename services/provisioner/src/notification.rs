@@ -1,0 +1,76 @@
+//! Messages of the topic `cloud-builds`: a reason to poll a deployment or a teardown by Cloud Build, see [`notification`].
+
+use std::sync::Arc;
+
+use build_service::{
+    BuildKey,
+    cloud_build::{
+        CloudBuilds,
+        notification::{self, BuildNotification},
+    },
+};
+use cluster_api::ClusterProvider;
+use model::{Fact, Stage};
+use service::{
+    AttributesReader, CommandError, Disposition, Event, Handler, PollResult, PortError, Publisher,
+    push::BUILD_CHANGED,
+};
+
+/// Handles notifications, and passes other events to the handler of commands.
+pub struct Notified {
+    builds: Arc<CloudBuilds>,
+    clusters: Arc<dyn ClusterProvider>,
+    outbox: Publisher,
+    commands: Arc<dyn Handler>,
+}
+
+impl Notified {
+    /// Event type of the notifications, as named by Google.
+    pub const TAKES: &'static str = BUILD_CHANGED;
+
+    /// `builds` run the steps of `clusters`; `commands`: handler of all other events; facts are published through `outbox`.
+    pub fn new(
+        builds: Arc<CloudBuilds>,
+        clusters: Arc<dyn ClusterProvider>,
+        outbox: Publisher,
+        commands: Arc<dyn Handler>,
+    ) -> Self {
+        Self { builds, clusters, outbox, commands }
+    }
+
+    async fn poll(&self, told: &BuildNotification) -> Result<(), CommandError> {
+        let BuildNotification { key, build } = told;
+        let (command, name) = (key.command(), key.command().resource_name());
+        let noted = self.builds.submissions().told_of(key, build).await;
+        let seen = match noted {
+            Err(error) => Err(error),
+            Ok(()) if key.is_whole() => self.clusters.poll(&name).await.map(crate::poll_result),
+            // Only a teardown that was requested before has builds, so this continues it.
+            Ok(()) => match self.clusters.delete(&name).await {
+                Ok(deleted) => Ok(PollResult::Ended(Fact::ClusterDeleted(deleted))),
+                Err(PortError::Transient(_)) => Ok(PollResult::Running),
+                Err(error) => Err(error),
+            },
+        };
+        match seen {
+            Ok(PollResult::Ended(fact)) => Ok(self.outbox.publish_fact(command, fact).await?),
+            Ok(PollResult::Running) => Ok(()),
+            Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
+            Err(PortError::Permanent(failure)) => Err(CommandError::Transient(failure.message)),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Handler for Notified {
+    async fn handle(&self, event: &Event) -> Disposition {
+        if event.ty() != Self::TAKES {
+            return self.commands.handle(event).await;
+        }
+        // The teardown of kept parts has another name than its command's cluster: the sweeper polls it.
+        let is_own = |key: &BuildKey| {
+            key.command().stage == Stage::Cluster && (key.is_whole() || key.to_string().contains(".destroy-"))
+        };
+        notification::handle(event, is_own, async |told| self.poll(&told).await).await
+    }
+}

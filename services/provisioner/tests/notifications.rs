@@ -1,0 +1,123 @@
+//! Notifications of Cloud Build publish the polled state of a deployment and of its teardown.
+
+use std::sync::{Arc, Mutex};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use cluster_api::{ClusterProvider, ClusterStatus, Order};
+use cluster_deployed::{Deployed, DeployedClusters};
+use model::{Attempt, BuildSpec, CommandId, Span, Stage, System, Verb};
+use provisioner::{Providers, Provisioner, notification::Notified};
+use serde_json::{Value, json};
+use service::{
+    Bus, BusError, Clock, Disposition, Event, Handler, PortError, Publisher, WorkerHandler,
+    push::{Headers, decode},
+};
+use test_support::cloud_build::World;
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<Value>>);
+
+#[service::async_trait]
+impl Bus for Heard {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        self.0.lock().unwrap().push(serde_json::to_value(&event).unwrap());
+        Ok(())
+    }
+}
+
+impl Heard {
+    /// Type and id of each published fact, without repetitions.
+    fn take(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let mut facts: Vec<_> = (std::mem::take(&mut *self.0.lock().unwrap()).iter())
+            .map(|event| (text(&event["type"]), text(&event["id"])))
+            .collect();
+        facts.dedup();
+        facts
+    }
+}
+
+fn steps(leaves: &str, content: &Value) -> BuildSpec {
+    let config = json!({
+        "steps": [{"name": "bash", "script": "true"}],
+        "substitutions": {"_CLUSTER": "", "_EXPIRES": ""},
+        "artifacts": {"objects": {"location": "gs://anywhere/", "paths": [leaves]}},
+        "options": {"substitutionOption": "ALLOW_LOOSE"},
+    });
+    let values = [("_ENDS", "SUCCESS".to_owned()), ("_LEAVES", content.to_string())];
+    let substitutions = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    BuildSpec { config, source: None, repository: None, substitutions }
+}
+
+fn system() -> System {
+    let made = json!({"nodes": [{"name": "a3-0", "slots": 8}], "slurm": {"partition": "a3mega"}});
+    let slurm = json!({"nodes": 1, "ranks_per_node": 8, "shared_folder": "/home/burnin"});
+    let deployed = Deployed {
+        keep: Default::default(),
+        deploy: steps("cluster.json", &made),
+        destroy: steps("gone.json", &json!({"left": [], "evidence": "the lists are empty"})),
+        system: System::new("slurm", slurm),
+    };
+    deployed.to_system()
+}
+
+/// A message of the topic `cloud-builds`, as its subscription pushes it.
+fn notification(build: &Value) -> Value {
+    let message = json!({"attributes": {"buildId": build["id"], "status": build["status"]},
+        "data": STANDARD.encode(build.to_string()), "messageId": "1", "message_id": "1"});
+    json!({"message": message, "subscription": "projects/p/subscriptions/cluster-builds--provisioner"})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ends_of_deployment_and_teardown_are_published() {
+    let world = World::new().await;
+    let builds = Arc::new(world.another());
+    let deployed =
+        DeployedClusters::new(&clusters::KINDS, builds.clone(), world.store.clone(), world.clock.clone());
+    let clusters = Arc::new(Providers { deployed, local: None });
+    let heard = Arc::<Heard>::default();
+    let worker = Provisioner::new(clusters.clone(), Span::from_secs(3600));
+    let commands = Arc::new(WorkerHandler::new(worker, heard.clone(), world.clock.clone()));
+    let outbox = Publisher::new("provisioner", heard.clone(), world.clock.clone());
+    let service = Notified::new(builds, clusters.clone(), outbox, commands);
+    let push = async |body: &Value| {
+        service.handle(&decode(&Headers::new(), body.to_string().as_bytes()).unwrap()).await
+    };
+
+    let run = "night-1".parse().unwrap();
+    let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
+    let name = id.resource_name();
+    let expires_at = world.clock.now() + Span::from_secs(3600);
+    clusters.create(&Order { id, name: name.clone(), system: system(), expires_at }).await.unwrap();
+    while clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
+    for told in world.cloud.notifications() {
+        assert_eq!(push(&told).await, Disposition::Done);
+    }
+    let ready = heard.take();
+    assert_eq!(ready.len(), 1, "{ready:?}");
+    assert_eq!(ready[0].0, "dev.burnin.cluster.ready.v1");
+
+    while let Err(PortError::Transient(_)) = clusters.delete(&name).await {}
+    let builds = world.cloud.builds();
+    let teardown = builds.last().unwrap();
+    assert_eq!(push(&notification(teardown)).await, Disposition::Done);
+    let deleted = heard.take();
+    assert_eq!(deleted.len(), 1, "{deleted:?}");
+    assert_eq!(deleted[0].0, "dev.burnin.cluster.deleted.v1");
+
+    // Builds of images, of other clusters and of others change nothing.
+    world.start(&test_support::cloud_build::spec("SUCCESS")).await.unwrap();
+    world.end().await;
+    for build in world.cloud.builds().iter().filter(|build| !build["tags"].to_string().contains(".cluster."))
+    {
+        assert_eq!(push(&notification(build)).await, Disposition::Done);
+    }
+    let mut foreign = teardown.clone();
+    foreign["tags"] = json!(["nightly"]);
+    assert_eq!(push(&notification(&foreign)).await, Disposition::Done);
+    assert_eq!(heard.take(), []);
+    assert!(matches!(
+        push(&notification(&json!({"id": "", "status": "SUCCESS"}))).await,
+        Disposition::Park(_)
+    ));
+}
