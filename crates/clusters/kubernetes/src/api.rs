@@ -18,7 +18,7 @@ use kube::{
 };
 use model::{Class, Failure};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 use service::PortError;
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     apiserver::{limited, trouble, typed},
     client,
     lookup::{self, KUEUE},
-    names,
+    manifest, names,
     objects::{JobSet, Workload, text},
 };
 
@@ -121,7 +121,7 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// After [`PortError::Transient`] the JobSet may exist: read it.
-    pub async fn create_jobset(&self, jobset: &Value) -> Result<Created, PortError> {
+    pub async fn create_jobset(&self, jobset: &manifest::JobSet) -> Result<Created, PortError> {
         create(&self.jobsets(), jobset, "JobSet").await
     }
 
@@ -129,7 +129,7 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// See [`NamespacedCluster::create_jobset`].
-    pub async fn create_secret(&self, secret: &Value) -> Result<Created, PortError> {
+    pub async fn create_secret(&self, secret: &Secret) -> Result<Created, PortError> {
         create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
     }
 
@@ -323,11 +323,12 @@ fn of_jobset(jobset: &str) -> ListParams {
     ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"))
 }
 
-async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Created, PortError>
+async fn create<K>(api: &Api<K>, object: &impl Serialize, kind: &str) -> Result<Created, PortError>
 where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource,
 {
-    let object: K = serde_json::from_value(object.clone()).map_err(PortError::transient)?;
+    let object = serde_json::to_value(object).map_err(PortError::transient)?;
+    let object: K = serde_json::from_value(object).map_err(PortError::transient)?;
     let parameters = PostParams { field_manager: Some("burnin".to_owned()), ..PostParams::default() };
     match limited(api.create(&parameters, &object)).await? {
         Ok(_) => Ok(Created::New),

@@ -3,8 +3,22 @@
 use std::collections::BTreeMap;
 
 use cluster_api::JobSpec;
+use k8s_openapi::{
+    api::{
+        batch::v1::{self as batch, JobTemplateSpec, SuccessPolicyRule},
+        core::v1::{
+            Affinity, Container, EmptyDirVolumeSource, EnvVar, LocalObjectReference, PodAffinityTerm,
+            PodAntiAffinity, PodSpec, PodTemplateSpec, ResourceRequirements, Secret, SecretVolumeSource,
+            SecurityContext, Toleration, Volume, VolumeMount,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference},
+    },
+};
 use model::{Class, Failure};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use crate::{
     Kubernetes, Launch, Topology,
@@ -13,6 +27,11 @@ use crate::{
     script,
 };
 
+/// API version of JobSet.
+const JOBSET: &str = "jobset.x-k8s.io/v1alpha2";
+/// A container's last output is its termination message.
+const FALLBACK: &str = "FallbackToLogsOnError";
+
 /// Mount path of the folder that the plugin container fills.
 const PLUGIN: &str = "/plugin";
 /// Lifetime of a pod beyond the job's limit, for start-up and shutdown, seconds.
@@ -20,103 +39,219 @@ const SLACK: u64 = 1800;
 /// Time to live of an ended JobSet that is not deleted, seconds.
 const KEPT: u64 = 86_400;
 
+/// A JobSet as a job writes it (kubernetes-sigs/jobset, v0.9.1, `api/jobset/v1alpha2/jobset_types.go`).
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobSet {
+    api_version: &'static str,
+    kind: &'static str,
+    /// Name, namespace, labels, annotations.
+    pub metadata: ObjectMeta,
+    spec: JobSetSpec,
+}
+
+impl JobSet {
+    fn new(metadata: ObjectMeta, spec: JobSetSpec) -> Self {
+        Self { api_version: JOBSET, kind: "JobSet", metadata, spec }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JobSetSpec {
+    suspend: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_seconds_after_finished: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<Network>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_policy: Option<FailurePolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success_policy: Option<SuccessPolicy>,
+    replicated_jobs: Vec<ReplicatedJob>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Network {
+    #[serde(rename = "enableDNSHostnames")]
+    enable_dns_hostnames: bool,
+    publish_not_ready_addresses: bool,
+    subdomain: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FailurePolicy {
+    max_restarts: u32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SuccessPolicy {
+    operator: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_replicated_jobs: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplicatedJob {
+    name: String,
+    replicas: u32,
+    template: JobTemplateSpec,
+}
+
 /// JobSet of a job.
 ///
 /// # Errors
 /// Returns an error if the job's programs are files instead of a container image.
-pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<Value, Failure> {
+pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
     let name = name(&job.name);
     let (labels, annotations) = marks(job, &name);
-    let mut top = labels.clone();
-    let mut put = |key: &str, value: &Option<String>| {
-        if let Some(value) = value {
-            top.insert(key.to_owned(), json!(value));
+    let kept = settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs());
+    let life = seconds(job.limit.0.as_secs() + SLACK + kept);
+    let whole = pod(job, settings, &name, life)?;
+    let pods = |count: u32, pod: PodSpec| {
+        let annotations = pod_annotations(settings, &annotations);
+        let metadata = ObjectMeta {
+            labels: Some(labels.clone()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        batch::JobSpec {
+            completion_mode: Some("Indexed".to_owned()),
+            parallelism: Some(count.cast_signed()),
+            completions: Some(count.cast_signed()),
+            backoff_limit: Some(0),
+            active_deadline_seconds: Some(life),
+            template: PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) },
+            ..batch::JobSpec::default()
         }
     };
-    put("kueue.x-k8s.io/queue-name", &settings.queue);
-    put("kueue.x-k8s.io/priority-class", &settings.priority_class);
-    let kept = settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs());
-    let life = job.limit.0.as_secs() + SLACK + kept;
-    let pods = |count: u32, pod: Value| {
-        json!({
-            "completionMode": "Indexed", "parallelism": count, "completions": count,
-            "backoffLimit": 0, "activeDeadlineSeconds": life,
-            "template": {"metadata": {"labels": labels, "annotations": pod_annotations(settings, &annotations)},
-                         "spec": pod},
-        })
+    let replicated = |name: String, spec: batch::JobSpec| {
+        let metadata = ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() };
+        let template = JobTemplateSpec { metadata: Some(metadata), spec: Some(spec) };
+        ReplicatedJob { name, replicas: 1, template }
     };
-    let replicated = |name: String, spec: Value| json!({"name": name, "replicas": 1, "template": {"metadata": {"labels": labels}, "spec": spec}});
-    let whole = pod(job, settings, &name, life)?;
-    let mut success = json!({"operator": "All"});
-    let replicated_jobs: Vec<Value> = if settings.only_nodes.is_empty() {
+    let mut success = SuccessPolicy { operator: "All", target_replicated_jobs: None };
+    let replicated_jobs = if settings.only_nodes.is_empty() {
         let mut spec = pods(settings.nodes, whole);
         if settings.launch == Launch::Mpi {
             // The first pod decides the job's result: the others only serve it and are ended with it.
-            spec["successPolicy"] = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
+            let first =
+                SuccessPolicyRule { succeeded_indexes: Some("0".to_owned()), succeeded_count: Some(1) };
+            spec.success_policy = Some(batch::SuccessPolicy { rules: vec![first] });
         }
         vec![replicated(REPLICATED.to_owned(), spec)]
     } else {
         if settings.launch == Launch::Mpi {
-            success["targetReplicatedJobs"] = json!([format!("{REPLICATED}0")]);
+            success.target_replicated_jobs = Some(vec![format!("{REPLICATED}0")]);
         }
         // Kueue's topology scheduling uses a pod's node selector and ignores node affinity.
         let on = |(number, node): (usize, &String)| {
             let mut pod = whole.clone();
-            pod["nodeSelector"][HOSTNAME] = json!(node);
-            let environment = pod["containers"][0]["env"].as_array_mut();
-            environment
-                .into_iter()
-                .for_each(|all| all.push(json!({"name": "BURNIN_INDEX", "value": number.to_string()})));
+            pod.node_selector.get_or_insert_default().insert(HOSTNAME.to_owned(), node.clone());
+            for container in &mut pod.containers {
+                container.env.get_or_insert_default().push(variable("BURNIN_INDEX", number.to_string()));
+            }
             replicated(format!("{REPLICATED}{number}"), pods(1, pod))
         };
         settings.only_nodes.iter().enumerate().map(on).collect()
     };
-    Ok(json!({
-        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-        "metadata": {"name": name, "namespace": settings.namespace, "labels": top, "annotations": annotations},
-        "spec": {
+    let mut top = labels.clone();
+    let kueue = [("queue-name", &settings.queue), ("priority-class", &settings.priority_class)];
+    top.extend(
+        kueue.into_iter().filter_map(|(key, value)| Some((format!("kueue.x-k8s.io/{key}"), value.clone()?))),
+    );
+    Ok(JobSet::new(
+        metadata(name.clone(), settings, top, annotations),
+        JobSetSpec {
             // Kueue starts the JobSet when all its pods fit.
-            "suspend": settings.queue.is_some(),
-            "ttlSecondsAfterFinished": KEPT,
-            "network": {"enableDNSHostnames": true, "publishNotReadyAddresses": true, "subdomain": name},
+            suspend: settings.queue.is_some(),
+            ttl_seconds_after_finished: Some(KEPT),
+            network: Some(Network {
+                enable_dns_hostnames: true,
+                publish_not_ready_addresses: true,
+                subdomain: name,
+            }),
             // The benchmark's output is the result: never restart.
-            "failurePolicy": {"maxRestarts": 0},
-            "successPolicy": success,
-            "replicatedJobs": replicated_jobs,
+            failure_policy: Some(FailurePolicy { max_restarts: 0 }),
+            success_policy: Some(success),
+            replicated_jobs,
         },
-    }))
+    ))
 }
 
 /// A JobSet without pods that reserves the name of a cancelled job.
-pub fn fence(job: &str, settings: &Kubernetes) -> Value {
+pub fn fence(job: &str, settings: &Kubernetes) -> JobSet {
     let name = name(job);
-    json!({
-        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-        "metadata": {"name": name, "namespace": settings.namespace, "labels": {LABEL: name},
-                     "annotations": {JOB: job, FENCE: "true"}},
-        "spec": {"suspend": true, "replicatedJobs": [{"name": REPLICATED, "replicas": 0, "template": {"spec": {
-            "backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never",
-                "containers": [{"name": "none", "image": "registry.invalid/none"}]}}}}}]},
-    })
+    let none = Container {
+        name: "none".to_owned(),
+        image: Some("registry.invalid/none".to_owned()),
+        ..Container::default()
+    };
+    let pod =
+        PodSpec { restart_policy: Some("Never".to_owned()), containers: vec![none], ..PodSpec::default() };
+    let spec = batch::JobSpec {
+        backoff_limit: Some(0),
+        template: PodTemplateSpec { metadata: None, spec: Some(pod) },
+        ..batch::JobSpec::default()
+    };
+    let template = JobTemplateSpec { metadata: None, spec: Some(spec) };
+    let labels = [(LABEL.to_owned(), name.clone())].into();
+    let annotations = [(JOB.to_owned(), job.to_owned()), (FENCE.to_owned(), "true".to_owned())].into();
+    JobSet::new(
+        metadata(name, settings, labels, annotations),
+        JobSetSpec {
+            suspend: true,
+            replicated_jobs: vec![ReplicatedJob { name: REPLICATED.to_owned(), replicas: 0, template }],
+            ..JobSetSpec::default()
+        },
+    )
 }
 
 /// Secret with a job's ssh keys, owned by its JobSet.
-pub fn keys(job: &str, settings: &Kubernetes, uid: &str, user: &str, host: &str) -> Value {
+pub fn keys(job: &str, settings: &Kubernetes, uid: &str, user: &str, host: &str) -> Secret {
     let name = name(job);
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
-        "metadata": {
-            "name": format!("{name}-ssh"), "namespace": settings.namespace, "labels": {LABEL: name}, "annotations": {JOB: job},
-            "ownerReferences": [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": name, "uid": uid}],
-        },
-        "stringData": {"user": user, "host": host},
-    })
+    let owner = OwnerReference {
+        api_version: JOBSET.to_owned(),
+        kind: "JobSet".to_owned(),
+        name: name.clone(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    };
+    let labels = [(LABEL.to_owned(), name.clone())].into();
+    let annotations = [(JOB.to_owned(), job.to_owned())].into();
+    let metadata = metadata(format!("{name}-ssh"), settings, labels, annotations);
+    Secret {
+        metadata: ObjectMeta { owner_references: Some(vec![owner]), ..metadata },
+        type_: Some("Opaque".to_owned()),
+        immutable: Some(true),
+        string_data: Some(
+            [("user", user), ("host", host)].map(|(name, key)| (name.to_owned(), key.to_owned())).into(),
+        ),
+        ..Secret::default()
+    }
 }
 
+fn metadata(name: String, settings: &Kubernetes, labels: Marks, annotations: Marks) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: Some(settings.namespace.clone()),
+        labels: Some(labels),
+        annotations: Some(annotations),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Labels or annotations.
+type Marks = BTreeMap<String, String>;
+
 /// Labels and annotations of all objects of a job: an annotation where the value is not a valid label.
-fn marks(job: &JobSpec, name: &str) -> (Map<String, Value>, Map<String, Value>) {
-    let mut labels: Map<String, Value> = [(LABEL.to_owned(), json!(name))].into_iter().collect();
-    let mut annotations: Map<String, Value> = [(JOB.to_owned(), json!(job.name))].into_iter().collect();
+fn marks(job: &JobSpec, name: &str) -> (Marks, Marks) {
+    let mut labels = Marks::from([(LABEL.to_owned(), name.to_owned())]);
+    let mut annotations = Marks::from([(JOB.to_owned(), job.name.clone())]);
     for (key, value) in &job.labels {
         let value = value
             .parse::<model::Timestamp>()
@@ -126,109 +261,152 @@ fn marks(job: &JobSpec, name: &str) -> (Map<String, Value>, Map<String, Value>) 
             .iter()
             .all(|edge| edge.is_some_and(|byte| byte.is_ascii_alphanumeric()));
         if letters && edges && value.len() <= 63 {
-            labels.insert(key.clone(), json!(value));
+            labels.insert(key.clone(), value);
         } else {
-            annotations.insert(format!("burnin.dev/{}", key.trim_start_matches("burnin-")), json!(value));
+            annotations.insert(format!("burnin.dev/{}", key.trim_start_matches("burnin-")), value);
         }
     }
     (labels, annotations)
 }
 
-fn pod_annotations(settings: &Kubernetes, ours: &Map<String, Value>) -> Map<String, Value> {
-    let mut all: Map<String, Value> =
-        settings.annotations.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+fn pod_annotations(settings: &Kubernetes, ours: &Marks) -> Marks {
+    let mut all: Marks =
+        settings.annotations.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     all.extend(ours.clone());
-    all.insert("kubectl.kubernetes.io/default-container".to_owned(), json!(CONTAINER));
-    let mut topology = |request: &str, level: &str| {
-        all.insert(format!("kueue.x-k8s.io/podset-{request}-topology"), json!(level));
+    all.insert("kubectl.kubernetes.io/default-container".to_owned(), CONTAINER.to_owned());
+    let topology = match &settings.topology {
+        Some(Topology::Required(level)) => Some(("required", level.as_str())),
+        Some(Topology::Preferred(level)) => Some(("preferred", level.as_str())),
+        Some(Topology::Unconstrained) => Some(("unconstrained", "true")),
+        None => None,
     };
-    match &settings.topology {
-        Some(Topology::Required(level)) => topology("required", level),
-        Some(Topology::Preferred(level)) => topology("preferred", level),
-        Some(Topology::Unconstrained) => topology("unconstrained", "true"),
-        None => {}
+    let key = |request| format!("kueue.x-k8s.io/podset-{request}-topology");
+    all.extend(topology.map(|(request, level)| (key(request), level.to_owned())));
+    all
+}
+
+fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<PodSpec, Failure> {
+    let image = image(job, settings)?;
+    let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(settings, name).into_iter().unzip();
+    let mut command = vec!["bash".to_owned(), "-c".to_owned(), script::script(settings), "burnin".to_owned()];
+    command.extend(script::command(&job.workload, settings));
+    let environment = script::environment(settings, name).into_iter();
+    let container = Container {
+        name: CONTAINER.to_owned(),
+        image: Some(image),
+        command: Some(command),
+        env: Some(environment.map(|(name, value)| variable(name, value)).collect()),
+        volume_mounts: Some(mounts),
+        resources: Some(resources(settings)),
+        termination_message_policy: Some(FALLBACK.to_owned()),
+        security_context: settings
+            .privileged
+            .then(|| SecurityContext { privileged: Some(true), ..SecurityContext::default() }),
+        ..Container::default()
+    };
+    let plugin = settings.plugin.as_ref().map(|plugin| Container {
+        name: "plugin".to_owned(),
+        image: Some(plugin.image.clone()),
+        command: Some(plugin.command.clone()),
+        volume_mounts: Some(vec![mounted("plugin", PLUGIN)]),
+        termination_message_policy: Some(FALLBACK.to_owned()),
+        ..Container::default()
+    });
+    // One pod per node: two pods on one node would not test the network.
+    let apart = PodAffinityTerm {
+        label_selector: Some(LabelSelector {
+            match_labels: Some([(LABEL.to_owned(), name.to_owned())].into()),
+            ..LabelSelector::default()
+        }),
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        ..PodAffinityTerm::default()
+    };
+    let anti = PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![apart]),
+        ..PodAntiAffinity::default()
+    };
+    let tolerations = settings.tolerate.iter().map(|key| Toleration {
+        key: Some(key.clone()),
+        operator: Some("Exists".to_owned()),
+        ..Toleration::default()
+    });
+    let selector: Marks =
+        settings.node_selector.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    Ok(PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        active_deadline_seconds: Some(life),
+        termination_grace_period_seconds: Some(30),
+        containers: vec![container],
+        init_containers: plugin.map(|plugin| vec![plugin]),
+        volumes: Some(volumes),
+        affinity: Some(Affinity { pod_anti_affinity: Some(anti), ..Affinity::default() }),
+        service_account_name: settings.service_account.clone(),
+        image_pull_secrets: (settings.image_pull_secret.as_ref())
+            .map(|secret| vec![LocalObjectReference { name: secret.clone() }]),
+        node_selector: (!selector.is_empty()).then_some(selector),
+        tolerations: (!settings.tolerate.is_empty()).then(|| tolerations.collect()),
+        host_network: settings.host_network.then_some(true),
+        dns_policy: settings.host_network.then(|| "ClusterFirstWithHostNet".to_owned()),
+        ..PodSpec::default()
+    })
+}
+
+/// Volumes of the benchmark's container, each with its mount.
+fn volumes(settings: &Kubernetes, name: &str) -> Vec<(Volume, VolumeMount)> {
+    let mut all = Vec::new();
+    let mut mount = |path: &str, volume: Volume| all.push((volume.clone(), mounted(&volume.name, path)));
+    if settings.launch == Launch::Mpi {
+        let secret = SecretVolumeSource {
+            secret_name: Some(format!("{name}-ssh")),
+            default_mode: Some(0o400),
+            ..SecretVolumeSource::default()
+        };
+        mount(script::KEYS, Volume { name: "keys".to_owned(), secret: Some(secret), ..Volume::default() });
+    }
+    let empty = |name: &str, medium: Option<&str>| Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: medium.map(str::to_owned),
+            ..EmptyDirVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    if settings.gpus_per_node.is_some() {
+        // NCCL's ranks on one node use shared memory; a container has only 64 MiB by default.
+        mount("/dev/shm", empty("memory", Some("Memory")));
+    }
+    if let Some(plugin) = &settings.plugin {
+        mount(&plugin.folder, empty("plugin", None));
     }
     all
 }
 
-fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: u64) -> Result<Value, Failure> {
-    let image = image(job, settings)?;
-    let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
-    let mut mount = |volume: &str, path: &str, source: Value| {
-        let mut volume_spec = json!({"name": volume});
-        volume_spec
-            .as_object_mut()
-            .into_iter()
-            .for_each(|spec| spec.extend(source.as_object().cloned().unwrap_or_default()));
-        volumes.push(volume_spec);
-        mounts.push(json!({"name": volume, "mountPath": path}));
-    };
-    if settings.launch == Launch::Mpi {
-        mount(
-            "keys",
-            script::KEYS,
-            json!({"secret": {"secretName": format!("{name}-ssh"), "defaultMode": 0o400}}),
-        );
-    }
-    if settings.gpus_per_node.is_some() {
-        // NCCL's ranks on one node use shared memory; a container has only 64 MiB by default.
-        mount("memory", "/dev/shm", json!({"emptyDir": {"medium": "Memory"}}));
-    }
-    let init = settings.plugin.as_ref().map(|plugin| {
-        mount("plugin", &plugin.folder, json!({"emptyDir": {}}));
-        json!([{"name": "plugin", "image": plugin.image, "command": plugin.command,
-                "volumeMounts": [{"name": "plugin", "mountPath": PLUGIN}],
-                "terminationMessagePolicy": "FallbackToLogsOnError"}])
-    });
-    let mut command = vec!["bash".to_owned(), "-c".to_owned(), script::script(settings), "burnin".to_owned()];
-    command.extend(script::command(&job.workload, settings));
-    let environment: Vec<Value> = script::environment(settings, name)
-        .into_iter()
-        .map(|(name, value)| json!({"name": name, "value": value}))
-        .collect();
-    let mut container = json!({
-        "name": CONTAINER, "image": image, "command": command, "env": environment, "volumeMounts": mounts,
-        "resources": resources(settings), "terminationMessagePolicy": "FallbackToLogsOnError",
-    });
-    if settings.privileged {
-        container["securityContext"] = json!({"privileged": true});
-    }
-    let mut pod = json!({
-        "restartPolicy": "Never", "activeDeadlineSeconds": life, "terminationGracePeriodSeconds": 30,
-        "containers": [container], "volumes": volumes,
-        // One pod per node: two pods on one node would not test the network.
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {LABEL: name}}, "topologyKey": "kubernetes.io/hostname"}]}},
-    });
-    let mut put = |field: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            pod[field] = value;
-        }
-    };
-    put("initContainers", init);
-    put("serviceAccountName", settings.service_account.as_ref().map(|account| json!(account)));
-    put("imagePullSecrets", settings.image_pull_secret.as_ref().map(|secret| json!([{"name": secret}])));
-    put("nodeSelector", (!settings.node_selector.is_empty()).then(|| json!(settings.node_selector)));
-    let tolerations = settings.tolerate.iter().map(|key| json!({"key": key, "operator": "Exists"}));
-    put("tolerations", (!settings.tolerate.is_empty()).then(|| tolerations.collect()));
-    put("hostNetwork", settings.host_network.then(|| json!(true)));
-    put("dnsPolicy", settings.host_network.then(|| json!("ClusterFirstWithHostNet")));
-    Ok(pod)
+fn mounted(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: volume.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
 }
 
-fn resources(settings: &Kubernetes) -> Value {
-    let mut limits = BTreeMap::new();
-    let mut requests = BTreeMap::new();
-    if let Some(gpus) = settings.gpus_per_node {
-        limits.insert("nvidia.com/gpu", gpus.to_string());
+fn variable(name: &str, value: String) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value), value_from: None }
+}
+
+fn resources(settings: &Kubernetes) -> ResourceRequirements {
+    let quantities = |all: [Option<(&str, String)>; 2]| {
+        let all = all.into_iter().flatten();
+        Some(all.map(|(name, quantity)| (name.to_owned(), Quantity(quantity))).collect())
+    };
+    ResourceRequirements {
+        limits: quantities([
+            settings.gpus_per_node.map(|gpus| ("nvidia.com/gpu", gpus.to_string())),
+            settings.memory_mib.map(|memory| ("memory", format!("{memory}Mi"))),
+        ]),
+        requests: quantities([settings.cpu_millis.map(|cpus| ("cpu", format!("{cpus}m"))), None]),
+        ..ResourceRequirements::default()
     }
-    if let Some(memory) = settings.memory_mib {
-        limits.insert("memory", format!("{memory}Mi"));
-    }
-    if let Some(cpus) = settings.cpu_millis {
-        requests.insert("cpu", format!("{cpus}m"));
-    }
-    json!({"limits": limits, "requests": requests})
+}
+
+/// A time in the API's type.
+fn seconds(span: u64) -> i64 {
+    i64::try_from(span).unwrap_or(i64::MAX)
 }
 
 /// The image of the image stage, or the one in the settings.

@@ -144,6 +144,7 @@ async fn the_pods_deadline_includes_the_time_that_they_are_kept() {
     let life = |more| {
         let job = bed.job("life", more);
         let made = manifest::jobset(&job, &Kubernetes::of(&job.cluster).unwrap()).unwrap();
+        let made = serde_json::to_value(made).unwrap();
         let spec = &made["spec"]["replicatedJobs"][0]["template"]["spec"];
         let pod = &spec["template"]["spec"]["activeDeadlineSeconds"];
         assert_eq!(&spec["activeDeadlineSeconds"], pod);

@@ -43,6 +43,7 @@ async fn with_named_nodes_the_first_mpi_pod_decides() {
     let mut mpi =
         bed.settings(json!({"launch": "mpi", "only_nodes": ["a", "b"], "node_selector": {"gpu": "b200"}}));
     let made = manifest::jobset(&bed.job("mpi", json!({})), &mpi).unwrap();
+    let made = serde_json::to_value(made).unwrap();
     assert_eq!(made["spec"]["successPolicy"], json!({"operator": "All", "targetReplicatedJobs": ["n0"]}));
     let selected: Vec<_> = made["spec"]["replicatedJobs"]
         .as_array()
@@ -58,6 +59,7 @@ async fn with_named_nodes_the_first_mpi_pod_decides() {
     assert_eq!(selected, [("n0", selector("a")), ("n1", selector("b"))]);
     mpi.only_nodes.clear();
     let made = manifest::jobset(&bed.job("mpi", json!({})), &mpi).unwrap();
+    let made = serde_json::to_value(made).unwrap();
     assert_eq!(made["spec"]["successPolicy"], json!({"operator": "All"}));
     assert_eq!(made["spec"]["replicatedJobs"].as_array().unwrap().len(), 1);
 }
