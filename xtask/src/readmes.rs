@@ -92,3 +92,24 @@ fn each_event_type_has_a_publisher_or_comes_from_outside() {
     let without: Vec<_> = event_types().filter(|event_type| publishers(event_type).is_empty()).collect();
     assert_eq!(without, FROM_OUTSIDE);
 }
+
+/// Tests that a document quotes exist: a renamed test must not leave a claim without proof.
+#[test]
+fn quoted_tests_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = std::process::Command::new("git").arg("ls-files").current_dir(&root).output().unwrap();
+    let files = String::from_utf8(listed.stdout).unwrap();
+    let tests: String = (files.lines().filter(|file| file.ends_with(".rs") || file.ends_with(".py")))
+        .filter_map(|file| fs::read_to_string(root.join(file)).ok())
+        .collect();
+    let document = fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    // Names of tests have at least three underscores; other quoted words have fewer.
+    let quoted = document.split('`').skip(1).step_by(2).filter(|word| {
+        word.matches('_').count() > 2
+            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    });
+    let quoted: Vec<_> = quoted.collect();
+    assert!(quoted.len() > 30, "{quoted:?}");
+    let absent: Vec<_> = quoted.iter().filter(|name| !tests.contains(&format!("fn {name}("))).collect();
+    assert!(absent.is_empty(), "SECURITY.md quotes tests that do not exist: {absent:?}");
+}
