@@ -182,7 +182,7 @@ impl Inner {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);
         }
-        if !trouble.may_pass() {
+        if !trouble.is_transient() {
             return Err(trouble);
         }
         let look = async { self.rest().await?.exists(name).await };

@@ -124,10 +124,9 @@ impl BigQuery {
         self.settling.settle(&self.client, &self.spool, &batch).await?;
         match self.spool.end(id).await? {
             Some(end) => end.of(note.rows),
-            None => Err(Error::Unavailable(format!(
-                "BigQuery: batch {} does not contain load {id}",
-                batch.number
-            ))),
+            None => {
+                Err(Error::Transient(format!("BigQuery: batch {} does not contain load {id}", batch.number)))
+            }
         }
     }
 
@@ -139,13 +138,13 @@ impl BigQuery {
         let limit = self.options.patience;
         let late =
             || format!("BigQuery: no {what} within {:.1} s{}", limit.as_secs_f64(), self.client.trouble());
-        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(Error::Unavailable(late())))
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(Error::Transient(late())))
     }
 }
 
 #[async_trait::async_trait]
 impl Warehouse for BigQuery {
-    /// Fails with [`Error::Unavailable`] if the outcome is unknown: only a repeated call with the same load continues the work.
+    /// Fails with [`Error::Transient`] if the outcome is unknown: only a repeated call with the same load continues the work.
     async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
         self.patiently(Box::pin(self.bring(id, load)), "load").await
     }

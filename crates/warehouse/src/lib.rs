@@ -26,10 +26,10 @@ pub use sqlite::Sqlite;
 pub enum Error {
     /// Transient: retry.
     #[error("{0}")]
-    Unavailable(String),
+    Transient(String),
     /// The rows are invalid: permanent.
     #[error("{0}")]
-    Refused(String),
+    Permanent(String),
 }
 
 /// The tables, in SQLite, BigQuery or memory.
@@ -39,7 +39,7 @@ pub trait Warehouse: Send + Sync + 'static {
     /// first load.
     ///
     /// # Errors
-    /// Returns [`Error::Refused`] if the rows can never be loaded, and [`Error::Unavailable`] if nothing was loaded or the
+    /// Returns [`Error::Permanent`] if the rows can never be loaded, and [`Error::Transient`] if nothing was loaded or the
     /// outcome is unknown: load again under the same id.
     async fn load(&self, id: &str, load: &Load) -> Result<u64, Error>;
 

@@ -61,7 +61,7 @@ impl Memory {
 
     fn available(&self) -> Result<(), Error> {
         if self.out.load(Ordering::SeqCst) {
-            return Err(Error::Unavailable("the warehouse is unavailable".to_owned()));
+            return Err(Error::Transient("the warehouse is unavailable".to_owned()));
         }
         Ok(())
     }

@@ -68,10 +68,10 @@ impl Sqlite {
             work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
         });
         match done.await {
-            Err(stopped) => Err(Error::Unavailable(stopped.to_string())),
+            Err(stopped) => Err(Error::Transient(stopped.to_string())),
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) if refused(&error) => Err(Error::Refused(error.to_string())),
-            Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
+            Ok(Err(error)) if refused(&error) => Err(Error::Permanent(error.to_string())),
+            Ok(Err(error)) => Err(Error::Transient(error.to_string())),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Gateway {
                     origin: Some(Origin::Message(key.clone())),
                 };
                 let started = self.starter.start(&wish).await;
-                started.map_err(|refused| (refused.to_string(), refused.is_final()))
+                started.map_err(|refused| (refused.to_string(), refused.is_permanent()))
             }
         };
         let answer = match &started {
@@ -100,7 +100,7 @@ impl Gateway {
             };
             match self.starter.start(&wish).await {
                 Ok(_) => {}
-                Err(StartError::Later(why)) => return Disposition::Retry(why),
+                Err(StartError::Transient(why)) => return Disposition::Retry(why),
                 Err(refused) => refusals.push(format!("{name}: {refused}")),
             }
         }

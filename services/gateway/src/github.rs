@@ -279,10 +279,10 @@ impl Gateway {
     pub(crate) async fn pushed(&self, known: DeliveryLog) -> Result<RecordedPush, StartError> {
         let DeliveryLog { push, commit, told_by } = known;
         if !is_commit(&commit) {
-            return Err(StartError::Later(format!("`{commit}` is not a commit")));
+            return Err(StartError::Transient(format!("`{commit}` is not a commit")));
         }
         let mark = mark(&push.repository, &push.reference, &commit);
-        if let Some(body) = self.store.read(&mark).await.map_err(StartError::later)? {
+        if let Some(body) = self.store.read(&mark).await.map_err(StartError::transient)? {
             return Ok(serde_json::from_slice(&body).unwrap_or_default());
         }
         let mut dealt = RecordedPush {
@@ -293,7 +293,7 @@ impl Gateway {
             ..RecordedPush::default()
         };
         let short = commit.get(..12).unwrap_or(&commit);
-        let read = self.catalogue.read().await.map_err(StartError::later)?;
+        let read = self.catalogue.read().await.map_err(StartError::transient)?;
         for (name, entry) in &read.workflows {
             if !entry.offered.on.push.iter().any(|on| on.wants(&push)) {
                 continue;
@@ -317,7 +317,7 @@ impl Gateway {
             };
             match self.starter.start(&wish).await {
                 Ok(started) => dealt.runs.push(started.run),
-                Err(refused) if refused.is_final() => {
+                Err(refused) if refused.is_permanent() => {
                     error!(workflow = name, commit, "the push starts no run: {refused}");
                     dealt.refused.push(format!("{name}: {refused}"));
                 }
@@ -332,7 +332,7 @@ impl Gateway {
             "pushed"
         );
         // Write the mark last: after a crash the push is handled again with the same runs.
-        self.store.create_json(&mark, &dealt).await.map_err(StartError::later)?;
+        self.store.create_json(&mark, &dealt).await.map_err(StartError::transient)?;
         Ok(dealt)
     }
 }

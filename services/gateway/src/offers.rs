@@ -21,15 +21,17 @@ struct OfferMark {
 
 /// Why an offer starts nothing.
 enum Why {
-    /// Permanent.
-    Final(String),
-    /// Transient.
-    Later(String),
+    Permanent(String),
+    Transient(String),
 }
 
 impl From<StartError> for Why {
     fn from(refused: StartError) -> Self {
-        if refused.is_final() { Self::Final(refused.to_string()) } else { Self::Later(refused.to_string()) }
+        if refused.is_permanent() {
+            Self::Permanent(refused.to_string())
+        } else {
+            Self::Transient(refused.to_string())
+        }
     }
 }
 
@@ -51,12 +53,12 @@ impl Gateway {
         let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
         let concerned = match ClusterOffer::of(event).and_then(completed) {
             Ok(offer) => self.concerned(&key, &offer).await.map(|workflows| (offer, workflows)),
-            Err(why) => Err(Why::Final(why)),
+            Err(why) => Err(Why::Permanent(why)),
         };
         let (offer, workflows) = match concerned {
             Ok(concerned) => concerned,
-            Err(Why::Later(why)) => return Disposition::Retry(why),
-            Err(Why::Final(why)) => return self.refuse(key, vec![why]).await,
+            Err(Why::Transient(why)) => return Disposition::Retry(why),
+            Err(Why::Permanent(why)) => return self.refuse(key, vec![why]).await,
         };
         let mut problems = Vec::new();
         for workflow in workflows {
@@ -79,8 +81,8 @@ impl Gateway {
                         return later;
                     }
                 }
-                Err(Why::Later(why)) => return Disposition::Retry(why),
-                Err(Why::Final(why)) => problems.push(format!("{workflow}: {why}")),
+                Err(Why::Transient(why)) => return Disposition::Retry(why),
+                Err(Why::Permanent(why)) => problems.push(format!("{workflow}: {why}")),
             }
         }
         if problems.is_empty() { Disposition::Done } else { self.refuse(key, problems).await }
@@ -91,12 +93,12 @@ impl Gateway {
         let digest = hex::encode(start::digest(&[&key.source, &key.id]));
         let name = format!("offers/{}.json", digest.get(..32).unwrap_or(&digest));
         let offered = hex::encode(Sha256::digest(serde_json::to_vec(offer).unwrap_or_default()));
-        let later = |error: &dyn std::error::Error| Why::Later(error.to_string());
+        let later = |error: &dyn std::error::Error| Why::Transient(error.to_string());
         loop {
             if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {
                 let mark: OfferMark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
                 let other = "this source and id were used before for another cluster".to_owned();
-                return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Final(other)) };
+                return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Permanent(other)) };
             }
             let read = self.catalogue.read().await.map_err(|error| later(&error))?;
             let known = OfferedCluster { source: &key.source, system: offer.kind(), name: &offer.name };
@@ -105,7 +107,7 @@ impl Gateway {
             let workflows: Vec<_> = concerned.map(|(workflow, _)| workflow.clone()).collect();
             if workflows.is_empty() {
                 let kind = offer.kind();
-                return Err(Why::Final(format!(
+                return Err(Why::Permanent(format!(
                     "no workflow accepts a {kind} cluster `{}` from `{}`; add it to `on.cluster` of one",
                     offer.name, key.source
                 )));

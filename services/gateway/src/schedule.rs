@@ -140,12 +140,12 @@ impl Gateway {
     /// # Errors
     /// Returns a transient error, after all workflows were handled.
     pub async fn keep_time(&self) -> Result<(), StartError> {
-        let read = self.catalogue.read().await.map_err(StartError::later)?;
+        let read = self.catalogue.read().await.map_err(StartError::transient)?;
         let mut result = Ok(());
         for (name, entry) in &read.workflows {
             let mut due = BTreeMap::new();
             for on in &entry.offered.on.schedule {
-                result = result.and(self.due(name, on, &mut due).await.map_err(StartError::later));
+                result = result.and(self.due(name, on, &mut due).await.map_err(StartError::transient));
             }
             // Of several due times only the newest starts a run: no clusters are provisioned to catch up.
             let newest = due.keys().next_back().copied();
@@ -153,12 +153,12 @@ impl Gateway {
                 result = result.and(self.night(name, moment, window, newest == Some(moment)).await);
             }
         }
-        let validated = self.view.validated().await.map_err(StartError::later)?;
+        let validated = self.view.validated().await.map_err(StartError::transient)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
                 let last = validated.get(name).copied();
                 let overdue = self.calendar.overdue(name, every, last, self.clock.now()).await;
-                match overdue.map_err(StartError::later) {
+                match overdue.map_err(StartError::transient) {
                     Ok(since) => self.alarm(name, every, last, since),
                     Err(later) => result = result.and(Err(later)),
                 }
@@ -212,7 +212,7 @@ impl Gateway {
             };
             match self.starter.start(&wish).await {
                 Ok(started) => night.run = Some(started.run),
-                Err(refused) if refused.is_final() => night.missed = Some(refused.to_string()),
+                Err(refused) if refused.is_permanent() => night.missed = Some(refused.to_string()),
                 Err(later) => return Err(later),
             }
         }
@@ -225,7 +225,7 @@ impl Gateway {
                 error!(workflow, %moment, "a scheduled run was missed: {why}");
             }
         }
-        self.calendar.mark(workflow, &night).await.map_err(StartError::later)
+        self.calendar.mark(workflow, &night).await.map_err(StartError::transient)
     }
 
     /// Logs once that a workflow is overdue, until it has a verdict again.

@@ -83,17 +83,17 @@ pub enum StartError {
     },
     /// Transient error; retry later.
     #[error("{0}")]
-    Later(String),
+    Transient(String),
 }
 
 impl StartError {
-    pub(crate) fn later(error: impl std::error::Error) -> Self {
-        Self::Later(service::worker::chain(&error))
+    pub(crate) fn transient(error: impl std::error::Error) -> Self {
+        Self::Transient(service::worker::chain(&error))
     }
 
     /// Whether a retry cannot succeed.
-    pub const fn is_final(&self) -> bool {
-        !matches!(self, Self::Later(_))
+    pub const fn is_permanent(&self) -> bool {
+        !matches!(self, Self::Transient(_))
     }
 }
 
@@ -125,7 +125,7 @@ impl Starter {
     /// Starts a run, or returns the one that an earlier request with this key started.
     ///
     /// # Errors
-    /// Returns [`StartError`] if nothing was started. After [`StartError::Later`] the outcome is unknown: retry with the same key.
+    /// Returns [`StartError`] if nothing was started. After [`StartError::Transient`] the outcome is unknown: retry with the same key.
     pub async fn start(&self, wish: &StartRequest) -> Result<StartOutcome, StartError> {
         let (name, asked) = (object(&wish.key, &wish.workflow), wish.digest());
         if let Some(before) = self.request(&name).await? {
@@ -149,7 +149,7 @@ impl Starter {
         }
         let mut workflow = resolved.workflow;
         for archive in resolved.archives {
-            self.store.create(&archive.object, archive.bytes).await.map_err(StartError::later)?;
+            self.store.create(&archive.object, archive.bytes).await.map_err(StartError::transient)?;
         }
         if let (Some(Origin::Push(push)), Some(ImageSpec::Build(build))) = (&wish.origin, &mut workflow.image)
             && build.repository.as_ref().is_some_and(|source| pushed_to(&entry.offered.on, push, source))
@@ -159,15 +159,15 @@ impl Starter {
         if let Some(image) = &wish.image {
             workflow.image = Some(ImageSpec::Prebuilt(image.clone()));
         }
-        let run = run_id(&wish.key, &workflow.name).map_err(StartError::later)?;
+        let run = run_id(&wish.key, &workflow.name).map_err(StartError::transient)?;
         let (trigger, origin) = (wish.trigger.clone(), wish.origin.clone());
         let requested = RunRequested { workflow, trigger, origin };
         let request =
             StoredRequest { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
         // Write the hint first: a hint without a request is removed, a request without a hint would be forgotten.
         let hint = format!("{HINTS}{}", request.run);
-        self.store.create(&hint, name.clone().into()).await.map_err(StartError::later)?;
-        match self.store.create_json(&name, &request).await.map_err(StartError::later)? {
+        self.store.create(&hint, name.clone().into()).await.map_err(StartError::transient)?;
+        match self.store.create_json(&name, &request).await.map_err(StartError::transient)? {
             Creation::Created => {
                 self.publish(&request).await?;
                 Ok(StartOutcome { run: request.run, new: true })
@@ -175,7 +175,7 @@ impl Starter {
             // A concurrent request was faster, or an earlier response was lost: the stored request counts.
             Creation::Exists => match self.request(&name).await? {
                 Some(before) => self.again(before, &asked).await,
-                None => Err(StartError::Later(format!("{name} exists but cannot be read"))),
+                None => Err(StartError::Transient(format!("{name} exists but cannot be read"))),
             },
         }
     }
@@ -185,14 +185,14 @@ impl Starter {
     /// # Errors
     /// Returns a transient error.
     pub async fn recover(&self) -> Result<(), StartError> {
-        for hint in self.store.list(HINTS).await.map_err(StartError::later)? {
+        for hint in self.store.list(HINTS).await.map_err(StartError::transient)? {
             let run = hint.strip_prefix(HINTS).and_then(|run| run.parse::<RunId>().ok());
             let recorded = match &run {
-                Some(run) => self.ledger.exists(run).await.map_err(StartError::later)?,
+                Some(run) => self.ledger.exists(run).await.map_err(StartError::transient)?,
                 None => true,
             };
             if !recorded {
-                let name = self.store.read(&hint).await.map_err(StartError::later)?.unwrap_or_default();
+                let name = self.store.read(&hint).await.map_err(StartError::transient)?.unwrap_or_default();
                 let name = String::from_utf8_lossy(&name).into_owned();
                 if let Some(request) = self.request(&name).await? {
                     self.publish(&request).await?;
@@ -201,7 +201,7 @@ impl Starter {
                 // The request may be about to be created: a later pass finds it or removes the hint.
                 continue;
             }
-            self.store.remove(&hint).await.map_err(StartError::later)?;
+            self.store.remove(&hint).await.map_err(StartError::transient)?;
         }
         Ok(())
     }
@@ -210,15 +210,15 @@ impl Starter {
         if before.asked != asked {
             return Err(StartError::Reused { run: before.run });
         }
-        if !self.ledger.exists(&before.run).await.map_err(StartError::later)? {
+        if !self.ledger.exists(&before.run).await.map_err(StartError::transient)? {
             self.publish(&before).await?;
         }
         Ok(StartOutcome { run: before.run, new: false })
     }
 
     async fn request(&self, name: &str) -> Result<Option<StoredRequest>, StartError> {
-        let Some(body) = self.store.read(name).await.map_err(StartError::later)? else { return Ok(None) };
-        serde_json::from_slice(&body).map(Some).map_err(StartError::later)
+        let Some(body) = self.store.read(name).await.map_err(StartError::transient)? else { return Ok(None) };
+        serde_json::from_slice(&body).map(Some).map_err(StartError::transient)
     }
 
     async fn publish(&self, request: &StoredRequest) -> Result<(), StartError> {
@@ -226,7 +226,7 @@ impl Starter {
         self.outbox
             .publish_run_fact(request.run.clone(), Attempt::FIRST, fact)
             .await
-            .map_err(StartError::later)
+            .map_err(StartError::transient)
     }
 
     async fn entry(&self, wish: &StartRequest) -> Result<CatalogueEntry, StartError> {
@@ -234,7 +234,7 @@ impl Starter {
             names.sort();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
-        let mut read = self.catalogue.read().await.map_err(StartError::later)?;
+        let mut read = self.catalogue.read().await.map_err(StartError::transient)?;
         let Some(entry) = read.workflows.remove(&wish.workflow) else {
             let known = list(read.workflows.into_keys().collect());
             return Err(StartError::Unknown { name: wish.workflow.clone(), known });

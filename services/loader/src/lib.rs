@@ -48,8 +48,8 @@ impl Loader {
         let load = format!("{}.{job_attempt}", id.run);
         let loaded = self.warehouse.load(&load, &brought).await;
         let loaded = loaded.map_err(|error| match error {
-            Error::Unavailable(why) => PortError::Transient(why),
-            Error::Refused(why) => PortError::Permanent(Failure::new(Class::Input, "REFUSED", why)),
+            Error::Transient(why) => PortError::Transient(why),
+            Error::Permanent(why) => PortError::Permanent(Failure::new(Class::Input, "REFUSED", why)),
         })?;
         Ok(Fact::ResultsLoaded(Results { load, rows: loaded, table: self.warehouse.table() }))
     }
@@ -103,8 +103,8 @@ impl Worker for Loader {
         let load = format!("{run}.used.{}", used.held.0.as_millis());
         match self.warehouse.load(&load, &Load::used(run, used)).await {
             Ok(_) => Ok(()),
-            Err(Error::Unavailable(why)) => Err(CommandError::Transient(why)),
-            Err(Error::Refused(why)) => Err(CommandError::Permanent(why)),
+            Err(Error::Transient(why)) => Err(CommandError::Transient(why)),
+            Err(Error::Permanent(why)) => Err(CommandError::Permanent(why)),
         }
     }
 }

@@ -56,7 +56,7 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
     end.will(Mood::Busy(7));
     let said = sender.deliver(&busy).await;
     assert!(
-        matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(7)),
+        matches!(&said, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(7)),
         "the requested delay is respected: {said:?}"
     );
     assert_eq!(of(&busy.id), 0);
@@ -66,13 +66,13 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
     let refused = notice(3);
     end.will(Mood::Refuses);
     let said = sender.deliver(&refused).await;
-    assert!(matches!(said, Reply::Never { .. }), "a refusal is permanent: {said:?}");
+    assert!(matches!(said, Reply::Permanent { .. }), "a refusal is permanent: {said:?}");
     assert_eq!(of(&refused.id), 0);
 
     let silent = notice(4);
     end.will(Mood::TakesInSilence);
     let said = sender.deliver(&silent).await;
-    assert!(matches!(said, Reply::Later { .. }), "a lost response is not a success: {said:?}");
+    assert!(matches!(said, Reply::Transient { .. }), "a lost response is not a success: {said:?}");
     end.will(Mood::Takes);
     assert_eq!(sender.deliver(&silent).await, Reply::Delivered);
     assert!((1..=2).contains(&of(&silent.id)));

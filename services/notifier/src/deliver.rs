@@ -69,10 +69,10 @@ impl Notifier {
                 error!(run.id = %notice.run, channel = place.channel, "a notice cannot be sent: {why}");
                 notice_without_address(&place.channel);
             }
-            return self.note(&notice, number, Reply::later(why)).await;
+            return self.note(&notice, number, Reply::transient(why)).await;
         }
         let reply = tokio::time::timeout(PATIENCE, self.sender.deliver(&notice)).await;
-        let reply = reply.unwrap_or_else(|_| Reply::later("timeout"));
+        let reply = reply.unwrap_or_else(|_| Reply::transient("timeout"));
         self.note(&notice, number, reply).await
     }
 
@@ -97,7 +97,7 @@ impl Notifier {
         let (run, channel) = (&notice.run, notice.channel());
         let said = match &reply {
             Reply::Delivered => None,
-            Reply::Later { why, .. } | Reply::Never { why } => Some(why.clone()),
+            Reply::Transient { why, .. } | Reply::Permanent { why } => Some(why.clone()),
         };
         let end = self.outbox.settle(notice, number, reply, self.clock.now()).await?;
         match (end.map(|end| end.how), said) {

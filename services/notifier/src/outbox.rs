@@ -207,9 +207,9 @@ impl Outbox {
         let place = NoticeKey::of(notice);
         let (how, why) = match reply {
             Reply::Delivered => ("delivered", None),
-            Reply::Never { why } => ("refused", Some(why)),
-            Reply::Later { why, .. } if now.since(notice.made_at) >= GIVEN_UP => ("given_up", Some(why)),
-            Reply::Later { why, after } => {
+            Reply::Permanent { why } => ("refused", Some(why)),
+            Reply::Transient { why, .. } if now.since(notice.made_at) >= GIVEN_UP => ("given_up", Some(why)),
+            Reply::Transient { why, after } => {
                 let wait = backoff(FIRST.0, SLOWEST.0, number.saturating_sub(1));
                 let not_before = now + after.map_or(wait, |after| after.max(wait));
                 let said = FailedAttempt { at: now, why, not_before };

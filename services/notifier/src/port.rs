@@ -10,14 +10,14 @@ pub enum Reply {
     /// The receiver accepted the notice.
     Delivered,
     /// Transient error; retry later.
-    Later {
+    Transient {
         /// Reason; contains no secret.
         why: String,
         /// Minimum delay requested by the receiver.
         after: Option<Span>,
     },
     /// Permanent error.
-    Never {
+    Permanent {
         /// Reason; contains no secret.
         why: String,
     },
@@ -25,13 +25,13 @@ pub enum Reply {
 
 impl Reply {
     /// A transient error.
-    pub fn later(why: impl Into<String>) -> Self {
-        Self::Later { why: why.into(), after: None }
+    pub fn transient(why: impl Into<String>) -> Self {
+        Self::Transient { why: why.into(), after: None }
     }
 
     /// A permanent error.
-    pub fn never(why: impl Into<String>) -> Self {
-        Self::Never { why: why.into() }
+    pub fn permanent(why: impl Into<String>) -> Self {
+        Self::Permanent { why: why.into() }
     }
 }
 

@@ -66,9 +66,9 @@ async fn a_run_without_notify_settings_stores_nothing() {
 async fn failed_deliveries_are_retried_with_growing_delays() {
     let (mut world, sender) = world();
     for _ in 0..3 {
-        sender.answer(false, Reply::later("status 500"));
+        sender.answer(false, Reply::transient("status 500"));
     }
-    sender.answer(false, Reply::Later { why: "status 429".into(), after: Some(Span::from_secs(900)) });
+    sender.answer(false, Reply::Transient { why: "status 429".into(), after: Some(Span::from_secs(900)) });
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
@@ -94,7 +94,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
 #[tokio::test]
 async fn a_refusal_is_final_and_logged() {
     let (mut world, sender) = world();
-    sender.answer(false, Reply::never("status 410 Gone"));
+    sender.answer(false, Reply::permanent("status 410 Gone"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for hours in 2..40 {
         world.now_is(f64::from(hours));
@@ -111,7 +111,7 @@ async fn a_refusal_is_final_and_logged() {
 async fn a_notice_is_given_up_after_a_day() {
     let (world, sender) = world();
     for _ in 0..1000 {
-        sender.answer(false, Reply::later("it cannot be reached"));
+        sender.answer(false, Reply::transient("it cannot be reached"));
     }
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for quarter in 0..110 {
@@ -130,7 +130,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, sender) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(pager());
     // Decided and started by a process that died: the attempt exists, without a result.
-    sender.answer(false, Reply::later("died"));
+    sender.answer(false, Reply::transient("died"));
     world.ends(&failed).await;
     world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
     world.restart();
@@ -222,13 +222,13 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
 #[tokio::test]
 async fn an_undelivered_failure_is_notified_with_the_next_one() {
     let (world, sender) = world();
-    sender.answer(false, Reply::never("status 404"));
+    sender.answer(false, Reply::permanent("status 404"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
     // A notice with attempts left counts as received.
-    sender.answer(false, Reply::later("status 500"));
+    sender.answer(false, Reply::transient("status 500"));
     world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
     world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
@@ -305,7 +305,7 @@ async fn a_pending_status_never_follows_the_final_one() {
     let (mut world, sender) = world();
     let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
     world.record(&open).await;
-    sender.answer(false, Reply::later("status 502"));
+    sender.answer(false, Reply::transient("status 502"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.ends(&Paper { how: PASS, ..open.clone() }).await;
     world.now_is(9.0);
@@ -317,7 +317,7 @@ async fn a_pending_status_never_follows_the_final_one() {
     // Another process is about to send it: wait.
     let open = Paper { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
     world.record(&open).await;
-    sender.answer(false, Reply::later("died"));
+    sender.answer(false, Reply::transient("died"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.store.remove("notices/w-2/github-begun/said-1.json").await.unwrap();
     world.restart();

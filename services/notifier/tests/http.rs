@@ -116,12 +116,12 @@ async fn every_sender_conforms() {
             use notifier::conformance::Mood::*;
             match mood {
                 Takes => self.0.answer(true, Reply::Delivered),
-                TakesInSilence => self.0.answer(true, Reply::later("it breaks")),
+                TakesInSilence => self.0.answer(true, Reply::transient("it breaks")),
                 Busy(seconds) => {
                     let after = Some(Span::from_secs(seconds));
-                    self.0.answer(false, Reply::Later { why: "busy".to_owned(), after });
+                    self.0.answer(false, Reply::Transient { why: "busy".to_owned(), after });
                 }
-                Refuses => self.0.answer(false, Reply::never("status 410 Gone")),
+                Refuses => self.0.answer(false, Reply::permanent("status 410 Gone")),
             }
         }
         fn arrived(&self) -> Vec<String> {
@@ -179,7 +179,7 @@ async fn redirects_are_not_followed() {
         receiver.says(status, &[("location", &there)]);
         let said = sender.deliver(&posted(1)).await;
         assert!(
-            matches!(&said, Reply::Never { why } if why.contains("redirects are not followed")),
+            matches!(&said, Reply::Permanent { why } if why.contains("redirects are not followed")),
             "{said:?}"
         );
     }
@@ -194,7 +194,7 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
     let began = std::time::Instant::now();
     let said = sender.deliver(&posted(1)).await;
     assert!(
-        matches!(&said, Reply::Later { why, .. } if why.contains("timeout waiting for the response")),
+        matches!(&said, Reply::Transient { why, .. } if why.contains("timeout waiting for the response")),
         "{said:?}"
     );
     assert!(began.elapsed() >= Duration::from_secs(9), "it had its time");
@@ -259,27 +259,27 @@ async fn github_requests_match_its_documentation() {
     receiver.says(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
     let said = sender.deliver(&status("success")).await;
     assert!(
-        matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(90)),
+        matches!(&said, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(90)),
         "{said:?}"
     );
     receiver.says(403, &[("retry-after", "30")]);
     let said = sender.deliver(&status("success")).await;
     assert!(
-        matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(30)),
+        matches!(&said, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(30)),
         "{said:?}"
     );
     receiver.says(403, &[("x-ratelimit-remaining", "12")]);
-    assert!(matches!(sender.deliver(&status("success")).await, Reply::Never { .. }));
+    assert!(matches!(sender.deliver(&status("success")).await, Reply::Permanent { .. }));
     // A failed lookup creates nothing.
     receiver.says(502, &[]);
-    assert!(matches!(sender.deliver(&checked(3)).await, Reply::Later { .. }));
+    assert!(matches!(sender.deliver(&checked(3)).await, Reply::Transient { .. }));
     assert_eq!(receiver.taken().len(), 5);
     // Fields of a push cannot change the address.
     for repository in ["acme/images/../../user", "acme", "../x", "acme/..", "acme/im%2fages"] {
         let OutgoingMessage::Status(mut bad) = status("success").letter else { panic!("a status") };
         bad.push.repository = repository.to_owned();
         let said = sender.deliver(&notice(1, OutgoingMessage::Status(bad))).await;
-        assert!(matches!(said, Reply::Never { .. }), "{repository}: {said:?}");
+        assert!(matches!(said, Reply::Permanent { .. }), "{repository}: {said:?}");
     }
 }
 
@@ -343,7 +343,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let sender = HttpSender::new(Secrets::new(variables, None), nowhere, clock);
     let insecure = sender.deliver(&message(1)).await;
     assert!(
-        matches!(&insecure, Reply::Later { why, .. } if why.contains("expected https://")),
+        matches!(&insecure, Reply::Transient { why, .. } if why.contains("expected https://")),
         "{insecure:?}"
     );
     said.push(format!("{insecure:?}"));

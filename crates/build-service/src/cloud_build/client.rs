@@ -33,9 +33,9 @@ pub struct CloudBuildClient {
 #[derive(Debug)]
 pub enum RequestFailure {
     /// Rejected permanently; nothing was done.
-    Never(Failure),
+    Permanent(Failure),
     /// Rejected temporarily; nothing was done.
-    Later(String),
+    Transient(String),
     /// Unknown outcome.
     Unclear(String),
 }
@@ -43,8 +43,8 @@ pub enum RequestFailure {
 impl From<RequestFailure> for PortError {
     fn from(refusal: RequestFailure) -> Self {
         match refusal {
-            RequestFailure::Never(failure) => Self::Permanent(failure),
-            RequestFailure::Later(why) | RequestFailure::Unclear(why) => Self::Transient(why),
+            RequestFailure::Permanent(failure) => Self::Permanent(failure),
+            RequestFailure::Transient(why) | RequestFailure::Unclear(why) => Self::Transient(why),
         }
     }
 }
@@ -67,7 +67,7 @@ impl CloudBuildClient {
             builder
                 .build()
                 .await
-                .map_err(|error| RequestFailure::Later(format!("Cloud Build: {}", chain(&error))))
+                .map_err(|error| RequestFailure::Transient(format!("Cloud Build: {}", chain(&error))))
         };
         self.api.get_or_try_init(connect).await
     }
@@ -139,14 +139,15 @@ fn refusal(error: Error) -> RequestFailure {
         Some(status) => (status.code.name(), status.message.clone()),
         None => ("REFUSED", chain(&error)),
     };
-    let never = |class| RequestFailure::Never(Failure::new(class, code, format!("Cloud Build: {message}")));
+    let never =
+        |class| RequestFailure::Permanent(Failure::new(class, code, format!("Cloud Build: {message}")));
     match error.http_status_code() {
         Some(400 | 404 | 412 | 413) => never(Class::Input),
         Some(401 | 403) => never(Class::Infrastructure),
-        Some(429) => RequestFailure::Later(format!("Cloud Build: {message}")),
+        Some(429) => RequestFailure::Transient(format!("Cloud Build: {message}")),
         Some(_) => RequestFailure::Unclear(format!("Cloud Build: {message}")),
         None if error.is_binding() => never(Class::Input),
-        None if error.is_authentication() || error.is_connect() => RequestFailure::Later(chain(&error)),
+        None if error.is_authentication() || error.is_connect() => RequestFailure::Transient(chain(&error)),
         None => RequestFailure::Unclear(chain(&error)),
     }
 }

@@ -41,7 +41,7 @@ impl RequestError {
     }
 
     /// Whether a retry may succeed. Without a response, the request may also have succeeded.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         !self.damage && self.status.is_none_or(|status| matches!(status, 408 | 429 | 500..=504))
     }
 
@@ -124,7 +124,7 @@ impl Tries {
     pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
         // Random, so that concurrent callers do not retry together.
         let wait = self.pause.mul_f64(0.5 + fastrand::f64());
-        if !trouble.may_pass() || Instant::now() + wait >= self.until {
+        if !trouble.is_transient() || Instant::now() + wait >= self.until {
             return Err(trouble);
         }
         tokio::time::sleep(wait).await;

@@ -18,8 +18,8 @@ pub struct SimWarehouse(pub Effects);
 
 fn unavailable(error: PortError) -> Error {
     match error {
-        PortError::Transient(why) => Error::Unavailable(why),
-        PortError::Permanent(failure) => Error::Refused(failure.message),
+        PortError::Transient(why) => Error::Transient(why),
+        PortError::Permanent(failure) => Error::Permanent(failure.message),
     }
 }
 

@@ -191,7 +191,7 @@ impl Batches {
 
     async fn read(&self, number: u64) -> Result<Batch, Error> {
         let found: Option<Batch> = self.spool.get(&name(number)).await?;
-        let wrong = |why: String| Error::Unavailable(format!("BigQuery: batch {number} {why}"));
+        let wrong = |why: String| Error::Transient(format!("BigQuery: batch {number} {why}"));
         let batch = found.ok_or_else(|| wrong("was deleted".to_owned()))?;
         if batch.rules != RULES || batch.number != number {
             return Err(wrong(format!(

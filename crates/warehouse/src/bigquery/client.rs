@@ -101,7 +101,7 @@ impl BigQueryClient {
                 tables = tables.with_endpoint(endpoint).with_credentials(nobody);
             }
             let failed =
-                |error: &dyn std::error::Error| Error::Unavailable(format!("BigQuery: {}", chain(error)));
+                |error: &dyn std::error::Error| Error::Transient(format!("BigQuery: {}", chain(error)));
             Ok(Apis {
                 jobs: jobs.build().await.map_err(|error| failed(&error))?,
                 tables: tables.build().await.map_err(|error| failed(&error))?,
@@ -129,7 +129,7 @@ impl BigQueryClient {
                         spelled(kind) == column.kind.bigquery() && (mode != "REQUIRED" || column.required)
                     };
                     if !has.get(&column.name).is_some_and(fits) {
-                        return Err(Error::Unavailable(format!(
+                        return Err(Error::Transient(format!(
                             "BigQuery: table {name} has no column {} that takes {}: update it to schemas/bigquery/{}.json",
                             column.name, column.kind.bigquery(), table.name
                         )));
@@ -304,7 +304,7 @@ fn spelled(kind: &str) -> &str {
 
 fn unavailable(failed: &Failed) -> Error {
     let said = failed.status().map_or_else(|| chain(failed), |status| status.message.clone());
-    Error::Unavailable(match failed.http_status_code() {
+    Error::Transient(match failed.http_status_code() {
         Some(code) => format!("BigQuery answered {code}: {said}"),
         None => format!("BigQuery: {said}"),
     })
@@ -326,7 +326,7 @@ fn ended(job: &Job) -> Option<FinishedJob> {
 /// `{"f": [{"v": ...}, ...]}`.
 fn cells(mut row: Map<String, Value>) -> Result<Vec<Value>, Error> {
     let Some(Value::Array(cells)) = row.remove("f") else {
-        return Err(Error::Unavailable(format!("BigQuery answered a row without cells: {row:?}")));
+        return Err(Error::Transient(format!("BigQuery answered a row without cells: {row:?}")));
     };
     Ok(cells.into_iter().map(|mut cell| cell["v"].take()).collect())
 }

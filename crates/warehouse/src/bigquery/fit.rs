@@ -10,7 +10,7 @@ use crate::{ColumnType, Error, Load, TABLES, TableColumn, WarehouseTable};
 /// Checks that the tables can hold these rows.
 ///
 /// # Errors
-/// Returns [`Error::Refused`] with the first invalid cell.
+/// Returns [`Error::Permanent`] with the first invalid cell.
 pub fn check(load: &Load) -> Result<(), Error> {
     for table in &TABLES {
         match table.name {
@@ -26,7 +26,7 @@ fn rows<T: Serialize>(table: &WarehouseTable, rows: &[T]) -> Result<(), Error> {
     let columns = table.columns();
     let mut keys = BTreeSet::new();
     for (number, row) in rows.iter().enumerate() {
-        let refused = |why: String| Error::Refused(format!("row {number} for {}: {why}", table.name));
+        let refused = |why: String| Error::Permanent(format!("row {number} for {}: {why}", table.name));
         let row = serde_json::to_value(row).map_err(|error| refused(error.to_string()))?;
         for column in &columns {
             if let Some(why) = unfit(column, &row[&column.name]) {

@@ -43,7 +43,7 @@ impl LoadEnd {
     pub fn of(self, rows: u64) -> Result<u64, Error> {
         match self {
             Self::Loaded => Ok(rows),
-            Self::Refused(why) => Err(Error::Refused(why)),
+            Self::Refused(why) => Err(Error::Permanent(why)),
         }
     }
 }
@@ -51,13 +51,15 @@ impl LoadEnd {
 /// Load ids become part of object names, and of URI patterns for BigQuery, in which `*` is a wildcard.
 ///
 /// # Errors
-/// Returns [`Error::Refused`] for an invalid id.
+/// Returns [`Error::Permanent`] for an invalid id.
 pub fn check(load: &str) -> Result<(), Error> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !load.is_empty() && load.len() <= 200 && load.bytes().all(legal) && !load.starts_with('.') {
         return Ok(());
     }
-    Err(Error::Refused(format!("load id `{load}`: expected letters, digits, `-`, `_` and `.`, at most 200")))
+    Err(Error::Permanent(format!(
+        "load id `{load}`: expected letters, digits, `-`, `_` and `.`, at most 200"
+    )))
 }
 
 /// The bucket, below the folder of one dataset.
@@ -101,7 +103,7 @@ impl LoadStore {
         self.put(&name, &note).await?;
         self.get(&name)
             .await?
-            .ok_or_else(|| Error::Unavailable(format!("{name} is missing after it was written")))
+            .ok_or_else(|| Error::Transient(format!("{name} is missing after it was written")))
     }
 
     /// Content of a load, if it exists.
@@ -153,19 +155,19 @@ impl LoadStore {
         let understood = serde_json::from_slice(&body);
         understood
             .map(Some)
-            .map_err(|error| Error::Unavailable(format!("{} is invalid: {error}", self.store.locate(&name))))
+            .map_err(|error| Error::Transient(format!("{} is invalid: {error}", self.store.locate(&name))))
     }
 }
 
 fn lines<T: Serialize>(rows: &[T]) -> Result<Bytes, Error> {
     let mut lines = Vec::new();
     for row in rows {
-        serde_json::to_writer(&mut lines, row).map_err(|error| Error::Refused(chain(&error)))?;
+        serde_json::to_writer(&mut lines, row).map_err(|error| Error::Permanent(chain(&error)))?;
         lines.push(b'\n');
     }
     Ok(lines.into())
 }
 
 fn unavailable(error: StoreError) -> Error {
-    Error::Unavailable(chain(&error))
+    Error::Transient(chain(&error))
 }

@@ -88,7 +88,7 @@ async fn select<T: DeserializeOwned>(
 
 /// A row from its cells, which are strings for every type.
 fn read<T: DeserializeOwned>(columns: &[TableColumn], cells: Vec<Value>) -> Result<T, Error> {
-    let strange = |why: String| Error::Unavailable(format!("BigQuery returned an unexpected row: {why}"));
+    let strange = |why: String| Error::Transient(format!("BigQuery returned an unexpected row: {why}"));
     let mut row = Map::new();
     for (column, cell) in columns.iter().zip(cells) {
         let value = match (column.kind, &cell) {

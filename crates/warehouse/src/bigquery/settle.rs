@@ -114,7 +114,7 @@ impl LoadJobs<'_> {
             let due = at.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
             tokio::time::sleep(Duration::from_millis(due.saturating_sub(now())).min(LONGEST)).await;
         }
-        Err(Error::Unavailable(format!("BigQuery: batch {} was tried too often", self.batch)))
+        Err(Error::Transient(format!("BigQuery: batch {} was tried too often", self.batch)))
     }
 
     /// Equal only for the same objects in the same table: object names include their digest, so a job under

@@ -39,7 +39,7 @@ async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
     let begun = Instant::now();
     for warehouse in [&warehouse, &bed.warehouse(options)] {
         let waits = warehouse.load("b.1", &load("b", 2)).await;
-        assert!(matches!(&waits, Err(Error::Unavailable(why)) if why.contains("within 2.0 s")), "{waits:?}");
+        assert!(matches!(&waits, Err(Error::Transient(why)) if why.contains("within 2.0 s")), "{waits:?}");
     }
     assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(bed.count(VERDICTS).len(), 1);

@@ -28,10 +28,10 @@ async fn errors_are_classified_as_transient_or_permanent() {
     let load =
         Load { verdicts: vec![VerdictRow { run: "a".into(), ..VerdictRow::default() }], ..Load::default() };
     bed.bigquery.fault(On::Table, Fault::Refused(403));
-    assert!(matches!(warehouse.load("a.1", &load).await, Err(Error::Unavailable(_))));
+    assert!(matches!(warehouse.load("a.1", &load).await, Err(Error::Transient(_))));
     let mut twice = load.clone();
     twice.verdicts.extend(load.verdicts.clone());
-    assert!(matches!(warehouse.load("a.1", &twice).await, Err(Error::Refused(_))));
+    assert!(matches!(warehouse.load("a.1", &twice).await, Err(Error::Permanent(_))));
     assert_eq!(warehouse.load("a.1", &load).await.unwrap(), 0);
 }
 

@@ -53,7 +53,7 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
         BigQueryOptions { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
     for _ in 0..3 {
         let said = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
-        assert!(matches!(&said, Err(Error::Unavailable(why)) if why.contains("quotaExceeded")), "{said:?}");
+        assert!(matches!(&said, Err(Error::Transient(why)) if why.contains("quotaExceeded")), "{said:?}");
     }
     assert_eq!(bed.jobs("measurements").len(), 1, "failed jobs count as well");
     bed.bigquery.heal();
@@ -73,7 +73,7 @@ async fn only_rejected_rows_are_rejected() {
     for (number, end) in ends.iter().enumerate() {
         match number {
             4 | 7 => assert!(
-                matches!(end, Err(Error::Refused(why)) if why.contains("an unknown reason")),
+                matches!(end, Err(Error::Permanent(why)) if why.contains("an unknown reason")),
                 "{number}: {end:?}"
             ),
             _ => assert_eq!(*end, Ok(2), "{number}"),
@@ -87,7 +87,7 @@ async fn only_rejected_rows_are_rejected() {
     assert!(judged.keys().all(|run| measured[run] == 2), "{measured:?}");
     // Another loader returns the same for both, without a request to BigQuery.
     let (jobs, other) = (bed.bigquery.jobs().len(), bed.warehouse(hasty()));
-    assert!(matches!(other.load(&loads[4].0, &loads[4].1).await, Err(Error::Refused(_))));
+    assert!(matches!(other.load(&loads[4].0, &loads[4].1).await, Err(Error::Permanent(_))));
     assert_eq!(bed.bigquery.jobs().len(), jobs);
 }
 
@@ -115,10 +115,10 @@ async fn invalid_rows_are_rejected_before_batching() {
         ),
     ] {
         let refused = warehouse.load("a.1", &bad).await;
-        assert!(matches!(&refused, Err(Error::Refused(why)) if why.contains(what)), "{what}: {refused:?}");
+        assert!(matches!(&refused, Err(Error::Permanent(why)) if why.contains(what)), "{what}: {refused:?}");
     }
     for id in ["", "a/b", "a*", "../a", "a b", "é"] {
-        assert!(matches!(warehouse.load(id, &load("a", 1)).await, Err(Error::Refused(_))), "{id}");
+        assert!(matches!(warehouse.load(id, &load("a", 1)).await, Err(Error::Permanent(_))), "{id}");
     }
     assert!(bed.bigquery.jobs().is_empty());
     assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2), "a refused load was no load");
@@ -140,7 +140,7 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
         let warehouse =
             warehouse::bigquery::BigQuery::new("val-prod", dataset, endpoint.clone(), store, hasty());
         let end = warehouse.load("a.1", &load("a", 1)).await;
-        assert!(matches!(&end, Err(Error::Unavailable(why)) if why.contains(said)), "{end:?}");
+        assert!(matches!(&end, Err(Error::Transient(why)) if why.contains(said)), "{end:?}");
     }
     assert!(bed.bigquery.jobs().is_empty());
 }
@@ -151,6 +151,6 @@ async fn a_batch_with_other_rules_is_not_processed() {
     let batch = r#"{"rules":2,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
     let said = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
-    assert!(matches!(&said, Err(Error::Unavailable(why)) if why.contains("a newer loader")), "{said:?}");
+    assert!(matches!(&said, Err(Error::Transient(why)) if why.contains("a newer loader")), "{said:?}");
     assert!(bed.bigquery.jobs().is_empty());
 }

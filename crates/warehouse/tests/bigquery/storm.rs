@@ -34,8 +34,8 @@ async fn bring(
         match tokio::time::timeout(life, loader.load(id, load)).await {
             Err(_) => dropped += 1,
             Ok(Ok(rows)) => return (Ok(rows), dropped),
-            Ok(Err(Error::Refused(why))) => return (Err(why), dropped),
-            Ok(Err(Error::Unavailable(_))) => {}
+            Ok(Err(Error::Permanent(why))) => return (Err(why), dropped),
+            Ok(Err(Error::Transient(_))) => {}
         }
     }
 }

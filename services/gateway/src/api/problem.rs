@@ -60,7 +60,7 @@ impl From<StartError> for ApiProblem {
             StartError::Unknown { .. } => StatusCode::NOT_FOUND,
             StartError::Forbidden { .. } => StatusCode::FORBIDDEN,
             StartError::Invalid(_) | StartError::Reused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            StartError::Later(_) => return Self::unavailable(&refused),
+            StartError::Transient(_) => return Self::unavailable(&refused),
         };
         match refused {
             StartError::Invalid(problems) => {

@@ -62,7 +62,7 @@ impl Gateway {
     /// # Errors
     /// Returns a transient error, after all repositories were polled.
     pub async fn look_at_refs(&self) -> Result<(), StartError> {
-        let read = self.catalogue.read().await.map_err(StartError::later)?;
+        let read = self.catalogue.read().await.map_err(StartError::transient)?;
         let pushes = || read.workflows.values().flat_map(|entry| &entry.offered.on.push);
         let looked_at: BTreeSet<_> =
             pushes().filter_map(|on| Some((on.repository.to_ascii_lowercase(), on.url.clone()?))).collect();
@@ -72,7 +72,7 @@ impl Gateway {
                 Ok(refs) => refs,
                 Err(why) => {
                     warn!(repository, "refs cannot be read: {why}");
-                    result = result.and(Err(StartError::Later(format!("{repository}: {why}"))));
+                    result = result.and(Err(StartError::Transient(format!("{repository}: {why}"))));
                     continue;
                 }
             };
@@ -85,19 +85,19 @@ impl Gateway {
     async fn compare(&self, repository: &str, url: &str, refs: Vec<Ref>) -> Result<(), StartError> {
         let digest = hex::encode(start::digest(&[repository, url]));
         let name = format!("pushes/first/{}.json", digest.get(..32).unwrap_or(&digest));
-        let first: First = match self.store.read(&name).await.map_err(StartError::later)? {
+        let first: First = match self.store.read(&name).await.map_err(StartError::transient)? {
             Some(body) => serde_json::from_slice(&body).unwrap_or_default(),
             None => {
                 let seen =
                     First { refs: refs.iter().map(|on| (on.name.clone(), on.commit.clone())).collect() };
-                self.store.create_json(&name, &seen).await.map_err(StartError::later)?;
+                self.store.create_json(&name, &seen).await.map_err(StartError::transient)?;
                 return Ok(());
             }
         };
         for Ref { name, commit } in refs {
             let dealt = github::mark(repository, &name, &commit);
             let old = first.refs.get(&name) == Some(&commit);
-            if old || self.store.read(&dealt).await.map_err(StartError::later)?.is_some() {
+            if old || self.store.read(&dealt).await.map_err(StartError::transient)?.is_some() {
                 continue;
             }
             if !self.secrets.is_empty() && !self.overdue(&dealt).await? {
@@ -115,12 +115,12 @@ impl Gateway {
     async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();
-        if self.store.create_json(&name, &Noticed { at: now }).await.map_err(StartError::later)?
+        if self.store.create_json(&name, &Noticed { at: now }).await.map_err(StartError::transient)?
             == Creation::Created
         {
             return Ok(false);
         }
-        let body = self.store.read(&name).await.map_err(StartError::later)?.unwrap_or_default();
+        let body = self.store.read(&name).await.map_err(StartError::transient)?.unwrap_or_default();
         Ok(serde_json::from_slice::<Noticed>(&body).is_ok_and(|noticed| now.since(noticed.at) >= GRACE))
     }
 }

@@ -109,7 +109,7 @@ impl HttpSender {
                 other => return Ok(Err(other)),
             }
             let Ok(ListedComment { check_runs }) = serde_json::from_slice(&answer.body) else {
-                return Ok(Err(Reply::later("unexpected response to the list of check runs")));
+                return Ok(Err(Reply::transient("unexpected response to the list of check runs")));
             };
             if check_runs.iter().any(|known| known.external_id.as_deref() == Some(id)) {
                 return Ok(Ok(true));
@@ -137,13 +137,13 @@ fn reply(answer: &HttpReply, token: &SecretText, now: Timestamp) -> Reply {
         let reset = reset.and_then(|text| text.parse::<i64>().ok()).filter(|_| spent);
         let until = reset.map(|at| Timestamp::from_millis(at.saturating_mul(1000)).since(now));
         let after = answer.wait(now).or(until).map(|span| span.min(Span::from_secs(2 * 3600)));
-        return Reply::Later { why: format!("status {}: rate limit reached", answer.status), after };
+        return Reply::Transient { why: format!("status {}: rate limit reached", answer.status), after };
     }
     match answer.reply(now) {
-        Reply::Never { why } => {
+        Reply::Permanent { why } => {
             let said = serde_json::from_slice::<GithubError>(&answer.body).ok();
             let said = said.map(|problem| format!(": {}", report::shortened(&problem.message, 200)));
-            Reply::Never { why: token.hidden_in(&format!("{why}{}", said.unwrap_or_default())) }
+            Reply::Permanent { why: token.hidden_in(&format!("{why}{}", said.unwrap_or_default())) }
         }
         other => other,
     }
@@ -162,7 +162,7 @@ fn repository(push: &Push) -> Option<String> {
 
 fn nowhere(push: &Push) -> Reply {
     let Push { repository, commit, .. } = push;
-    Reply::never(format!("`{commit}` of `{repository}` is not a commit of a GitHub repository"))
+    Reply::permanent(format!("`{commit}` of `{repository}` is not a commit of a GitHub repository"))
 }
 
 fn cut(text: &str) -> String {

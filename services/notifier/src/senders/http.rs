@@ -103,7 +103,7 @@ impl Http {
         let failed = |error: reqwest::Error| {
             let what =
                 if error.is_timeout() { "timeout waiting for the response" } else { "connection failed" };
-            Reply::later(format!("{what}: {}", service::worker::chain(&error.without_url())))
+            Reply::transient(format!("{what}: {}", service::worker::chain(&error.without_url())))
         };
         let mut answer = request.send().await.map_err(failed)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
@@ -127,9 +127,9 @@ impl HttpReply {
         let why = format!("status {}", self.status);
         match self.status.as_u16() {
             200..300 => Reply::Delivered,
-            300..400 => Reply::never(format!("{why}, and redirects are not followed")),
-            408 | 425 | 429 | 500..600 => Reply::Later { why, after: self.wait(now) },
-            _ => Reply::never(why),
+            300..400 => Reply::permanent(format!("{why}, and redirects are not followed")),
+            408 | 425 | 429 | 500..600 => Reply::Transient { why, after: self.wait(now) },
+            _ => Reply::permanent(why),
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
             HttpReply { status: StatusCode::from_u16(status).unwrap(), headers, body: Vec::new() }.reply(now)
         };
         let after = |reply| match reply {
-            Reply::Later { after, .. } => after.map(|after| after.0.as_secs()),
+            Reply::Transient { after, .. } => after.map(|after| after.0.as_secs()),
             other => panic!("{other:?}"),
         };
         assert_eq!(reply(204, ""), Reply::Delivered);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(after(reply(503, "Fri, 20 Nov 2026 11:00:00 GMT")), Some(0));
         assert_eq!(after(reply(429, "99999999999")), Some(6 * 3600));
         for status in [301, 307, 400, 401, 403, 404, 410, 413] {
-            assert!(matches!(reply(status, "5"), Reply::Never { .. }), "{status}");
+            assert!(matches!(reply(status, "5"), Reply::Permanent { .. }), "{status}");
         }
     }
 }

@@ -75,10 +75,12 @@ impl HttpSender {
         };
         match sent {
             Ok(Err(Reply::Delivered)) => TestResult::Delivered("success".to_owned()),
-            Err(why) | Ok(Err(Reply::Later { why, .. } | Reply::Never { why })) => TestResult::Failed(why),
+            Err(why) | Ok(Err(Reply::Transient { why, .. } | Reply::Permanent { why })) => {
+                TestResult::Failed(why)
+            }
             Ok(Ok(answer)) => match answer.reply(self.clock.now()) {
                 Reply::Delivered => TestResult::Delivered(answer.status.to_string()),
-                Reply::Later { why, .. } | Reply::Never { why } => TestResult::Failed(why),
+                Reply::Transient { why, .. } | Reply::Permanent { why } => TestResult::Failed(why),
             },
         }
     }
@@ -119,7 +121,7 @@ impl Sender for HttpSender {
             OutgoingMessage::Webhook { target, body } => self.webhook(target, id, body).await.map(replied),
         };
         // A missing or invalid secret may be corrected while the notice waits.
-        said.unwrap_or_else(Reply::later)
+        said.unwrap_or_else(Reply::transient)
     }
 
     fn lacks(&self, notice: &Notice) -> Option<String> {
