@@ -17,6 +17,7 @@ mod fact;
 mod ids;
 mod locate;
 pub mod measurement;
+pub mod metric;
 mod money;
 mod notify;
 mod planted;

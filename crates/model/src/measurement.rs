@@ -6,19 +6,36 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::{Finding, Gpu, Metric};
+
 /// The complete content of one log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
+    /// Format of the log: `nvbandwidth`, `dcgm-diag`, ...; absent for nccl-tests, whose measurements are `tables`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Version of the program, if the log states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// End of the log as a whole: the worst of its tables, or `failed`/`empty` without a table.
     pub ended: LogEnd,
     /// First error line of a failed run.
     pub first_error: Option<String>,
     /// One entry per benchmark run found in the log, in file order.
     pub tables: Vec<Table>,
+    /// Measurements of other benchmarks, in file order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Errors and states that the program reported, in file order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// GPUs that the log names, apart from the devices of a table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<Gpu>,
 }
 
 /// How a log or a table ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogEnd {
     /// The summary exists, whatever its result.
@@ -28,6 +45,7 @@ pub enum LogEnd {
     /// An error and no summary.
     Failed,
     /// No benchmark output was found.
+    #[default]
     Empty,
 }
 

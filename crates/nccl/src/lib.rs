@@ -52,7 +52,7 @@ mod value;
 
 pub use factor::bus_factor;
 
-use model::measurement::{LogEnd, Reading};
+use model::measurement::Reading;
 use std::io;
 
 /// Reads a log to its end. Its kind (text, JSON, either in gzip) is detected from its content.
@@ -68,7 +68,7 @@ pub fn read(reader: impl io::Read) -> io::Result<Reading> {
 /// Reads a log from memory.
 pub fn read_bytes(log: &[u8]) -> Reading {
     // Reading from a slice cannot fail.
-    source::read(log).unwrap_or(Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() })
+    source::read(log).unwrap_or_default()
 }
 
 /// A log as its program wrote it, unpacked while it is read: gzip with any number of members and UTF-16 with

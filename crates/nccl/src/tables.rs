@@ -249,7 +249,7 @@ impl Tables {
             (Some(found), Some(left_out)) => Some(format!("{found}; {left_out}")),
             (found, left_out) => found.or(left_out),
         };
-        Reading { ended, first_error, tables }
+        Reading { ended, first_error, tables, ..Reading::default() }
     }
 }
 

@@ -80,7 +80,7 @@ fn good() -> (Reading, JobEnd) {
         started_at: None,
         ended_at: None,
     };
-    (Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table] }, end)
+    (Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table], ..Reading::default() }, end)
 }
 
 fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> RunEvidence<'a> {
@@ -368,7 +368,7 @@ fn the_data_of_one_rank_is_judged() {
 #[test]
 fn missing_evidence_does_not_pass() {
     let (_, job) = good();
-    let nothing = Reading { ended: LogEnd::Empty, first_error: None, tables: vec![] };
+    let nothing = Reading::default();
     let no_floors = Criteria { floors: vec![], require_check: false, ..criteria() };
     let workload = workload();
     assert_eq!(by(&evidence(&nothing, &job, &workload), &no_floors).verdict, Verdict::Inconclusive);

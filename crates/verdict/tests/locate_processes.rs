@@ -137,7 +137,7 @@ fn reading(matrices: Vec<[Vec<Vec<f64>>; 2]>) -> Reading {
         average_busbw: None,
         ended: LogEnd::Complete,
     };
-    Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table] }
+    Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table], ..Reading::default() }
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn two_ranks_give_no_suspect() {
 #[test]
 fn missing_measurements_are_reported() {
     let mut seeded = Seeded(SplitMix64(3));
-    let empty = Reading { ended: LogEnd::Empty, first_error: None, tables: vec![] };
+    let empty = Reading::default();
     let few = reading(healthy(&mut seeded, 4, 2));
     let one_size = reading(healthy(&mut seeded, 4, 4).into_iter().take(1).collect());
     let nonsense = {

@@ -15,8 +15,7 @@ use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, Timestamp, VerdictReached, Workload,
-    measurement::{LogEnd, Reading},
+    Logs, Timestamp, VerdictReached, Workload, measurement::Reading,
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
@@ -133,7 +132,7 @@ impl Judge {
 
     /// Parses all logs of the attempt. One contains the table; the others may contain errors.
     async fn hear(&self, case: &Case<'_>) -> Result<LogNetwork, ArtefactError> {
-        let reading = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
+        let reading = Reading::default();
         let mut whole = LogNetwork { reading, clues: Clues::default(), log_sha256: None, logs: Vec::new() };
         for (object, (reading, clues)) in
             self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?

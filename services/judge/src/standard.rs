@@ -142,5 +142,10 @@ fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
 }
 
 fn reading(past: &Past) -> Reading {
-    Reading { ended: past.table.ended, first_error: None, tables: vec![past.table.clone()] }
+    Reading {
+        ended: past.table.ended,
+        first_error: None,
+        tables: vec![past.table.clone()],
+        ..Reading::default()
+    }
 }

@@ -111,6 +111,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
             average_busbw: Some(121.4),
             ended: LogEnd::Complete,
         }],
+        ..Reading::default()
     }
 }
 
@@ -193,7 +194,7 @@ pub fn healthy() -> Logs {
 
 /// Several logs: a healthy one, a slow one, one without a table.
 pub fn several() -> Logs {
-    let none = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
+    let none = Reading::default();
     let network = || clues("a3-0:1:2 [0] NCCL INFO Using network FasTrak\n");
     let logs = vec![
         ("logs/1.log".to_owned(), reading(|size| 0.001 * noise(size)), network()),

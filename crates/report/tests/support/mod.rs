@@ -91,6 +91,7 @@ pub fn reading(workflow: &Workflow) -> Reading {
             average_busbw: Some(1.8342),
             ended: LogEnd::Complete,
         }],
+        ..Reading::default()
     }
 }
 

@@ -1,0 +1,172 @@
+//! Metrics and findings: the result of any benchmark or check, for each node, GPU, link, pair or rank.
+//!
+//! These types are part of the document `burnin/parse/v1`: their field names are an interface.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A value of one subject, as printed by the program.
+///
+/// It has either a `value` or a reason why the program could not measure it. A metric that a log lacks is neither:
+/// coverage reports it as missing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metric {
+    /// Stable name: lower case, parts separated by dots, without unit and subject: `memory.h2d`, `gemm`.
+    pub name: Arc<str>,
+    /// Unit of the value, such as `GB/s` (10^9 bytes), `us`, `TFLOP/s`, `count`; `1` for a ratio.
+    pub unit: Arc<str>,
+    /// Direction of improvement.
+    pub better: Better,
+    /// Kind of subject.
+    pub scope: Scope,
+    /// The measured part of the cluster.
+    pub subject: Subject,
+    /// Properties that distinguish values of the same name, such as `size: 8388608`, `dtype: bf16`.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The finite value; null if the program could not measure it.
+    pub value: Option<f64>,
+    /// Distance of two adjacent printed values, in the metric's unit: 0.01 for `51.47`. Differences below it have no meaning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
+    /// The program's statement that it cannot measure this here, such as `Waived`; null for a measured value.
+    pub unmeasurable: Option<String>,
+    /// Line of the log, starting at 1.
+    pub line: u64,
+}
+
+/// Direction of improvement of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Bandwidth, throughput.
+    Higher,
+    /// Latency, duration, number of errors.
+    Lower,
+    /// The value must equal an expected value.
+    Exact,
+    /// Evidence that is never judged, such as a temperature.
+    None,
+}
+
+/// Kind of subject of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The whole cluster or job.
+    World,
+    /// One machine.
+    Node,
+    /// One GPU.
+    Gpu,
+    /// One port or lane group of a node, such as an InfiniBand port.
+    Link,
+    /// Two ends: nodes, GPUs or ranks.
+    Pair,
+    /// One process of a job.
+    Rank,
+}
+
+/// The part of a cluster that a metric or finding describes. Absent fields are unknown or do not apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Subject {
+    /// Host name of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Arc<str>>,
+    /// Index of the GPU on its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<u32>,
+    /// Port, such as `mlx5_0/1`, or NVLink, such as `nvlink3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Arc<str>>,
+    /// The other end of a pair: a host name; within a node the index of a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Arc<str>>,
+    /// Rank of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// Serial number or UUID of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<Arc<str>>,
+    /// PCI bus id, such as `0000:1b:00`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_id: Option<Arc<str>>,
+}
+
+impl Subject {
+    /// A GPU of the log's node.
+    #[must_use]
+    pub fn gpu(gpu: u32) -> Self {
+        Self { gpu: Some(gpu), ..Self::default() }
+    }
+
+    /// Whether no field is known: the world, or the log's node.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Subject {
+    /// `node a1, gpu 3 (serial 165...)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        parts.extend(self.node.as_ref().map(|node| format!("node {node}")));
+        parts.extend(self.gpu.map(|gpu| format!("gpu {gpu}")));
+        parts.extend(self.link.as_ref().map(|link| format!("link {link}")));
+        parts.extend(self.rank.map(|rank| format!("rank {rank}")));
+        parts.extend(self.peer.as_ref().map(|peer| format!("to {peer}")));
+        if parts.is_empty() {
+            parts.push("the whole cluster".to_owned());
+        }
+        f.write_str(&parts.join(", "))?;
+        match (&self.serial, &self.bus_id) {
+            (Some(serial), _) => write!(f, " (serial {serial})"),
+            (None, Some(bus)) => write!(f, " (bus {bus})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// An event or state that a program reported about a subject, such as an Xid or a failed test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Stable code in upper case: `XID_79`, `GPU_FAULTY`, `DCGM_FAIL`.
+    pub code: String,
+    /// The affected part of the cluster.
+    pub subject: Subject,
+    /// Kind of cause.
+    pub severity: Severity,
+    /// The program's words, at most 400 characters.
+    pub text: String,
+    /// Line of the log, starting at 1.
+    pub line: u64,
+}
+
+/// Kind of cause of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Cause unknown.
+    Unknown,
+    /// An application or driver error that hardware need not cause.
+    Software,
+    /// A setting of the operator, such as persistence mode.
+    Configuration,
+    /// Wrong results of a computation or transfer.
+    WrongData,
+    /// A defect of a device, a link or memory.
+    Hardware,
+}
+
+/// A GPU that a log names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Gpu {
+    /// Its subject: index, and node, serial number and bus id where the log has them.
+    pub subject: Subject,
+    /// Device name, such as `NVIDIA H100 80GB HBM3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
