@@ -69,7 +69,7 @@ impl Progress {
 
 fn ended(line: &StageLine) -> String {
     let took = line.ended.map_or(Duration::ZERO, |ended| ended.since(line.began).0);
-    format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.outcome)
+    format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.checked_outcome())
 }
 
 fn waiting(state: &RunState) -> String {
@@ -77,15 +77,15 @@ fn waiting(state: &RunState) -> String {
         .leases
         .iter()
         .any(|(attempt, lease)| lease.state != LeaseState::Returned && !state.needs_lease(*attempt));
-    let Some(stage) = state.frontier() else {
+    let Some(step) = state.frontier() else {
         return if returning {
             "teardown: waits for the deletion of the cluster".to_owned()
         } else {
             String::new()
         };
     };
-    let begun = state.stage(stage).is_some_and(|stage| stage.handle.is_some());
-    let for_what = match (stage, begun) {
+    let begun = state.stage(step).is_some_and(|stage| stage.handle.is_some());
+    let for_what = match (step.stage, begun) {
         (Stage::Image, false) => "the build to be accepted",
         (Stage::Image, true) => "the build to end",
         (Stage::Cluster, false) if returning => "the deletion of the previous cluster",
@@ -98,7 +98,9 @@ fn waiting(state: &RunState) -> String {
         (Stage::Verdict, _) => "the judge",
         (Stage::Locate, _) => "the tests of node pairs",
     };
-    let attempt = state.attempt(stage);
-    let again = if attempt.0 > 1 { format!(" (attempt {attempt})") } else { String::new() };
-    format!("{stage}{again}: waits for {for_what}")
+    let attempt = state.attempt(step).number;
+    let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+    let check = state.workflow.check(step.check).filter(|_| step.stage.is_of_check());
+    let check = check.map_or_else(String::new, |check| format!(" of {}", check.name));
+    format!("{}{check}{again}: waits for {for_what}", step.stage)
 }

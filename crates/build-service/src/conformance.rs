@@ -24,7 +24,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     let command = |attempt| CommandId {
         run: "conformance".parse().expect("a legal run id"),
         stage: Stage::Image,
-        attempt: Attempt(attempt),
+        attempt: Attempt::new(attempt),
         verb: Verb::Start,
     };
     let id = |attempt| BuildKey::of(&command(attempt));

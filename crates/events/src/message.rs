@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use cloudevents::{AttributesReader, Data, Event, EventBuilder, EventBuilderV10, event::ExtensionValue};
-use model::{Attempt, Body, Command, EventKey, Fact, RunId, Timestamp};
+use model::{Attempt, Body, CheckIndex, Command, EventKey, Fact, RunId, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -110,8 +110,11 @@ impl Message {
             .source(self.key.source.as_str())
             .ty(self.event_type())
             .subject(format!("runs/{}", self.run))
-            .extension("attempt", i64::from(self.attempt.0))
+            .extension("attempt", i64::from(self.attempt.number))
             .data("application/json", data);
+        if !self.attempt.check.is_first() {
+            builder = builder.extension("check", i64::from(self.attempt.check.0) + 1);
+        }
         if let Some(time) =
             self.time.and_then(|time| DateTime::<Utc>::from_timestamp_millis(time.as_millis()))
         {
@@ -139,7 +142,7 @@ impl Message {
             .ok_or_else(|| attribute("subject", format!("`{subject}` is not `runs/<run id>`")))?
             .parse::<RunId>()
             .map_err(|error| attribute("subject", error.to_string()))?;
-        let attempt = attempt(event).map_err(|message| attribute("attempt", message))?;
+        let attempt = attempt(event)?;
         Ok(Self {
             key: EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() },
             content: content(event)?,
@@ -162,17 +165,25 @@ fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
     hex::encode(&hash.finalize()[..16])
 }
 
-/// Binary mode transmits every extension as text, structured mode as a number.
-fn attempt(event: &Event) -> Result<Attempt, String> {
-    let number = match event.extension("attempt") {
-        None => return Ok(Attempt::FIRST),
+/// The extensions `attempt` and `check`; an absent one is 1.
+fn attempt(event: &Event) -> Result<Attempt, UnreadableEvent> {
+    let check = CheckIndex(number::<u16>(event, "check")? - 1);
+    Ok(Attempt { check, number: number(event, "attempt")? })
+}
+
+/// A positive number. Binary mode transmits every extension as text, structured mode as a number.
+fn number<N: TryFrom<i64> + PartialOrd + From<u8>>(
+    event: &Event,
+    attribute: &'static str,
+) -> Result<N, UnreadableEvent> {
+    let wrong = |message| UnreadableEvent::Attribute { attribute, message };
+    let number = match event.extension(attribute) {
+        None => return Ok(N::from(1)),
         Some(ExtensionValue::Integer(number)) => *number,
-        Some(other) => other.to_string().parse().map_err(|_| format!("`{other}` is not a number"))?,
+        Some(other) => other.to_string().parse().map_err(|_| wrong(format!("`{other}` is not a number")))?,
     };
-    match u32::try_from(number) {
-        Ok(number) if number > 0 => Ok(Attempt(number)),
-        _ => Err(format!("{number} is not an attempt; the first is 1")),
-    }
+    let valid = N::try_from(number).ok().filter(|number| *number >= N::from(1));
+    valid.ok_or_else(|| wrong(format!("{number} is not a valid number; the first is 1")))
 }
 
 fn content(event: &Event) -> Result<Content, UnreadableEvent> {

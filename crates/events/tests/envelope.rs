@@ -16,7 +16,7 @@ fn accepted(handle: &str) -> Fact {
 
 #[test]
 fn a_fact_survives_structured_mode() {
-    let message = Message::fact("agent", run(), Attempt(2), accepted("4711"))
+    let message = Message::fact("agent", run(), Attempt::new(2), accepted("4711"))
         .stamped(Timestamp::from_millis(1_800_000_000_118), Some("00-4bf9-00f0-01".into()));
     let text = serde_json::to_string(&message.to_event()).unwrap();
     let event: Event = serde_json::from_str(&text).unwrap();
@@ -27,7 +27,7 @@ fn a_fact_survives_structured_mode() {
 
 #[test]
 fn the_id_of_a_command_is_derived_from_its_content() {
-    let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt(1), verb: Verb::Cancel };
+    let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt::new(1), verb: Verb::Cancel };
     let command = Command { id, body: Body::ImageCancel { handle: None } };
     let message = Message::command("conductor", command.clone());
     assert_eq!(message.key.id, "quickstart-1.image.1.cancel");
@@ -39,7 +39,7 @@ fn the_id_of_a_command_is_derived_from_its_content() {
 
 #[test]
 fn the_id_of_a_fact_follows_from_its_content_alone() {
-    let id = |attempt, handle| Message::fact("agent", run(), Attempt(attempt), accepted(handle)).key.id;
+    let id = |attempt, handle| Message::fact("agent", run(), Attempt::new(attempt), accepted(handle)).key.id;
     assert_eq!(id(1, "a"), id(1, "a"));
     assert_ne!(id(1, "a"), id(2, "a"));
     assert_ne!(id(1, "a"), id(1, "b"));
@@ -49,7 +49,8 @@ fn the_id_of_a_fact_follows_from_its_content_alone() {
 fn foreign_events_are_rejected_with_a_reason() {
     let event = |change: serde_json::Value| -> Event {
         let mut event =
-            serde_json::to_value(Message::fact("a", run(), Attempt(1), accepted("h")).to_event()).unwrap();
+            serde_json::to_value(Message::fact("a", run(), Attempt::new(1), accepted("h")).to_event())
+                .unwrap();
         event.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         serde_json::from_value(event).unwrap()
     };
@@ -64,7 +65,7 @@ fn foreign_events_are_rejected_with_a_reason() {
 #[test]
 fn unknown_fields_are_ignored() {
     let mut event =
-        serde_json::to_value(Message::fact("a", run(), Attempt(1), accepted("h")).to_event()).unwrap();
+        serde_json::to_value(Message::fact("a", run(), Attempt::new(1), accepted("h")).to_event()).unwrap();
     event["data"]["added_later"] = json!(true);
     let event: Event = serde_json::from_value(event).unwrap();
     assert_eq!(Message::from_event(&event).unwrap().content, Content::Fact(accepted("h")));
@@ -87,7 +88,7 @@ proptest! {
 
     #[test]
     fn any_text_survives(handle in any::<String>(), attempt in 1..u32::MAX) {
-        let message = Message::fact("agent", run(), Attempt(attempt), accepted(&handle));
+        let message = Message::fact("agent", run(), Attempt::new(attempt), accepted(&handle));
         let text = serde_json::to_string(&message.to_event()).unwrap();
         let event: Event = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(Message::from_event(&event).unwrap(), message);

@@ -145,7 +145,7 @@ async fn push_one() {
     let id = CommandId {
         run: "r-1".parse().unwrap(),
         stage: Stage::Image,
-        attempt: Attempt(2),
+        attempt: Attempt::new(2),
         verb: model::Verb::Observe,
     };
     let command = Command { id, body: Body::ImageObserve { handle: None } };

@@ -9,7 +9,7 @@ use ledger::{ArtefactError, Artefacts, Digest, MemoryStore, ObjectReader, Store,
 use model::*;
 
 fn id(stage: Stage, attempt: u32) -> CommandId {
-    CommandId { run: "a-run".parse().unwrap(), stage, attempt: Attempt(attempt), verb: Verb::Start }
+    CommandId { run: "a-run".parse().unwrap(), stage, attempt: Attempt::new(attempt), verb: Verb::Start }
 }
 
 fn logs_id() -> CommandId {
@@ -108,7 +108,7 @@ async fn the_logs_of_an_attempt_are_its_own() {
         (3, vec![]),
         (10, vec!["10/node-0.log"]),
     ] {
-        let read = artefacts.logs(&logs, Attempt(attempt), text).await.unwrap();
+        let read = artefacts.logs(&logs, Attempt::new(attempt), text).await.unwrap();
         assert!(read.iter().all(|(object, text)| object.name == *text));
         let names: Vec<String> = read.into_iter().map(|(object, _)| object.name).collect();
         assert_eq!(names, expected, "attempt {attempt}");

@@ -42,9 +42,12 @@ impl RunState {
             return Usage::default();
         }
         let held = self.leases.values().map(|lease| lease.held_by(now).0).sum();
-        let busy = self.job().and_then(|job| Some(job.ended_at?.since(job.started_at?)));
+        let busy = self.checks().filter_map(|check| {
+            let job = self.job_of(check)?;
+            Some(job.ended_at?.since(job.started_at?).0)
+        });
         let spent = self.workflow.cost.as_ref().map(|_| self.spent(now));
-        Usage { nodes: self.nodes(), held: Span(held), busy: busy.unwrap_or_default(), spent }
+        Usage { nodes: self.nodes(), held: Span(held), busy: Span(busy.sum()), spent }
     }
 
     fn nodes(&self) -> u32 {

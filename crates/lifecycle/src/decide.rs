@@ -1,6 +1,6 @@
 //! Decides which entries to record.
 
-use model::{Attempt, EventKey, Fact, Record, RecordEntry, Stage, Timestamp, planted};
+use model::{Attempt, EventKey, Fact, Record, RecordEntry, Stage, Step, Timestamp, planted};
 
 use crate::{
     evolve::evolve,
@@ -135,11 +135,12 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
         (Fact::CancelRequested(_), _) => {}
         (_, None) => return Some(Ignored::NotAsked),
         (_, Some(stage)) => {
-            if !state.wants(stage) {
+            let step = stage.of(attempt.check);
+            if !state.wants(step) {
                 return Some(Ignored::NotAsked);
             }
             let about_money = state.rents() && concerns_lease(state, *attempt, fact);
-            let current = state.attempt(stage);
+            let current = state.attempt(step);
             if !about_money && *attempt < current {
                 return Some(Ignored::OlderAttempt);
             }
@@ -173,8 +174,8 @@ fn same_knowledge(before: &RunState, mut after: RunState) -> bool {
     after.seq = before.seq;
     after.recorded_at = before.recorded_at;
     after.seen.clone_from(&before.seen);
-    for (stage, state) in &mut after.stages {
-        state.moved = before.stages.get(stage).and_then(|old| old.moved);
+    for (step, state) in &mut after.stages {
+        state.moved = before.stages.get(step).and_then(|old| old.moved);
     }
     *before == after
 }
@@ -194,18 +195,19 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
         return None;
     }
     // The result needs no cluster any more: only the search for bad nodes is stopped.
-    if matches!(state.frontier(), Some(Stage::Verdict | Stage::Locate)) {
-        let attempt = state.attempt(Stage::Locate);
+    if let Some(Step { check, stage: Stage::Verdict | Stage::Locate }) = state.frontier()
+        && !state.more_jobs_after(check)
+    {
+        let attempt = state.attempt(Stage::Locate.of(check));
         return Some(RecordEntry::TimedOut { stage: Stage::Locate, attempt });
     }
     Some(RecordEntry::OverBudget { spent: state.spent(now), budget })
 }
 
 fn open_attempt(state: &RunState) -> Option<RecordEntry> {
-    let stage = state.frontier()?;
-    let (broken, failure) = state.retriable(stage)?;
+    let (broken, failure) = state.retriable(state.frontier()?)?;
     Some(RecordEntry::AttemptOpened {
-        stage: broken,
+        stage: broken.stage,
         attempt: state.attempt(broken).next(),
         because: failure.clone(),
     })
@@ -213,11 +215,12 @@ fn open_attempt(state: &RunState) -> Option<RecordEntry> {
 
 /// Past its limit a stage is polled; the timeout is recorded only if no fact follows.
 fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
-    let stage = state.frontier()?;
-    let known = state.stage(stage)?;
+    let step = state.frontier()?;
+    let stage = step.stage;
+    let known = state.stage(step)?;
     let attempt = known.attempt;
     match known.overdue {
-        None if now >= known.since? + state.limit(stage) => Some(match planted("timeout_without_asking") {
+        None if now >= known.since? + state.limit(step) => Some(match planted("timeout_without_asking") {
             true => RecordEntry::TimedOut { stage, attempt },
             false => RecordEntry::Overdue { stage, attempt },
         }),

@@ -1,6 +1,8 @@
 //! State changes by records.
 
-use model::{Attempt, Class, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Timestamp, planted};
+use model::{
+    Attempt, Class, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Step, Timestamp, planted,
+};
 
 use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};
 
@@ -79,15 +81,16 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
     match &record.entry {
         RecordEntry::Accepted { event, attempt, fact } => state.accept(event, *attempt, fact, at),
         RecordEntry::AttemptOpened { stage, attempt, because } => {
-            state.open_attempt(*stage, *attempt, because, at)
+            state.open_attempt(stage.of(attempt.check), *attempt, because, at)
         }
         RecordEntry::Overdue { stage, attempt } => {
-            state.current(*stage, *attempt, |stage| stage.overdue = Some(at))
+            state.current(stage.of(attempt.check), *attempt, |stage| stage.overdue = Some(at))
         }
         RecordEntry::TimedOut { stage, attempt } => {
             // The search for bad nodes may be abandoned before it starts.
-            state.stages.entry(*stage).or_insert_with(|| StageState::new(Attempt::FIRST));
-            state.current(*stage, *attempt, |stage| {
+            let step = stage.of(attempt.check);
+            state.known(step);
+            state.current(step, *attempt, |stage| {
                 stage.end.get_or_insert(AttemptEnd::TimedOut);
             })
         }
@@ -110,8 +113,9 @@ impl RunState {
             }
             _ => {
                 if let Some(stage) = fact.stage() {
-                    self.stages.entry(stage).or_insert_with(|| StageState::new(Attempt::FIRST));
-                    self.current(stage, attempt, |state| state.learn(fact, at));
+                    let step = stage.of(attempt.check);
+                    self.known(step);
+                    self.current(step, attempt, |state| state.learn(fact, at));
                 }
             }
         }
@@ -144,25 +148,33 @@ impl RunState {
 
     /// Ends the run for budget reasons; clusters are released as usual.
     fn stop_spending(&mut self, spent: Money, budget: Money) {
-        let stage = self.frontier().unwrap_or(Stage::Cluster);
+        let step = self.frontier().unwrap_or(Stage::Cluster.into());
         let currency = self.workflow.cost.as_ref().map_or("", |cost| cost.currency.as_str());
         let message = format!(
             "{spent} {currency} of {budget} were spent on clusters, and releasing them needs the rest; \
              raise cost.budget, or find out why the run takes so long"
         );
         let failure = Failure::new(Class::Input, "OVER_BUDGET", message);
-        self.over_budget.get_or_insert((stage, failure));
+        self.over_budget.get_or_insert((step, failure));
     }
 
-    fn open_attempt(&mut self, opened: Stage, attempt: Attempt, because: &Failure, at: Timestamp) {
-        self.stages.entry(opened).or_insert_with(|| StageState::new(Attempt::FIRST));
-        // The stages after a lost cluster must be repeated as well, each as a new attempt.
-        for (stage, state) in self.stages.range_mut(opened..) {
-            let begun = state.handle.is_some() || state.end.is_some() || state.since.is_some();
-            if *stage != opened && !begun {
-                continue;
-            }
-            let next = if *stage == opened { attempt } else { state.attempt.next() };
+    fn open_attempt(&mut self, opened: Step, attempt: Attempt, because: &Failure, at: Timestamp) {
+        self.known(opened);
+        // The stages after a lost cluster must be repeated as well, each as a new attempt. The logs of earlier checks are
+        // collected: those checks stay as they are.
+        let repeated: Vec<Step> = self
+            .stages
+            .range(opened..)
+            .filter(|(step, state)| {
+                let begun = state.handle.is_some() || state.end.is_some() || state.since.is_some();
+                let kept = opened.check != step.check || !opened.stage.is_of_check();
+                **step == opened || (begun && !(kept && self.over(step.check)))
+            })
+            .map(|(step, _)| *step)
+            .collect();
+        for step in repeated {
+            let Some(state) = self.stages.get_mut(&step) else { continue };
+            let next = if step == opened { attempt } else { state.attempt.next() };
             let mut earlier = std::mem::take(&mut state.earlier);
             earlier.push(EarlierAttempt {
                 attempt: state.attempt,
@@ -170,32 +182,37 @@ impl RunState {
                 because: because.clone(),
             });
             *state = StageState { earlier, ..StageState::new(next) };
-            if *stage == opened {
+            if step == opened {
                 state.since = Some(at);
             }
         }
     }
 
-    fn current(&mut self, stage: Stage, attempt: Attempt, change: impl FnOnce(&mut StageState)) {
-        if let Some(state) = self.stages.get_mut(&stage).filter(|state| state.attempt == attempt) {
+    /// Adds a step with its first attempt if it is unknown.
+    fn known(&mut self, step: Step) -> &mut StageState {
+        self.stages.entry(step).or_insert_with(|| StageState::new(Attempt::first_of(step.check)))
+    }
+
+    fn current(&mut self, step: Step, attempt: Attempt, change: impl FnOnce(&mut StageState)) {
+        if let Some(state) = self.stages.get_mut(&step).filter(|state| state.attempt == attempt) {
             change(state);
         }
     }
 
-    /// Derives from the stages: the conclusion, the current stage, and the lease this stage may open.
+    /// Derives from the stages: the conclusion, the current step, and the lease this step may open.
     fn follow(&mut self, at: Timestamp) {
         if self.settled.is_none() {
             self.settled = self.conclusion().map(|conclusion| (conclusion, at));
         }
-        let Some(stage) = self.frontier() else { return };
-        let state = self.stages.entry(stage).or_insert_with(|| StageState::new(Attempt::FIRST));
+        let Some(step) = self.frontier() else { return };
+        let state = self.known(step);
         if state.end.is_some() {
             return; // failed, the next attempt follows
         }
         state.since.get_or_insert(at);
         let attempt = state.attempt;
         let returned = self.leases_returned() || planted("second_cluster_at_once");
-        if stage == Stage::Cluster && self.rents() && returned {
+        if step.stage == Stage::Cluster && self.rents() && returned {
             let asked = Lease::new(at, self.lease_ends(at), LeaseState::Asked);
             self.leases.entry(attempt).or_insert(asked);
         }

@@ -1,8 +1,8 @@
 //! Pending commands of a run.
 
 use model::{
-    Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, NodeSearch, Span, Stage, Timestamp,
-    Verb, planted,
+    Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, NodeSearch, Span, Stage, Step,
+    Timestamp, Verb, planted,
 };
 
 use crate::state::{LeaseState, RunState};
@@ -29,12 +29,12 @@ pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
 /// The poll of the current stage, regardless of the poll interval: after a restart no poller is running.
 #[must_use]
 pub fn checkup(state: &RunState) -> Option<Command> {
-    let stage = state.frontier()?;
-    let known = state.stage(stage)?;
+    let step = state.frontier()?;
+    let known = state.stage(step)?;
     if known.end.is_some() || known.handle.is_none() {
         return None;
     }
-    Some(Command { id: state.command_id(stage, Verb::Observe), body: observe(state, stage)? })
+    Some(Command { id: state.command_id(step, Verb::Observe), body: observe(state, step)? })
 }
 
 /// Time at which the state must be evaluated again without a new fact; `None` if only a fact can change it.
@@ -74,15 +74,15 @@ fn leases(state: &RunState) -> Vec<Obligation> {
 
 /// Builds and jobs that are no longer needed.
 fn stops(state: &RunState) -> Vec<Obligation> {
-    let stop = |stage| {
-        let handle = state.stage(stage)?.handle.clone();
-        let body = match stage {
+    let stop = |step: Step| {
+        let handle = state.stage(step)?.handle.clone();
+        let body = match step.stage {
             Stage::Image => Body::ImageCancel { handle },
             Stage::Job => Body::JobCancel { cluster: state.cluster()?.clone(), handle },
-            Stage::Locate => Body::NodesCancel { search: Box::new(search(state)?) },
+            Stage::Locate => Body::NodesCancel { search: Box::new(search(state, step.check)?) },
             _ => return None,
         };
-        let command = Command { id: state.command_id(stage, Verb::Cancel), body };
+        let command = Command { id: state.command_id(step, Verb::Cancel), body };
         Some(Obligation { command, since: state.recorded_at })
     };
     state.abandoned().filter_map(stop).collect()
@@ -90,28 +90,29 @@ fn stops(state: &RunState) -> Vec<Obligation> {
 
 /// Command of the current stage: start it until it is accepted, then poll it.
 fn turn(state: &RunState, now: Timestamp) -> Option<Obligation> {
-    let stage = state.frontier()?;
-    let known = state.stage(stage)?;
+    let step = state.frontier()?;
+    let known = state.stage(step)?;
     if known.end.is_some() {
         return None; // `decide` opens the next attempt
     }
     let since = known.since?;
     let quiet = known.quiet_since()? + state.workflow.limits.patience;
-    let observable = matches!(stage, Stage::Image | Stage::Cluster | Stage::Job);
+    let observable = matches!(step.stage, Stage::Image | Stage::Cluster | Stage::Job);
     if observable && (known.overdue.is_some() || (known.handle.is_some() && now >= quiet)) {
-        let command = Command { id: state.command_id(stage, Verb::Observe), body: observe(state, stage)? };
+        let command = Command { id: state.command_id(step, Verb::Observe), body: observe(state, step)? };
         return Some(Obligation { command, since: known.overdue.unwrap_or(quiet) });
     }
     if known.handle.is_some() {
         return None;
     }
-    let command = Command { id: state.command_id(stage, Verb::Start), body: start(state, stage)? };
+    let command = Command { id: state.command_id(step, Verb::Start), body: start(state, step)? };
     Some(Obligation { command, since })
 }
 
-fn start(state: &RunState, stage: Stage) -> Option<Body> {
-    let limit = state.limit(stage);
-    let benchmark = || state.workflow.benchmark.as_ref();
+fn start(state: &RunState, step: Step) -> Option<Body> {
+    let Step { check, stage } = step;
+    let limit = state.limit(step);
+    let benchmark = || state.workflow.benchmark_of(check);
     Some(match stage {
         Stage::Image => match state.workflow.image.as_ref()? {
             ImageSpec::Build(build) => Body::ImageBuild { build: build.clone(), timeout: limit },
@@ -131,15 +132,17 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
             cluster: state.cluster()?.clone(),
             image: state.image().cloned(),
             workload: benchmark()?.workload.clone(),
+            environment: benchmark()?.environment.clone(),
             limit: job_limit(limit, state.workflow.limits.grace),
         },
-        Stage::Logs => Body::LogsCollect { cluster: state.cluster()?.clone(), jobs: jobs(state) },
+        Stage::Logs => Body::LogsCollect { cluster: state.cluster()?.clone(), jobs: jobs(state, check) },
         Stage::Verdict => Body::RunJudge {
             workflow: state.workflow.name.clone(),
+            check: state.workflow.check(check).map(|check| check.name.clone()),
             requested_at: Some(state.requested_at),
-            logs: state.logs()?.clone(),
-            job_attempt: state.attempt(Stage::Job),
-            job: state.job()?.clone(),
+            logs: state.logs_of(check)?.clone(),
+            job_attempt: state.attempt(Stage::Job.of(check)),
+            job: state.job_of(check)?.clone(),
             workload: benchmark()?.workload.clone(),
             spec: state.workflow.cluster.clone().map(Box::new),
             cluster: state.cluster()?.clone(),
@@ -147,20 +150,21 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
             criteria: Box::new(benchmark()?.criteria.clone()),
             baseline: benchmark()?.baseline.clone(),
         },
-        Stage::Locate => Body::NodesLocate { search: Box::new(search(state)?) },
+        Stage::Locate => Body::NodesLocate { search: Box::new(search(state, check)?) },
         Stage::Results => Body::ResultsLoad {
             workflow: state.workflow.name.clone(),
+            check: state.workflow.check(check).map(|check| check.name.clone()),
             requested_at: Some(state.requested_at),
-            logs: state.logs()?.clone(),
-            job_attempt: state.attempt(Stage::Job),
-            verdict: state.verdict().cloned(),
+            logs: state.logs_of(check)?.clone(),
+            job_attempt: state.attempt(Stage::Job.of(check)),
+            verdict: state.verdict_of(check).cloned(),
         },
     })
 }
 
-fn search(state: &RunState) -> Option<NodeSearch> {
+fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let limits = &state.workflow.limits;
-    let limit = state.stage(Stage::Locate)?.since? + job_limit(limits.locate, limits.grace);
+    let limit = state.stage(Stage::Locate.of(check))?.since? + job_limit(limits.locate, limits.grace);
     // A node that ends with its lease is not bad.
     let lease = state.leases.get(&state.attempt(Stage::Cluster));
     let lease =
@@ -168,8 +172,9 @@ fn search(state: &RunState) -> Option<NodeSearch> {
     Some(NodeSearch {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
-        workload: state.workflow.benchmark.as_ref()?.workload.clone(),
-        job_attempt: state.attempt(Stage::Job),
+        workload: state.workflow.benchmark_of(check)?.workload.clone(),
+        environment: state.workflow.benchmark_of(check)?.environment.clone(),
+        job_attempt: state.attempt(Stage::Job.of(check)),
         locate: state.workflow.locate?,
         ends_at: lease.map_or(limit, |lease| lease.min(limit)),
     })
@@ -180,20 +185,20 @@ fn job_limit(limit: Span, grace: Span) -> Span {
     Span(limit.0.saturating_sub(grace.0).max(limit.0 / 2))
 }
 
-fn own_lease(state: &RunState, attempt: Attempt) -> Option<Timestamp> {
+fn own_lease(state: &RunState, attempt: model::Attempt) -> Option<Timestamp> {
     let others_returned =
         state.leases.iter().all(|(other, lease)| *other == attempt || lease.state == LeaseState::Returned)
             || planted("second_cluster_at_once");
     state.leases.get(&attempt).filter(|_| others_returned).map(|lease| lease.expires_at)
 }
 
-fn observe(state: &RunState, stage: Stage) -> Option<Body> {
-    let handle = state.stage(stage)?.handle.clone();
-    Some(match stage {
+fn observe(state: &RunState, step: Step) -> Option<Body> {
+    let handle = state.stage(step)?.handle.clone();
+    Some(match step.stage {
         Stage::Image => Body::ImageObserve { handle },
         Stage::Cluster => Body::ClusterObserve {
             spec: state.workflow.cluster.clone()?,
-            name: state.cluster_name(state.attempt(stage)),
+            name: state.cluster_name(state.attempt(step)),
         },
         Stage::Job => Body::JobObserve { cluster: state.cluster()?.clone(), handle },
         Stage::Logs | Stage::Results | Stage::Verdict | Stage::Locate => return None,
@@ -201,8 +206,8 @@ fn observe(state: &RunState, stage: Stage) -> Option<Body> {
 }
 
 /// All attempts that may have output, on the existing cluster.
-fn jobs(state: &RunState) -> Vec<JobRef> {
-    let Some(job) = state.stage(Stage::Job) else { return Vec::new() };
+fn jobs(state: &RunState, check: CheckIndex) -> Vec<JobRef> {
+    let Some(job) = state.stage(Stage::Job.of(check)) else { return Vec::new() };
     let earlier = job.earlier.iter().map(|job| JobRef { attempt: job.attempt, handle: job.handle.clone() });
     earlier.chain([JobRef { attempt: job.attempt, handle: job.handle.clone() }]).collect()
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    Attempt, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image, ImageSpec,
-    JobEnd, Logs, Results, RunId, Span, Stage, Suspects, Timestamp, Trigger, Verb, Verdict, VerdictReached,
-    Workflow, planted,
+    Attempt, CheckIndex, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image,
+    ImageSpec, JobEnd, Logs, Results, RunId, Span, Stage, Step, Suspects, Timestamp, Trigger, Verb, Verdict,
+    VerdictReached, Workflow, planted,
 };
 use serde::Serialize;
 
@@ -26,10 +26,10 @@ pub struct RunState {
     pub recorded_at: Timestamp,
     /// Person or system that cancelled the run, if any.
     pub cancelled_by: Option<String>,
-    /// Stage and failure of a stop for budget reasons, if any.
-    pub over_budget: Option<(Stage, Failure)>,
-    /// Known stages.
-    pub stages: BTreeMap<Stage, StageState>,
+    /// Step and failure of a stop for budget reasons, if any.
+    pub over_budget: Option<(Step, Failure)>,
+    /// Known stages of all checks, in order of execution.
+    pub stages: BTreeMap<Step, StageState>,
     /// One lease per requested cluster.
     pub leases: BTreeMap<Attempt, Lease>,
     /// Conclusion and its time, once it is final.
@@ -141,22 +141,23 @@ impl StageState {
 
 impl RunState {
     /// State of a stage, if known.
-    pub fn stage(&self, stage: Stage) -> Option<&StageState> {
-        self.stages.get(&stage)
+    pub fn stage(&self, step: impl Into<Step>) -> Option<&StageState> {
+        self.stages.get(&step.into())
     }
 
     /// Current attempt of a stage.
-    pub fn attempt(&self, stage: Stage) -> Attempt {
-        self.stage(stage).map_or(Attempt::FIRST, |state| state.attempt)
+    pub fn attempt(&self, step: impl Into<Step>) -> Attempt {
+        let step = step.into();
+        self.stage(step).map_or(Attempt::first_of(step.check), |state| state.attempt)
     }
 
     /// End of the stage's current attempt.
-    pub fn end(&self, stage: Stage) -> Option<&AttemptEnd> {
-        self.stage(stage)?.end.as_ref()
+    pub fn end(&self, step: impl Into<Step>) -> Option<&AttemptEnd> {
+        self.stage(step)?.end.as_ref()
     }
 
-    fn success(&self, stage: Stage) -> Option<&Fact> {
-        match self.end(stage)? {
+    fn success(&self, step: impl Into<Step>) -> Option<&Fact> {
+        match self.end(step)? {
             AttemptEnd::Succeeded(fact) => Some(fact),
             AttemptEnd::Failed(_) | AttemptEnd::TimedOut => None,
         }
@@ -178,60 +179,141 @@ impl RunState {
         }
     }
 
-    /// End of the job, if it ended.
-    pub fn job(&self) -> Option<&JobEnd> {
-        match self.success(Stage::Job) {
+    /// End of a check's job, if it ended.
+    pub fn job_of(&self, check: CheckIndex) -> Option<&JobEnd> {
+        match self.success(Stage::Job.of(check)) {
             Some(Fact::JobDone(end)) => Some(end),
             _ => None,
         }
     }
 
-    /// The logs, if collected.
-    pub fn logs(&self) -> Option<&Logs> {
-        match self.success(Stage::Logs) {
+    /// Logs of a check, if collected.
+    pub fn logs_of(&self, check: CheckIndex) -> Option<&Logs> {
+        match self.success(Stage::Logs.of(check)) {
             Some(Fact::LogsCollected(logs)) => Some(logs),
             _ => None,
         }
     }
 
-    /// The loaded results, if loaded.
-    pub fn results(&self) -> Option<&Results> {
-        match self.success(Stage::Results) {
+    /// Loaded results of a check, if loaded.
+    pub fn results_of(&self, check: CheckIndex) -> Option<&Results> {
+        match self.success(Stage::Results.of(check)) {
             Some(Fact::ResultsLoaded(results)) => Some(results),
             _ => None,
         }
     }
 
-    /// The verdict, if reached.
-    pub fn verdict(&self) -> Option<&VerdictReached> {
-        match self.success(Stage::Verdict) {
+    /// Verdict of a check, if reached.
+    pub fn verdict_of(&self, check: CheckIndex) -> Option<&VerdictReached> {
+        match self.success(Stage::Verdict.of(check)) {
             Some(Fact::VerdictReached(verdict)) => Some(verdict),
             _ => None,
         }
     }
 
-    /// Result of the search for bad nodes, if it ended.
-    pub fn suspects(&self) -> Option<&Suspects> {
-        match self.success(Stage::Locate) {
+    /// Result of the search for bad nodes after a check, if it ended.
+    pub fn suspects_of(&self, check: CheckIndex) -> Option<&Suspects> {
+        match self.success(Stage::Locate.of(check)) {
             Some(Fact::NodesLocated(suspects)) => Some(suspects),
             _ => None,
         }
     }
 
-    /// Whether the workflow requires this stage. The search for bad nodes is required only after a failed
-    /// verdict.
-    pub fn wants(&self, stage: Stage) -> bool {
+    /// The gravest verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is judged or
+    /// skipped.
+    pub fn verdict(&self) -> Option<&VerdictReached> {
+        self.verdict_of(self.gravest_check()?)
+    }
+
+    /// The first check with the run's verdict; `None` if the run has no verdict.
+    pub fn gravest_check(&self) -> Option<CheckIndex> {
+        let verdict = |check: &CheckIndex| self.verdict_of(*check).map(|reached| reached.verdict);
+        let has = |wanted: Verdict| self.checks().find(|check| verdict(check) == Some(wanted));
+        has(Verdict::Fail).or_else(|| {
+            let all = self.checks().all(|check| self.skipped(check) || self.verdict_of(check).is_some());
+            all.then(|| has(Verdict::Inconclusive).or_else(|| has(Verdict::Pass))).flatten()
+        })
+    }
+
+    /// The check to show for the whole run: the gravest, otherwise the last that began, otherwise the first.
+    pub fn shown_check(&self) -> CheckIndex {
+        let last = || self.checks().filter(|check| self.stage(Stage::Job.of(*check)).is_some()).last();
+        self.gravest_check().or_else(last).unwrap_or_default()
+    }
+
+    /// End of the shown check's job, if it ended.
+    pub fn job(&self) -> Option<&JobEnd> {
+        self.job_of(self.shown_check())
+    }
+
+    /// Logs of the shown check, if collected.
+    pub fn logs(&self) -> Option<&Logs> {
+        self.logs_of(self.shown_check())
+    }
+
+    /// Loaded results of the shown check, if loaded.
+    pub fn results(&self) -> Option<&Results> {
+        self.results_of(self.shown_check())
+    }
+
+    /// Result of the first search for bad nodes that ended.
+    pub fn suspects(&self) -> Option<&Suspects> {
+        self.checks().find_map(|check| self.suspects_of(check))
+    }
+
+    /// Positions of all checks, in order of execution.
+    pub fn checks(&self) -> impl Iterator<Item = CheckIndex> + use<> {
+        self.workflow.check_indices()
+    }
+
+    /// All steps of the run, in order of execution, required or not.
+    pub fn steps(&self) -> impl Iterator<Item = Step> + use<> {
+        let measured = [Stage::Job, Stage::Logs, Stage::Verdict, Stage::Locate];
+        let each = self.checks().flat_map(move |check| measured.map(|stage| stage.of(check)));
+        let loads = self.checks().map(|check| Stage::Results.of(check));
+        [Stage::Image, Stage::Cluster].map(Step::from).into_iter().chain(each).chain(loads)
+    }
+
+    /// Whether the workflow requires this step. The search for bad nodes is required only after a failed
+    /// verdict of its check; a skipped check requires nothing.
+    pub fn wants(&self, step: impl Into<Step>) -> bool {
+        let Step { check, stage } = step.into();
         match stage {
-            Stage::Image => matches!(self.workflow.image, Some(ImageSpec::Build(_))),
-            Stage::Cluster => self.workflow.cluster.is_some(),
+            Stage::Image => check.is_first() && matches!(self.workflow.image, Some(ImageSpec::Build(_))),
+            Stage::Cluster => check.is_first() && self.workflow.cluster.is_some(),
             Stage::Job | Stage::Logs | Stage::Verdict | Stage::Results => {
-                self.workflow.benchmark.is_some() && self.workflow.cluster.is_some()
+                let exists = self.workflow.benchmark_of(check).is_some() && self.workflow.cluster.is_some();
+                exists && !self.skipped(check)
             }
             Stage::Locate => {
-                let failed = self.verdict().is_some_and(|reached| reached.verdict == Verdict::Fail);
+                let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
                 failed && self.workflow.locate.is_some()
             }
         }
+    }
+
+    /// Whether the check is skipped: an earlier check that it needs is over and did not pass.
+    pub fn skipped(&self, check: CheckIndex) -> bool {
+        if planted("needs_are_ignored") {
+            return false;
+        }
+        let Some(needs) = self.workflow.check(check).map(|check| &check.needs) else { return false };
+        let earlier = self.checks().take(check.index());
+        let mut needed =
+            earlier.filter(|earlier| needs.iter().any(|need| need == self.workflow.check_name(*earlier)));
+        needed.any(|needed| {
+            let passed = self.verdict_of(needed).is_some_and(|reached| reached.verdict == Verdict::Pass);
+            self.over(needed) && !passed
+        })
+    }
+
+    /// Whether a check's measurement and verdict are over, successful or not.
+    pub(crate) fn over(&self, check: CheckIndex) -> bool {
+        let job_failed = self.ended(Stage::Job.of(check)) && self.failed(Stage::Job.of(check));
+        let without_logs = job_failed && !self.job_began(check);
+        let logs_end =
+            self.ended(Stage::Logs.of(check)) && (job_failed || self.failed(Stage::Logs.of(check)));
+        self.skipped(check) || self.ended(Stage::Verdict.of(check)) || without_logs || logs_end
     }
 
     /// Whether the workflow provisions its cluster.
@@ -245,13 +327,18 @@ impl RunState {
     }
 
     /// Maximum duration of a stage.
-    pub fn limit(&self, stage: Stage) -> Span {
-        self.workflow.limits.of(stage)
+    pub fn limit(&self, step: impl Into<Step>) -> Span {
+        let Step { check, stage } = step.into();
+        match stage {
+            Stage::Job => self.workflow.job_limit(check),
+            _ => self.workflow.limits.of(stage),
+        }
     }
 
     /// Id of a command for the current attempt of a stage.
-    pub fn command_id(&self, stage: Stage, verb: Verb) -> CommandId {
-        self.command_id_at(stage, self.attempt(stage), verb)
+    pub fn command_id(&self, step: impl Into<Step>, verb: Verb) -> CommandId {
+        let step = step.into();
+        self.command_id_at(step.stage, self.attempt(step), verb)
     }
 
     pub(crate) fn command_id_at(&self, stage: Stage, attempt: Attempt, verb: Verb) -> CommandId {
@@ -266,53 +353,66 @@ impl RunState {
         }
     }
 
-    /// Failure of the current attempt, if the limits allow another attempt and the answer is still needed.
-    pub(crate) fn retriable(&self, stage: Stage) -> Option<(Stage, &Failure)> {
-        let state = self.stage(stage)?;
+    /// Step to repeat and the failure of the current attempt, if the limits allow another attempt and the answer is still
+    /// needed.
+    pub(crate) fn retriable(&self, step: Step) -> Option<(Step, &Failure)> {
+        let state = self.stage(step)?;
         let Some(AttemptEnd::Failed(failure)) = &state.end else { return None };
         let broken = match failure.class {
-            Class::Infrastructure => stage,
-            Class::ClusterLost if stage == Stage::Job && self.rents() => Stage::Cluster,
-            Class::ClusterLost => stage,
-            Class::Workload if planted("retry_the_workload") => stage,
+            Class::Infrastructure => step,
+            Class::ClusterLost if step.stage == Stage::Job && self.rents() => Stage::Cluster.into(),
+            Class::ClusterLost => step,
+            Class::Workload if planted("retry_the_workload") => step,
             Class::Workload | Class::Input | Class::Cancelled => return None,
         };
         let budget = self.workflow.limits.attempts;
-        (self.settled.is_none() && self.attempt(broken).0 < budget && state.attempt.0 < budget)
+        (self.settled.is_none() && self.attempt(broken).number < budget && state.attempt.number < budget)
             .then_some((broken, failure))
     }
 
     /// Whether the stage has ended without a further attempt.
-    pub fn ended(&self, stage: Stage) -> bool {
-        self.end(stage).is_some() && self.retriable(stage).is_none()
+    pub fn ended(&self, step: impl Into<Step>) -> bool {
+        let step = step.into();
+        self.end(step).is_some() && self.retriable(step).is_none()
     }
 
-    /// Whether the job may have written output, so there may be logs.
-    fn job_began(&self) -> bool {
-        self.stage(Stage::Job).is_some_and(|job| job.handle.is_some() || !job.earlier.is_empty())
+    /// Whether the check's job may have written output, so there may be logs.
+    fn job_began(&self, check: CheckIndex) -> bool {
+        let job = self.stage(Stage::Job.of(check));
+        job.is_some_and(|job| job.handle.is_some() || !job.earlier.is_empty())
     }
 
-    /// The current stage; `None` if nothing more can be done for the answer.
+    /// The current step; `None` if nothing more can be done for the answer.
     ///
-    /// A permanently failed stage ends the sequence, with two exceptions: a failed job's logs are still
-    /// collected as evidence, and the measurements are loaded even if the verdict or the search for bad nodes
-    /// failed.
-    pub fn frontier(&self) -> Option<Stage> {
+    /// A permanently failed stage ends its check, and the next check follows. After a lost cluster or a job that may still be
+    /// running no further job is started. A failed job's logs are still collected as evidence, and the measurements are loaded
+    /// even if the verdict or the search for bad nodes failed, or a later check did.
+    pub fn frontier(&self) -> Option<Step> {
         if self.settled.is_some() {
             return None;
         }
-        for stage in Stage::ALL.into_iter().filter(|stage| self.wants(*stage)) {
-            match self.end(stage) {
-                None => return Some(stage),
-                Some(_) if self.retriable(stage).is_some() => return Some(stage),
+        let mut stopped = false;
+        for step in self.steps().filter(|step| self.wants(*step)) {
+            let check = step.check;
+            let measured = || self.job_of(check).is_some() && self.logs_of(check).is_some();
+            let reached = match step.stage {
+                Stage::Image => true,
+                Stage::Cluster | Stage::Job => !stopped,
+                Stage::Logs => {
+                    let failed = self.failed(Stage::Job.of(check));
+                    self.ended(Stage::Job.of(check)) && (!failed || self.job_began(check))
+                }
+                Stage::Verdict | Stage::Results => measured(),
+                Stage::Locate => true,
+            };
+            if !reached {
+                continue;
+            }
+            match self.end(step) {
+                None => return Some(step),
+                Some(_) if self.retriable(step).is_some() => return Some(step),
                 Some(AttemptEnd::Succeeded(_)) => {}
-                Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut) => match stage {
-                    Stage::Job if self.job_began() => {
-                        return (!self.ended(Stage::Logs)).then_some(Stage::Logs);
-                    }
-                    Stage::Verdict | Stage::Locate | Stage::Results => {}
-                    _ => return None,
-                },
+                Some(end) => stopped |= stops_jobs(step.stage, end),
             }
         }
         None
@@ -323,18 +423,23 @@ impl RunState {
         if let Some(by) = &self.cancelled_by {
             return Some(Conclusion::Cancelled { by: by.clone() });
         }
-        if let Some((stage, failure)) = &self.over_budget {
-            return Some(Conclusion::Failed { stage: *stage, failure: failure.clone() });
+        if let Some((Step { check, stage }, failure)) = self.over_budget.clone() {
+            return Some(Conclusion::Failed { stage, check, failure });
         }
         if self.frontier().is_some() {
             return None;
         }
         // The verdict is the answer: it is independent of the search for bad nodes.
-        let asked = |stage: &Stage| self.wants(*stage) && *stage != Stage::Locate;
-        let broken = Stage::ALL.into_iter().filter(asked).find_map(|stage| match self.end(stage)? {
-            AttemptEnd::Succeeded(_) => None,
-            AttemptEnd::Failed(failure) => Some(Conclusion::Failed { stage, failure: failure.clone() }),
-            AttemptEnd::TimedOut => Some(Conclusion::TimedOut { stage }),
+        let asked = |step: &Step| self.wants(*step) && step.stage != Stage::Locate;
+        let broken = self.steps().filter(asked).find_map(|step| {
+            let Step { check, stage } = step;
+            match self.end(step)? {
+                AttemptEnd::Succeeded(_) => None,
+                AttemptEnd::Failed(failure) => {
+                    Some(Conclusion::Failed { stage, check, failure: failure.clone() })
+                }
+                AttemptEnd::TimedOut => Some(Conclusion::TimedOut { stage, check }),
+            }
         });
         Some(broken.unwrap_or(Conclusion::Completed))
     }
@@ -347,22 +452,36 @@ impl RunState {
             && !self.is_through_with_cluster()
     }
 
-    /// Whether the logs are collected and no search for bad nodes will follow.
-    fn is_through_with_cluster(&self) -> bool {
+    /// Whether the logs of all checks are collected and no search for bad nodes will follow.
+    pub(crate) fn is_through_with_cluster(&self) -> bool {
+        if planted("lease_ends_after_the_first_check") && self.ended(Stage::Logs) {
+            return true;
+        }
         let searches = self.workflow.locate.is_some() && !planted("lease_ends_before_the_search");
-        let judged = self.failed(Stage::Logs) || self.ended(Stage::Verdict);
-        let searched = self.ended(Stage::Locate) || (judged && !self.wants(Stage::Locate));
-        self.ended(Stage::Logs) && (!searches || searched)
+        let is_through = |check: CheckIndex| {
+            let [logs, locate] = [Stage::Logs.of(check), Stage::Locate.of(check)];
+            let judged = self.failed(logs) || self.ended(Stage::Verdict.of(check));
+            let searched = self.ended(locate) || (judged && !self.wants(locate));
+            self.skipped(check) || (self.ended(logs) && (!searches || searched))
+        };
+        let loads = self.frontier().is_none_or(|step| step.stage == Stage::Results);
+        loads || (self.workflow.check_count() > 0 && self.checks().all(is_through))
     }
 
-    /// Stages that are no longer needed and may still be running.
-    pub fn abandoned(&self) -> impl Iterator<Item = Stage> + '_ {
-        [Stage::Image, Stage::Job, Stage::Locate].into_iter().filter(|stage| {
-            let Some(state) = self.stage(*stage) else { return false };
+    /// Whether a later check may still start a job.
+    pub(crate) fn more_jobs_after(&self, check: CheckIndex) -> bool {
+        check.index() + 1 < usize::from(self.workflow.check_count())
+    }
+
+    /// Steps that are no longer needed and may still be running.
+    pub fn abandoned(&self) -> impl Iterator<Item = Step> + '_ {
+        let stoppable = |step: &Step| matches!(step.stage, Stage::Image | Stage::Job | Stage::Locate);
+        self.steps().filter(stoppable).filter(|step| {
+            let Some(state) = self.stage(*step) else { return false };
             let begun = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(AttemptEnd::TimedOut));
             // A job ends with its cluster: after the lease is returned there is nothing left to stop.
-            let gone = *stage != Stage::Image && self.rents() && self.leases_returned();
+            let gone = step.stage != Stage::Image && self.rents() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
         })
     }
@@ -374,7 +493,19 @@ impl RunState {
     }
 
     /// Whether the stage's attempt failed.
-    pub fn failed(&self, stage: Stage) -> bool {
-        matches!(self.end(stage), Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut))
+    pub fn failed(&self, step: impl Into<Step>) -> bool {
+        matches!(self.end(step), Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut))
+    }
+}
+
+/// Whether no job may start after this end: without image or cluster none can run, and beside a job that may still be running
+/// a measurement would be wrong.
+fn stops_jobs(stage: Stage, end: &AttemptEnd) -> bool {
+    match (stage, end) {
+        (Stage::Image | Stage::Cluster, _) | (Stage::Job, AttemptEnd::TimedOut) => true,
+        (Stage::Job, AttemptEnd::Failed(failure)) => {
+            matches!(failure.class, Class::ClusterLost | Class::Cancelled)
+        }
+        _ => false,
     }
 }

@@ -140,7 +140,7 @@ fn a_second_cluster_gets_the_remaining_lease_and_budget() {
     let lost = model::Failure::new(model::Class::ClusterLost, "NODE_FAIL", "gone");
     book.feed(1, Fact::JobFailed(lost));
     book.feed(1, deleted(book.now));
-    let lease = &book.state.leases[&Attempt(2)];
+    let lease = &book.state.leases[&Attempt::new(2)];
     assert_eq!(lease.expires_at.since(lease.asked_at), Span::from_secs(600), "10 of 30 are spent");
 }
 

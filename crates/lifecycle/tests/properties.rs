@@ -7,22 +7,52 @@ use model::*;
 use proptest::prelude::*;
 use support::*;
 
-/// Facts in any order and number, each up to three times, of any of three attempts, with time passing between them.
-fn noise() -> impl Strategy<Value = Vec<(usize, u32, u64)>> {
+/// A workflow with a single benchmark or several checks, and facts in any order and number, each up to three times, of any of
+/// three attempts and checks, with time passing between them.
+fn noise() -> impl Strategy<Value = Noise> {
     let fact = 0..every_fact().len();
-    prop::collection::vec((fact, 1..=3u32, prop_oneof![Just(0u64), 1..4000u64]), 0..60)
+    let number = prop_oneof![3 => Just(1u32), 1 => 2..=3u32];
+    let attempt = (0..3u16, number).prop_map(|(check, number)| Attempt { check: CheckIndex(check), number });
+    let facts = prop::collection::vec((fact, attempt, prop_oneof![Just(0u64), 1..4000u64]), 0..60);
+    let workflow = prop_oneof![
+        Just(workflow()),
+        Just(searching()),
+        Just(with_checks(&["", "", "a"])),
+        Just(Workflow { locate: Some(Locate::default()), ..with_checks(&["", "a", ""]) }),
+    ];
+    // A run with several checks gets far only with mostly expected facts.
+    let expected = prop::collection::vec((0..happy().len() - 1, 0..3u16), 0..40).prop_map(|picks| {
+        let at = |fact: &Fact| every_fact().iter().position(|other| other == fact).expect("a known fact");
+        let (facts, mut picks) = (happy(), picks);
+        picks.sort_by_key(|(fact, check)| if *fact < 4 { (0, *fact) } else { (1 + check, *fact) });
+        let fact = |(fact, check): (usize, u16)| {
+            let check = CheckIndex(if fact < 4 { 0 } else { check });
+            (at(&facts[fact]), Attempt::first_of(check), 0u64)
+        };
+        picks.into_iter().map(fact).collect::<Vec<_>>()
+    });
+    (workflow, expected, facts).prop_map(|(workflow, expected, facts)| Noise {
+        workflow,
+        facts: expected.into_iter().chain(facts).collect(),
+    })
 }
 
-fn drive(noise: &[(usize, u32, u64)]) -> Book {
+#[derive(Clone, Debug)]
+struct Noise {
+    workflow: Workflow,
+    facts: Vec<(usize, Attempt, u64)>,
+}
+
+fn drive(noise: &Noise) -> Book {
     let facts = every_fact();
-    let mut book = Book::open(workflow());
-    for (fact, attempt, seconds) in noise {
+    let mut book = Book::open(noise.workflow.clone());
+    for (fact, attempt, seconds) in &noise.facts {
         book.tick(*seconds);
         let fact = match &facts[*fact] {
             Fact::ClusterDeleted(_) => deleted(book.now),
             fact => fact.clone(),
         };
-        book.feed(*attempt, fact);
+        book.feed_at(*attempt, fact);
     }
     book
 }
@@ -90,14 +120,17 @@ proptest! {
         // The world does what teardown asks and is silent otherwise.
         for _ in 0..200 {
             for owed in book.owes() {
-                let attempt: u32 = owed.split('.').nth(1).unwrap().parse().unwrap();
+                let attempt: Attempt = owed.split('.').nth(1).unwrap().parse().unwrap();
                 match owed.split('.').next().unwrap() {
-                    "cluster" if owed.ends_with("delete") => book.feed(attempt, deleted(book.now)),
+                    "cluster" if owed.ends_with("delete") => book.feed_at(attempt, deleted(book.now)),
                     "image" if owed.ends_with("cancel") => {
-                        book.feed(attempt, Fact::ImageFailed(failure(Class::Cancelled)))
+                        book.feed_at(attempt, Fact::ImageFailed(failure(Class::Cancelled)))
                     }
                     "job" if owed.ends_with("cancel") => {
-                        book.feed(attempt, Fact::JobFailed(failure(Class::Cancelled)))
+                        book.feed_at(attempt, Fact::JobFailed(failure(Class::Cancelled)))
+                    }
+                    "locate" if owed.ends_with("cancel") => {
+                        book.feed_at(attempt, Fact::NodesFailed(failure(Class::Cancelled)))
                     }
                     _ => None,
                 };

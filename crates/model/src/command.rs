@@ -1,5 +1,7 @@
 //! Commands: work the conductor requests. They are derived from a run's state and never stored.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +90,9 @@ commands! {
         image: Option<Image>,
         /// Benchmark program and arguments.
         workload: Workload,
+        /// Environment variables of each rank, over those of the cluster.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        environment: BTreeMap<String, String>,
         /// The job's own time limit.
         limit: Span,
     } = "dev.burnin.job.submit.v1";
@@ -117,6 +122,9 @@ commands! {
         /// Workflow name.
         #[serde(default)]
         workflow: String,
+        /// Name of the check, if the workflow has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<String>,
         /// Time of the request for the run.
         #[serde(default)]
         requested_at: Option<Timestamp>,
@@ -156,6 +164,9 @@ commands! {
     ResultsLoad {
         /// Workflow name.
         workflow: String,
+        /// Name of the check, if the workflow has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<String>,
         /// Time of the request for the run.
         #[serde(default)]
         requested_at: Option<Timestamp>,

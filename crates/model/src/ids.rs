@@ -111,6 +111,17 @@ impl Stage {
     pub const ALL: [Self; 7] =
         [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Locate, Self::Results];
 
+    /// This stage of a check.
+    #[must_use]
+    pub const fn of(self, check: CheckIndex) -> Step {
+        Step { check, stage: self }
+    }
+
+    /// Whether each check has this stage, rather than the run as a whole.
+    pub const fn is_of_check(self) -> bool {
+        !matches!(self, Self::Image | Self::Cluster)
+    }
+
     /// The spelling in ids and paths.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -142,25 +153,181 @@ impl FromStr for Stage {
     }
 }
 
-/// Attempt number of a stage, starting at 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+/// Position of a check in its run, starting at 0. Stages of the image and the cluster belong to the first check.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
-pub struct Attempt(pub u32);
+pub struct CheckIndex(pub u16);
+
+impl CheckIndex {
+    /// The first check; the only one of a workflow with a single benchmark.
+    pub const FIRST: Self = Self(0);
+
+    /// Whether this is the first check.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+    pub const fn is_first(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// The position as an index of a list.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A stage of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// Check of the stage; the first for the image and the cluster.
+    pub check: CheckIndex,
+    /// The stage.
+    pub stage: Stage,
+}
+
+impl Step {
+    /// Order of execution: image and cluster, then each check up to its search for bad nodes, then all loads, which need no
+    /// cluster.
+    fn order(self) -> (u8, CheckIndex, Stage) {
+        let phase = match self.stage {
+            Stage::Image | Stage::Cluster => 0,
+            Stage::Job | Stage::Logs | Stage::Verdict | Stage::Locate => 1,
+            Stage::Results => 2,
+        };
+        (phase, self.check, self.stage)
+    }
+}
+
+impl From<Stage> for Step {
+    /// The stage of the first check.
+    fn from(stage: Stage) -> Self {
+        stage.of(CheckIndex::FIRST)
+    }
+}
+
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Step {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl fmt::Display for Step {
+    /// `job`, and for later checks `job.2`, counted from 1.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.check {
+            CheckIndex::FIRST => self.stage.fmt(f),
+            CheckIndex(check) => f.pad(&format!("{}.{}", self.stage, u32::from(check) + 1)),
+        }
+    }
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Attempt of a stage: the check, and the number of the attempt, starting at 1.
+///
+/// In text and JSON an attempt of the first check is its number, `1`; an attempt of a later check names the check, counted from
+/// 1: `c2a1`. Ledgers and objects of runs with a single benchmark therefore keep their spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt {
+    /// Check of the stage.
+    pub check: CheckIndex,
+    /// Number of the attempt, starting at 1.
+    pub number: u32,
+}
 
 impl Attempt {
-    /// The first attempt.
-    pub const FIRST: Self = Self(1);
+    /// The first attempt of the first check.
+    pub const FIRST: Self = Self::new(1);
 
-    /// The next attempt.
+    /// An attempt of the first check.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self { check: CheckIndex::FIRST, number }
+    }
+
+    /// The first attempt of a check.
+    #[must_use]
+    pub const fn first_of(check: CheckIndex) -> Self {
+        Self { check, number: 1 }
+    }
+
+    /// The next attempt of the same check.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
+        Self { check: self.check, number: self.number.saturating_add(1) }
     }
 }
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.check {
+            CheckIndex::FIRST => self.number.fmt(f),
+            CheckIndex(check) => write!(f, "c{}a{}", u32::from(check) + 1, self.number),
+        }
+    }
+}
+
+impl FromStr for Attempt {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let parsed = || {
+            let Some(later) = text.strip_prefix('c') else { return Some(Self::new(text.parse().ok()?)) };
+            let (check, number) = later.split_once('a')?;
+            let check = CheckIndex(check.parse::<u16>().ok()?.checked_sub(1)?);
+            Some(Self { check, number: number.parse().ok()? })
+        };
+        // `01` and `+1` parse as numbers; an attempt must have one spelling.
+        let attempt = parsed().filter(|attempt| attempt.to_string() == text);
+        attempt.ok_or_else(|| InvalidId::new("attempt", text, "a number, or `c`, a check, `a` and a number"))
+    }
+}
+
+impl Serialize for Attempt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.check {
+            CheckIndex::FIRST => serializer.serialize_u32(self.number),
+            _ => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Attempt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Spelling {
+            Number(u32),
+            Text(String),
+        }
+        match Spelling::deserialize(deserializer)? {
+            Spelling::Number(number) => Ok(Self::new(number)),
+            Spelling::Text(text) => text.parse().map_err(de::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for Attempt {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Attempt".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Attempt of a stage, starting at 1; for the second and later checks with the check: `c2a1`.",
+            "anyOf": [
+                {"type": "integer", "format": "uint32", "minimum": 0},
+                {"type": "string", "pattern": "^c[1-9][0-9]*a[1-9][0-9]*$"},
+            ],
+        })
     }
 }
 
@@ -235,7 +402,7 @@ impl FromStr for CommandId {
         let id = Self {
             run: part()?.parse()?,
             stage: part()?.parse()?,
-            attempt: Attempt(part()?.parse().map_err(|_| wrong())?),
+            attempt: part()?.parse().map_err(|_| wrong())?,
             verb: {
                 let verb = part()?;
                 Verb::ALL.into_iter().find(|known| known.as_str() == verb).ok_or_else(wrong)?
@@ -246,7 +413,7 @@ impl FromStr for CommandId {
     }
 }
 
-text_id!(CommandId, r"^[a-z][a-z0-9-]{0,49}\.[a-z]+\.[1-9][0-9]*\.[a-z]+$");
+text_id!(CommandId, r"^[a-z][a-z0-9-]{0,49}\.[a-z]+\.(c[1-9][0-9]*a)?[1-9][0-9]*\.[a-z]+$");
 
 /// Identity of an event: CloudEvents' `source` and `id`. Never the broker's message id, which changes with
 /// every publication.

@@ -35,7 +35,7 @@ pub use fact::{
     JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, Origin, Push,
     Reason, Results, RunClosed, RunRequested, RunUsed, Trigger, UNNAMED, Verdict, VerdictReached,
 };
-pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
 pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
@@ -47,6 +47,6 @@ pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, ImageSpec, Limits, REVISION, SourceObject,
-    SourceRepository, Workflow, Workload,
+    Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, Collective, Datatype, ImageSpec, Limits, REVISION,
+    SourceObject, SourceRepository, Workflow, Workload,
 };

@@ -1,5 +1,7 @@
 //! Search for bad nodes after a failed verdict, and their removal from service.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,9 @@ pub struct NodeSearch {
     pub image: Option<Image>,
     /// Benchmark of the job. Pairs run its largest size.
     pub workload: Workload,
+    /// Environment variables of each rank, over those of the cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// Job attempt whose nodes are searched.
     pub job_attempt: Attempt,
     /// Limits of the search.

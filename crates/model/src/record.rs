@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
+use crate::{Attempt, CheckIndex, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
 
 /// The newest record format. All older formats remain readable.
-pub const RECORD_FORMAT: u32 = 3;
+pub const RECORD_FORMAT: u32 = 4;
 
 /// One object of a run's ledger, immutable once written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,14 +79,20 @@ impl RecordEntry {
     /// Format in which this entry is written: the oldest that supports it, so that older programs can read
     /// it.
     pub fn format(&self) -> u32 {
-        let stage = match self {
-            Self::Accepted { fact, .. } => fact.stage(),
-            Self::AttemptOpened { stage, .. }
-            | Self::Overdue { stage, .. }
-            | Self::TimedOut { stage, .. } => Some(*stage),
-            Self::OverBudget { .. } | Self::Closed { .. } => None,
+        let (stage, attempt) = match self {
+            Self::Accepted { fact, attempt, .. } => (fact.stage(), *attempt),
+            Self::AttemptOpened { stage, attempt, .. }
+            | Self::Overdue { stage, attempt }
+            | Self::TimedOut { stage, attempt } => (Some(*stage), *attempt),
+            Self::OverBudget { .. } | Self::Closed { .. } => (None, Attempt::FIRST),
         };
+        let requests_checks = matches!(
+            self, Self::Accepted { fact, .. }
+            if matches!(&**fact, Fact::RunRequested(requested) if !requested.workflow.checks.is_empty())
+        );
         match self {
+            // Several checks exist since format 4: an older program would run none of them.
+            _ if requests_checks || !attempt.check.is_first() => 4,
             // The locate stage exists since format 3.
             _ if matches!(stage, Some(Stage::Locate)) => 3,
             Self::OverBudget { .. } => 2,
@@ -105,6 +111,9 @@ pub enum Conclusion {
     Failed {
         /// The stage.
         stage: Stage,
+        /// Check of the stage.
+        #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
+        check: CheckIndex,
         /// Cause.
         failure: Failure,
     },
@@ -112,6 +121,9 @@ pub enum Conclusion {
     TimedOut {
         /// The stage.
         stage: Stage,
+        /// Check of the stage.
+        #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
+        check: CheckIndex,
     },
     /// Cancelled on request.
     Cancelled {

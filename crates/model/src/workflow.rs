@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Locate, Money, Notify, Span, System};
+use crate::{CheckIndex, Criteria, Locate, Money, Notify, Span, System};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,8 +20,11 @@ pub struct Workflow {
     pub image: Option<ImageSpec>,
     /// Cluster to provision, or an existing one.
     pub cluster: Option<ClusterSpec>,
-    /// Benchmark to run and its criteria. Requires a cluster.
+    /// The only benchmark and its criteria, if the workflow has no `checks`. Requires a cluster.
     pub benchmark: Option<Benchmark>,
+    /// Checks to run one after another on the cluster, instead of a single benchmark. Requires a cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// After a failed verdict, find the bad nodes. Requires a benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locate: Option<Locate>,
@@ -151,6 +154,61 @@ impl ClusterSpec {
     }
 }
 
+impl Workflow {
+    /// Number of checks; a single benchmark is one check.
+    pub fn check_count(&self) -> u16 {
+        match self.checks.len() {
+            0 => u16::from(self.benchmark.is_some()),
+            checks => u16::try_from(checks).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// Positions of all checks, in order of execution.
+    pub fn check_indices(&self) -> impl Iterator<Item = CheckIndex> + use<> {
+        (0..self.check_count()).map(CheckIndex)
+    }
+
+    /// Program and criteria of a check.
+    pub fn benchmark_of(&self, check: CheckIndex) -> Option<&Benchmark> {
+        match self.checks.is_empty() {
+            true => self.benchmark.as_ref().filter(|_| check.is_first()),
+            false => self.checks.get(check.index()).map(|check| &check.benchmark),
+        }
+    }
+
+    /// Maximum duration of a check's job.
+    pub fn job_limit(&self, check: CheckIndex) -> Span {
+        self.check(check).and_then(|check| check.limit).unwrap_or(self.limits.job)
+    }
+
+    /// The named check at this position; `None` for a single benchmark.
+    pub fn check(&self, check: CheckIndex) -> Option<&Check> {
+        self.checks.get(check.index())
+    }
+
+    /// Name of a check: its own, or that of the collective for a single benchmark.
+    pub fn check_name(&self, check: CheckIndex) -> &str {
+        let single = || self.benchmark.as_ref().map_or("benchmark", |it| it.workload.collective.as_str());
+        self.check(check).map_or_else(single, |check| &check.name)
+    }
+}
+
+/// One of several measurements on the same cluster: its own job, with its own attempts, logs and verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// Name, unique in the workflow: a letter, then letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Program, criteria and baseline.
+    #[serde(flatten)]
+    pub benchmark: Benchmark,
+    /// Names of earlier checks; without a pass of each of them this check is skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// Maximum duration of its job; `limits.job` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Span>,
+}
+
 /// Benchmark to run and its criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Benchmark {
@@ -162,6 +220,9 @@ pub struct Benchmark {
     /// the cluster's own history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<serde_json::Value>,
+    /// Environment variables of each rank, over those of the cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// One nccl-tests program and its arguments, in the terms of nccl-tests.
@@ -185,6 +246,48 @@ pub struct Workload {
     pub warmup_iterations: u32,
     /// Check the data (`-c`).
     pub check: bool,
+    /// Element type (`-d`), such as `bfloat16`; nccl-tests' default, `float`, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datatype: Option<Datatype>,
+}
+
+/// An element type, spelt as nccl-tests spells it (`test_typenames` in its common.cu).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are nccl-tests' own and need no explanation")]
+pub enum Datatype {
+    Int8,
+    Uint8,
+    Int32,
+    Uint32,
+    Int64,
+    Uint64,
+    Half,
+    Float,
+    Double,
+    Bfloat16,
+    F8e4m3,
+    F8e5m2,
+}
+
+impl Datatype {
+    /// The spelling of nccl-tests.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Uint8 => "uint8",
+            Self::Int32 => "int32",
+            Self::Uint32 => "uint32",
+            Self::Int64 => "int64",
+            Self::Uint64 => "uint64",
+            Self::Half => "half",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Bfloat16 => "bfloat16",
+            Self::F8e4m3 => "f8e4m3",
+            Self::F8e5m2 => "f8e5m2",
+        }
+    }
 }
 
 impl Workload {

@@ -78,6 +78,16 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
         add("endpoint", Some(cluster.access.to_string()), true);
     }
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
+    for check in state.checks() {
+        let Some(named) = workflow.check(check) else { continue };
+        let verdict = match state.verdict_of(check) {
+            Some(reached) => reached.verdict.to_string(),
+            None if state.skipped(check) => format!("skipped: needs {}", named.needs.join(", ")),
+            None => "no verdict".to_owned(),
+        };
+        let program = words::workload(&named.benchmark.workload);
+        add("check", Some(format!("{}: {verdict}: {program}", text::line(&named.name))), true);
+    }
     if let Some(logs) = state.logs() {
         add("logs manifest", Some(logs.manifest.clone()), true);
         add("manifest sha256", Some(logs.sha256.clone()), true);

@@ -1,7 +1,7 @@
 //! Summary of a run: headline, reasons and notes, identical in all forms.
 
 use lifecycle::{AttemptEnd, LeaseState, RunState};
-use model::{Conclusion, Drained, Fact, Reason, RecordEntry, Stage, SuspectNode, Suspects, Verdict};
+use model::{Conclusion, Drained, Fact, Reason, RecordEntry, Stage, Step, SuspectNode, Suspects, Verdict};
 use serde::Serialize;
 
 use crate::{RunStory, StageLine, Story, text, words};
@@ -77,13 +77,14 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     }
     notes.extend(not_located(state));
     if state.settled.is_none() {
-        notes.extend(state.frontier().map(|stage| now(state, stage)));
+        notes.extend(state.frontier().map(|step| now(state, step)));
     }
     if state.settled.is_some() {
         notes.extend(held(state));
     }
-    for (stage, _) in state.stages.iter().filter(|(_, stage)| stage.contested) {
-        let head = format!("two different endings were reported for {stage}");
+    for (step, _) in state.stages.iter().filter(|(_, stage)| stage.contested) {
+        let step = words::step(&state.workflow, *step);
+        let head = format!("two different endings were reported for {step}");
         notes.push(ReportNote { tone: Tone::Unsure, head, text: "The first one counts.".to_owned() });
     }
     notes
@@ -92,17 +93,26 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
 fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
     let (tone, head, text) = match how {
         Conclusion::Completed => return None,
-        Conclusion::Failed { stage, failure } => {
-            (Tone::Bad, format!("failed at {stage}: {}", failure.code), failure.message.clone())
+        Conclusion::Failed { stage, check, failure } => {
+            let step = words::step(&run.state.workflow, stage.of(*check));
+            (Tone::Bad, format!("failed at {step}: {}", failure.code), failure.message.clone())
         }
-        Conclusion::TimedOut { stage } => {
-            let limit = run.state.limit(*stage);
-            let handle = run.state.stage(*stage).and_then(|stage| stage.handle.as_deref());
+        Conclusion::TimedOut { stage, check } => {
+            let step = stage.of(*check);
+            let limit = run.state.limit(step);
+            let handle = run.state.stage(step).and_then(|stage| stage.handle.as_deref());
             let look = handle.map_or_else(
                 || "No fact was received: check that its worker is running.".to_owned(),
                 |handle| format!("Check {handle} in its own system; its worker may be down."),
             );
-            (Tone::Bad, format!("timed out at {stage}: no response within its limit of {limit}"), look)
+            (
+                Tone::Bad,
+                format!(
+                    "timed out at {}: no response within its limit of {limit}",
+                    words::step(&run.state.workflow, step)
+                ),
+                look,
+            )
         }
         Conclusion::Cancelled { by } => {
             (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(run).unwrap_or_default())
@@ -137,11 +147,13 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
 
 /// The verdict is independent of it, so it is not the conclusion of the run.
 fn not_located(state: &RunState) -> Option<ReportNote> {
-    let text = match state.end(Stage::Locate)? {
-        AttemptEnd::Succeeded(_) => return None,
-        AttemptEnd::Failed(failure) => words::failure(failure),
-        AttemptEnd::TimedOut => format!("no response within its limit of {}", state.limit(Stage::Locate)),
-    };
+    let text = state.checks().find_map(|check| match state.end(Stage::Locate.of(check))? {
+        AttemptEnd::Succeeded(_) => None,
+        AttemptEnd::Failed(failure) => Some(words::failure(failure)),
+        AttemptEnd::TimedOut => {
+            Some(format!("no response within its limit of {}", state.limit(Stage::Locate)))
+        }
+    })?;
     Some(ReportNote { tone: Tone::Unsure, head: "the search for bad nodes failed".to_owned(), text })
 }
 
@@ -155,10 +167,14 @@ fn cancel_reason(run: &RunStory<'_>) -> Option<String> {
     })
 }
 
-fn now(state: &RunState, stage: Stage) -> ReportNote {
-    let since = state.stage(stage).and_then(|stage| stage.since);
+fn now(state: &RunState, step: Step) -> ReportNote {
+    let since = state.stage(step).and_then(|stage| stage.since);
     let since = since.map_or_else(String::new, |at| format!(" since {}", text::moment(at)));
-    ReportNote { tone: Tone::Busy, head: format!("now at {stage}{since}"), text: String::new() }
+    ReportNote {
+        tone: Tone::Busy,
+        head: format!("now at {}{since}", words::step(&state.workflow, step)),
+        text: String::new(),
+    }
 }
 
 /// An unneeded cluster costs money until the provider confirms its deletion.
@@ -175,10 +191,10 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
     if line.teardown {
         return if line.ended.is_some() { Tone::Good } else { Tone::Busy };
     }
-    if line.attempt < state.attempt(line.stage) {
+    if line.attempt < state.attempt(line.step()) {
         return Tone::Unsure;
     }
-    match state.end(line.stage) {
+    match state.end(line.step()) {
         Some(AttemptEnd::Succeeded(fact)) => match &**fact {
             Fact::VerdictReached(reached) => reached.verdict.into(),
             Fact::JobDone(end) if end.state != "COMPLETED" => Tone::Bad,
@@ -191,9 +207,10 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
 }
 
 /// Required stages that never started.
-pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<Stage> {
-    let begun = |stage: &Stage| lines.iter().any(|line| !line.teardown && line.stage == *stage);
-    Stage::ALL.into_iter().filter(|stage| state.wants(*stage) && !begun(stage)).collect()
+pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<String> {
+    let begun = |step: &Step| lines.iter().any(|line| !line.teardown && line.step() == *step);
+    let unreached = state.steps().filter(|step| state.wants(*step) && !begun(step));
+    unreached.map(|step| words::step(&state.workflow, step)).collect()
 }
 
 /// The prebuilt image of a run, if it has one.

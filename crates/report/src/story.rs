@@ -82,7 +82,7 @@ impl<'a> Story<'a> {
     /// Requested benchmark and cluster of a run.
     pub(crate) fn requested(&self) -> (Option<&'a Workload>, Option<&'a Cluster>) {
         let state = self.run.map(|run| run.state);
-        let benchmark = state.and_then(|state| state.workflow.benchmark.as_ref());
+        let benchmark = state.and_then(|state| state.workflow.benchmark_of(state.shown_check()));
         (benchmark.map(|benchmark| &benchmark.workload), state.and_then(RunState::cluster))
     }
 

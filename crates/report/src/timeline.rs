@@ -1,7 +1,7 @@
 //! Start and end of each attempt of each stage.
 
 use lifecycle::{AttemptEnd, LeaseState, RunState, StageState, evolve, fold};
-use model::{Attempt, Fact, Record, RecordEntry, Stage, Timestamp};
+use model::{Attempt, Fact, Record, RecordEntry, Stage, Step, Timestamp};
 
 use crate::{text, words};
 
@@ -10,6 +10,8 @@ use crate::{text, words};
 pub struct StageLine {
     /// The stage.
     pub stage: Stage,
+    /// Name of its check, if the workflow has several.
+    pub check: Option<String>,
     /// The attempt.
     pub attempt: Attempt,
     /// Whether this line is the release of the attempt's cluster rather than the attempt itself.
@@ -29,11 +31,29 @@ impl StageLine {
         if self.teardown { "teardown" } else { self.stage.as_str() }
     }
 
-    /// The name, with the attempt number if it is not the first.
+    /// The step of this line.
+    pub(crate) const fn step(&self) -> Step {
+        self.stage.of(self.attempt.check)
+    }
+
+    /// The name, with the attempt number if it is not the first, and the check.
     pub(crate) fn title(&self) -> String {
-        match self.attempt {
-            Attempt::FIRST => self.name().to_owned(),
-            later => format!("{} {later}", self.name()),
+        let mut title = self.name().to_owned();
+        if self.attempt.number > 1 {
+            title += &format!(" {}", self.attempt.number);
+        }
+        if let Some(check) = &self.check {
+            title += &format!(" · {check}");
+        }
+        title
+    }
+
+    /// The result, after the name of the check.
+    #[must_use]
+    pub fn checked_outcome(&self) -> String {
+        match &self.check {
+            Some(check) => format!("{check}: {}", self.outcome),
+            None => self.outcome.clone(),
         }
     }
 
@@ -58,7 +78,7 @@ pub fn timeline(records: &[Record]) -> Vec<StageLine> {
         attempts(&mut lines, &state);
         leases(&mut lines, &state, record);
         if let RecordEntry::AttemptOpened { because, .. } = &record.entry {
-            let replaced = |line: &&mut StageLine| line.attempt < state.attempt(line.stage);
+            let replaced = |line: &&mut StageLine| line.attempt < state.attempt(line.step());
             open(&mut lines)
                 .filter(replaced)
                 .for_each(|line| line.end(state.recorded_at, &words::briefly(because)));
@@ -76,14 +96,15 @@ fn open(lines: &mut [StageLine]) -> impl Iterator<Item = &mut StageLine> {
 
 fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
     let at = state.recorded_at;
-    for (&stage, now) in &state.stages {
+    for (&step, now) in &state.stages {
         if now.since.is_none() && now.handle.is_none() && now.end.is_none() {
             continue;
         }
-        let known = |line: &StageLine| !line.teardown && line.stage == stage && line.attempt == now.attempt;
+        let known = |line: &StageLine| !line.teardown && line.step() == step && line.attempt == now.attempt;
         let index = lines.iter().position(known).unwrap_or_else(|| {
             lines.push(StageLine {
-                stage,
+                stage: step.stage,
+                check: words::check_of(&state.workflow, step),
                 attempt: now.attempt,
                 teardown: false,
                 began: now.since.unwrap_or(at),
@@ -98,7 +119,7 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
             Some(AttemptEnd::Succeeded(fact)) => line.end(at, &words::fact(fact)),
             Some(AttemptEnd::Failed(failure)) => line.end(at, &words::briefly(failure)),
             Some(AttemptEnd::TimedOut) => {
-                line.end(at, &format!("no response within its limit of {}", state.limit(stage)));
+                line.end(at, &format!("no response within its limit of {}", state.limit(step)));
             }
             None => line.outcome = underway(now),
         }
@@ -125,6 +146,7 @@ fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
             _ if returned || !state.needs_lease(attempt) => {
                 lines.push(StageLine {
                     stage: Stage::Cluster,
+                    check: None,
                     attempt,
                     teardown: true,
                     began: at,

@@ -1,6 +1,9 @@
 //! Texts for facts, conclusions and records. Codes of external systems are kept.
 
-use model::{Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, RecordEntry, Suspects, Workload};
+use model::{
+    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, RecordEntry, Step, Suspects, Workflow,
+    Workload,
+};
 
 use crate::{Places, Story, text};
 
@@ -76,11 +79,27 @@ pub fn job(end: &JobEnd) -> String {
     }
 }
 
+/// Name of a step's check, if the workflow has several checks and the stage belongs to one.
+pub fn check_of(workflow: &Workflow, step: Step) -> Option<String> {
+    let check = workflow.check(step.check).filter(|_| step.stage.is_of_check());
+    check.map(|check| text::line(&check.name))
+}
+
+/// `job`, or `job of bandwidth` in a workflow with several checks.
+pub fn step(workflow: &Workflow, step: Step) -> String {
+    match check_of(workflow, step) {
+        Some(check) => format!("{} of {check}", step.stage),
+        None => step.stage.to_string(),
+    }
+}
+
 pub fn conclusion(conclusion: &Conclusion) -> String {
     match conclusion {
         Conclusion::Completed => "completed".to_owned(),
-        Conclusion::Failed { stage, failure } => format!("failed at {stage}: {}", failure.code),
-        Conclusion::TimedOut { stage } => format!("timed out at {stage}"),
+        Conclusion::Failed { stage, check, failure } => {
+            format!("failed at {}: {}", stage.of(*check), failure.code)
+        }
+        Conclusion::TimedOut { stage, check } => format!("timed out at {}", stage.of(*check)),
         Conclusion::Cancelled { by } => format!("cancelled by {by}"),
     }
 }
@@ -101,9 +120,16 @@ pub fn because(who: &str, why: &str) -> String {
 
 /// Title and text of a record.
 pub fn entry(entry: &RecordEntry) -> (String, String) {
-    let of = |what: &str, attempt: &Attempt| match attempt {
-        &Attempt::FIRST => what.to_owned(),
-        later => format!("{what}, attempt {later}"),
+    let of = |what: &str, attempt: &Attempt| {
+        let check = if attempt.check.is_first() {
+            String::new()
+        } else {
+            format!(" of check {}", attempt.check.0 + 1)
+        };
+        match attempt.number {
+            1 => format!("{what}{check}"),
+            later => format!("{what}{check}, attempt {later}"),
+        }
     };
     match entry {
         RecordEntry::Accepted { attempt, fact: it, .. } => {
@@ -112,7 +138,7 @@ pub fn entry(entry: &RecordEntry) -> (String, String) {
             (of(short.unwrap_or(kind), attempt), fact(it))
         }
         RecordEntry::AttemptOpened { stage, attempt, because } => {
-            (format!("{stage} tried again, attempt {attempt}"), failure(because))
+            (of(&format!("{stage} tried again"), attempt), failure(because))
         }
         RecordEntry::Overdue { stage, attempt } => {
             (of(&format!("{stage} overdue"), attempt), "limit exceeded; its state is being polled".to_owned())

@@ -73,7 +73,10 @@ fn external_text_is_harmless() {
         *place = format!("javascript:{hostile}");
     }
     let failure = Failure::new(Class::Workload, hostile, hostile);
-    run.state.settled = Some((Conclusion::Failed { stage: Stage::Results, failure }, run.state.recorded_at));
+    run.state.settled = Some((
+        Conclusion::Failed { stage: Stage::Results, check: Default::default(), failure },
+        run.state.recorded_at,
+    ));
     let page = html(&run.story());
 
     assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still told");

@@ -70,10 +70,11 @@ impl RunIndex {
         }
         let Some(folded) = self.folded(&run).await? else { return Ok(None) };
         let state = folded.state;
-        let Some(logs) = state.logs() else { return Ok(None) };
+        let check = state.shown_check();
+        let Some(logs) = state.logs_of(check) else { return Ok(None) };
         let artefacts = Artefacts::new(Arc::clone(&self.store));
-        let logs = (logs, state.attempt(Stage::Job));
-        let read = measurements::read(&artefacts, &run, logs, state.verdict()).await;
+        let logs = (logs, state.attempt(Stage::Job.of(check)));
+        let read = measurements::read(&artefacts, &run, logs, state.verdict_of(check)).await;
         let reading = match read {
             Ok(logs) => together(logs.into_iter().map(|log| log.reading)),
             Err(ledger::ArtefactError::Store(error)) => return Err(error.into()),

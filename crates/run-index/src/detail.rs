@@ -37,6 +37,9 @@ pub struct RunDetail {
 pub struct StageDetail {
     /// The stage; `cluster` for a teardown too.
     pub stage: Stage,
+    /// Name of its check, if the workflow has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
     /// The attempt.
     pub attempt: Attempt,
     /// Whether this is the release of the attempt's cluster.
@@ -68,14 +71,14 @@ impl RunDetail {
 
 impl From<StageLine> for StageDetail {
     fn from(line: StageLine) -> Self {
-        let StageLine { stage, attempt, teardown, began, ended, outcome } = line;
-        Self { stage, attempt, teardown, began, ended, outcome }
+        let StageLine { stage, check, attempt, teardown, began, ended, outcome } = line;
+        Self { stage, check, attempt, teardown, began, ended, outcome }
     }
 }
 
 impl From<StageDetail> for StageLine {
     fn from(detail: StageDetail) -> Self {
-        let StageDetail { stage, attempt, teardown, began, ended, outcome } = detail;
-        Self { stage, attempt, teardown, began, ended, outcome }
+        let StageDetail { stage, check, attempt, teardown, began, ended, outcome } = detail;
+        Self { stage, check, attempt, teardown, began, ended, outcome }
     }
 }

@@ -42,7 +42,7 @@ pub use follow::RunStep;
 pub use listing::{ListCursor, MOST, RunFilter, RunPage};
 pub use reference::{NoReference, ReferenceRun};
 pub use run_report::{Elsewhere, RunReport};
-pub use summary::{RunCost, RunStatus, RunSummary};
+pub use summary::{CheckState, CheckSummary, RunCost, RunStatus, RunSummary};
 
 use index::Index;
 

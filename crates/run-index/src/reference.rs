@@ -91,6 +91,12 @@ fn measured(
     if state.closed.is_none() {
         return Err("the run is not closed yet".to_owned());
     }
+    if !state.workflow.checks.is_empty() {
+        return Err(format!(
+            "{own} has several checks, and a pin is for a workflow with a single benchmark; name a baseline in the check's \
+             `baseline`"
+        ));
+    }
     let reached = state.verdict().ok_or("the run has no verdict")?;
     if reached.verdict != Verdict::Pass {
         return Err(format!("its verdict is {}, and only a run that passed is a reference", reached.verdict));

@@ -61,16 +61,17 @@ impl RunIndex {
     pub async fn report(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<RunReport>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
-        let reading = match state.logs() {
+        let check = state.shown_check();
+        let reading = match state.logs_of(check) {
             Some(logs) => {
-                let logs = (logs, state.attempt(Stage::Job));
-                let read = measurements::read(&artefacts, run, logs, state.verdict()).await;
+                let logs = (logs, state.attempt(Stage::Job.of(check)));
+                let read = measurements::read(&artefacts, run, logs, state.verdict_of(check)).await;
                 let logs = read.map_err(|source| ViewError::Artefact { run: run.clone(), source })?;
                 together(logs.into_iter().map(|log| log.reading))
             }
             None => None,
         };
-        let judged = match state.verdict() {
+        let judged = match state.verdict_of(check) {
             Some(reached) => {
                 self.store.read(&reached.object).await?.and_then(|body| StoredVerdict::read(&body))
             }
@@ -98,7 +99,7 @@ impl RunReport {
 
     /// The data to report.
     pub fn story(&self) -> Story<'_> {
-        let benchmark = self.state.workflow.benchmark.as_ref();
+        let benchmark = self.state.workflow.benchmark_of(self.state.shown_check());
         let mut standard =
             Standard { criteria: benchmark.map(|benchmark| &benchmark.criteria), ..Standard::default() };
         if let Some(StoredVerdict::Whole(stored)) = &self.judged {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lifecycle::RunState;
-use model::{ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict};
+use model::{CheckIndex, ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,9 @@ pub struct RunSummary {
     pub verdict: Option<Verdict>,
     /// Current stage.
     pub stage: Option<Stage>,
+    /// The checks, in order of execution; empty for a single benchmark.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckSummary>,
     /// Time at which the result became final.
     pub settled_at: Option<Timestamp>,
     /// Time at which all resources were released.
@@ -50,6 +53,73 @@ pub struct RunSummary {
     /// Usage of provisioned clusters; null without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<RunCost>,
+}
+
+/// A check of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckSummary {
+    /// Its name.
+    pub name: String,
+    /// `waiting`, `running`, `judged`, `failed` (no verdict was reached) or `skipped` (an earlier check that it needs did not
+    /// pass).
+    pub state: CheckState,
+    /// Its verdict; null before it is judged.
+    pub verdict: Option<Verdict>,
+    /// Codes of the verdict's reasons, most severe first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+/// Progress of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "described where they are used")]
+pub enum CheckState {
+    Waiting,
+    Running,
+    Judged,
+    Failed,
+    Skipped,
+}
+
+impl CheckState {
+    /// Its spelling in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Judged => "judged",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+impl CheckSummary {
+    /// The named checks of a run; none for a single benchmark.
+    pub fn all(state: &RunState) -> Vec<Self> {
+        let named = state.checks().filter_map(|check| Some((check, state.workflow.check(check)?)));
+        let summary = |(check, named): (CheckIndex, &model::Check)| {
+            let reached = state.verdict_of(check);
+            let current = state.frontier().is_some_and(|step| step.check == check);
+            let began = state.stage(Stage::Job.of(check)).is_some();
+            Self {
+                name: named.name.clone(),
+                state: match reached {
+                    Some(_) => CheckState::Judged,
+                    None if state.skipped(check) => CheckState::Skipped,
+                    None if current && began => CheckState::Running,
+                    None if began || state.settled.is_some() => CheckState::Failed,
+                    None => CheckState::Waiting,
+                },
+                verdict: reached.map(|reached| reached.verdict),
+                reasons: reached.map_or_else(Vec::new, |reached| {
+                    reached.reasons.iter().map(|reason| reason.code.clone()).collect()
+                }),
+            }
+        };
+        named.map(summary).collect()
+    }
 }
 
 /// Usage of provisioned clusters.
@@ -102,7 +172,8 @@ impl RunSummary {
             state: if finished(state) { RunStatus::Closed } else { RunStatus::Open },
             conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
             verdict: state.verdict().map(|reached| reached.verdict),
-            stage: state.frontier(),
+            stage: state.frontier().map(|step| step.stage),
+            checks: CheckSummary::all(state),
             settled_at: state.settled.as_ref().map(|(_, at)| *at),
             closed_at: state.closed,
             setup: state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default(),

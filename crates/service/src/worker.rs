@@ -213,7 +213,7 @@ impl<W: Worker> Handler for WorkerHandler<W> {
             service = self.worker.name(),
             run.id = %command.id.run,
             stage = %command.id.stage,
-            attempt = command.id.attempt.0,
+            attempt = command.id.attempt.number,
             event.id = %command.id,
         );
         telemetry::follow(&span, message.traceparent.as_deref());

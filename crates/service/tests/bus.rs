@@ -42,7 +42,7 @@ impl DeadLetters for Lot {
 
 fn event() -> Event {
     let fact = Fact::JobAccepted(Handle { handle: "h".into() });
-    Message::fact("agent", "a".parse().unwrap(), Attempt(1), fact).to_event()
+    Message::fact("agent", "a".parse().unwrap(), Attempt::new(1), fact).to_event()
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn the_trace_travels_with_the_event() {
         let span = tracing::info_span!("command", run.id = "a");
         telemetry::follow(&span, Some(parent));
         let fact = Fact::JobAccepted(Handle { handle: "h".into() });
-        outbox.publish_run_fact("a".parse().unwrap(), Attempt(1), fact).instrument(span).await.unwrap();
+        outbox.publish_run_fact("a".parse().unwrap(), Attempt::new(1), fact).instrument(span).await.unwrap();
     }
     telemetry.flush();
     let event = caught.0.lock().unwrap().pop().unwrap();

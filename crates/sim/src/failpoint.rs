@@ -46,6 +46,11 @@ pub const ALL: &[Planted] = &[
     bug("random_in_a_command_id", "a command names another attempt"),
     bug("teardown_only_on_success", "a cluster is released only after a completed run"),
     bug("lease_ends_before_the_search", "a cluster is released before the search for its bad node"),
+    bug(
+        "lease_ends_after_the_first_check",
+        "a cluster is released after the logs of the first of several checks",
+    ),
+    bug("needs_are_ignored", "a check runs although an earlier check that it needs did not pass"),
     bug("a_good_node_is_named", "a search names the partner of the bad node"),
     bug("second_cluster_at_once", "a cluster is requested before the previous one is deleted"),
     bug("close_without_the_lease", "a run closes while its cluster exists"),

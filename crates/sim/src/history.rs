@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use cloudevents::{AttributesReader, Event};
-use model::{RunId, Stage, Timestamp};
+use model::{Attempt, RunId, Stage, Timestamp};
 
 use crate::process::SimService;
 
@@ -114,6 +114,11 @@ pub fn run_of(name: &str) -> &str {
     // A pair's name starts with the name of its search.
     let name = if is_pair(name) { name.rsplit_once('-').map_or(name, |(search, _)| search) } else { name };
     name.rsplitn(3, '-').nth(2).unwrap_or(name)
+}
+
+/// Attempt in the name of a job or cluster.
+pub fn attempt_of(name: &str) -> Option<Attempt> {
+    name.rsplit('-').next()?.parse().ok()
 }
 
 /// Whether a job of this name is a pair of a search for bad nodes.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use model::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits, Locate,
-    RunRequested, Span, System, Trigger, Workflow, Workload,
+    Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits,
+    Locate, RunRequested, Span, System, Trigger, Workflow, Workload,
 };
 
 use crate::Dice;
@@ -42,6 +42,7 @@ pub fn whole() -> Workflow {
         description: String::new(),
         image: Some(build()),
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
+        checks: Vec::new(),
         benchmark: Some(Benchmark {
             workload: Workload {
                 collective: Collective::AllReduce,
@@ -51,9 +52,11 @@ pub fn whole() -> Workflow {
                 iterations: 20,
                 warmup_iterations: 5,
                 check: true,
+                datatype: None,
             },
             criteria: Criteria::named("any"),
             baseline: None,
+            environment: Default::default(),
         }),
         locate: None,
         limits: limits(),
@@ -99,8 +102,22 @@ pub fn any(dice: &mut Dice) -> Workflow {
         benchmark.criteria.floors.push(Floor::everywhere(64, SLOW));
         workflow.locate = Some(Locate::default());
     }
+    if dice.once_in(3) {
+        split(&mut workflow, dice);
+    }
     workflow.limits.attempts = 1 + u32::try_from(dice.below(3)).unwrap_or(0);
     workflow
+}
+
+/// Makes two or three checks of the benchmark; a later one may need an earlier one.
+fn split(workflow: &mut Workflow, dice: &mut Dice) {
+    let Some(benchmark) = workflow.benchmark.take() else { return };
+    for name in ["first", "second", "third"].into_iter().take(2 + dice.index(2)) {
+        let earlier: Vec<_> = workflow.checks.iter().map(|check| check.name.clone()).collect();
+        let needs = earlier.into_iter().filter(|_| dice.once_in(4)).collect();
+        let limit = dice.once_in(4).then(|| Span::from_secs(600));
+        workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
+    }
 }
 
 /// Bus bandwidth at 64 bytes, GB/s: below that of any good node, above that of any slow one.

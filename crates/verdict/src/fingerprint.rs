@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// | field | |
 /// |---|---|
-/// | `collective`, `ranks`, `nodes`, `device`, `system` | identity: curves with different values are not
+/// | `check`, `collective`, `ranks`, `nodes`, `device`, `system` | identity: curves with different values are not
 /// comparable |
 /// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin` | setup: may explain a
 /// difference |
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct Fingerprint(pub BTreeMap<String, String>);
 
 /// Fields whose values must agree for a comparison.
-const IDENTITY: [&str; 5] = ["collective", "device", "nodes", "ranks", "system"];
+const IDENTITY: [&str; 6] = ["check", "collective", "device", "nodes", "ranks", "system"];
 
 /// A field that is known in two fingerprints with different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ fn workload() -> Workload {
         iterations: 20,
         warmup_iterations: 5,
         check: true,
+        datatype: None,
     }
 }
 

@@ -61,6 +61,9 @@ pub struct VerdictRow {
     pub workflow: SharedText,
     /// Attempt of the job.
     pub attempt: u32,
+    /// Name of the check; null for a workflow with a single benchmark.
+    #[serde(default)]
+    pub check_name: Option<SharedText>,
     /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,
     /// `pass`, `fail` or `inconclusive`; null if the verdict stage failed.
@@ -88,6 +91,9 @@ pub struct MeasurementRow {
     pub workflow: SharedText,
     /// Attempt of the job.
     pub attempt: u32,
+    /// Name of the check; null for a workflow with a single benchmark.
+    #[serde(default)]
+    pub check_name: Option<SharedText>,
     /// Log file of the row, relative to the manifest.
     pub log: String,
     /// Index of the table in that log, starting at 0.
@@ -132,11 +138,19 @@ pub struct MeasurementRow {
 
 impl Load {
     /// For a run without a verdict yet.
-    pub fn of(run: &RunId, workflow: &str, attempt: Attempt, requested_at: Option<Timestamp>) -> Self {
+    ///
+    /// `(workflow, check)`: their names; no check for a workflow with a single benchmark.
+    pub fn of(
+        run: &RunId,
+        (workflow, check): (&str, Option<&str>),
+        attempt: Attempt,
+        requested_at: Option<Timestamp>,
+    ) -> Self {
         let verdict = VerdictRow {
             run: run.as_str().into(),
             workflow: workflow.into(),
-            attempt: attempt.0,
+            attempt: attempt.number,
+            check_name: check.map(Into::into),
             requested_at,
             fingerprint: "{}".into(),
             ..VerdictRow::default()
@@ -179,6 +193,7 @@ impl Load {
                     run: run.run.clone(),
                     workflow: run.workflow.clone(),
                     attempt: run.attempt,
+                    check_name: run.check_name.clone(),
                     log: log.to_owned(),
                     table_number,
                     row_number,

@@ -18,11 +18,15 @@ pub struct WarehouseTable {
 
 /// All tables.
 pub const TABLES: [WarehouseTable; 3] = [
-    WarehouseTable { name: "verdicts", schema: || schema_for!(VerdictRow), key: &["run", "attempt"] },
+    WarehouseTable {
+        name: "verdicts",
+        schema: || schema_for!(VerdictRow),
+        key: &["run", "attempt", "check_name"],
+    },
     WarehouseTable {
         name: "measurements",
         schema: || schema_for!(MeasurementRow),
-        key: &["run", "attempt", "log", "table_number", "row_number", "placement"],
+        key: &["run", "attempt", "check_name", "log", "table_number", "row_number", "placement"],
     },
     // A cluster that appears after the end adds to the hours: the row with the most hours is authoritative.
     WarehouseTable { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },

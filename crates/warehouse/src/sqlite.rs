@@ -150,22 +150,44 @@ fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     for table in &TABLES {
         let (columns, name, key) = (table.columns(), table.name, table.key);
         let defined: Vec<_> = columns.iter().map(definition).collect();
-        transaction.execute_batch(&format!(
-            "CREATE TABLE IF NOT EXISTS {name} ({}, PRIMARY KEY ({})) STRICT;",
-            defined.join(", "),
-            key.join(", ")
-        ))?;
-        let there: Vec<String> = (transaction
-            .prepare(&format!("SELECT name FROM pragma_table_info('{name}')"))?)
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+        // A column of the key may be null, and an index treats nulls as different.
+        let nullable = |name: &str| columns.iter().any(|column| column.name == name && !column.required);
+        let indexed = |name: &&str| match nullable(name) {
+            true => format!("ifnull({name}, '')"),
+            false => (*name).to_owned(),
+        };
+        let key: Vec<_> = key.iter().map(indexed).collect();
+        let create = format!("CREATE TABLE IF NOT EXISTS {name} ({}) STRICT;", defined.join(", "));
+        let there = existing_columns(transaction, name)?;
+        if there.iter().any(|(_, in_primary_key)| *in_primary_key) {
+            // Until checks existed, the key was a primary key, which SQLite cannot change.
+            let kept: Vec<_> = there.iter().map(|(name, _)| name.as_str()).collect();
+            let kept = kept.join(", ");
+            transaction.execute_batch(&format!(
+                "ALTER TABLE {name} RENAME TO {name}_before; {create}
+                 INSERT INTO {name} ({kept}) SELECT {kept} FROM {name}_before; DROP TABLE {name}_before;",
+            ))?;
+        }
+        transaction.execute_batch(&create)?;
+        let there = existing_columns(transaction, name)?;
+        let there: Vec<_> = there.into_iter().map(|(name, _)| name).collect();
         for column in columns.iter().filter(|column| !there.contains(&column.name)) {
             transaction.execute_batch(&format!("ALTER TABLE {name} ADD COLUMN {};", definition(column)))?;
         }
+        transaction.execute_batch(&format!(
+            "CREATE UNIQUE INDEX IF NOT EXISTS {name}_key ON {name} ({});",
+            key.join(", ")
+        ))?;
     }
     transaction.execute_batch(
         "CREATE INDEX IF NOT EXISTS history ON verdicts (workflow, identity, requested_at, run);",
     )
+}
+
+/// Columns of a table and whether each is in its primary key; none if the table is absent.
+fn existing_columns(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<Vec<(String, bool)>> {
+    let query = format!("SELECT name, pk > 0 FROM pragma_table_info('{table}')");
+    transaction.prepare(&query)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 fn definition(column: &TableColumn) -> String {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use cluster_api::{ClusterLayout, Substitution};
 use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Limits, PROCESSES, Span, System,
-    Workflow, Workload, measurement::size,
+    Benchmark, BuildSpec, CheckIndex, ClusterCost, ClusterSpec, Collective, Criteria, Limits, PROCESSES,
+    Span, System, Workflow, Workload, measurement::size,
 };
 use verdict::bounds::{Bounds, Subject, same_size};
 
@@ -16,10 +16,12 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// File of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum In {
-    /// The workflow's own.
+    /// The workflow's own; the field is complete.
     Workflow,
-    /// The criteria file it names.
-    Criteria,
+    /// The workflow's own; the field is relative to this check, or to `benchmark`.
+    Check(CheckIndex),
+    /// The criteria file of this check.
+    Criteria(CheckIndex),
 }
 
 /// A reason why a run cannot succeed, or may fail.
@@ -40,17 +42,17 @@ pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
     let mut found = FeasibilityFindings::default();
     found.limits(&workflow.limits);
     let system = workflow.cluster.as_ref().map(ClusterSpec::system);
-    if let Some(benchmark) = &workflow.benchmark {
-        found.benchmark(benchmark, system);
+    for (check, benchmark) in benchmarks(workflow) {
+        found.benchmark(check, benchmark, system);
     }
     if let Some(system) = system {
-        found.ranks(system, workflow.benchmark.as_ref());
+        found.ranks(system, workflow);
         found.locate(workflow, system);
     }
     if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
         found.lease(workflow);
         if let Some(cost) = &workflow.cost {
-            found.budget(cost, &workflow.limits, system);
+            found.budget(cost, workflow, system);
         }
         if let Some(deployed) = Deployed::of(system) {
             found.substitutions(&deployed);
@@ -58,6 +60,11 @@ pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
         }
     }
     found.0
+}
+
+/// Checks with their positions; a single benchmark is one check.
+fn benchmarks(workflow: &Workflow) -> impl Iterator<Item = (CheckIndex, &Benchmark)> {
+    workflow.check_indices().filter_map(|check| Some((check, workflow.benchmark_of(check)?)))
 }
 
 #[derive(Default)]
@@ -100,29 +107,35 @@ impl FeasibilityFindings {
         }
     }
 
-    fn benchmark(&mut self, benchmark: &Benchmark, system: Option<&System>) {
-        let Benchmark { workload, criteria, baseline } = benchmark;
+    fn benchmark(&mut self, check: CheckIndex, benchmark: &Benchmark, system: Option<&System>) {
+        let Benchmark { workload, criteria, baseline, .. } = benchmark;
         let ranks = system.and_then(ranks);
         let bounds = criteria.bound_bandwidth() || baseline.is_some();
         if !bounds && !criteria.data_only {
             let message = "no floor and no reference bounds the bandwidth, so any speed passes; add `floors`, \
                            `references` or a `line_rate`, or write `data_only: true` if that is intended";
-            self.add(In::Criteria, "", false, message.to_owned());
+            self.add(In::Criteria(check), "", false, message.to_owned());
         }
         if bounds && criteria.data_only {
             let message = "contradicts the floors, references or baseline beside it; remove one of them";
-            self.add(In::Criteria, "data_only", false, message.to_owned());
+            self.add(In::Criteria(check), "data_only", false, message.to_owned());
         }
         if criteria.require_check && !workload.check {
             let message = "false, but the criteria require checked data (`require_check`): the verdict would never be pass";
-            self.error("benchmark.workload.check", message.to_owned());
+            self.add(In::Check(check), "workload.check", false, message.to_owned());
         }
         let sizes = measured(workload, ranks);
-        self.bounds(criteria, workload, ranks, sizes);
+        self.bounds(check, criteria, workload, (ranks, sizes));
     }
 
     /// Every size of the floors and the reference that the verdict will use must be measured.
-    fn bounds(&mut self, criteria: &Criteria, workload: &Workload, ranks: Option<u32>, sizes: Vec<u64>) {
+    fn bounds(
+        &mut self,
+        check: CheckIndex,
+        criteria: &Criteria,
+        workload: &Workload,
+        (ranks, sizes): (Option<u32>, Vec<u64>),
+    ) {
         let is_measured = |bytes: u64| sizes.iter().any(|size| same_size(*size, bytes));
         let subject = Subject {
             collective: Some(workload.collective.as_str().into()),
@@ -134,25 +147,25 @@ impl FeasibilityFindings {
         for floor in bounds.floors.iter().filter(|floor| !is_measured(floor.size_bytes)) {
             let stated = criteria.floors.iter().position(|stated| stated == floor);
             let field = stated.map_or("line_rate".to_owned(), |at| format!("floors[{at}].size_bytes"));
-            self.add(In::Criteria, &field, false, not_measured(floor.size_bytes, &sizes));
+            self.add(In::Criteria(check), &field, false, not_measured(floor.size_bytes, &sizes));
         }
         let of_others = criteria.references.iter().all(|it| it.collective != workload.collective);
         // A line rate bounds any collective, once the number of ranks is known.
         if bounds.inapplicable && (ranks.is_some() || (criteria.line_rate.is_none() && of_others)) {
             let message = format!("none of them is for {}, which the workflow measures", subject.name());
-            self.add(In::Criteria, "references", false, message);
+            self.add(In::Criteria(check), "references", false, message);
         }
         let Some(reference) = bounds.reference else { return };
         let at = criteria.references.iter().position(|stated| stated == &*reference);
         for (point, of) in reference.points.iter().enumerate().filter(|(_, of)| !is_measured(of.size_bytes)) {
             let field = at
                 .map_or("references".to_owned(), |at| format!("references[{at}].points[{point}].size_bytes"));
-            self.add(In::Criteria, &field, false, not_measured(of.size_bytes, &sizes));
+            self.add(In::Criteria(check), &field, false, not_measured(of.size_bytes, &sizes));
         }
     }
 
     /// Compares ranks and nodes of the cluster with the criteria.
-    fn ranks(&mut self, system: &System, benchmark: Option<&Benchmark>) {
+    fn ranks(&mut self, system: &System, workflow: &Workflow) {
         let Some((field, ClusterLayout { nodes, ranks_per_node, gpus_per_node })) = layout(system) else {
             return;
         };
@@ -161,15 +174,16 @@ impl FeasibilityFindings {
                 format!("{ranks_per_node} ranks on {gpus} GPUs (`gpus_per_node`); each rank needs a GPU");
             self.error(&format!("{field}.ranks_per_node"), message);
         }
-        let Some(criteria) = benchmark.map(|benchmark| &benchmark.criteria) else { return };
-        if let Some(required) = criteria.ranks_per_node.filter(|required| *required != ranks_per_node) {
-            let message =
-                format!("{required}, but the workflow runs {ranks_per_node} ({field}.ranks_per_node)");
-            self.add(In::Criteria, "ranks_per_node", false, message);
-        }
-        if let Some(required) = criteria.min_nodes.filter(|required| *required > nodes) {
-            let message = format!("{required}, but the workflow has {nodes} ({field}.nodes)");
-            self.add(In::Criteria, "min_nodes", false, message);
+        for (check, Benchmark { criteria, .. }) in benchmarks(workflow) {
+            if let Some(required) = criteria.ranks_per_node.filter(|required| *required != ranks_per_node) {
+                let message =
+                    format!("{required}, but the workflow runs {ranks_per_node} ({field}.ranks_per_node)");
+                self.add(In::Criteria(check), "ranks_per_node", false, message);
+            }
+            if let Some(required) = criteria.min_nodes.filter(|required| *required > nodes) {
+                let message = format!("{required}, but the workflow has {nodes} ({field}.nodes)");
+                self.add(In::Criteria(check), "min_nodes", false, message);
+            }
         }
     }
 
@@ -186,31 +200,48 @@ impl FeasibilityFindings {
     fn lease(&mut self, workflow: &Workflow) {
         let limits = &workflow.limits;
         let mut stages = vec![("cluster", limits.cluster)];
-        if workflow.benchmark.is_some() {
-            stages.extend([("job", limits.job), ("logs", limits.logs)]);
-        }
-        // The search for bad nodes uses the rest of the lease.
-        if workflow.locate.is_some() {
-            stages.push(("verdict", limits.verdict));
+        for check in workflow.check_indices() {
+            let last = check.0 + 1 == workflow.check_count();
+            stages.extend([("job", workflow.job_limit(check)), ("logs", limits.logs)]);
+            // The search for bad nodes uses the rest of the lease. A later check waits for the verdict on an earlier one.
+            if workflow.locate.is_some() || !last {
+                stages.push(("verdict", limits.verdict));
+            }
         }
         let needed = stages.iter().fold(Duration::ZERO, |sum, (_, span)| sum.saturating_add(span.0));
-        if needed > limits.lease.0 {
-            let names: Vec<_> = stages.iter().map(|(name, span)| format!("{name} {span}")).collect();
+        if needed <= limits.lease.0 {
+            return;
+        }
+        if workflow.check_count() > 1 {
+            // Jobs seldom take their whole limit: with many checks the sum says little.
             let message = format!(
-                "{} is shorter than its stages ({}); write at least {}",
+                "{} is shorter than the sum of all limits, {}: the cluster may end before the last check; raise it, or give \
+                 the checks a `limit`",
                 limits.lease,
-                names.join(", "),
                 Span(needed)
             );
-            self.error("limits.lease", message);
+            self.warning("limits.lease", message);
+            return;
         }
+        let names: Vec<_> = stages.iter().map(|(name, span)| format!("{name} {span}")).collect();
+        let message = format!(
+            "{} is shorter than its stages ({}); write at least {}",
+            limits.lease,
+            names.join(", "),
+            Span(needed)
+        );
+        self.error("limits.lease", message);
     }
 
-    fn budget(&mut self, cost: &ClusterCost, limits: &Limits, system: &System) {
+    fn budget(&mut self, cost: &ClusterCost, workflow: &Workflow, system: &System) {
+        let limits = &workflow.limits;
         let Some(budget) = cost.budget else { return };
         let Some(pays) = budget.pays_for(system.nodes(), cost.node_hour) else { return };
         let (nodes, price) = (system.nodes(), cost.node_hour);
-        let needed = limits.cluster.0.saturating_add(limits.job.0).saturating_add(limits.logs.0);
+        let mut needed = limits.cluster.0;
+        for check in workflow.check_indices() {
+            needed = needed.saturating_add(workflow.job_limit(check).0).saturating_add(limits.logs.0);
+        }
         if pays.0 <= limits.grace.0 {
             let message = format!(
                 "{budget} pays for {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
-use model::{ByteSize, ClusterCost, Collective, Image, Limits, Locate, Notify, System};
+use model::{ByteSize, ClusterCost, Collective, Datatype, Image, Limits, Locate, Notify, Span, System};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use triggers::Triggers;
@@ -26,6 +26,10 @@ pub struct WorkflowFile {
     pub cluster: Option<ClusterFile>,
     /// Benchmark to run and its criteria.
     pub benchmark: Option<BenchmarkFile>,
+    /// Checks to run one after another on the cluster, instead of a single benchmark.
+    #[serde(default)]
+    #[schemars(length(max = 100))]
+    pub checks: Vec<CheckFile>,
     /// After a failed verdict, find the bad nodes; `{}` for the defaults.
     pub locate: Option<Locate>,
     /// Timeouts and number of attempts.
@@ -264,6 +268,47 @@ pub struct BenchmarkFile {
     pub baseline: Option<PathBuf>,
 }
 
+/// A check: a benchmark with its own job, logs, limit and verdict.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckFile {
+    /// Name, unique in the workflow: a letter, then letters, digits, `-`, `_` and `.`, at most 60 characters.
+    #[schemars(regex(pattern = r"^[A-Za-z][A-Za-z0-9_.-]{0,59}$"))]
+    pub name: String,
+    /// Benchmark program and arguments.
+    pub workload: WorkloadFile,
+    /// File with the criteria.
+    pub criteria: PathBuf,
+    /// Baseline file from `burnin baseline`. Default: learned from the check's own passed runs.
+    pub baseline: Option<PathBuf>,
+    /// Environment variables of each rank, over those of the cluster's settings.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Names of earlier checks; without a pass of each of them this check is skipped. The name of a check with a matrix stands
+    /// for all checks of the matrix.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Maximum duration of its job. Default: `limits.job`.
+    pub limit: Option<Span>,
+    /// Makes one check of each combination, named `NAME-COLLECTIVE-DATATYPE-ENVIRONMENT` by the lists that are given.
+    pub matrix: Option<MatrixFile>,
+}
+
+/// Lists whose combinations become checks.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MatrixFile {
+    /// Collectives, instead of the workload's.
+    #[serde(default)]
+    pub collectives: Vec<Collective>,
+    /// Element types, instead of the workload's.
+    #[serde(default)]
+    pub datatypes: Vec<Datatype>,
+    /// Environment variables by a short name, such as `ring: {NCCL_ALGO: Ring}`, over the check's own.
+    #[serde(default)]
+    pub environments: BTreeMap<String, BTreeMap<String, String>>,
+}
+
 /// One nccl-tests program and its arguments.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -289,6 +334,8 @@ pub struct WorkloadFile {
     /// Check the data (`-c`).
     #[serde(default = "yes")]
     pub check: bool,
+    /// Element type (`-d`). Default: nccl-tests' own, `float`.
+    pub datatype: Option<Datatype>,
 }
 
 const fn two() -> u32 {

@@ -1,12 +1,17 @@
 //! Reads a workflow file's sections and the files they name.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
 
 use cluster_api::Substitution;
 use cluster_deployed::{Deployed, Keep, kept};
 use model::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, SourceObject, SourceRepository, System,
-    Workflow, Workload,
+    Benchmark, BuildSpec, ByteSize, Check, ClusterSpec, Collective, Criteria, Datatype, ImageSpec,
+    SourceObject, SourceRepository, System, Workflow, Workload,
 };
 
 use crate::{
@@ -14,7 +19,7 @@ use crate::{
     document::{FileProblem, YamlDocument},
     feasible::{self, FeasibilityFinding, In},
     file::{
-        BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile,
+        BenchmarkFile, BuildFile, CheckFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile,
         RepositoryFile, WorkloadFile,
     },
     parameters::{self, ParameterProblem, Values},
@@ -30,6 +35,34 @@ const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
 const REQUIRED_BY_DESTROY: [&str; 1] = ["_CLUSTER"];
 /// Maximum time for which a part is kept.
 const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Maximum number of checks of a workflow.
+const MOST_CHECKS: usize = 200;
+/// Maximum length of the name of an environment variable, bytes.
+const LONGEST_VARIABLE: usize = 128;
+
+/// Changes of a workload by one combination of a matrix.
+#[derive(Clone, Copy)]
+struct MatrixCell {
+    collective: Option<Collective>,
+    datatype: Option<Datatype>,
+}
+
+impl MatrixCell {
+    fn over(self, workload: &Workload) -> Workload {
+        Workload {
+            collective: self.collective.unwrap_or(workload.collective),
+            datatype: self.datatype.or(workload.datatype),
+            ..workload.clone()
+        }
+    }
+}
+
+/// Each element, or nothing once if there is none.
+fn each<T>(list: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
+    let list: Vec<_> = list.into_iter().map(Some).collect();
+    if list.is_empty() { vec![None] } else { list }
+}
 
 /// Requirements on the steps that provision or release a cluster.
 #[derive(Clone, Copy)]
@@ -48,8 +81,8 @@ pub(crate) struct WorkflowReader<'a> {
     document: &'a YamlDocument,
     problems: Vec<FileProblem>,
     archives: Vec<SourceArchive>,
-    /// The criteria file, if readable.
-    criteria: Option<YamlDocument>,
+    /// Field of each check and its criteria file, if readable; one entry for a single benchmark.
+    measured: Vec<(String, Option<YamlDocument>)>,
     values: Option<Values<'a>>,
 }
 
@@ -59,7 +92,7 @@ impl<'a> WorkflowReader<'a> {
         document: &'a YamlDocument,
         values: Option<Values<'a>>,
     ) -> Self {
-        Self { folder, document, problems: vec![], archives: vec![], criteria: None, values }
+        Self { folder, document, problems: vec![], archives: vec![], measured: vec![], values }
     }
 
     /// Adds a problem of a field of the workflow file.
@@ -72,13 +105,24 @@ impl<'a> WorkflowReader<'a> {
     pub(crate) fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<FileProblem> {
         let mut warnings = Vec::new();
         for FeasibilityFinding { file, field, message, warning } in feasible::findings(workflow) {
-            let document = match (file, &self.criteria) {
-                (In::Criteria, Some(criteria)) => criteria,
-                _ => self.document,
+            let problem = match file {
+                In::Workflow => self.document.problem(&field, message),
+                In::Check(check) => {
+                    let prefix = self.measured.get(check.index()).map_or("benchmark", |(field, _)| field);
+                    self.document.problem(&format!("{prefix}.{field}"), message)
+                }
+                In::Criteria(check) => {
+                    let criteria =
+                        self.measured.get(check.index()).and_then(|(_, document)| document.as_ref());
+                    criteria.unwrap_or(self.document).problem(&field, message)
+                }
             };
-            let problem = document.problem(&field, message);
             if warning { warnings.push(problem) } else { self.problems.push(problem) }
         }
+        // Checks of one matrix share their fields.
+        let mut seen = BTreeSet::new();
+        warnings.retain(|problem: &FileProblem| seen.insert(problem.to_string()));
+        self.problems.retain(|problem| seen.insert(problem.to_string()));
         warnings
     }
 
@@ -101,13 +145,121 @@ impl<'a> WorkflowReader<'a> {
     }
 
     pub(crate) fn benchmark(&mut self, benchmark: &BenchmarkFile) -> Option<Benchmark> {
-        let workload = self.workload(&benchmark.workload);
-        let criteria = self.criteria(&benchmark.criteria)?;
-        let baseline = match &benchmark.baseline {
-            Some(path) => Some(self.baseline(path)?),
+        let BenchmarkFile { workload, criteria, baseline } = benchmark;
+        self.measured("benchmark", workload, criteria, baseline.as_deref())
+    }
+
+    /// The checks of the workflow; a check with a matrix becomes one check for each combination.
+    pub(crate) fn checks(&mut self, files: &[CheckFile]) -> Vec<Check> {
+        let mut checks: Vec<Check> = Vec::new();
+        // Names of a file's checks by the name in the file: `needs` may name a whole matrix.
+        let mut named: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (at, file) in files.iter().enumerate() {
+            let field = format!("checks[{at}]");
+            let mut needs = Vec::new();
+            for (place, need) in file.needs.iter().enumerate() {
+                match named.get(need.as_str()) {
+                    Some(names) => needs.extend(names.iter().cloned()),
+                    None if checks.iter().any(|check| check.name == *need) => needs.push(need.clone()),
+                    None => self.complain(
+                        &format!("{field}.needs[{place}]"),
+                        format!("`{need}` is not an earlier check"),
+                    ),
+                }
+            }
+            for (name, value) in &file.environment {
+                if let Some(why) = cluster_api::settings::not_a_variable(name, value, LONGEST_VARIABLE) {
+                    self.complain(&format!("{field}.environment.{name}"), why);
+                }
+            }
+            let read = self.measured(&field, &file.workload, &file.criteria, file.baseline.as_deref());
+            let document = self.measured.pop();
+            let combinations = self.combinations(&field, file);
+            named.insert(&file.name, combinations.iter().map(|(name, ..)| name.clone()).collect());
+            for (name, workload, environment) in combinations {
+                if checks.iter().any(|check| check.name == name) {
+                    self.complain(
+                        &format!("{field}.name"),
+                        format!("`{name}` is the name of an earlier check"),
+                    );
+                }
+                let Some(read) = read.clone() else { continue };
+                let workload = workload.over(&read.workload);
+                let benchmark = Benchmark { workload, environment, ..read };
+                self.measured.extend(document.clone());
+                checks.push(Check { name, benchmark, needs: needs.clone(), limit: file.limit });
+            }
+        }
+        if checks.len() > MOST_CHECKS {
+            let why = format!(
+                "{} checks, with those of each matrix; at most {MOST_CHECKS} run on one cluster",
+                checks.len()
+            );
+            self.complain("checks", why);
+        }
+        checks
+    }
+
+    /// Name, changes of the workload, and environment of each combination of a check's matrix.
+    fn combinations(
+        &mut self,
+        field: &str,
+        file: &CheckFile,
+    ) -> Vec<(String, MatrixCell, BTreeMap<String, String>)> {
+        let matrix = file.matrix.clone().unwrap_or_default();
+        for (name, environment) in &matrix.environments {
+            let field = format!("{field}.matrix.environments.{name}");
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+            if name.is_empty() || !name.chars().all(is_plain) {
+                self.complain(
+                    &field,
+                    "is a part of the check's name: expected letters, digits, `-`, `_` and `.`",
+                );
+            }
+            for (variable, value) in environment {
+                if let Some(why) = cluster_api::settings::not_a_variable(variable, value, LONGEST_VARIABLE) {
+                    self.complain(&format!("{field}.{variable}"), why);
+                }
+            }
+        }
+        let mut cells = Vec::new();
+        for collective in each(matrix.collectives) {
+            for datatype in each(matrix.datatypes.clone()) {
+                for environment in each(matrix.environments.clone()) {
+                    let mut variables = file.environment.clone();
+                    let mut name = file.name.clone();
+                    let parts = [
+                        collective.map(|it| it.as_str().to_owned()),
+                        datatype.map(|it| it.as_str().to_owned()),
+                        environment.as_ref().map(|(name, _)| name.clone()),
+                    ];
+                    for part in parts.into_iter().flatten() {
+                        name = format!("{name}-{part}");
+                    }
+                    variables.extend(environment.map(|(_, variables)| variables).unwrap_or_default());
+                    cells.push((name, MatrixCell { collective, datatype }, variables));
+                }
+            }
+        }
+        cells
+    }
+
+    /// Reads the program, criteria and baseline of a check.
+    fn measured(
+        &mut self,
+        field: &str,
+        workload: &WorkloadFile,
+        criteria: &Path,
+        baseline: Option<&Path>,
+    ) -> Option<Benchmark> {
+        let workload = self.workload(field, workload);
+        self.measured.push((field.to_owned(), None));
+        let criteria = self.criteria(field, criteria)?;
+        let baseline = match baseline {
+            Some(path) => Some(self.baseline(field, path)?),
             None => None,
         };
-        Some(Benchmark { workload, criteria, baseline })
+        Some(Benchmark { workload, criteria, baseline, environment: BTreeMap::new() })
     }
 
     /// Reads a named file and collects its problems.
@@ -417,16 +569,16 @@ impl<'a> WorkflowReader<'a> {
         }
     }
 
-    fn workload(&mut self, workload: &WorkloadFile) -> Workload {
+    fn workload(&mut self, field: &str, workload: &WorkloadFile) -> Workload {
         let (ByteSize(min_bytes), ByteSize(max_bytes)) = (workload.min_bytes, workload.max_bytes);
         if min_bytes == 0 {
             self.complain(
-                "benchmark.workload.min_bytes",
+                &format!("{field}.workload.min_bytes"),
                 "must be at least 1: multiplying 0 gives no further sizes",
             );
         }
         if max_bytes < min_bytes {
-            self.complain("benchmark.workload.max_bytes", "is smaller than min_bytes");
+            self.complain(&format!("{field}.workload.max_bytes"), "is smaller than min_bytes");
         }
         Workload {
             collective: workload.collective,
@@ -436,18 +588,21 @@ impl<'a> WorkflowReader<'a> {
             iterations: workload.iterations,
             warmup_iterations: workload.warmup_iterations,
             check: workload.check,
+            datatype: workload.datatype,
         }
     }
 
-    fn criteria(&mut self, path: &Path) -> Option<Criteria> {
-        let document = self.named("benchmark.criteria", path)?;
+    fn criteria(&mut self, field: &str, path: &Path) -> Option<Criteria> {
+        let document = self.named(&format!("{field}.criteria"), path)?;
         let criteria = document.read_as().map_err(|problems| self.problems.extend(problems.0)).ok();
-        self.criteria = Some(document);
+        if let Some((_, read)) = self.measured.last_mut() {
+            *read = Some(document);
+        }
         criteria
     }
 
-    fn baseline(&mut self, path: &Path) -> Option<serde_json::Value> {
-        let document = self.named("benchmark.baseline", path)?;
+    fn baseline(&mut self, field: &str, path: &Path) -> Option<serde_json::Value> {
+        let document = self.named(&format!("{field}.baseline"), path)?;
         let baseline: Result<verdict::Baseline, _> = document.read_as();
         let baseline = baseline.map_err(|problems| self.problems.extend(problems.0)).ok()?;
         serde_json::to_value(baseline).ok()

@@ -150,9 +150,11 @@ pub fn resolve_document(
     let image = file.image.as_ref().and_then(|image| reader.image(image));
     let cluster = file.cluster.as_ref().and_then(|cluster| reader.cluster(cluster));
     let benchmark = file.benchmark.as_ref().and_then(|benchmark| reader.benchmark(benchmark));
+    let checks = reader.checks(&file.checks);
     rules::check(&file, |field, why| reader.complain(field, why));
     let WorkflowFile { name, description, locate, limits, cost, notify, .. } = file;
-    let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost, notify };
+    let workflow =
+        Workflow { name, description, image, cluster, benchmark, checks, locate, limits, cost, notify };
     let warnings = reader.judge_feasibility(&workflow);
     let (archives, problems) = reader.finish();
     if problems.is_empty() {

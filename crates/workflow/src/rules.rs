@@ -23,10 +23,18 @@ pub(crate) fn check(file: &WorkflowFile, mut complain: impl FnMut(&str, String))
 }
 
 fn check_sections(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
-    if file.benchmark.is_some() && file.cluster.is_none() {
-        complain("benchmark", "needs a `cluster` to run on".to_owned());
+    let measures = if file.benchmark.is_some() { Some("benchmark") } else { None };
+    let measures = measures.or((!file.checks.is_empty()).then_some("checks"));
+    if let Some(field) = measures.filter(|_| file.cluster.is_none()) {
+        complain(field, "needs a `cluster` to run on".to_owned());
     }
-    if file.image.is_none() && file.cluster.is_none() && file.benchmark.is_none() {
+    if file.benchmark.is_some() && !file.checks.is_empty() {
+        complain(
+            "checks",
+            "cannot be combined with `benchmark`; make the benchmark the first check".to_owned(),
+        );
+    }
+    if file.image.is_none() && file.cluster.is_none() && measures.is_none() {
         complain("", "has no effect: set `image`, `cluster` or both".to_owned());
     }
 }
@@ -36,7 +44,7 @@ fn check_locate(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
     for (field, problem) in locate.problems() {
         complain(&format!("locate.{field}"), problem);
     }
-    if file.benchmark.is_none() {
+    if file.benchmark.is_none() && file.checks.is_empty() {
         complain("locate", "needs a `benchmark` to run on pairs of nodes".to_owned());
     }
 }

@@ -14,7 +14,7 @@
 pub mod collect;
 pub mod locate;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::Artefacts;
@@ -67,7 +67,7 @@ impl Agent {
         id: &CommandId,
         cluster: &Cluster,
         image: Option<&Image>,
-        workload: &Workload,
+        (workload, environment): (&Workload, &BTreeMap<String, String>),
         limit: Span,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
@@ -81,6 +81,7 @@ impl Agent {
             cluster: cluster.clone(),
             image: image.cloned(),
             workload: workload.clone(),
+            environment: environment.clone(),
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         };
@@ -185,8 +186,8 @@ impl Worker for Agent {
     async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
-            Body::JobSubmit { cluster, image, workload, limit } => {
-                self.submit(id, cluster, image.as_ref(), workload, *limit, outbox).await
+            Body::JobSubmit { cluster, image, workload, environment, limit } => {
+                self.submit(id, cluster, image.as_ref(), (workload, environment), *limit, outbox).await
             }
             Body::JobObserve { cluster, handle } => self.observe(id, cluster, handle.is_some(), outbox).await,
             Body::JobCancel { cluster, .. } => {

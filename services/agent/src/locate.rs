@@ -352,6 +352,7 @@ impl NodePair<'_> {
             cluster,
             image: image.clone(),
             workload: Workload { min_bytes: size, max_bytes: size, ..workload.clone() },
+            environment: self.search.environment.clone(),
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         }
@@ -422,6 +423,7 @@ mod tests {
             iterations: 1,
             warmup_iterations: 1,
             check: true,
+            datatype: None,
         };
         let ended = |state: &str, log: &str| {
             let end = JobEnd {

@@ -189,6 +189,7 @@ fn nodes(count: usize) -> Vec<Node> {
 
 fn search(count: usize, locate: Locate) -> NodeSearch {
     NodeSearch {
+        environment: Default::default(),
         cluster: Cluster {
             name: "lab".into(),
             nodes: nodes(count),
@@ -203,6 +204,7 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
             iterations: 5,
             warmup_iterations: 1,
             check: true,
+            datatype: None,
         },
         job_attempt: Attempt::FIRST,
         locate,

@@ -151,7 +151,7 @@ async fn other_peoples_builds_are_acknowledged() {
     let forged =
         json!({"id": "none", "status": "SUCCESS", "tags": ["burnin.a-run.image.1", "burnin.claim.1"]});
     assert_eq!(service.push(&notification(&forged)).await, Disposition::Done);
-    let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt(2), ..id().command().clone() };
+    let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt::new(2), ..id().command().clone() };
     service.world.builds.start(&BuildKey::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
     let pushes = service.world.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");

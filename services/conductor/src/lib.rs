@@ -33,7 +33,7 @@ impl Handler for Conductor {
             service = "conductor",
             run.id = %message.run,
             stage = fact.stage().map(tracing::field::display),
-            attempt = message.attempt.0,
+            attempt = message.attempt.number,
             cloudevents.event_type = fact.event_type(),
             event.id = message.key.id,
         );

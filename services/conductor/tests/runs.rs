@@ -58,7 +58,7 @@ async fn events_other_than_facts_are_parked() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
-    let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt(1), verb: Verb::Cancel };
+    let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt::new(1), verb: Verb::Cancel };
     let command = Command { id, body: Body::ImageCancel { handle: None } };
     let command = events::Message::command("conductor", command).to_event();
     let changed = |attribute: &str, value: &str| -> Event {
@@ -264,7 +264,7 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
     let failure = Failure::new(Class::Workload, "FAILURE", "step 0 ended with exit code 1");
     feed(&conductor, [requested(), event("builder", Fact::ImageFailed(failure.clone()))]).await;
     assert_eq!(world.bus.commands(), ["image.1.start"]);
-    let conclusion = Conclusion::Failed { stage: Stage::Image, failure };
+    let conclusion = Conclusion::Failed { stage: Stage::Image, check: Default::default(), failure };
     assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
     assert_eq!(world.bus.used()[0].nodes, 0, "it never asked for a cluster");
     assert_eq!(world.hints().await, []);

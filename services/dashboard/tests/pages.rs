@@ -44,6 +44,7 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
         description: HOSTILE.to_owned(),
         image: None,
         cluster: None,
+        checks: Vec::new(),
         benchmark: None,
         locate: None,
         limits: Limits::default(),

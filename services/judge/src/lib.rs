@@ -120,6 +120,9 @@ impl Judge {
         if let Some(baseline) = case.pinned()? {
             return Ok(Some(Fixed { baseline, pin: None }));
         }
+        if case.check.is_some() {
+            return Ok(None); // a pin is the curve of a workflow's single benchmark
+        }
         match self.pins.in_force(case.workflow).await {
             Ok(pinned) => Ok(pinned.map(|InForce { pin, baseline }| Fixed { baseline, pin: Some(pin) })),
             Err(error @ pins::PinError::Damaged { .. }) => {
@@ -184,6 +187,7 @@ struct LogNetwork {
 
 struct Case<'a> {
     workflow: &'a str,
+    check: Option<&'a str>,
     requested_at: Option<Timestamp>,
     logs: &'a Logs,
     job_attempt: Attempt,
@@ -205,6 +209,7 @@ impl Case<'_> {
             ClusterSpec::Existing { system, name } => format!("{} {name}", system.kind()),
         });
         let fields = [
+            ("check", self.check.map(str::to_owned)),
             ("system", system),
             ("blueprint", self.spec.map(digest)),
             ("image", self.image.map(|image| image.digest.clone())),
@@ -252,6 +257,7 @@ impl Worker for Judge {
         let id = &command.id;
         let Body::RunJudge {
             workflow,
+            check,
             requested_at,
             logs,
             job_attempt,
@@ -268,6 +274,7 @@ impl Worker for Judge {
         };
         let case = Case {
             workflow,
+            check: check.as_deref(),
             requested_at: *requested_at,
             logs,
             job_attempt: *job_attempt,

@@ -112,7 +112,7 @@ fn past_run(number: i64, slower: f64) -> Load {
     let facts = test_support::contract::facts(SERVICE, "own-past");
     let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
     let run = format!("past-{number}").parse().unwrap();
-    let mut load = Load::of(&run, "four-gpus", Attempt::FIRST, Some(Timestamp::from_millis(number)));
+    let mut load = Load::of(&run, ("four-gpus", None), Attempt::FIRST, Some(Timestamp::from_millis(number)));
     let mut reading = nccl::read_bytes(&four_gpus());
     for row in &mut reading.tables[0].rows {
         for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {

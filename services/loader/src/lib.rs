@@ -35,8 +35,8 @@ impl Loader {
     }
 
     async fn load(&self, id: &CommandId, results: &Loading<'_>) -> Result<Fact, PortError> {
-        let Loading { workflow, requested_at, logs, job_attempt, verdict } = *results;
-        let mut brought = Load::of(&id.run, workflow, job_attempt, requested_at);
+        let Loading { workflow, check, requested_at, logs, job_attempt, verdict } = *results;
+        let mut brought = Load::of(&id.run, (workflow, check), job_attempt, requested_at);
         let parsed = measurements::read(&self.artefacts, &id.run, (logs, job_attempt), verdict).await;
         for parsed in parsed.map_err(damaged)? {
             brought.log(&parsed.log, &parsed.reading);
@@ -58,6 +58,7 @@ impl Loader {
 /// Arguments of the command.
 struct Loading<'a> {
     workflow: &'a str,
+    check: Option<&'a str>,
     requested_at: Option<Timestamp>,
     logs: &'a Logs,
     job_attempt: Attempt,
@@ -81,11 +82,13 @@ impl Worker for Loader {
 
     async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
-        let Body::ResultsLoad { workflow, requested_at, logs, job_attempt, verdict } = &command.body else {
+        let Body::ResultsLoad { workflow, check, requested_at, logs, job_attempt, verdict } = &command.body
+        else {
             return Err(CommandError::Permanent("the loader handles only results.load".to_owned()));
         };
         let results = Loading {
             workflow,
+            check: check.as_deref(),
             requested_at: *requested_at,
             logs,
             job_attempt: *job_attempt,

@@ -79,6 +79,7 @@ async fn loaded(
     };
     let body = Body::ResultsLoad {
         workflow: "samples".to_owned(),
+        check: None,
         requested_at: Some(Timestamp::from_millis(0)),
         logs: logs.clone(),
         job_attempt: Attempt::FIRST,

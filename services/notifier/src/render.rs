@@ -138,11 +138,11 @@ impl RunText<'_> {
     /// Failure of the stage that ended the run, if there is one.
     fn failure(&self) -> Option<StageFailure> {
         let stages = self.state.stages.iter();
-        stages.filter(|(stage, _)| **stage != Stage::Locate).find_map(|(stage, state)| match &state.end {
+        stages.filter(|(step, _)| step.stage != Stage::Locate).find_map(|(step, state)| match &state.end {
             Some(AttemptEnd::Failed(failure)) => {
-                Some(StageFailure { stage: *stage, failure: Some(failure.clone()) })
+                Some(StageFailure { stage: step.stage, failure: Some(failure.clone()) })
             }
-            Some(AttemptEnd::TimedOut) => Some(StageFailure { stage: *stage, failure: None }),
+            Some(AttemptEnd::TimedOut) => Some(StageFailure { stage: step.stage, failure: None }),
             Some(AttemptEnd::Succeeded(_)) | None => None,
         })
     }

@@ -28,6 +28,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
         _ => ("open", None),
     };
     RunSummary {
+        checks: Vec::new(),
         run: format!("w-{number:03}").parse().unwrap(),
         workflow: "w".to_owned(),
         system: Some("slurm".to_owned()),

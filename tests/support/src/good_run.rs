@@ -16,6 +16,7 @@ pub fn workflow() -> Workflow {
             substitutions: Default::default(),
         })),
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
+        checks: Vec::new(),
         benchmark: Some(Benchmark {
             workload: Workload {
                 collective: Collective::AllReduce,
@@ -25,15 +26,32 @@ pub fn workflow() -> Workflow {
                 iterations: 20,
                 warmup_iterations: 5,
                 check: true,
+                datatype: None,
             },
             criteria: Criteria::named("any"),
             baseline: None,
+            environment: Default::default(),
         }),
         locate: None,
         limits: Limits::default(),
         cost: None,
         notify: Vec::new(),
     }
+}
+
+/// The same with several checks, named `a`, `b`, `c`, ... instead of a single benchmark. `needs`: for each check, the letters
+/// of the checks that it needs.
+pub fn with_checks(needs: &[&str]) -> Workflow {
+    let mut workflow = workflow();
+    let benchmark = workflow.benchmark.take().expect("the good run has a benchmark");
+    let check = |(letter, needs): (char, &&str)| Check {
+        name: letter.to_string(),
+        benchmark: benchmark.clone(),
+        needs: needs.chars().map(String::from).collect(),
+        limit: None,
+    };
+    workflow.checks = ('a'..='z').zip(needs).map(check).collect();
+    workflow
 }
 
 pub fn requested(workflow: Workflow) -> Fact {

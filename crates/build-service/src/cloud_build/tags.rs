@@ -48,7 +48,7 @@ mod tests {
                 let id = CommandId {
                     run: run.parse().unwrap(),
                     stage,
-                    attempt: Attempt(u32::from(u16::MAX)),
+                    attempt: Attempt::new(u32::from(u16::MAX)),
                     verb: Verb::Start,
                 };
                 for key in [BuildKey::of(&id), BuildKey::numbered(&id, "destroy", 4_000_000_000)] {

@@ -210,8 +210,10 @@ async fn a_build_is_found_among_many_pages_of_others() {
     world.cloud.next_create(Fault::LandsAndTears);
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     for attempt in 2..5 {
-        let other =
-            BuildKey::of(&model::CommandId { attempt: model::Attempt(attempt), ..id().command().clone() });
+        let other = BuildKey::of(&model::CommandId {
+            attempt: model::Attempt::new(attempt),
+            ..id().command().clone()
+        });
         world.builds.start(&other, &spec("SUCCESS"), LIMIT).await.unwrap();
     }
     assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle);

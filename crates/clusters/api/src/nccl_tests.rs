@@ -18,5 +18,6 @@ pub fn arguments(workload: &Workload, slots: u32) -> Vec<String> {
         ("-c", u8::from(workload.check).to_string()),
         ("-g", slots.to_string()),
     ];
-    flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    let datatype = workload.datatype.map(|datatype| ("-d", datatype.as_str().to_owned()));
+    flags.into_iter().chain(datatype).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }

@@ -14,7 +14,7 @@ use crate::provider::{ClusterProvider, ClusterStatus, Order};
 pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_at: Timestamp) {
     let order = |attempt| {
         let run = "conformance".parse().expect("a legal run id");
-        let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt(attempt), verb: Verb::Start };
+        let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::new(attempt), verb: Verb::Start };
         Order { name: id.resource_name(), id, system: system.clone(), expires_at }
     };
     let name = order(1).name;

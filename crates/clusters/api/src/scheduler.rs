@@ -17,10 +17,21 @@ pub struct JobSpec {
     pub image: Option<Image>,
     /// Benchmark arguments.
     pub workload: Workload,
+    /// Environment variables of each rank, over those of the cluster's settings.
+    pub environment: BTreeMap<String, String>,
     /// Time limit.
     pub limit: Span,
     /// Labels that identify the run: `burnin-run`, `burnin-attempt`, `burnin-expires`.
     pub labels: BTreeMap<String, String>,
+}
+
+impl JobSpec {
+    /// Environment of each rank: the cluster's variables, overridden by the job's.
+    pub fn environment_over(&self, cluster: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut all = cluster.clone();
+        all.extend(self.environment.clone());
+        all
+    }
 }
 
 /// State of a job.

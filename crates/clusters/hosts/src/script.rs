@@ -246,7 +246,8 @@ fn rank(job: &JobSpec, hosts: &Hosts) -> String {
         quote(&format!("{} {address}", hosts.ranks(host)))
     };
     let entries: Vec<_> = hosts.hosts.iter().map(entry).collect();
-    let environment = rank_environment::exports(&hosts.environment);
+    let variables = job.environment_over(&hosts.environment);
+    let environment = rank_environment::exports(&variables);
     let profile = hosts
         .profile
         .as_ref()
@@ -259,7 +260,7 @@ fn rank(job: &JobSpec, hosts: &Hosts) -> String {
         entries.join(" "),
         hosts.rank_port,
         quote(&hosts.nccl_debug),
-        rank_environment::applied_last(&hosts.environment),
+        rank_environment::applied_last(&variables),
     )
 }
 
@@ -304,8 +305,10 @@ mod tests {
                 iterations: 1,
                 warmup_iterations: 0,
                 check: true,
+                datatype: None,
             },
             limit: Span::from_secs(60),
+            environment: Default::default(),
             labels: Default::default(),
         };
         let folder = tempfile::tempdir().unwrap();

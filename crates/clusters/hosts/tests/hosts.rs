@@ -108,6 +108,7 @@ fn job(name: &str, cluster: &Cluster, image: Option<&Image>) -> JobSpec {
         image: image.cloned(),
         workload: scheduler_conformance::workload(),
         limit: Span::from_secs(60),
+        environment: Default::default(),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }

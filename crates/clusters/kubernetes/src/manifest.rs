@@ -288,7 +288,8 @@ fn pod_annotations(settings: &Kubernetes, ours: &Marks) -> Marks {
 fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<PodSpec, Failure> {
     let image = image(job, settings)?;
     let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(settings, name).into_iter().unzip();
-    let mut command = vec!["bash".to_owned(), "-c".to_owned(), script::script(settings), "burnin".to_owned()];
+    let mut command =
+        vec!["bash".to_owned(), "-c".to_owned(), script::script(job, settings), "burnin".to_owned()];
     command.extend(script::command(&job.workload, settings));
     let environment = script::environment(settings, name).into_iter();
     let container = Container {

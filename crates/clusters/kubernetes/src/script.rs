@@ -3,7 +3,7 @@
 //! A pod that fails before the benchmark writes one line, beginning with the reason code, as its termination message, which
 //! outlives the pod's log.
 
-use cluster_api::{nccl_tests, rank_environment, shell::quote};
+use cluster_api::{JobSpec, nccl_tests, rank_environment, shell::quote};
 use model::Workload;
 
 use crate::{Kubernetes, Launch, names};
@@ -125,17 +125,18 @@ finish $?
 "#;
 
 /// The script of every pod of a job. Its arguments are the benchmark's.
-pub fn script(settings: &Kubernetes) -> String {
+pub fn script(job: &JobSpec, settings: &Kubernetes) -> String {
     let launch = match settings.launch {
         Launch::Ranks => RANKS,
         Launch::Mpi => MPI,
     };
-    format!("{HEAD}cat >\"$run/rank.sh\" <<'RANK'\n{}RANK\n{launch}", rank(settings))
+    format!("{HEAD}cat >\"$run/rank.sh\" <<'RANK'\n{}RANK\n{launch}", rank(job, settings))
 }
 
 /// Script that starts one rank: network profile, then settings, then the program.
-fn rank(settings: &Kubernetes) -> String {
-    let environment = rank_environment::exports(&settings.environment);
+fn rank(job: &JobSpec, settings: &Kubernetes) -> String {
+    let variables = job.environment_over(&settings.environment);
+    let environment = rank_environment::exports(&variables);
     let profile = settings.profile.as_ref().map_or_else(String::new, |profile| {
         let file = quote(profile);
         format!(
@@ -151,7 +152,7 @@ fn rank(settings: &Kubernetes) -> String {
     // `environment` overrides the profile, and is also visible to it.
     format!(
         "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
-        rank_environment::applied_last(&settings.environment)
+        rank_environment::applied_last(&variables)
     )
 }
 

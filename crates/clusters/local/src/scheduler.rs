@@ -48,7 +48,7 @@ impl Scheduler for LocalJobs {
         argv.extend(nccl_tests::arguments(&job.workload, slots));
         let nodes = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let (limit, labels) = (job.limit, job.labels.clone());
-        let request = JobRequest { argv, env: Default::default(), limit, labels, nodes };
+        let request = JobRequest { argv, env: job.environment.clone(), limit, labels, nodes };
         match jobs.submit(&job.name, &request) {
             Ok(()) => Ok(job.name.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -21,6 +21,7 @@ fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
         image: image.cloned(),
         workload: scheduler_conformance::workload(),
         limit: Span::from_secs(30),
+        environment: Default::default(),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }

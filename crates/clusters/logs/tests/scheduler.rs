@@ -30,6 +30,7 @@ fn job(name: &str, cluster: &Cluster) -> JobSpec {
         image: None,
         workload: scheduler_conformance::workload(),
         limit: Span::from_secs(60),
+        environment: Default::default(),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }

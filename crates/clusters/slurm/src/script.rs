@@ -59,11 +59,12 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
         format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
     });
     // The profile may need the variables; the ranks apply them again, after it and the image.
-    let environment = rank_environment::exports(&slurm.environment);
+    let variables = job.environment_over(&slurm.environment);
+    let environment = rank_environment::exports(&variables);
     let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));
     let debug = quote(&slurm.nccl_debug);
     let (folder, command) = (quote(folder), command(workload, programs));
-    let rank = rank_environment::applied_last(&slurm.environment);
+    let rank = rank_environment::applied_last(&variables);
     format!(
         r#"#!/bin/bash
 # {name}, written by Burnin. Of all jobs of this name only the one that creates the link `claim` runs the benchmark.

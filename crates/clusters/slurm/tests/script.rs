@@ -16,6 +16,7 @@ fn job() -> JobSpec {
         iterations: 200,
         warmup_iterations: 5,
         check: true,
+        datatype: None,
     };
     let cluster = Cluster { name: "lab".into(), nodes: vec![], access: ClusterAccess::processes("") };
     JobSpec {
@@ -24,6 +25,7 @@ fn job() -> JobSpec {
         image: None,
         workload,
         limit: Span::from_secs(1000),
+        environment: Default::default(),
         labels: [("burnin-attempt", "1"), ("burnin-run", "nightly-1a2b")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),

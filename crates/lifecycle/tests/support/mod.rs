@@ -56,13 +56,21 @@ impl Book {
     }
 
     pub fn feed(&mut self, attempt: u32, fact: Fact) -> Option<Ignored> {
+        self.feed_at(Attempt::new(attempt), fact)
+    }
+
+    pub fn feed_at(&mut self, attempt: Attempt, fact: Fact) -> Option<Ignored> {
         let id = format!("{}-{attempt}-{}", fact.event_type(), serde_json::to_string(&fact).unwrap());
-        self.feed_as(&id, attempt, fact)
+        self.feed_message(&id, attempt, fact)
     }
 
     pub fn feed_as(&mut self, id: &str, attempt: u32, fact: Fact) -> Option<Ignored> {
+        self.feed_message(id, Attempt::new(attempt), fact)
+    }
+
+    fn feed_message(&mut self, id: &str, attempt: Attempt, fact: Fact) -> Option<Ignored> {
         let event = EventKey { source: "//test".into(), id: id.into() };
-        self.wake(Input::Fact(Box::new(Occurrence { event, attempt: Attempt(attempt), fact })))
+        self.wake(Input::Fact(Box::new(Occurrence { event, attempt, fact })))
     }
 
     pub fn tick(&mut self, seconds: u64) {

@@ -209,8 +209,7 @@ fn of_levels(history: &LevelHistory) -> Levels {
 
 fn stages(run: &RunStory<'_>) -> (Vec<Bar>, Option<String>) {
     let lines = timeline(run.records);
-    let unreached: Vec<_> =
-        findings::unreached(run.state, &lines).iter().map(|stage| stage.as_str()).collect();
+    let unreached = findings::unreached(run.state, &lines);
     let head = if run.state.settled.is_some() { "not reached" } else { "to come" };
     let unreached = (!unreached.is_empty()).then(|| format!("{head}: {}", unreached.join(", ")));
     (bars(run, &lines), unreached)

@@ -29,7 +29,9 @@ pub fn workflow() -> Workflow {
             substitutions: Default::default(),
         })),
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
+        checks: Vec::new(),
         benchmark: Some(Benchmark {
+            environment: Default::default(),
             workload: Workload {
                 collective: Collective::AllReduce,
                 min_bytes: 1024,
@@ -38,6 +40,7 @@ pub fn workflow() -> Workflow {
                 iterations: 20,
                 warmup_iterations: 5,
                 check: true,
+                datatype: None,
             },
             baseline: None,
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
@@ -160,8 +163,8 @@ impl Run {
     pub fn fact(&mut self, millis: u64, attempt: u32, fact: Fact) -> &mut Self {
         let id = format!("{}-{attempt}-{}", fact.event_type(), self.records.len());
         let event = EventKey { source: "//test".into(), id };
-        let ignored =
-            self.wake(millis, Input::Fact(Box::new(Occurrence { event, attempt: Attempt(attempt), fact })));
+        let ignored = self
+            .wake(millis, Input::Fact(Box::new(Occurrence { event, attempt: Attempt::new(attempt), fact })));
         assert_eq!(ignored, None);
         self
     }

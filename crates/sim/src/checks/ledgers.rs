@@ -1,6 +1,6 @@
 //! Checks ledgers: complete, ordered, with correct ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloudevents::AttributesReader;
 use events::{Content, Message};
@@ -73,18 +73,20 @@ fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
 fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut wrong = |invariant, what: String| found.push(Violation::new(invariant, format!("{id}: {what}")));
     let mut settled = None;
-    let mut verdict = None;
+    let mut verdicts = BTreeMap::new();
     for state in &run.states {
         let now = state.settled.as_ref().map(|(conclusion, _)| conclusion);
         if settled.is_some() && now != settled {
             wrong(TERMINAL, format!("{settled:?} became {now:?}"));
         }
         settled = now;
-        let now = state.verdict();
-        if verdict.is_some() && now != verdict {
-            wrong(TERMINAL, "another verdict took the place of the first".to_owned());
+        for check in state.checks() {
+            let now = state.verdict_of(check);
+            let before = verdicts.insert(check, now).flatten();
+            if before.is_some() && now != before {
+                wrong(TERMINAL, "another verdict took the place of the first".to_owned());
+            }
         }
-        verdict = now;
     }
     let closings = run.records.iter().filter_map(|(place, record)| match &record.entry {
         RecordEntry::Closed { conclusion } => Some((*place, conclusion)),
@@ -126,7 +128,7 @@ fn attempts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     let budget = run.states.last().map_or(1, |state| state.workflow.limits.attempts);
     for (_, record) in &run.records {
         let RecordEntry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
-        if !matches!(because.class, Class::Infrastructure | Class::ClusterLost) || attempt.0 > budget {
+        if !matches!(because.class, Class::Infrastructure | Class::ClusterLost) || attempt.number > budget {
             let what = format!("{id}: attempt {attempt} of the {stage} stage because of {because:?}");
             found.push(Violation::new(RETRIES, what));
         }
@@ -158,7 +160,7 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
         return;
     }
     for (asked, ending) in evidence.scenario.asked.iter().zip(evidence.endings()) {
-        let verdict = asked.workflow.benchmark.is_some().then(|| "pass".to_owned());
+        let verdict = (asked.workflow.check_count() > 0).then(|| "pass".to_owned());
         if ending.conclusion != "completed" || ending.verdict != verdict {
             found.push(Violation::new(HEALTHY, format!("{ending:?}")));
         }

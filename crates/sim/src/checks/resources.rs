@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Attempt, Fact, RecordEntry, RunId, Stage, Verdict};
+use lifecycle::RunState;
+use model::{Attempt, CheckIndex, Fact, RecordEntry, RunId, Stage, Verdict};
 
 use super::{RunFiles, Violation};
 use crate::{
     Happening,
-    history::{is_pair, run_of},
+    history::{attempt_of, is_pair, run_of},
     workload,
 };
 
 const ONE_CLUSTER: &str = "I1 one cluster a run";
 const ONE_JOB: &str = "I2 one job a run";
+const NEEDS: &str = "a check needs a pass of others";
 const NOTHING_LEFT: &str = "I3 nothing is left";
 const CAP: &str = "I10 no more clusters than runs";
 const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
@@ -77,7 +79,7 @@ fn deadman(
     expires_at: model::Timestamp,
     found: &mut Vec<Violation>,
 ) {
-    let attempt = name.rsplit('-').next().and_then(|number| number.parse().ok()).map(Attempt);
+    let attempt = name.rsplit('-').next().and_then(|number| number.parse().ok()).map(Attempt::new);
     let state = evidence.runs.get(run).and_then(|run| run.state_at(place));
     let lease = state.and_then(|state| state.leases.get(&attempt?));
     if lease.is_none_or(|lease| lease.expires_at != expires_at) {
@@ -114,16 +116,35 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 let state = id(run).and_then(|run| evidence.runs.get(&run)?.state_at(place));
                 match state {
                     None => found.push(Violation::new(ONE_JOB, format!("{name} belongs to no run"))),
-                    Some(state) if state.job().is_some() => {
-                        found.push(Violation::new(ONE_JOB, format!("{name} begins after the job was done")));
+                    Some(state) => {
+                        let check = attempt_of(name).map(|attempt| attempt.check).unwrap_or_default();
+                        if state.job_of(check).is_some() {
+                            let what = format!("{name} begins after the job was done");
+                            found.push(Violation::new(ONE_JOB, what));
+                        }
+                        needs(state, check, name, found);
                     }
-                    Some(_) => {}
                 }
             }
             Happening::JobEnded { name, .. } => {
                 running.remove(name.as_str());
             }
             _ => {}
+        }
+    }
+}
+
+/// A check begins only after a pass of each check that it needs.
+fn needs(state: &RunState, check: CheckIndex, name: &str, found: &mut Vec<Violation>) {
+    let Some(named) = state.workflow.check(check) else { return };
+    let earlier = state
+        .checks()
+        .filter(|other| named.needs.iter().any(|need| need == state.workflow.check_name(*other)));
+    for other in earlier {
+        let verdict = state.verdict_of(other).map(|reached| reached.verdict);
+        if verdict != Some(Verdict::Pass) {
+            let what = format!("{name} begins although the check that it needs has the verdict {verdict:?}");
+            found.push(Violation::new(NEEDS, what));
         }
     }
 }
@@ -145,8 +166,10 @@ fn pair(
     let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
     if !known.is_some_and(|known| {
         known.state_at(place).is_some_and(|state| {
-            let running = state.stage(Stage::Locate).is_some_and(|stage| !stage.stopped);
-            state.wants(Stage::Locate) && running
+            state.checks().map(|check| Stage::Locate.of(check)).any(|search| {
+                let running = state.stage(search).is_some_and(|stage| !stage.stopped);
+                state.wants(search) && running
+            })
         })
     }) {
         found.push(Violation::new(PAIRS, format!("{name} begins and nobody searches")));
@@ -256,20 +279,25 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
         }
         let run = id(run_of(name));
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
+        // The logs of all checks that run.
+        let collected = known.and_then(|known| known.state_at(place)).is_some_and(|state| {
+            state.checks().all(|check| state.logs_of(check).is_some() || state.skipped(check))
+        });
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
                 RecordEntry::Accepted { fact, .. } => {
                     let searches = known.states[0].workflow.locate.is_some();
                     let through = match &**fact {
-                        Fact::LogsCollected(_) => !searches,
-                        Fact::VerdictReached(reached) => reached.verdict != Verdict::Fail,
-                        Fact::NodesLocated(_) | Fact::CancelRequested(_) => true,
+                        Fact::LogsCollected(_) => !searches && collected,
+                        Fact::VerdictReached(reached) => reached.verdict != Verdict::Fail && collected,
+                        Fact::NodesLocated(_) => collected,
+                        Fact::CancelRequested(_) => true,
                         _ => false,
                     };
                     fact.failure().is_some()
                         || through
                         // Without a benchmark the cluster has served its purpose once it is ready.
-                        || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
+                        || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.check_count() == 0
                 }
                 RecordEntry::AttemptOpened { .. }
                 | RecordEntry::TimedOut { .. }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use cloudevents::AttributesReader;
 use events::{Content, Message};
 use ledger::Digest;
-use model::{Attempt, Body, Fact, Logs, Manifest, RecordEntry, RunId, Verdict};
+use model::{
+    Attempt, Body, CheckIndex, Fact, Logs, Manifest, Record, RecordEntry, Results, RunId, Stage, Verdict,
+};
 
 use super::{CheckedRun, RunFiles, Violation};
 use crate::{Happening, cloud::JobStage, workload};
@@ -16,16 +18,29 @@ const HONEST: &str = "no pass without proof";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (id, run) in &evidence.runs {
-        for (place, _, fact) in run.facts() {
+        for (place, record, fact) in run.facts() {
+            let check = check_of(record);
             match fact {
-                Fact::LogsCollected(logs) => bytes(evidence, id, run, place, logs, found),
+                Fact::LogsCollected(logs) => bytes(evidence, id, run, (place, check), logs, found),
                 Fact::VerdictReached(reached) if reached.verdict == Verdict::Pass => {
-                    proof(evidence, id, place, found);
+                    proof(evidence, id, (place, check), found);
                 }
                 _ => {}
             }
         }
-        rows(evidence, id, run, found);
+        for (place, record, fact) in run.facts() {
+            if let Fact::ResultsLoaded(results) = fact {
+                rows(evidence, id, run, (place, check_of(record)), results, found);
+            }
+        }
+        rows_once(evidence, id, found);
+    }
+}
+
+const fn check_of(record: &Record) -> CheckIndex {
+    match &record.entry {
+        RecordEntry::Accepted { attempt, .. } => attempt.check,
+        _ => CheckIndex::FIRST,
     }
 }
 
@@ -42,7 +57,7 @@ fn bytes(
     evidence: &RunFiles,
     id: &RunId,
     run: &CheckedRun,
-    place: usize,
+    (place, check): (usize, CheckIndex),
     logs: &Logs,
     found: &mut Vec<Violation>,
 ) {
@@ -81,8 +96,8 @@ fn bytes(
         }
     }
     let state = run.state_at(place);
-    let done = state.is_some_and(|state| state.job().is_some());
-    let attempt = state.map_or(Attempt::FIRST, |state| state.attempt(model::Stage::Job));
+    let done = state.is_some_and(|state| state.job_of(check).is_some());
+    let attempt = state.map_or(Attempt::FIRST, |state| state.attempt(Stage::Job.of(check)));
     let job = evidence.clouds.jobs.get(&format!("{id}-job-{attempt}"));
     let began = job.is_some_and(|job| job.began);
     let cluster = job.map(|job| job.cluster.as_str());
@@ -96,7 +111,7 @@ fn bytes(
 }
 
 /// A pass requires a successful job and a complete log.
-fn proof(evidence: &RunFiles, id: &RunId, place: usize, found: &mut Vec<Violation>) {
+fn proof(evidence: &RunFiles, id: &RunId, (place, check): (usize, CheckIndex), found: &mut Vec<Violation>) {
     let judged = evidence.places().take(place).filter_map(|(_, happening)| match happening {
         Happening::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
             Message::from_event(event).ok()
@@ -105,7 +120,9 @@ fn proof(evidence: &RunFiles, id: &RunId, place: usize, found: &mut Vec<Violatio
     });
     let judged = judged.filter(|message| message.run == *id).find_map(|message| match message.content {
         Content::Command(command) => match command.body {
-            Body::RunJudge { logs, job_attempt, .. } => Some((logs, job_attempt)),
+            Body::RunJudge { logs, job_attempt, .. } if job_attempt.check == check => {
+                Some((logs, job_attempt))
+            }
             _ => None,
         },
         Content::Fact(_) => None,
@@ -124,28 +141,37 @@ fn proof(evidence: &RunFiles, id: &RunId, place: usize, found: &mut Vec<Violatio
     }
 }
 
-/// Each row of each committed log is in the warehouse exactly once, and no other.
-fn rows(evidence: &RunFiles, id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
-    let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
-    let mine =
-        evidence.clouds.loads.values().flat_map(|load| &load.rows).filter(|row| *row.run == *id.as_str());
-    let mine: Vec<_> = mine.collect();
+/// No row is in the warehouse twice.
+fn rows_once(evidence: &RunFiles, id: &RunId, found: &mut Vec<Violation>) {
     let mut keys = BTreeSet::new();
-    for row in &mine {
-        if !keys.insert((row.attempt, &row.log, row.table_number, row.row_number, &row.placement))
-            && !evidence.lied_about(id)
-        {
-            wrong(format!("row {} of {} twice", row.row_number, row.log));
+    let rows = evidence.clouds.loads.values().flat_map(|load| &load.rows);
+    for row in rows.filter(|row| *row.run == *id.as_str()) {
+        let key = (row.attempt, &row.check_name, &row.log, row.table_number, row.row_number, &row.placement);
+        if !keys.insert(key) && !evidence.lied_about(id) {
+            let what = format!("{id}: row {} of {} twice", row.row_number, row.log);
+            found.push(Violation::new(ROWS_ONCE, what));
         }
     }
-    let loaded = run.facts().find_map(|(place, _, fact)| match fact {
-        Fact::ResultsLoaded(results) => Some((place, results)),
-        _ => None,
-    });
-    let Some((place, results)) = loaded else { return };
+}
+
+/// Each row of a check's committed logs is in the warehouse, and no other.
+fn rows(
+    evidence: &RunFiles,
+    id: &RunId,
+    run: &CheckedRun,
+    (place, check): (usize, CheckIndex),
+    results: &Results,
+    found: &mut Vec<Violation>,
+) {
+    let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
     let Some(state) = run.state_at(place) else { return };
-    let Some(logs) = state.logs() else { return wrong("rows without logs".to_owned()) };
-    let attempt = state.attempt(model::Stage::Job);
+    let name = state.workflow.check(check).map(|check| check.name.as_str());
+    let mine = evidence.clouds.loads.values().flat_map(|load| &load.rows);
+    let mine = mine.filter(|row| *row.run == *id.as_str() && row.check_name.as_deref() == name);
+    let keys: BTreeSet<_> =
+        mine.map(|row| (row.attempt, &row.log, row.table_number, row.row_number, &row.placement)).collect();
+    let Some(logs) = state.logs_of(check) else { return wrong("rows without logs".to_owned()) };
+    let attempt = state.attempt(Stage::Job.of(check));
     let mut expected = 0;
     for object in manifest(evidence, logs).into_iter().flat_map(|manifest| manifest.objects) {
         if !object.name.starts_with(&format!("{attempt}/")) {

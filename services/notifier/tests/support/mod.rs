@@ -128,7 +128,11 @@ impl Paper {
             }
             How::Broken => {
                 entries.push((self.ended, Ok(Fact::ImageFailed(failure()))));
-                entries.push(closed(Conclusion::Failed { stage: Stage::Image, failure: failure() }));
+                entries.push(closed(Conclusion::Failed {
+                    stage: Stage::Image,
+                    check: Default::default(),
+                    failure: failure(),
+                }));
             }
             How::Cancelled => {
                 let cancel = CancelRequested { by: "me".into(), reason: "".into() };

@@ -81,6 +81,7 @@ impl Bed {
             image: None,
             workload: scheduler_conformance::workload(),
             limit: Span::from_secs(300),
+            environment: Default::default(),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         }
     }
