@@ -10,8 +10,18 @@ use std::{
 use serde_json::Value;
 
 /// Pure crates: no runtime, no clock, no randomness, no files.
-const PURE: [&str; 9] =
-    ["events", "lifecycle", "nccl", "ansible-events", "redact", "report", "model", "triggers", "verdict"];
+const PURE: [&str; 10] = [
+    "events",
+    "lifecycle",
+    "measure",
+    "nccl",
+    "ansible-events",
+    "redact",
+    "report",
+    "model",
+    "triggers",
+    "verdict",
+];
 /// Libraries forbidden in pure crates.
 const WORLDLY: [&str; 9] =
     ["axum", "supervisor", "indicatif", "service", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];

@@ -50,6 +50,7 @@ mod tables;
 mod text;
 mod value;
 
+pub use clean::clean;
 pub use factor::bus_factor;
 
 use model::measurement::Reading;

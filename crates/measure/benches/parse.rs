@@ -1,0 +1,3 @@
+//! Speed of each format.
+
+fn main() {}

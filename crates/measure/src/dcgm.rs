@@ -1,0 +1,292 @@
+//! `dcgmi diag -r N -j`: tests of GPUs by NVIDIA's Data Center GPU Manager.
+//!
+//! A skipped test is unmeasurable, never passed. From version 4 on, each error has a category and a severity, which
+//! separate hardware from settings.
+
+use std::sync::Arc;
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    json::{Documents, Value},
+    lines::{Line, Lines},
+    number::{Number, count},
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const TEST: Known = Known::new(
+    "dcgm.<test>",
+    "1",
+    Better::Exact,
+    Scope::Gpu,
+    "1 if the test passed on the GPU, 0 if it failed or warned; no value if it was skipped",
+);
+const NODE_TEST: Known = Known::new(
+    "dcgm.<test>",
+    "1",
+    Better::Exact,
+    Scope::Node,
+    "The same for a test without GPU; label `entity` names a CPU or NVSwitch, label `gpus` \
+     GPUs that failed or warned together (version 3)",
+);
+
+pub(crate) const FORMAT: Format = Format {
+    name: "dcgm-diag",
+    programs: "`dcgmi diag -j` of DCGM 3 and 4; text may precede the JSON document",
+    end: "the closing bracket of the document",
+    unread: "device ids, the ids of entity groups, driver version",
+    metrics: &[TEST, NODE_TEST],
+    findings: &[
+        ("DCGM_<id>", "A test reported the error with this id of `dcgm_errors.h`"),
+        ("DCGM_FAIL", "A test failed and named no error id"),
+        ("DCGM_WARN", "A test warned and named no error id"),
+        ("DCGM_ERROR", "The diagnostic itself failed"),
+    ],
+    marks: &[&["\"DCGM Diagnostic\""], &["\"DCGM GPU Diagnostic\""]],
+    reader: Reader::Lines(|| Box::<Diagnostic>::default()),
+};
+
+/// Errors that report wrong data: faulty memory, a memory or cache miscompare, wrong peer-to-peer copies, NaN.
+const WRONG_DATA: [u32; 8] = [52, 58, 79, 86, 87, 111, 113, 114];
+
+#[derive(Default)]
+struct Diagnostic {
+    json: Documents,
+    failed: bool,
+    seen: bool,
+}
+
+impl Lines for Diagnostic {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let seen = &mut self.seen;
+        let taken = self.json.line(line, b"{", out, |root, out| {
+            *seen = true;
+            document(root, out)
+        });
+        if !taken && line.text.trim_start().starts_with("Error") {
+            self.failed = true;
+            out.error(line.text);
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        let failed = self.failed && !self.seen;
+        self.json.finish(if failed { LogEnd::Failed } else { LogEnd::Empty })
+    }
+}
+
+/// Reads `{"DCGM Diagnostic": {...}, "entity_groups": [...], "metadata": {...}}`, or the document of version 3.
+fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+    let Some(diagnostic) = root.get("DCGM Diagnostic").or_else(|| root.get("DCGM GPU Diagnostic")) else {
+        return LogEnd::Empty;
+    };
+    for metadata in
+        [root.get("metadata"), diagnostic.get("metadata"), Some(root), Some(diagnostic)].into_iter().flatten()
+    {
+        if let Some(version) = metadata.get_text("version") {
+            out.version(&version);
+        }
+        for (index, serial) in metadata.get("GPU Device Serials").into_iter().flat_map(Value::members) {
+            gpu(count(&index), serial.text().as_deref(), out);
+        }
+    }
+    for group in root.get_items("entity_groups") {
+        if group.get_text("entity_group").is_some_and(|name| name == "GPU") {
+            for entity in group.get_items("entities") {
+                let serial = entity.get_text("serial_num");
+                gpu(entity.get("entity_id").and_then(Value::count), serial.as_deref(), out);
+            }
+        }
+    }
+    let mut ended = LogEnd::Complete;
+    if let Some(error) = diagnostic.get("runtime_error").or_else(|| root.get("runtime_error")) {
+        let text = error.text().unwrap_or_default();
+        out.error(&text);
+        out.finding("DCGM_ERROR", Subject::default(), Severity::Software, &text, error.line());
+        ended = LogEnd::Failed;
+    }
+    let mut tests = 0;
+    for test in diagnostic.get_items("test_categories").flat_map(|category| category.get_items("tests")) {
+        tests += 1;
+        if !read(test, out) {
+            ended = if ended == LogEnd::Failed { ended } else { LogEnd::Truncated };
+        }
+    }
+    if tests == 0 && ended == LogEnd::Complete { LogEnd::Truncated } else { ended }
+}
+
+fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
+    let serial = serial.filter(|serial| !serial.contains("NOT_SUPPORTED") && !serial.is_empty());
+    let serial = serial.map(|serial| out.name(serial));
+    if index.is_some() {
+        out.gpu(Subject { gpu: index, serial, ..Subject::default() }, None);
+    }
+}
+
+/// Reads a test; returns whether it has a result.
+fn read(test: Value<'_>, out: &mut Out) -> bool {
+    let Some(title) = test.get_text("name") else { return false };
+    let mut name = String::from("dcgm.");
+    for part in title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
+        if !name.ends_with('.') {
+            name.push('_');
+        }
+        name.push_str(&part.to_ascii_lowercase());
+    }
+    let (mut results, mut failed) = (0, false);
+    for result in test.get_items("results") {
+        let Some(status) = result.get("status") else { return false };
+        results += 1;
+        let status_text = status.text().unwrap_or_default();
+        failed |= is_bad(&status_text);
+        let entities = subjects(result, out);
+        if entities.len() > 1 && is_bad(&status_text) {
+            // The result of several GPUs together: an error may name the one that failed.
+            put(&name, &title, Entity { among: entities, ..Entity::default() }, result, out);
+            continue;
+        }
+        for entity in entities {
+            put(&name, &title, entity, result, out);
+        }
+    }
+    if let Some(summary) = test.get("test_summary").filter(|summary| summary.get("status").is_some()) {
+        let bad = summary.get_text("status").is_some_and(|status| is_bad(&status));
+        if results == 0 || bad && !failed {
+            put(&name, &title, Entity::default(), summary, out);
+        }
+        return true;
+    }
+    results > 0
+}
+
+/// The tested part of a node.
+#[derive(Clone, Default)]
+struct Entity {
+    gpu: Option<u32>,
+    /// A CPU or an NVSwitch.
+    other: Option<Arc<str>>,
+    /// GPUs with one common result.
+    among: Vec<Entity>,
+}
+
+impl Entity {
+    /// The GPU that a text names, if the result is about it.
+    fn named(&self, text: &str) -> Option<u32> {
+        let (_, rest) = text.split_once("GPU ")?;
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        count(digits).filter(|gpu| self.among.iter().any(|entity| entity.gpu == Some(*gpu)))
+    }
+}
+
+/// The entities of a result.
+fn subjects(result: Value<'_>, out: &mut Out) -> Vec<Entity> {
+    if let Some(group) = result.get_text("entity_group") {
+        let id = result.get_text("entity_id").unwrap_or_default();
+        let gpu = count(&id).filter(|_| group == "GPU");
+        let other = if gpu.is_none() { Some(out.name(&format!("{group} {id}"))) } else { None };
+        return vec![Entity { gpu, other, ..Entity::default() }];
+    }
+    let ids = result.get_text("gpu_ids").or_else(|| result.get_text("gpu_id")).unwrap_or_default();
+    let gpus = ids.split(',').filter_map(|id| count(id.trim()));
+    let entities: Vec<_> =
+        gpus.take(1024).map(|gpu| Entity { gpu: Some(gpu), ..Entity::default() }).collect();
+    if entities.is_empty() { vec![Entity::default()] } else { entities }
+}
+
+fn is_bad(status: &str) -> bool {
+    status.eq_ignore_ascii_case("fail") || status.eq_ignore_ascii_case("warn")
+}
+
+/// Adds the metric and the findings of one entity.
+fn put(name: &str, title: &str, entity: Entity, result: Value<'_>, out: &mut Out) {
+    let Some(status) = result.get("status") else { return };
+    let (text, line) = (status.text().unwrap_or_default(), status.line());
+    let subject = Subject { gpu: entity.gpu, ..Subject::default() };
+    let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
+    let mut metric = out.put(known).name(name).of(subject.clone());
+    if let Some(other) = &entity.other {
+        metric = metric.label("entity", other);
+    }
+    if !entity.among.is_empty() {
+        let gpus: Vec<_> = entity.among.iter().filter_map(|entity| Some(entity.gpu?.to_string())).collect();
+        metric = metric.label("gpus", &gpus.join(","));
+    }
+    match &*text.to_ascii_lowercase() {
+        "pass" => metric.value(Number { value: 1.0, resolution: None }, line),
+        "fail" | "warn" => metric.value(Number { value: 0.0, resolution: None }, line),
+        _ => {
+            let reason = result.get_items("info").filter_map(Value::text).next();
+            let reason = reason.or_else(|| result.get_text("info")).unwrap_or_default();
+            metric.unmeasurable(format!("{text} {reason}").trim(), line);
+        }
+    }
+    let mut said = 0;
+    let warnings = result.get("warnings");
+    let single = warnings.filter(|warning| warning.text().is_some());
+    for warning in warnings.into_iter().flat_map(Value::items).chain(single) {
+        said += 1;
+        let mut subject = subject.clone();
+        let words = warning.get_text("warning").or_else(|| warning.text()).unwrap_or_default();
+        subject.gpu = subject.gpu.or_else(|| entity.named(&words));
+        finding(title, &text, subject, warning, out);
+    }
+    if said == 0 && is_bad(&text) {
+        let code = if text.eq_ignore_ascii_case("fail") { "DCGM_FAIL" } else { "DCGM_WARN" };
+        let severity = if is_setting(title) { Severity::Configuration } else { Severity::Unknown };
+        out.finding(code, subject, severity, &format!("{title}: {text}"), line);
+    }
+}
+
+fn finding(title: &str, status: &str, subject: Subject, warning: Value<'_>, out: &mut Out) {
+    let text = warning.get_text("warning").or_else(|| warning.text()).unwrap_or_default();
+    let part = |key| warning.get(key).and_then(Value::count::<u32>);
+    let id = part("error_id");
+    let code = match id {
+        Some(id) => format!("DCGM_{id}"),
+        None if status.eq_ignore_ascii_case("warn") => "DCGM_WARN".to_owned(),
+        None => "DCGM_FAIL".to_owned(),
+    };
+    let severity = match (part("error_category"), part("error_severity")) {
+        _ if id.is_some_and(|id| WRONG_DATA.contains(&id)) => Severity::WrongData,
+        // A setting that the operator can change.
+        (_, Some(5)) | (Some(3), _) => Severity::Configuration,
+        (Some(9..=15), _) => Severity::Hardware,
+        // Isolate or reset: the GPU cannot be used.
+        (Some(1 | 2 | 5 | 16), Some(2 | 6)) => Severity::Hardware,
+        (Some(4..=8), _) => Severity::Software,
+        (Some(_), _) => Severity::Unknown,
+        (None, _) if is_setting(title) || is_setting(&text) => Severity::Configuration,
+        (None, _) if is_hardware(&text) => Severity::Hardware,
+        (None, _) => Severity::Unknown,
+    };
+    out.finding(&code, subject, severity, &format!("{title}: {text}"), warning.line());
+}
+
+/// Version 3 has no categories: words of the settings that the operator makes.
+fn is_setting(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+/// Version 3 has no categories: words of defects.
+fn is_hardware(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    [
+        "double bit",
+        "dbe",
+        "row remap",
+        "retired page",
+        "page retirement",
+        "nvlink",
+        "pcie replay",
+        "uncorrectable",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
+}

@@ -1,0 +1,155 @@
+//! Matrix products: a JSON object with a list `gemm`, and the key=value lines of a GEMM sweep.
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    json::{Documents, Value},
+    lines::{Line, Lines},
+    number::number,
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const THROUGHPUT: Known = Known::new(
+    "gemm.throughput",
+    "TFLOP/s",
+    Better::Higher,
+    Scope::Gpu,
+    "Rate of a product; labels `dtype` and `shape`",
+);
+const TIME: Known = Known::new(
+    "gemm.time",
+    "ms",
+    Better::Lower,
+    Scope::Gpu,
+    "Duration of one product; labels `dtype` and `shape`",
+);
+const NONFINITE: Known = Known::new(
+    "gemm.nonfinite",
+    "count",
+    Better::Lower,
+    Scope::Gpu,
+    "Number of results that are infinite or not a number",
+);
+const ERROR: Known = Known::new(
+    "gemm.relative_error",
+    "1",
+    Better::Lower,
+    Scope::Gpu,
+    "Largest difference to the reference result, relative",
+);
+
+pub(crate) const FORMAT: Format = Format {
+    name: "gemm",
+    programs: "JSON `{device, gemm: [{dtype, n, ms, tflops}]}`, and key=value lines with `gemm_precision` and `achieved_tflops`",
+    end: "JSON: the closing bracket; key=value: a line `GEMM_SWEEP_PASS` or another word that begins with `GEMM_SWEEP_`",
+    unread: "key=value: architecture, iterations, total time, absolute errors",
+    metrics: &[THROUGHPUT, TIME, NONFINITE, ERROR],
+    findings: &[
+        ("GEMM_FAILED", "The program reports a failed product"),
+        ("GEMM_NONFINITE", "A result is not finite"),
+    ],
+    marks: &[&["\"gemm\"", "\"tflops\""], &["gemm_precision="], &["achieved_tflops="]],
+    reader: Reader::Lines(|| Box::<Products>::default()),
+};
+
+#[derive(Default)]
+struct Products {
+    json: Documents,
+    labels: Vec<(&'static str, String)>,
+    gpu: Option<u32>,
+    begun: bool,
+    measured: bool,
+    broken: bool,
+    ended: bool,
+}
+
+impl Lines for Products {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        if self.json.line(line, b"{", out, document) {
+            return;
+        }
+        let text = line.text.trim();
+        let Some((key, value)) = text.split_once('=') else {
+            if let Some(result) =
+                text.strip_prefix("GEMM_SWEEP_").filter(|_| line.whole || text == "GEMM_SWEEP_PASS")
+            {
+                self.ended = true;
+                if result != "PASS" {
+                    out.finding("GEMM_FAILED", Subject::default(), Severity::Unknown, text, line.number);
+                }
+            }
+            return;
+        };
+        let known = match key {
+            "gemm_precision" | "gemm_shape" => {
+                // A precision starts the next product.
+                if key == "gemm_precision" {
+                    self.broken |= self.begun && !self.ended;
+                    (self.begun, self.measured, self.ended) = (true, false, false);
+                    self.labels.clear();
+                }
+                let name = if key == "gemm_shape" { "shape" } else { "dtype" };
+                self.labels.push((name, value.to_owned()));
+                return;
+            }
+            "gpu_name" => return out.gpu(Subject { gpu: self.gpu, ..Subject::default() }, Some(value)),
+            "gpu_index" => return self.gpu = crate::number::count(value),
+            "achieved_tflops" => &THROUGHPUT,
+            "nonfinite_count" => &NONFINITE,
+            "max_relative_error" => &ERROR,
+            _ => return,
+        };
+        self.begun = true;
+        if !line.whole {
+            return;
+        }
+        self.measured |= key == "achieved_tflops";
+        let subject = Subject { gpu: self.gpu, ..Subject::default() };
+        if key == "nonfinite_count" && number(value).is_some_and(|number| number.value != 0.0) {
+            out.finding("GEMM_NONFINITE", subject.clone(), Severity::WrongData, text, line.number);
+        }
+        let mut put = out.put(known).of(subject);
+        for (name, label) in self.labels.iter().take(2) {
+            put = put.label(name, label);
+        }
+        put.read(value, line.number);
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        self.json.finish(match () {
+            () if self.ended && self.measured && !self.broken => LogEnd::Complete,
+            () if self.begun || self.ended => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        })
+    }
+}
+
+/// Reads `{device, gemm: [{dtype, n, ms, tflops}]}`.
+fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+    let Some(products) = root.get("gemm") else { return LogEnd::Empty };
+    let gpu = ["gpu", "gpu_index", "index"].into_iter().find_map(|key| root.get(key)?.count());
+    let subject = Subject { gpu, ..Subject::default() };
+    if let Some(device) = root.get_text("device") {
+        out.gpu(subject.clone(), Some(&device));
+    }
+    let (mut ended, mut count) = (LogEnd::Complete, 0);
+    for product in products.items() {
+        count += 1;
+        let dtype = product.get_text("dtype").unwrap_or_default();
+        let shape = product.get_text("n").or_else(|| product.get_text("shape")).unwrap_or_default();
+        if dtype.is_empty() || product.get("tflops").is_none() {
+            ended = LogEnd::Truncated;
+        }
+        for (known, key) in [(&THROUGHPUT, "tflops"), (&TIME, "ms")] {
+            if let Some(value) = product.get(key) {
+                let put = out.put(known).of(subject.clone()).label("dtype", &dtype).label("shape", &shape);
+                put.read(&value.text().unwrap_or_default(), value.line());
+            }
+        }
+    }
+    if count == 0 { LogEnd::Truncated } else { ended }
+}

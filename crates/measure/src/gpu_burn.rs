@@ -1,0 +1,206 @@
+//! gpu-burn: multiplies matrices and compares the results.
+//!
+//! The exit status is 0 even for a faulty GPU. Progress is overwritten by carriage returns; its error counts are reset
+//! about ten times in a run, so that the largest of all is kept.
+
+use std::collections::BTreeSet;
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    lines::{Line, Lines},
+    number::{Number, count, number},
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const THROUGHPUT: Known = Known::new(
+    "gpu_burn.throughput",
+    "GFLOP/s",
+    Better::Higher,
+    Scope::Gpu,
+    "Rate of the last report of progress; 0 for a GPU that computed nothing",
+);
+const ERRORS: Known = Known::new(
+    "gpu_burn.errors",
+    "count",
+    Better::Lower,
+    Scope::Gpu,
+    "Largest printed number of wrong elements; the program resets it about ten times in a run",
+);
+const TEMPERATURE: Known =
+    Known::new("gpu_burn.temperature", "C", Better::None, Scope::Gpu, "Highest printed temperature");
+const PASSED: Known =
+    Known::new("gpu_burn.passed", "1", Better::Exact, Scope::Gpu, "1 for a GPU reported as OK, 0 for FAULTY");
+
+pub(crate) const FORMAT: Format = Format {
+    name: "gpu-burn",
+    programs: "gpu-burn 1.0 and later, with progress",
+    end: "`Tested N GPUs:` and the result of each of them",
+    unread: "percentage, number of products, rates before the last report, temperatures below the highest, memory sizes",
+    metrics: &[THROUGHPUT, ERRORS, TEMPERATURE, PASSED],
+    findings: &[
+        ("GPU_FAULTY", "A GPU computed wrong results, or its process died"),
+        ("GPU_BURN_ERROR", "The program or one of its processes failed"),
+    ],
+    marks: &[
+        &["Gflop/s)", "errors:", "temps:"],
+        &["Burning for ", " seconds."],
+        &["Tested ", " GPUs:\n\tGPU 0:"],
+    ],
+    reader: Reader::Lines(|| Box::<Burn>::default()),
+};
+
+#[derive(Default)]
+struct Burn {
+    gpus: Vec<Progress>,
+    /// GPUs of the header, by index.
+    known: BTreeSet<u32>,
+    initialized: BTreeSet<u32>,
+    announced: Option<u32>,
+    tested: BTreeSet<u32>,
+    begun: bool,
+    failed: bool,
+    line: u64,
+}
+
+/// Progress of one GPU.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    rate: Option<Number>,
+    errors: Option<Number>,
+    temperature: Option<Number>,
+    /// The process ended early; its number of errors is -1.
+    died: bool,
+}
+
+/// Maximum number of GPUs of one process.
+const GPUS: u32 = 1024;
+
+impl Lines for Burn {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim_start();
+        if let Some((_, progress)) = text.split_once("%  proc'd: ") {
+            self.begun = true;
+            if line.whole && self.progress(progress).is_some() {
+                self.line = line.number;
+            }
+            return;
+        }
+        if let Some(rest) = text.strip_prefix("GPU ") {
+            self.gpu(rest, line, out);
+        } else if let Some(rest) = text.strip_prefix("Tested ") {
+            self.announced = rest.strip_suffix(" GPUs:").and_then(count);
+        } else if text.starts_with("Burning for ") {
+            self.begun = true;
+        } else if let Some(rest) = text.strip_prefix("Initialized device ") {
+            let device = rest.split(' ').next().and_then(count::<u32>);
+            self.initialized.extend(device.filter(|_| self.initialized.len() < GPUS as usize));
+        } else if is_error(text) {
+            self.failed = true;
+            out.error(text);
+            let ecc = text.contains("uncorrectable ECC") || text.contains("ECC uncorrectable");
+            let severity = if ecc { Severity::Hardware } else { Severity::Unknown };
+            out.finding("GPU_BURN_ERROR", Subject::default(), severity, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, out: &mut Out) -> LogEnd {
+        for index in 0..self.gpus.len() {
+            let Progress { rate, errors, temperature, died } = self.gpus[index];
+            let gpu = self.device(u32::try_from(index).unwrap_or(u32::MAX));
+            for (known, number) in [(&THROUGHPUT, rate), (&ERRORS, errors), (&TEMPERATURE, temperature)] {
+                match number {
+                    _ if died && known.name == ERRORS.name => {
+                        out.put(known).gpu(gpu).unmeasurable("DIED", self.line);
+                    }
+                    Some(number) => out.put(known).gpu(gpu).value(number, self.line),
+                    None => {}
+                }
+            }
+        }
+        match self.announced {
+            Some(announced) if announced > 0 && (0..announced).eq(self.tested.iter().copied()) => {
+                LogEnd::Complete
+            }
+            None if self.failed => LogEnd::Failed,
+            None if !self.begun && self.known.is_empty() => LogEnd::Empty,
+            _ => LogEnd::Truncated,
+        }
+    }
+}
+
+fn is_error(text: &str) -> bool {
+    let starts =
+        ["Couldn't init", "Failure during compute:", "No clients are alive", "No CUDA devices", "read["];
+    starts.iter().any(|start| text.starts_with(start))
+        || text.strip_prefix("cuInit returned ").is_some_and(|rest| !rest.starts_with("0 "))
+}
+
+impl Burn {
+    /// The device of the process with this index: with `-i N` there is one process, for device N.
+    fn device(&self, index: u32) -> u32 {
+        match self.initialized.first() {
+            Some(&device) if self.initialized.len() == 1 && self.gpus.len() <= 1 => device,
+            _ => index,
+        }
+    }
+
+    /// `0: NVIDIA H100 (UUID: GPU-...)` of the header, or `0: OK` of the results.
+    fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
+        let Some((index, rest)) = rest.split_once(": ") else { return };
+        let Some(index) = count::<u32>(index).filter(|index| *index < GPUS) else { return };
+        if self.announced.is_none() {
+            let Some((name, uuid)) = rest.split_once(" (UUID: ") else { return };
+            if let Some(uuid) = uuid.strip_suffix(')').filter(|_| self.known.insert(index)) {
+                let serial = Some(out.name(uuid));
+                out.gpu(Subject { serial, ..Subject::gpu(index) }, Some(name));
+            }
+            return;
+        }
+        let passed = match rest {
+            "OK" => 1.0,
+            "FAULTY" => 0.0,
+            _ => return,
+        };
+        if self.tested.insert(index) {
+            let gpu = self.device(index);
+            out.put(&PASSED).gpu(gpu).value(Number { value: passed, resolution: None }, line.number);
+            if passed == 0.0 {
+                let died = self.gpus.get(index as usize).is_some_and(|gpu| gpu.died);
+                let severity = if died { Severity::Unknown } else { Severity::WrongData };
+                out.finding("GPU_FAULTY", Subject::gpu(gpu), severity, line.text, line.number);
+            }
+        }
+    }
+
+    /// `280 (47782 Gflop/s) - ...   errors: 0 - ...   temps: 68 C - ...`.
+    fn progress(&mut self, text: &str) -> Option<()> {
+        let (rates, rest) = text.split_once("  errors: ")?;
+        let (errors, temperatures) = rest.split_once("  temps: ")?;
+        let parts = rates.split(" - ").zip(errors.split(" - ")).zip(temperatures.split(" - "));
+        for (index, ((rate, errors), temperature)) in parts.take(GPUS as usize).enumerate() {
+            if self.gpus.len() <= index {
+                self.gpus.push(Progress::default());
+            }
+            let gpu = &mut self.gpus[index];
+            let (products, rate) = rate.split_once('(')?;
+            gpu.died |= products.trim() == "-1" || errors.contains("DIED");
+            gpu.rate = number(rate.trim_end().strip_suffix(" Gflop/s)")?);
+            gpu.errors = largest(gpu.errors, errors.split_whitespace().next().and_then(number));
+            gpu.temperature =
+                largest(gpu.temperature, temperature.trim().strip_suffix(" C").and_then(number));
+        }
+        Some(())
+    }
+}
+
+fn largest(old: Option<Number>, new: Option<Number>) -> Option<Number> {
+    match (old, new) {
+        (Some(old), Some(new)) if old.value >= new.value => Some(old),
+        (old, new) => new.or(old),
+    }
+}

@@ -1,0 +1,478 @@
+//! JSON documents with the position of each value and the printed text of each number.
+//!
+//! The parser accepts keys and values without quotes, because perftest prints a key so. Memory is bounded by
+//! [`LONGEST`] and [`NODES`], depth by [`DEPTH`].
+
+use std::borrow::Cow;
+
+use memchr::{memchr_iter, memchr2};
+
+use model::measurement::LogEnd;
+
+use crate::{
+    lines::{Line, worst},
+    number::{Number, number},
+    out::Out,
+};
+
+/// Maximum size of a document, bytes.
+pub(crate) const LONGEST: usize = 6 << 20;
+/// Maximum number of values and keys in a document.
+const NODES: usize = 300_000;
+/// Maximum nesting.
+const DEPTH: usize = 64;
+/// Size of the blocks whose first line numbers are stored, bytes.
+const BLOCK: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Object,
+    Array,
+    Text,
+    /// A number, `true`, `null` or any other word.
+    Word,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    start: u32,
+    end: u32,
+    /// Index of the first node after this value.
+    after: u32,
+    kind: Kind,
+}
+
+/// A parsed document.
+pub(crate) struct Document<'a> {
+    text: &'a [u8],
+    nodes: Vec<Node>,
+    /// Line of the first byte of each block.
+    lines: Vec<u64>,
+}
+
+impl<'a> Document<'a> {
+    /// Parses a document that starts in the line `line` of the log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not one JSON value, or exceeds a maximum.
+    pub(crate) fn parse(text: &'a [u8], line: u64) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
+        }
+        let mut lines = Vec::with_capacity(text.len() / BLOCK + 1);
+        let mut current = line;
+        for block in text.chunks(BLOCK) {
+            lines.push(current);
+            current += memchr_iter(b'\n', block).count() as u64;
+        }
+        let mut document = Self { text, nodes: Vec::new(), lines };
+        let at = document.all().map_err(|(at, what)| format!("line {}: {what}", document.line(at)))?;
+        let rest = &text[at..];
+        if rest.trim_ascii().is_empty() {
+            Ok(document)
+        } else {
+            Err("text follows the JSON document".to_owned())
+        }
+    }
+
+    pub(crate) fn root(&self) -> Value<'_> {
+        Value { document: self, at: 0 }
+    }
+
+    fn line(&self, at: usize) -> u64 {
+        let block = at / BLOCK;
+        let before = self.text.get(block * BLOCK..at).unwrap_or_default();
+        self.lines.get(block).map_or(0, |line| line + memchr_iter(b'\n', before).count() as u64)
+    }
+
+    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, (usize, &'static str)> {
+        if self.nodes.len() == NODES {
+            return Err((start, "the JSON document has too many values"));
+        }
+        // The text is shorter than 4 GiB.
+        let after = self.nodes.len() as u32 + 1;
+        self.nodes.push(Node { start: start as u32, end: end as u32, after, kind });
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Parses one value without recursion; returns the position after it.
+    fn all(&mut self) -> Result<usize, (usize, &'static str)> {
+        let mut open: Vec<usize> = Vec::new();
+        let mut at = 0;
+        loop {
+            // A value.
+            at = self.blanks(at);
+            let in_object = open.last().is_some_and(|&node| self.nodes[node].kind == Kind::Object);
+            if in_object {
+                let end = if self.text.get(at) == Some(&b'"') {
+                    let end = self.string(at)?;
+                    self.push(at, end, Kind::Text)?;
+                    end
+                } else {
+                    self.word(at)?
+                };
+                at = self.blanks(end);
+                if self.text.get(at) != Some(&b':') {
+                    return Err((at, "a colon is missing"));
+                }
+                at = self.blanks(at + 1);
+            }
+            match self.text.get(at) {
+                Some(bracket @ (b'{' | b'[')) => {
+                    if open.len() == DEPTH {
+                        return Err((at, "the JSON document is nested too deeply"));
+                    }
+                    let kind = if *bracket == b'{' { Kind::Object } else { Kind::Array };
+                    open.push(self.push(at, at, kind)?);
+                    at = self.blanks(at + 1);
+                    if !matches!(self.text.get(at), Some(b'}' | b']')) {
+                        continue;
+                    }
+                }
+                Some(b'"') => {
+                    let end = self.string(at)?;
+                    self.push(at, end, Kind::Text)?;
+                    at = end;
+                }
+                Some(_) => at = self.word(at)?,
+                None => return Err((at, "the JSON document is cut")),
+            }
+            // Closing brackets, then a comma or the end.
+            loop {
+                at = self.blanks(at);
+                let Some(&node) = open.last() else { return Ok(at) };
+                let (kind, byte) = (self.nodes[node].kind, self.text.get(at));
+                let closes = matches!((kind, byte), (Kind::Object, Some(b'}')) | (Kind::Array, Some(b']')));
+                if closes {
+                    at += 1;
+                    let after = self.nodes.len() as u32;
+                    self.nodes[node].end = at as u32;
+                    self.nodes[node].after = after;
+                    open.pop();
+                    continue;
+                }
+                match byte {
+                    Some(b',') => at += 1,
+                    Some(_) => return Err((at, "a comma or bracket is missing")),
+                    None => return Err((at, "the JSON document is cut")),
+                }
+                break;
+            }
+        }
+    }
+
+    /// Adds a word without quotes; returns its end.
+    fn word(&mut self, at: usize) -> Result<usize, (usize, &'static str)> {
+        let rest = self.text.get(at..).unwrap_or_default();
+        let word = rest.iter().take_while(|byte| !b",]}\n\r \t\"{[:".contains(byte));
+        let end = at + word.count();
+        if end == at {
+            let cut = rest.is_empty();
+            return Err((at, if cut { "the JSON document is cut" } else { "a value or key is missing" }));
+        }
+        self.push(at, end, Kind::Word)?;
+        Ok(end)
+    }
+
+    fn blanks(&self, at: usize) -> usize {
+        let rest = self.text.get(at..).unwrap_or_default();
+        at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
+    }
+
+    /// End of the string that starts here.
+    fn string(&self, at: usize) -> Result<usize, (usize, &'static str)> {
+        if self.text.get(at) != Some(&b'"') {
+            return Err((at, "a string is missing"));
+        }
+        let mut at = at + 1;
+        loop {
+            let rest = self.text.get(at..).unwrap_or_default();
+            let more = memchr2(b'"', b'\\', rest).ok_or((at, "the JSON document is cut"))?;
+            if rest[more] == b'"' {
+                return Ok(at + more + 1);
+            }
+            at += more + 2;
+        }
+    }
+}
+
+/// A value of a document.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'d> {
+    document: &'d Document<'d>,
+    at: usize,
+}
+
+impl<'d> Value<'d> {
+    fn node(self) -> Node {
+        self.document.nodes[self.at]
+    }
+
+    /// Line of the log in which the value starts.
+    pub(crate) fn line(self) -> u64 {
+        self.document.line(self.node().start as usize)
+    }
+
+    /// The printed text: a string's content, or a word such as a number.
+    pub(crate) fn text(self) -> Option<Cow<'d, str>> {
+        let node = self.node();
+        let text = &self.document.text[node.start as usize..node.end as usize];
+        match node.kind {
+            Kind::Text => Some(unescaped(&text[1..text.len() - 1])),
+            Kind::Word => Some(String::from_utf8_lossy(text)),
+            Kind::Object | Kind::Array => None,
+        }
+    }
+
+    /// The number, printed with or without quotes.
+    pub(crate) fn number(self) -> Option<Number> {
+        self.text().and_then(|text| number(&text))
+    }
+
+    /// The number, if it is a non-negative integer.
+    pub(crate) fn count<T: std::str::FromStr>(self) -> Option<T> {
+        self.text().and_then(|text| crate::number::count(&text))
+    }
+
+    /// Values of an array; none for other values.
+    pub(crate) fn items(self) -> impl Iterator<Item = Value<'d>> {
+        let node = self.node();
+        let end = if node.kind == Kind::Array { node.after as usize } else { 0 };
+        let document = self.document;
+        let mut at = self.at + 1;
+        std::iter::from_fn(move || {
+            let item = (at < end).then_some(Value { document, at })?;
+            at = item.node().after as usize;
+            Some(item)
+        })
+    }
+
+    /// Keys and values of an object; none for other values.
+    pub(crate) fn members(self) -> impl Iterator<Item = (Cow<'d, str>, Value<'d>)> {
+        let node = self.node();
+        let end = if node.kind == Kind::Object { node.after as usize } else { 0 };
+        let document = self.document;
+        let mut at = self.at + 1;
+        std::iter::from_fn(move || {
+            let key = (at < end).then_some(Value { document, at })?;
+            let value = Value { document, at: at + 1 };
+            at = value.node().after as usize;
+            Some((key.text().unwrap_or_default(), value))
+        })
+    }
+
+    /// The last member of this name.
+    pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
+        self.members().filter(|(key, _)| key == name).last().map(|(_, value)| value)
+    }
+
+    /// The text of a member.
+    pub(crate) fn get_text(self, name: &str) -> Option<Cow<'d, str>> {
+        self.get(name)?.text()
+    }
+
+    /// The items of a member.
+    pub(crate) fn get_items(self, name: &str) -> impl Iterator<Item = Value<'d>> {
+        self.get(name).into_iter().flat_map(Value::items)
+    }
+}
+
+fn unescaped(text: &[u8]) -> Cow<'_, str> {
+    if !text.contains(&b'\\') {
+        return String::from_utf8_lossy(text);
+    }
+    let text = String::from_utf8_lossy(text);
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            plain.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('n') => plain.push('\n'),
+            Some('t') => plain.push('\t'),
+            Some('r') => plain.push('\r'),
+            Some('u') => {
+                let digits: String = characters.by_ref().take(4).collect();
+                let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
+                plain.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            Some(other) => plain.push(other),
+            None => {}
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// Finds JSON documents between other lines: a document starts with a bracket at the start of a line and ends with the
+/// bracket that closes it.
+#[derive(Default)]
+pub(crate) struct Gather {
+    text: Vec<u8>,
+    line: u64,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    exceeded: bool,
+}
+
+/// Effect of a line on a [`Gather`].
+pub(crate) enum Gathered {
+    /// The line is not part of a document.
+    Other,
+    /// The document continues.
+    Open,
+    /// The document is closed: its text and first line.
+    Closed(Vec<u8>, u64),
+    /// The document exceeded the maximum and was dropped.
+    Exceeded,
+}
+
+impl Gather {
+    /// A document is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// Adds a line. `starts` are the brackets that start a document.
+    pub(crate) fn line(&mut self, line: &str, number: u64, starts: &[u8]) -> Gathered {
+        if self.depth == 0 {
+            let first = line.trim_start().bytes().next();
+            if first.is_none_or(|first| !starts.contains(&first)) {
+                return Gathered::Other;
+            }
+            *self = Self { line: number, ..Self::default() };
+        }
+        let bytes = line.as_bytes();
+        let mut end = None;
+        for (at, &byte) in bytes.iter().enumerate() {
+            if self.in_string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        end = Some(at + 1);
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let kept = &bytes[..end.unwrap_or(bytes.len())];
+        if self.text.len() + kept.len() >= LONGEST {
+            self.exceeded = true;
+            self.text = Vec::new();
+        }
+        if !self.exceeded {
+            self.text.extend_from_slice(kept);
+            self.text.push(b'\n');
+        }
+        match end {
+            None => Gathered::Open,
+            Some(_) if self.exceeded => Gathered::Exceeded,
+            Some(_) => Gathered::Closed(std::mem::take(&mut self.text), self.line),
+        }
+    }
+}
+
+/// The documents of a log.
+#[derive(Default)]
+pub(crate) struct Documents {
+    gather: Gather,
+    ended: Option<LogEnd>,
+}
+
+impl Documents {
+    /// Takes a line of a document, and reads a closed document; returns `false` for other lines.
+    pub(crate) fn line(
+        &mut self,
+        line: Line<'_>,
+        starts: &[u8],
+        out: &mut Out,
+        read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
+    ) -> bool {
+        let ended = match self.gather.line(line.text, line.number, starts) {
+            Gathered::Other => return false,
+            Gathered::Open => return true,
+            Gathered::Closed(text, first) => match Document::parse(&text, first) {
+                Ok(document) => read(document.root(), out),
+                // Text in brackets, such as a time, is no document.
+                Err(_) if first == line.number => return false,
+                Err(error) => {
+                    out.error(&error);
+                    LogEnd::Truncated
+                }
+            },
+            Gathered::Exceeded => {
+                out.error(&format!("line {}: the JSON document exceeds {} MiB", line.number, LONGEST >> 20));
+                LogEnd::Truncated
+            }
+        };
+        self.ended = worst(self.ended, ended);
+        true
+    }
+
+    /// The end of the log, whose other lines ended as given.
+    pub(crate) fn finish(&self, other: LogEnd) -> LogEnd {
+        let open = if self.gather.is_open() { LogEnd::Truncated } else { LogEnd::Empty };
+        worst(worst(self.ended, open), other).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_lines_and_printed_numbers() {
+        let text = b"{\n \"a\": [1.50, \"x\\\"y\",\n  {\"b\": null}],\n sl: bare\n}\n";
+        let document = Document::parse(text, 7).unwrap();
+        let root = document.root();
+        let items: Vec<_> = root.get_items("a").collect();
+        assert_eq!(items[0].number().unwrap().resolution, Some(0.01));
+        assert_eq!(items[1].text().unwrap(), "x\"y");
+        assert_eq!((items[0].line(), items[2].line()), (8, 9));
+        assert_eq!(items[2].get_text("b").unwrap(), "null");
+        assert_eq!(root.get_text("sl").unwrap(), "bare");
+        assert!(root.get("c").is_none());
+    }
+
+    #[test]
+    fn a_cut_document_is_an_error() {
+        let text = br#"{"a": [1, {"b": "x"}], "c": {}, "d": []}"#;
+        assert!(Document::parse(text, 1).is_ok());
+        for length in 0..text.len() {
+            assert!(Document::parse(&text[..length], 1).is_err(), "at byte {length}");
+        }
+        for text in ["{}}", "[1 2]", "{\"a\" 1}", "[}", "{]", "{\"a\":}", "[,]", "{,}"] {
+            assert!(Document::parse(text.as_bytes(), 1).is_err(), "{text}");
+        }
+        assert!(Document::parse("[".repeat(100_000).as_bytes(), 1).is_err());
+        assert!(Document::parse(format!("[{}1]", "1,".repeat(400_000)).as_bytes(), 1).is_err());
+    }
+
+    #[test]
+    fn documents_are_found_between_lines() {
+        let mut gather = Gather::default();
+        let mut found = Vec::new();
+        for (number, line) in ["note", "{\"a\":", "\"}\"", "} tail", "{}", "[", "x"].iter().enumerate() {
+            if let Gathered::Closed(text, line) = gather.line(line, number as u64 + 1, b"{[") {
+                found.push((String::from_utf8(text).unwrap(), line));
+            }
+        }
+        assert_eq!(found, [("{\"a\":\n\"}\"\n}\n".to_owned(), 2), ("{}\n".to_owned(), 5)]);
+        assert!(gather.is_open());
+    }
+}

@@ -1,0 +1,121 @@
+//! Reads the output of benchmarks and health checks into [metrics and findings](model::metric).
+//!
+//! [`FORMATS`] lists the formats; `docs/METRICS.md` describes their metrics. The following holds for any input, however
+//! damaged:
+//!
+//! - A number is returned exactly as printed, or not at all. `N/A` and the like become a metric without value.
+//! - A log is [`Complete`](model::measurement::LogEnd::Complete) only if the program's own end mark was read, and nothing
+//!   was omitted.
+//! - A unit is kept as printed. The names of known units are normalized only where they are exact synonyms.
+//! - Memory is limited to 32 MiB for any input, and time is linear in its size. A JSON document is evaluated up to 6 MiB, a
+//!   line up to 1 MiB.
+//!
+//! ```
+//! let log = "GPU 0: NVIDIA H100 (UUID: GPU-1)\nTested 1 GPUs:\n\tGPU 0: FAULTY\n";
+//! let reading = measure::read(log.as_bytes()).unwrap();
+//! assert_eq!(reading.format.as_deref(), Some("gpu-burn"));
+//! assert_eq!(reading.findings[0].code, "GPU_FAULTY");
+//! ```
+
+mod dcgm;
+mod gemm;
+mod gpu_burn;
+mod gpu_fryer;
+mod json;
+mod lines;
+mod nccl_tests;
+mod number;
+mod nvbandwidth;
+mod out;
+mod perftest;
+mod prefix;
+mod registry;
+
+use std::io::{self, Cursor, Read};
+
+use model::measurement::Reading;
+
+pub use registry::{FORMATS, Format, Known, format};
+
+use crate::{lines::Lines, out::Out, prefix::Labels, registry::Reader};
+
+/// Size of the beginning of a log that decides its format, bytes.
+const HEAD: usize = 1 << 20;
+
+/// Reads a log to its end. Its format is detected from its first MiB; a log of unknown format is read as nccl-tests.
+///
+/// # Errors
+///
+/// Returns only errors of the reader itself. Any input yields a [`Reading`]; damaged gzip data is reported as its
+/// `first_error`.
+pub fn read(input: impl io::Read) -> io::Result<Reading> {
+    let (head, input) = beginning(input)?;
+    let format = registry::detect(&head).unwrap_or(&nccl_tests::FORMAT);
+    all(format, head, input)
+}
+
+/// Reads a log as the given format.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_as(format: &Format, input: impl io::Read) -> io::Result<Reading> {
+    let (head, input) = beginning(input)?;
+    all(format, head, input)
+}
+
+fn all(format: &Format, head: Vec<u8>, input: impl Read) -> io::Result<Reading> {
+    let (labels, new) = match format.reader {
+        Reader::Nccl => return nccl::read(Cursor::new(head).chain(input)),
+        Reader::Lines(new) => (Labels::of(&head), new),
+        Reader::Raw(new) => (Labels::RAW, new),
+    };
+    with(format.name, labels, &new, Cursor::new(head).chain(input))
+}
+
+fn with(
+    format: &str,
+    labels: Labels,
+    new: &dyn Fn() -> Box<dyn Lines>,
+    input: impl Read,
+) -> io::Result<Reading> {
+    let mut out = Out::default();
+    let ended = lines::read(input, labels, new, &mut out)?;
+    Ok(out.finish(format, ended))
+}
+
+/// The unpacked beginning and the rest of a log. An error after the first byte is returned when the reader reaches it.
+fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
+    let (input, error) = match nccl::unpacked(input) {
+        Ok(input) => (Some(input), None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => (None, Some(error)),
+        Err(error) => return Err(error),
+    };
+    let mut head = Vec::new();
+    let (mut input, mut error) = (Maybe(input), error);
+    if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+        if found.kind() != io::ErrorKind::InvalidData {
+            return Err(found);
+        }
+        error = Some(found);
+    }
+    Ok((head, Failing(error).chain(input)))
+}
+
+/// A reader that may be absent.
+struct Maybe<R>(Option<R>);
+
+impl<R: Read> Read for Maybe<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.as_mut().map_or(Ok(0), |input| input.read(buffer))
+    }
+}
+
+/// Fails once with an earlier error.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}

@@ -1,0 +1,378 @@
+//! nvbandwidth: copies between host and GPUs, and between GPUs.
+//!
+//! Each test prints a matrix and the sum of its values. The sum is compared with the matrix: a lost row or a changed digit
+//! makes the log incomplete.
+
+use std::sync::Arc;
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    json::{Documents, Value},
+    lines::{Line, Lines},
+    number::{Number, count, number},
+    out::{Out, Put},
+    registry::{Format, Known, Reader},
+};
+
+const COPY: Known = Known::new(
+    "nvbandwidth.<test>",
+    "printed",
+    Better::Higher,
+    Scope::Gpu,
+    "Bandwidth of a test, or latency if its name contains `latency` (then lower is better); between two GPUs the scope is \
+     `pair`. Label `part` distinguishes several matrices of one test, label `cpu` rows of the host other than 0",
+);
+
+pub(crate) const FORMAT: Format = Format {
+    name: "nvbandwidth",
+    programs: "nvbandwidth 0.6 and later, text and JSON; 0.5 and earlier print no end mark and are truncated",
+    end: "text: the line `NOTE: The reported results ...` after the last test; JSON: the closing bracket",
+    unread: "Git and CUDA versions; `MIN`, `MAX`, `AVG`; values of a GPU with itself",
+    metrics: &[COPY],
+    findings: &[("NVBANDWIDTH_ERROR", "A test or the program failed")],
+    marks: &[&["nvbandwidth Version:"], &["\"nvbandwidth\""], &["memcpy CE CPU(row)"]],
+    reader: Reader::Lines(|| Box::<Copies>::default()),
+};
+
+#[derive(Default)]
+struct Copies {
+    json: Documents,
+    test: Option<Test>,
+    tests: u64,
+    /// The note after the last test was read.
+    noted: bool,
+    /// A matrix is incomplete or contradicts its sum.
+    broken: bool,
+}
+
+/// The test that runs.
+#[derive(Default)]
+struct Test {
+    name: String,
+    matrix: Option<Matrix>,
+}
+
+/// One matrix, whose values are added row by row.
+#[derive(Default)]
+struct Matrix {
+    unit: String,
+    /// The rows are GPUs as well.
+    pairs: bool,
+    part: Option<&'static str>,
+    columns: usize,
+    /// Number of significant digits, if zeros at the end are omitted.
+    digits: Option<i32>,
+    sum: f64,
+    /// Largest rounding of the sum.
+    rounding: f64,
+}
+
+impl Matrix {
+    fn of(description: &str) -> Self {
+        let unit = description.rsplit_once('(').and_then(|(_, unit)| unit.strip_suffix(')'));
+        let part = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
+        let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
+        Self {
+            unit: unit.unwrap_or("unknown").to_owned(),
+            pairs: description.contains("GPU(row)"),
+            part: parts.into_iter().find(|(_, words)| part(*words)).map(|(name, _)| name),
+            ..Self::default()
+        }
+    }
+
+    /// Adds one value. A GPU is not measured with itself.
+    fn value(&mut self, test: &str, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
+        let number = number(text);
+        if let Some(Number { value, resolution }) = number {
+            self.sum += value;
+            self.rounding += resolution.unwrap_or(0.0) / 2.0;
+        }
+        if self.pairs && row == column {
+            return;
+        }
+        let mut put = named(test, out).unit(&self.unit);
+        if let Some(part) = self.part {
+            put = put.label("part", part);
+        }
+        let subject = if self.pairs {
+            put = put.scope(Scope::Pair);
+            Subject { gpu: Some(row), peer: Some(column.to_string().into()), ..Subject::default() }
+        } else {
+            if row > 0 {
+                put = put.label("cpu", &row.to_string());
+            }
+            Subject::gpu(column)
+        };
+        let put = put.of(subject);
+        match number {
+            Some(number) => put.value(self.digits.map_or(number, |digits| number.with_digits(digits)), line),
+            None => put.unmeasurable(text, line),
+        }
+    }
+
+    /// Whether the printed sum is that of the values.
+    fn agrees(&self, sum: Number) -> bool {
+        let rounding = self.rounding + sum.resolution.unwrap_or(0.0) / 2.0;
+        (self.sum - sum.value).abs() <= rounding * 1.001 + sum.value.abs() * 1e-9
+    }
+}
+
+/// Starts the metric of a test.
+fn named<'a>(test: &str, out: &'a mut Out) -> Put<'a> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let name: String = test.chars().map(plain).collect();
+    let better = if name.contains("latency") { Better::Lower } else { Better::Higher };
+    out.put(&COPY).name(&format!("nvbandwidth.{name}")).better(better)
+}
+
+impl Lines for Copies {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        if self.json.line(line, b"{", out, document) {
+            return;
+        }
+        let text = line.text.trim_start();
+        let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        match first {
+            "nvbandwidth" if rest.starts_with("Version:") => out.version(&rest["Version:".len()..]),
+            "Device" | "Process" => device(text, out),
+            "Running" => {
+                self.broken |= self.test.is_some();
+                self.noted = false;
+                self.tests += 1;
+                self.test = Some(Test { name: rest.trim_end_matches('.').to_owned(), ..Test::default() });
+            }
+            "SUM" => self.sum(rest, line.whole),
+            "NOTE:" if rest.starts_with("The reported results") => self.noted = true,
+            "Waived:" => self.test = None,
+            "ERROR:" | "Error:" | "Not" if text.contains(':') => {
+                out.error(text);
+                out.finding("NVBANDWIDTH_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+                self.test = None;
+            }
+            _ if text.starts_with("[") && text.contains("_ERROR") => {
+                out.error(text);
+                out.finding("NVBANDWIDTH_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+            }
+            _ => self.matrix(text, line, out),
+        }
+    }
+
+    fn finish(&mut self, out: &mut Out) -> LogEnd {
+        let text = if self.noted && self.test.is_none() && self.tests > 0 && !self.broken {
+            LogEnd::Complete
+        } else if self.tests == 0 && out.reading.first_error.is_some() {
+            LogEnd::Failed
+        } else if self.tests > 0 || self.noted {
+            LogEnd::Truncated
+        } else {
+            LogEnd::Empty
+        };
+        self.json.finish(text)
+    }
+}
+
+impl Copies {
+    /// A description, the numbers of the columns, or a row.
+    fn matrix(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let Some(test) = &mut self.test else { return };
+        if text.ends_with(')') && text.contains('(') {
+            self.broken |= test.matrix.is_some();
+            test.matrix = Some(Matrix::of(text));
+            return;
+        }
+        let Some(matrix) = &mut test.matrix else { return };
+        let words = text.split_whitespace();
+        if matrix.columns == 0 {
+            matrix.columns = words.count();
+            return;
+        }
+        let mut words = words;
+        let Some(row) = words.next().and_then(count) else { return };
+        if words.clone().count() != matrix.columns || !line.whole {
+            self.broken = true;
+            return;
+        }
+        for (column, word) in (0..).zip(words) {
+            matrix.value(&test.name, (row, column), word, line.number, out);
+        }
+    }
+
+    fn sum(&mut self, rest: &str, whole: bool) {
+        let Some(test) = &mut self.test else { return };
+        let sum = rest.strip_prefix(test.name.as_str()).and_then(|sum| number(sum.trim()));
+        let matrix = test.matrix.take();
+        // Three matrices of a test, each with its sum, are two directions and the total.
+        let last = !matches!(matrix.as_ref().and_then(|matrix| matrix.part), Some("1" | "2"));
+        match (matrix, sum) {
+            (Some(matrix), Some(sum)) if whole && matrix.agrees(sum) => {}
+            _ => self.broken = true,
+        }
+        if last {
+            self.test = None;
+        }
+    }
+}
+
+/// `Device 0: NVIDIA H100 (00000000:00:06)` or `Process  3 (host): device 1: NVIDIA H100 (...)`.
+fn device(text: &str, out: &mut Out) {
+    let mut subject = Subject::default();
+    let mut text = text;
+    if let Some(rest) = text.strip_prefix("Process") {
+        let Some((process, rest)) = rest.split_once("): device ") else { return };
+        let Some((rank, host)) = process.split_once('(') else { return };
+        subject.rank = count(rank.trim());
+        subject.node = Some(out.name(host));
+        text = rest;
+    } else if let Some(rest) = text.strip_prefix("Device ") {
+        text = rest;
+    }
+    let Some((index, rest)) = text.split_once(':') else { return };
+    let Some(index) = count(index) else { return };
+    subject.gpu = Some(index);
+    let (name, bus) = rest.trim().rsplit_once('(').unwrap_or((rest.trim(), ""));
+    subject.bus_id = bus.strip_suffix(')').filter(|bus| !bus.is_empty()).map(Arc::from);
+    out.gpu(subject, Some(name));
+}
+
+/// Reads a document: `{"nvbandwidth": {...}}`.
+fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+    let Some(content) = root.get("nvbandwidth") else { return LogEnd::Empty };
+    for key in ["version", "git_version"] {
+        if let Some(version) = content.get_text(key) {
+            out.version(&version);
+        }
+    }
+    for gpu in content.get_items("GPU Device list").filter_map(Value::text) {
+        // The host name follows in parentheses.
+        let (gpu, host) = gpu.rsplit_once(": (").unwrap_or((&gpu, ""));
+        out.origin.node = host.strip_suffix(')').filter(|host| !host.is_empty()).map(|host| out.name(host));
+        device(&format!("Device {gpu}"), out);
+    }
+    let mut ended = LogEnd::Complete;
+    for test in content.get_items("testcases") {
+        if !testcase(test, out) {
+            ended = LogEnd::Truncated;
+        }
+    }
+    if let Some(error) = content.get("error") {
+        let text = error.text().unwrap_or_default();
+        out.error(&text);
+        out.finding("NVBANDWIDTH_ERROR", Subject::default(), Severity::Unknown, &text, error.line());
+        ended = LogEnd::Failed;
+    }
+    if content.get("testcases").is_none() && ended == LogEnd::Complete { LogEnd::Truncated } else { ended }
+}
+
+/// Reads a test; returns whether it is complete.
+fn testcase(test: Value<'_>, out: &mut Out) -> bool {
+    let (Some(name), Some(status)) = (test.get_text("name"), test.get("status")) else { return false };
+    let text = status.text().unwrap_or_default();
+    match &*text {
+        "Passed" => {}
+        "Waived" => {
+            let latency = name.contains("latency");
+            let scope = if name.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
+            let unit = if latency { "ns" } else { "GB/s" };
+            named(&name, out).unit(unit).scope(scope).unmeasurable("Waived", status.line());
+            return true;
+        }
+        "Error" | "ERROR" | "Not Found" => {
+            let said = test.get_text("error").unwrap_or_else(|| format!("{name}: {text}").into());
+            out.error(&said);
+            out.finding("NVBANDWIDTH_ERROR", Subject::default(), Severity::Unknown, &said, status.line());
+            return true;
+        }
+        _ => return false,
+    }
+    let (Some(description), Some(rows)) =
+        (test.get_text("bandwidth_description"), test.get("bandwidth_matrix"))
+    else {
+        return false;
+    };
+    let mut matrix = Matrix { digits: Some(6), ..Matrix::of(&description) };
+    let (height, width) = (rows.items().count(), rows.items().next().map_or(0, |row| row.items().count()));
+    // Three matrices of a test follow one another in one array, under the description of the last.
+    let stacked = matrix.pairs && width > 0 && height == 3 * width;
+    let mut full = height > 0 && width > 0 && (!matrix.pairs || stacked || height == width);
+    for (index, row) in rows.items().enumerate() {
+        full &= row.items().count() == width;
+        if stacked {
+            matrix.part = Some(["1", "2", "total"][index / width]);
+        }
+        let row_index = if stacked { index % width } else { index };
+        for (column, value) in (0..).zip(row.items()) {
+            let text = value.text().unwrap_or_default();
+            let row_index = u32::try_from(row_index).unwrap_or(u32::MAX);
+            matrix.value(&name, (row_index, column), &text, value.line(), out);
+        }
+    }
+    let sum = test.get("sum").and_then(Value::number);
+    full && (stacked || sum.is_some_and(|sum| matrix.agrees(sum)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+nvbandwidth Version: v0.8
+Running device_to_device_bidirectional_memcpy_read_ce.
+memcpy CE GPU(row) <-> GPU(column) Read1 bandwidth (GB/s)
+           0         1
+ 0       N/A    380.10
+ 1    380.20       N/A
+
+SUM device_to_device_bidirectional_memcpy_read_ce 760.30
+
+memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)
+           0         1
+ 0       N/A    760.10
+ 1       N/A       N/A
+
+SUM device_to_device_bidirectional_memcpy_read_ce 760.10
+
+NOTE: The reported results may not reflect the full capabilities of the platform.
+";
+
+    #[test]
+    fn pairs_have_two_ends_and_parts() {
+        let reading = crate::read(LOG.as_bytes()).unwrap();
+        assert_eq!(reading.ended, LogEnd::Complete);
+        let shown = |index: usize| {
+            let metric = &reading.metrics[index];
+            (metric.subject.gpu, metric.subject.peer.as_deref(), &*metric.labels["part"], metric.value)
+        };
+        assert_eq!(shown(0), (Some(0), Some("1"), "1", Some(380.1)));
+        assert_eq!(shown(2), (Some(0), Some("1"), "total", Some(760.1)));
+        assert_eq!(shown(3), (Some(1), Some("0"), "total", None));
+        assert_eq!(reading.metrics[3].unmeasurable.as_deref(), Some("N/A"));
+        assert_eq!(reading.metrics.len(), 4);
+    }
+
+    #[test]
+    fn a_sum_shows_a_lost_row_and_a_lost_test_end() {
+        for lost in [" 1    380.20       N/A\n", "SUM device_to_device_bidirectional_memcpy_read_ce 760.10\n"]
+        {
+            let reading = crate::read(LOG.replacen(lost, "", 1).as_bytes()).unwrap();
+            assert_eq!(reading.ended, LogEnd::Truncated, "{lost}");
+        }
+        let reading = crate::read(LOG.replace("380.20", "381.20").as_bytes()).unwrap();
+        assert_eq!(reading.ended, LogEnd::Truncated);
+    }
+
+    #[test]
+    fn errors_are_findings() {
+        let log = LOG.replace("Running", "ERROR: Testcase x not found!\nRunning");
+        let reading = crate::read(log.as_bytes()).unwrap();
+        assert_eq!(reading.findings[0].code, "NVBANDWIDTH_ERROR");
+        assert_eq!(reading.first_error.as_deref(), Some("ERROR: Testcase x not found!"));
+        let json = r#"{"nvbandwidth": {"error": "Invalid Arguments:", "git_version": "v0.8"}}"#;
+        assert_eq!(crate::read(json.as_bytes()).unwrap().ended, LogEnd::Failed);
+        let json = r#"{"nvbandwidth": {"testcases": [{"name": "x", "status": "Running"}]}}"#;
+        assert_eq!(crate::read(json.as_bytes()).unwrap().ended, LogEnd::Truncated);
+    }
+}

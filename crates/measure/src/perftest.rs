@@ -1,0 +1,291 @@
+//! perftest: `ib_write_bw`, `ib_read_bw`, `ib_write_lat` and their siblings.
+//!
+//! A client and a server in one log print one header and one closing line each. The JSON output has no unit, and one of
+//! its keys has no quotes.
+
+use std::sync::Arc;
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    json::{Documents, Value},
+    lines::{Line, Lines},
+    number::number,
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const BANDWIDTH: Known = Known::new(
+    "perftest.<verb>.bandwidth",
+    "printed",
+    Better::Higher,
+    Scope::Pair,
+    "Average bandwidth of `write`, `read`, `send` or `atomic`; label `size` in bytes, label `direction: both` for a \
+     bidirectional test. The unit is printed in text (`MB/sec` of old versions is not converted: it means MiB/s) and \
+     `unknown` in JSON",
+);
+const PEAK: Known = Known::new(
+    "perftest.<verb>.bandwidth.peak",
+    "printed",
+    Better::None,
+    Scope::Pair,
+    "Highest bandwidth; no value in tests of a fixed duration, which print 0.00",
+);
+const RATE: Known =
+    Known::new("perftest.<verb>.message_rate", "Mpps", Better::None, Scope::Pair, "Messages per microsecond");
+const LATENCY: Known = Known::new(
+    "perftest.<verb>.latency.<statistic>",
+    "us",
+    Better::Lower,
+    Scope::Pair,
+    "Latency: `min`, `max`, `typical`, `avg`, `stdev`, `p99`, `p99_9`",
+);
+
+pub(crate) const FORMAT: Format = Format {
+    name: "perftest",
+    programs: "perftest 4.5 to 26.01: bandwidth and latency tests, text and `--out_json`",
+    end: "text: the line of dashes after the rows of each program; JSON: the closing bracket",
+    unread: "settings and addresses other than the device; numbers of iterations",
+    metrics: &[BANDWIDTH, PEAK, RATE, LATENCY],
+    findings: &[("PERFTEST_ERROR", "The program failed")],
+    marks: &[
+        &["#bytes", "#iterations", "BW average["],
+        &["#bytes", "#iterations", "t_avg["],
+        &["\"test_info\"", "\"n_iterations\""],
+        &["RDMA_Write BW Test"],
+        &["RDMA_Read BW Test"],
+        &["RDMA_Write Latency Test"],
+        &["Send BW Test"],
+        &["Bidirectional BW Test"],
+    ],
+    reader: Reader::Lines(|| Box::<Test>::default()),
+};
+
+#[derive(Default)]
+struct Test {
+    json: Documents,
+    verb: String,
+    both: bool,
+    device: Option<Arc<str>>,
+    columns: Vec<Column>,
+    /// A program that has not printed its header yet.
+    pending: bool,
+    headers: u32,
+    ends: u32,
+    begun: bool,
+    failed: bool,
+    broken: bool,
+}
+
+/// A column of the table.
+#[derive(Clone, Debug)]
+enum Column {
+    Size,
+    Metric(&'static Known, &'static str, String),
+    Unread,
+}
+
+/// Statistics of latency, by the name of their column.
+const STATISTICS: [(&str, &str); 9] = [
+    ("t_min", "min"),
+    ("t_max", "max"),
+    ("t_typical", "typical"),
+    ("t_avg", "avg"),
+    ("t_stdev", "stdev"),
+    ("99%", "p99"),
+    ("99.9%", "p99_9"),
+    ("percentile_99", "p99"),
+    ("percentile_99.9", "p99_9"),
+];
+
+impl Lines for Test {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        if self.json.line(line, b"{", out, document) {
+            return;
+        }
+        let text = line.text.trim();
+        if text.starts_with("#bytes") {
+            self.columns = columns(text);
+            self.headers += 1;
+            self.pending = false;
+            self.broken |= !line.whole;
+        } else if text.len() >= 40 && text.bytes().all(|byte| byte == b'-') {
+            self.ends += u32::from(self.headers > self.ends);
+        } else if let Some(title) = text.strip_suffix(" Test").filter(|title| title.len() < 60) {
+            self.title(title);
+        } else if text.contains("Waiting for client to connect") {
+            self.pending = true;
+        } else if let Some((_, device)) = text.split_once("Device ").filter(|(before, _)| before.len() < 40) {
+            let device = device.trim_start().strip_prefix(':').unwrap_or_default().trim();
+            if !device.is_empty() {
+                self.device = Some(out.name(device));
+            }
+        } else if self.headers > 0 && text.as_bytes()[0].is_ascii_digit() {
+            self.row(text, line, out);
+        } else if is_error(text) {
+            self.failed = true;
+            out.error(text);
+            out.finding("PERFTEST_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        self.json.finish(match () {
+            () if self.headers > 0
+                && self.ends == self.headers
+                && !self.pending
+                && !self.broken
+                && !self.failed =>
+            {
+                LogEnd::Complete
+            }
+            () if self.failed => LogEnd::Failed,
+            () if self.begun || self.headers > 0 || self.pending => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        })
+    }
+}
+
+fn is_error(text: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "Couldn't ",
+        "Unable to ",
+        "Failed to ",
+        "Failed status ",
+        "Completion with error",
+        "failed",
+        "Did not detect devices",
+        "Problems",
+    ];
+    WORDS.iter().any(|word| text.starts_with(word))
+        || text.contains("IB device") && text.contains("not found")
+}
+
+/// `RDMA_Write Bidirectional BW` of a title.
+fn verb(title: &str) -> (String, bool) {
+    let title = title.trim().to_ascii_lowercase();
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    let verb =
+        words.filter(|word| *word != "rdma").find(|word| ["write", "read", "send", "atomic"].contains(word));
+    (verb.unwrap_or("other").to_owned(), title.contains("bidirectional"))
+}
+
+/// The columns of a header: `BW average[MiB/sec]` and `99% percentile[usec]` contain a blank.
+fn columns(header: &str) -> Vec<Column> {
+    let mut columns = Vec::new();
+    let mut words = header.split_whitespace();
+    while let Some(word) = words.next() {
+        let column = match word {
+            "BW" | "99%" | "99.9%" | "tps" => format!("{word} {}", words.next().unwrap_or_default()),
+            _ => word.to_owned(),
+        };
+        let (name, unit) = column.split_once('[').unwrap_or((&column, ""));
+        let unit = match unit.trim_end_matches(']') {
+            "MiB/sec" => "MiB/s",
+            "Gb/sec" => "Gb/s",
+            "usec" => "us",
+            "" => "unknown",
+            other => other,
+        };
+        let statistic = name.split(' ').next().unwrap_or_default();
+        let statistic = STATISTICS.iter().find(|(column, _)| *column == statistic);
+        columns.push(match (name, statistic) {
+            ("#bytes", _) => Column::Size,
+            ("BW peak", _) => Column::Metric(&PEAK, "bandwidth.peak", unit.to_owned()),
+            ("BW average", _) => Column::Metric(&BANDWIDTH, "bandwidth", unit.to_owned()),
+            ("MsgRate", _) => Column::Metric(&RATE, "message_rate", unit.to_owned()),
+            (_, Some((_, statistic))) => Column::Metric(&LATENCY, statistic, unit.to_owned()),
+            _ => Column::Unread,
+        });
+    }
+    columns
+}
+
+impl Test {
+    fn title(&mut self, title: &str) {
+        if ["BW", "Latency", "Rate"].iter().any(|word| title.contains(word)) {
+            self.begun = true;
+            (self.verb, self.both) = verb(title);
+        }
+    }
+
+    fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let words: Vec<_> = text.split_whitespace().collect();
+        if words.len() != self.columns.len() || !line.whole {
+            self.broken = true;
+            return;
+        }
+        let cells = self.columns.iter().zip(&words);
+        let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(*word));
+        for (column, word) in cells {
+            if let Column::Metric(known, name, unit) = column {
+                let row = Row {
+                    verb: &self.verb,
+                    both: self.both,
+                    size: size.unwrap_or_default(),
+                    device: self.device.clone(),
+                };
+                row.put(known, name, unit, word, line.number, out);
+            }
+        }
+    }
+}
+
+/// The common properties of the metrics of one row.
+struct Row<'a> {
+    verb: &'a str,
+    both: bool,
+    size: &'a str,
+    device: Option<Arc<str>>,
+}
+
+impl Row<'_> {
+    fn put(&self, known: &Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
+        let verb = if self.verb.is_empty() { "other" } else { self.verb };
+        let part = if known.name == LATENCY.name { "latency." } else { "" };
+        let mut put =
+            out.put(known).name(&format!("perftest.{verb}.{part}{name}")).unit(unit).label("size", self.size);
+        if self.both {
+            put = put.label("direction", "both");
+        }
+        let put = put.of(Subject { link: self.device.clone(), ..Subject::default() });
+        let zero = number(text).is_some_and(|number| number.value == 0.0);
+        if zero && known.name == PEAK.name {
+            put.unmeasurable("0.00 in a test of fixed duration", line);
+        } else {
+            put.read(text, line);
+        }
+    }
+}
+
+/// Reads `{"test_info": {...}, "results": {...}}`.
+fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+    let (Some(info), Some(results)) = (root.get("test_info"), root.get("results")) else {
+        return if root.get("test_info").is_some() { LogEnd::Truncated } else { LogEnd::Empty };
+    };
+    let (verb, both) = verb(&info.get_text("test").unwrap_or_default());
+    let device = info.get_text("Device").map(|device| out.name(&device));
+    let single = results.get("MsgSize").map(|_| results);
+    let mut count = 0;
+    for row in results.items().chain(single) {
+        let size = row.get_text("MsgSize").unwrap_or_default();
+        let common = Row { verb: &verb, both, size: &size, device: device.clone() };
+        for (key, value) in row.members() {
+            let statistic = STATISTICS.iter().find(|(column, _)| *column == key);
+            let (known, name, unit) = match (&*key, statistic) {
+                ("BW_average", _) => (&BANDWIDTH, "bandwidth", "unknown"),
+                ("BW_peak", _) => (&PEAK, "bandwidth.peak", "unknown"),
+                ("MsgRate", _) => (&RATE, "message_rate", "Mpps"),
+                // The program prints latency in microseconds only.
+                (_, Some((_, statistic))) => (&LATENCY, *statistic, "us"),
+                _ => continue,
+            };
+            count += 1;
+            common.put(known, name, unit, &value.text().unwrap_or_default(), value.line(), out);
+        }
+    }
+    if count == 0 { LogEnd::Truncated } else { LogEnd::Complete }
+}

@@ -1,0 +1,169 @@
+//! Prefixes of lines that launchers and log collectors add: they name the process.
+
+use std::collections::BTreeSet;
+
+/// The process that printed a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin<'a> {
+    /// Distinguishes the processes of a log; empty without a prefix.
+    pub(crate) label: &'a str,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) rank: Option<u32>,
+}
+
+/// Prefixes of a log. Those that could also be text of a program are removed only if most lines have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels {
+    /// Lines begin with a rank and a colon (`srun -l`).
+    ranks: bool,
+    /// Lines begin with a host name and a colon (pdsh, clush).
+    hosts: bool,
+    /// No prefix is removed.
+    raw: bool,
+}
+
+/// Number of lines that are examined.
+const EXAMINED: usize = 400;
+
+impl Labels {
+    /// The prefixes are part of the format.
+    pub(crate) const RAW: Self = Self { ranks: false, hosts: false, raw: true };
+
+    /// Examines the beginning of a log.
+    pub(crate) fn of(head: &[u8]) -> Self {
+        let lines = head.split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end());
+        let (mut all, mut ranks, mut hosts) = (0, 0, 0);
+        let mut names = BTreeSet::new();
+        for line in lines.filter(|line| !line.is_empty()).take(EXAMINED) {
+            let line = String::from_utf8_lossy(line);
+            all += 1;
+            let tag = tagged(&line).map_or(0, |(_, rest)| line.len() - rest.len());
+            let line = &line[tag..];
+            ranks += usize::from(rank(line).is_some());
+            if let Some((name, _)) = host(line) {
+                hosts += 1;
+                names.insert(name.to_owned());
+            }
+        }
+        let most = |count: usize| count >= 3 && count * 10 >= all * 8;
+        Self {
+            ranks: most(ranks),
+            hosts: !most(ranks) && most(hosts) && names.len() * 3 <= hosts,
+            raw: false,
+        }
+    }
+
+    /// Removes the prefixes of a line.
+    pub(crate) fn strip<'a>(self, line: &'a str) -> (Origin<'a>, &'a str) {
+        if self.raw {
+            return (Origin::default(), line);
+        }
+        let (mut origin, mut rest) = (Origin::default(), line);
+        for _ in 0..4 {
+            let found = tagged(rest).or_else(|| match () {
+                () if self.ranks => rank(rest),
+                () if self.hosts && origin.node.is_none() => host(rest)
+                    .map(|(name, rest)| (Origin { label: name, node: Some(name), rank: None }, rest)),
+                () => None,
+            });
+            let Some((found, after)) = found else { break };
+            if !found.label.is_empty() {
+                origin.label = found.label;
+            }
+            origin.node = origin.node.or(found.node);
+            origin.rank = origin.rank.or(found.rank);
+            rest = after;
+        }
+        (origin, rest)
+    }
+}
+
+/// A prefix that no program prints itself.
+fn tagged(line: &str) -> Option<(Origin<'_>, &str)> {
+    match line.as_bytes().first()? {
+        b'[' => open_mpi(line).or_else(|| pod(line)),
+        b'0'..=b'9' => timestamp(line).map(|rest| (Origin::default(), rest)),
+        _ => None,
+    }
+}
+
+/// `[1,0]<stdout>:`.
+fn open_mpi(line: &str) -> Option<(Origin<'_>, &str)> {
+    let (label, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let (job, rank) = label.split_once(',')?;
+    let rest = rest.strip_prefix("<stdout>:").or_else(|| rest.strip_prefix("<stderr>:"))?;
+    let number = |text: &str| crate::number::count(text);
+    number(job)?;
+    Some((Origin { label, node: None, rank: Some(number(rank)?) }, rest))
+}
+
+/// `[pod/name/container] ` of `kubectl logs --prefix`.
+fn pod(line: &str) -> Option<(Origin<'_>, &str)> {
+    let (label, rest) = line.strip_prefix("[pod/")?.split_once("] ")?;
+    let (name, container) = label.split_once('/')?;
+    (!container.contains(' ')).then_some((Origin { label, node: Some(name), rank: None }, rest))
+}
+
+/// `2026-01-05T12:00:07.123456789Z ` of a log collector.
+fn timestamp(line: &str) -> Option<&str> {
+    let (time, rest) = line.split_once(' ')?;
+    let shape = |text: &str, shape: &str| {
+        text.len() == shape.len()
+            && text.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
+                b'd' => byte.is_ascii_digit(),
+                other => byte == other,
+            })
+    };
+    let (date, fraction) = (time.get(..19)?, &time[19..]);
+    let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let zoned = zone == "Z" || shape(&zone.replacen('-', "+", 1), "+dd:dd");
+    if !shape(date, "dddd-dd-ddTdd:dd:dd") || !zoned {
+        return None;
+    }
+    let marks = ["stdout F ", "stderr F "];
+    Some(marks.iter().find_map(|mark| rest.strip_prefix(mark)).unwrap_or(rest))
+}
+
+/// `12: ` of `srun -l`.
+fn rank(line: &str) -> Option<(Origin<'_>, &str)> {
+    let line = line.trim_start_matches(' ');
+    let (label, rest) = line.split_once(':')?;
+    if label.len() > 7 || !(rest.is_empty() || rest.starts_with(' ')) {
+        return None;
+    }
+    let rank = crate::number::count(label)?;
+    Some((Origin { label, node: None, rank: Some(rank) }, rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+/// `node-1: ` of pdsh.
+fn host(line: &str) -> Option<(&str, &str)> {
+    let (name, rest) = line.split_once(':')?;
+    let valid = (1..=63).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    (valid && (rest.is_empty() || rest.starts_with(' ')))
+        .then(|| (name, rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_name_the_process() {
+        let labels = Labels::of(b"x\n");
+        let (origin, rest) = labels.strip("[1,3]<stdout>:GPU 0: OK");
+        assert_eq!((origin.rank, rest), (Some(3), "GPU 0: OK"));
+        let (origin, rest) = labels.strip("[pod/burn-7/main] 2026-01-05T12:00:07.123Z GPU 0: OK");
+        assert_eq!((origin.node, rest), (Some("burn-7"), "GPU 0: OK"));
+        assert_eq!(labels.strip("GPU 0: OK"), (Origin::default(), "GPU 0: OK"));
+        assert_eq!(labels.strip("0: x"), (Origin::default(), "0: x"));
+        let (origin, rest) = Labels::of(b"0: a\n1: b\n0: c\n").strip("10: x");
+        assert_eq!((origin.rank, rest), (Some(10), "x"));
+        let (origin, rest) = Labels::of(b"n1: a\nn1: b\nn1: c\n").strip("n2: x: y");
+        assert_eq!((origin.node, rest), (Some("n2"), "x: y"));
+        assert_eq!(Labels::of(b"a: 1\nb: 2\nc: 3\n"), Labels::default());
+        assert_eq!(Labels::RAW.strip("[1,3]<stdout>:x").1, "[1,3]<stdout>:x");
+    }
+}

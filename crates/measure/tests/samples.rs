@@ -1,0 +1,343 @@
+//! Properties of every format, checked with every sample.
+
+#![expect(clippy::disallowed_methods, reason = "tests read files")]
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use measure::{FORMATS, Format};
+use model::{
+    measurement::{LogEnd, Reading},
+    metric::Metric,
+};
+use regex::Regex;
+
+struct Sample {
+    format: &'static Format,
+    name: String,
+    text: Vec<u8>,
+}
+
+/// The samples of a format, or of all of them.
+fn samples() -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for format in FORMATS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(format.name);
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            let name = format!("{}/{}", format.name, file.file_name().unwrap().to_string_lossy());
+            samples.push(Sample { format, name, text: fs::read(&file).unwrap() });
+        }
+    }
+    samples
+}
+
+fn read(format: &Format, text: &[u8]) -> Reading {
+    measure::read_as(format, text).unwrap()
+}
+
+/// A reading in one line per metric, finding and GPU.
+fn shown(reading: &Reading) -> String {
+    let mut text = format!("{:?}, version {:?}\n", reading.ended, reading.version);
+    if let Some(error) = &reading.first_error {
+        _ = writeln!(text, "error {error}");
+    }
+    for metric in &reading.metrics {
+        let Metric { name, unit, better, scope, subject, labels, value, resolution, unmeasurable, line } =
+            metric;
+        let value = value
+            .map_or_else(|| format!("none: {}", unmeasurable.as_deref().unwrap()), |value| value.to_string());
+        let step = resolution.map_or_else(String::new, |step| format!(" ±{step}"));
+        _ = writeln!(
+            text,
+            "{line}: {name} {labels:?} {value}{step} {unit} | {scope:?} {better:?} | {subject}"
+        );
+    }
+    for finding in &reading.findings {
+        let severity = finding.severity;
+        _ = writeln!(
+            text,
+            "{}: {} {severity:?} | {} | {}",
+            finding.line, finding.code, finding.subject, finding.text
+        );
+    }
+    for gpu in &reading.gpus {
+        _ = writeln!(text, "gpu {} {:?}", gpu.subject, gpu.name);
+    }
+    text
+}
+
+#[test]
+fn samples_have_the_expected_content() {
+    for sample in samples() {
+        let reading = measure::read(&sample.text[..]).unwrap();
+        assert_eq!(reading.format.as_deref(), Some(sample.format.name), "{}", sample.name);
+        insta::assert_snapshot!(sample.name.replace(['/', '.'], "-"), shown(&reading));
+    }
+}
+
+#[test]
+fn metrics_and_findings_are_in_the_registry() {
+    for sample in samples() {
+        let reading = read(sample.format, &sample.text);
+        for metric in &reading.metrics {
+            let known = sample.format.metrics.iter().any(|known| {
+                known.describes(&metric.name)
+                    && (known.unit == "printed"
+                        || (known.unit, known.better, known.scope)
+                            == (&metric.unit, metric.better, metric.scope))
+            });
+            assert!(known, "{}: {metric:?}", sample.name);
+            assert_eq!(
+                metric.value.is_none(),
+                metric.unmeasurable.is_some(),
+                "{}: {}",
+                sample.name,
+                metric.name
+            );
+            let lines = sample.text.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+            assert!((1..=lines).contains(&metric.line), "{}: {}", sample.name, metric.name);
+        }
+        for finding in &reading.findings {
+            let known = sample.format.findings.iter().any(|(code, _)| {
+                let prefix = code.split('<').next().unwrap();
+                *code == finding.code || prefix != *code && finding.code.starts_with(prefix)
+            });
+            assert!(known, "{}: {}", sample.name, finding.code);
+        }
+    }
+}
+
+/// Positions of a text that are tested: all near the end and around line ends, and every n-th of the others.
+fn positions(text: &[u8], most: usize) -> impl Iterator<Item = usize> {
+    let step = text.len() / most + 1;
+    let near = text.len().saturating_sub(most);
+    (0..text.len()).filter(move |&at| at % step == 0 || at >= near || at % 7 == 0 && text[at] == b'\n')
+}
+
+#[test]
+fn a_cut_log_never_passes_with_less() {
+    for sample in samples() {
+        let whole = read(sample.format, &sample.text);
+        for length in positions(&sample.text, 1500) {
+            let cut = read(sample.format, &sample.text[..length]);
+            // Of a list of problems the first ones are enough for the same verdict.
+            let findings = cut.findings.is_empty() == whole.findings.is_empty();
+            let kept = cut.ended == whole.ended && cut.metrics == whole.metrics && findings;
+            assert!(
+                cut.ended != LogEnd::Complete || kept,
+                "{} cut at byte {length} is complete:\n{}",
+                sample.name,
+                shown(&cut)
+            );
+            for metric in cut.metrics.iter().filter(|_| !REPORTS_THE_LATEST.contains(&sample.format.name)) {
+                assert!(
+                    whole.metrics.contains(metric),
+                    "{} cut at byte {length} has another value: {metric:?}",
+                    sample.name
+                );
+            }
+        }
+    }
+}
+
+/// Formats whose metrics are the latest or largest of several printed numbers.
+const REPORTS_THE_LATEST: [&str; 1] = ["gpu-burn"];
+
+/// Text of a format whose digits do not change the reading, as in the registry's `unread`.
+fn irrelevant(format: &str) -> &'static [&'static str] {
+    match format {
+        "nvbandwidth" => &[
+            r"^CUDA (Runtime|Driver) Version:.*",
+            r"^Driver Version:.*",
+            r#"^\s*"(CUDA Runtime|Driver) Version".*"#,
+            r"^Built from Git version:.*",
+            r"^ +\d[ \d]*$",
+            r#"^\s*"sum".*"#,
+            r"^SUM .*",
+            r#"^\s*"git_version".*"#,
+        ],
+        "gemm" => {
+            &[r"^(built_cuda_arch|window_seconds|compute_cap|gemm_iterations|total_kernel_ms|max_abs_\w+)=.*"]
+        }
+        "dcgm-diag" => &[
+            r#""device_id" ?: .*"#,
+            r#""entity_group_id" ?: .*"#,
+            r#""Driver Version Detected" ?: .*"#,
+            r#""error_(category|severity)" ?: .*"#,
+            r"^\s+.(Error getting the SRAM|GPU 0 allocated).*",
+            r#"^\s+"2330",?$"#,
+            r#"^\s+"(Allocated|GPU to Host|Host to GPU|bidirectional) .*"#,
+            r#"^\t{9}"(error_id|warning)" .*"#,
+        ],
+        "perftest" => &[
+            r"^ *(Dual-port|Number of qps|Connection|PCIe|ibv_wr|TX depth|CQ Mod|Mtu|Link type|Max inline|rdma_cm|Data ex|local|remote|GID).*",
+            r#""(Mtu|Number_of_qps|TX_depth|CQ_Moderation|Max_inline_data|n_iterations|GID_index)": .*"#,
+            r"^ *sl: .*",
+            r"^ *\d+ +(?<digits>\d+) ",
+            r"99(\.9)?% percentile",
+        ],
+        "gpu-burn" => &[
+            r"^.*%  proc'd: .*",
+            r"Summary at: .*",
+            r".*Initialized device .*",
+            r"^(Burning for|Results are|Freed memory for dev|cuInit returned).*",
+        ],
+        "gpu-fryer" => &[
+            r"^(\d+ \(|GPU #\d+: Using|Running ).*",
+            r"dev: [\d.]+",
+            r"\(min: \d\d\.00",
+            r#"^.*"type":"progress".*"#,
+            r#""(temp_sum|temp_min|n_iters|flops_sum)":[\[\d]+"#,
+            r"^Using precision.*",
+        ],
+        _ => &[],
+    }
+}
+
+#[test]
+fn a_changed_digit_changes_the_reading() {
+    for sample in samples() {
+        let whole = read(sample.format, &sample.text);
+        let patterns: Vec<_> =
+            irrelevant(sample.format.name).iter().map(|pattern| Regex::new(pattern).unwrap()).collect();
+        let mut skip = vec![false; sample.text.len()];
+        let mut start = 0;
+        for line in sample.text.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let text = String::from_utf8_lossy(line);
+            let text = text.trim_end_matches(['\r', '\n']);
+            for found in patterns.iter().flat_map(|pattern| pattern.captures_iter(text)) {
+                // The named group, or all of the match.
+                let found = found.name("digits").or(found.get(0)).unwrap();
+                skip[start + found.start()..start + found.end()].fill(true);
+            }
+            start += line.len();
+        }
+        let digits: Vec<_> =
+            (0..skip.len()).filter(|&at| !skip[at] && sample.text[at].is_ascii_digit()).collect();
+        let all = sample.text.iter().filter(|byte| byte.is_ascii_digit()).count();
+        assert!(digits.len() > 4 || all <= 4, "{}: nothing is tested", sample.name);
+        let mut unseen = std::collections::BTreeSet::new();
+        for &at in digits.iter().step_by(digits.len() / 1500 + 1) {
+            let mut changed = sample.text.clone();
+            changed[at] = b'0' + (changed[at] - b'0' + 1) % 10;
+            let reading = read(sample.format, &changed);
+            if reading == whole {
+                let start = sample.text[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+                let line = sample.text[start..].split(|&byte| byte == b'\n').next().unwrap();
+                unseen.insert(String::from_utf8_lossy(line).into_owned());
+            }
+        }
+        assert!(unseen.is_empty(), "{}: digits without effect in {unseen:#?}", sample.name);
+    }
+}
+
+/// The samples as another file: with prefixes of a launcher, with line ends of Windows, and packed.
+#[test]
+fn launchers_and_archives_change_nothing() {
+    for sample in samples() {
+        let whole = read(sample.format, &sample.text);
+        let plain = |reading: &Reading| {
+            let mut reading = reading.clone();
+            for metric in &mut reading.metrics {
+                metric.subject.rank = None;
+            }
+            for finding in &mut reading.findings {
+                finding.subject.rank = None;
+            }
+            for gpu in &mut reading.gpus {
+                gpu.subject.rank = None;
+            }
+            reading
+        };
+        if !sample.format.has_prefixes_of_its_own() {
+            let text = String::from_utf8(sample.text.clone()).unwrap();
+            let tagged: String =
+                text.split_inclusive('\n').map(|line| format!("[1,3]<stdout>:{line}")).collect();
+            let reading = measure::read(tagged.as_bytes()).unwrap();
+            assert_eq!(shown(&plain(&reading)), shown(&plain(&whole)), "{}", sample.name);
+            assert!(reading.metrics.iter().all(|metric| metric.subject.rank.is_some()), "{}", sample.name);
+            let twice: String = text
+                .split_inclusive('\n')
+                .flat_map(|line| [0, 1].map(|rank| format!("[1,{rank}]<stdout>:{line}")))
+                .collect();
+            let reading = measure::read(twice.as_bytes()).unwrap();
+            assert_eq!(reading.ended, whole.ended, "{}", sample.name);
+            assert_eq!(reading.metrics.len(), 2 * whole.metrics.len(), "{}", sample.name);
+            assert_eq!(reading.findings.len(), 2 * whole.findings.len(), "{}", sample.name);
+        }
+        let windows = String::from_utf8_lossy(&sample.text).replace('\n', "\r\n");
+        assert_eq!(read(sample.format, windows.as_bytes()), whole, "{}", sample.name);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, &sample.text).unwrap();
+        let gzip = gzip.finish().unwrap();
+        assert_eq!(measure::read(&gzip[..]).unwrap(), whole, "{}", sample.name);
+        let cut = measure::read(&gzip[..gzip.len() - 9]).unwrap();
+        assert!(whole.ended != LogEnd::Complete || cut.ended == LogEnd::Truncated, "{}", sample.name);
+        assert!(cut.first_error.is_some(), "{}", sample.name);
+    }
+}
+
+/// Units in the samples, and what replaces them.
+const UNITS: [(&str, &str, &str); 2] =
+    [("nvbandwidth", "(GB/s)", "(XB/s)"), ("gpu-fryer", "Gflops/s (min", "Xflops/s (min")];
+
+#[test]
+fn an_unknown_unit_is_kept() {
+    for sample in samples() {
+        for (format, unit, other) in UNITS.iter().filter(|(format, _, _)| *format == sample.format.name) {
+            let text = String::from_utf8_lossy(&sample.text);
+            if !text.contains(unit) {
+                continue;
+            }
+            let (whole, reading) = (
+                read(sample.format, &sample.text),
+                read(sample.format, text.replace(unit, other).as_bytes()),
+            );
+            let changed =
+                whole.metrics.iter().zip(&reading.metrics).filter(|(whole, other)| whole.unit != other.unit);
+            let other = other.trim_matches(|c: char| !c.is_ascii_alphabetic()).split(' ').next().unwrap();
+            let kept =
+                changed.clone().all(|(_, metric)| metric.unit.contains(other) || &*metric.unit == "unknown");
+            assert!(kept && changed.count() > 0, "{format}: {}", sample.name);
+        }
+    }
+}
+
+#[test]
+fn every_format_has_a_sample_and_a_description() {
+    let samples = samples();
+    for format in FORMATS {
+        let has = samples.iter().any(|sample| sample.format.name == format.name);
+        assert!(has || format.name == "nccl-tests", "{}", format.name);
+        assert!(
+            [format.programs, format.end, format.unread].iter().all(|text| !text.is_empty()),
+            "{}",
+            format.name
+        );
+    }
+}
+
+#[test]
+fn nccl_tests_are_read_as_before() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl")];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read(&path).unwrap();
+            assert_eq!(measure::read(&text[..]).unwrap(), nccl::read_bytes(&text), "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 10);
+}
