@@ -1,5 +1,7 @@
 //! Criteria of a verdict.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +60,92 @@ pub struct Criteria {
     /// Accepted shortfall from a reference.
     #[serde(default, skip_serializing_if = "Tolerance::is_default")]
     pub tolerance: Tolerance,
+    /// Criteria of the metrics of other benchmarks than nccl-tests (docs/METRICS.md).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricCriterion>,
+}
+
+/// Criteria of a metric. Every given bound must hold for every measured subject.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricCriterion {
+    /// Name of the metric, such as `nvbandwidth.device_local_copy`.
+    pub metric: String,
+    /// Labels that the metric must have; other labels do not matter.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Required unit. A metric with another unit is inconclusive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Number of subjects that must be measured, such as the GPUs of the node. Default: at least one, and each GPU that the log
+    /// names if the metric is one of GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub subjects: Option<u32>,
+    /// Accept subjects for which the program states that it cannot measure the metric.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_unmeasurable: bool,
+    /// Lower bound, in the metric's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+    /// Upper bound, in the metric's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<f64>,
+    /// Required value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equals: Option<f64>,
+    /// Published value of the same device or system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<MetricReference>,
+    /// Comparison with the other subjects of the same log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Peers>,
+}
+
+impl MetricCriterion {
+    /// Whether it bounds the value, rather than only requiring its presence.
+    pub const fn bounds(&self) -> bool {
+        self.floor.is_some()
+            || self.ceiling.is_some()
+            || self.equals.is_some()
+            || self.reference.is_some()
+            || self.peers.is_some()
+    }
+}
+
+/// A published value of a metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricReference {
+    /// The value, in the metric's unit.
+    pub value: f64,
+    /// Accepted distance in the worse direction, as a fraction of the value: 0.05 is 5 %.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub within: f64,
+    /// Origin: author, place and date of the measurement.
+    pub source: String,
+}
+
+/// Comparison of a subject with its siblings: all other subjects of the same metric and labels in the same run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Peers {
+    /// Accepted distance from the median in the worse direction, as a fraction of the median.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub within: f64,
+    /// Accepted distance from the median, in robust standard deviations of all subjects. The larger distance counts.
+    #[schemars(range(min = 1.0))]
+    pub spreads: f64,
+    /// Minimum number of subjects; with fewer the comparison is inconclusive.
+    #[schemars(range(min = 3))]
+    pub at_least: u32,
+}
+
+impl Default for Peers {
+    /// Equal GPUs of one node agree within 3 % (benchmarks on healthy nodes differ by less than 1 %).
+    fn default() -> Self {
+        Self { within: 0.03, spreads: 5.0, at_least: 4 }
+    }
 }
 
 fn yes() -> bool {
@@ -101,6 +189,7 @@ impl Criteria {
             data_only: false,
             one_rank: OneRank::default(),
             tolerance: Tolerance::default(),
+            metrics: Vec::new(),
         }
     }
 }

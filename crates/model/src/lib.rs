@@ -29,7 +29,10 @@ mod workflow;
 
 pub use bytes::ByteSize;
 pub use command::{Body, Command, JobRef};
-pub use criteria::{Criteria, CurvePoint, Floor, OneRank, Reference, Tolerance, Unequal};
+pub use criteria::{
+    Criteria, CurvePoint, Floor, MetricCriterion, MetricReference, OneRank, Peers, Reference, Tolerance,
+    Unequal,
+};
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
     JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, Origin, Push,

@@ -37,6 +37,50 @@ pub struct Metric {
     pub line: u64,
 }
 
+/// Units with a known meaning. Values in any other unit are not judged unless the criteria name the unit.
+const KNOWN_UNITS: [&str; 32] = [
+    "1",
+    "%",
+    "C",
+    "W",
+    "MHz",
+    "count",
+    "bytes",
+    "KiB",
+    "MiB",
+    "GiB",
+    "B/s",
+    "kB/s",
+    "KiB/s",
+    "MB/s",
+    "MiB/s",
+    "GB/s",
+    "GiB/s",
+    "Gb/s",
+    "1/s",
+    "ops/s",
+    "IOPS",
+    "ns",
+    "us",
+    "ms",
+    "s",
+    "MFLOP/s",
+    "GFLOP/s",
+    "TFLOP/s",
+    "PFLOP/s",
+    "TFLOP/s/GPU",
+    "TOP/s",
+    "tokens/s",
+];
+
+impl Metric {
+    /// Whether the unit has a known meaning.
+    #[must_use]
+    pub fn has_known_unit(&self) -> bool {
+        KNOWN_UNITS.contains(&&*self.unit)
+    }
+}
+
 /// Direction of improvement of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -15,6 +15,7 @@ fn baseline(runs: u32) -> Baseline {
         plateau_spread: 0.002,
         levels: vec![0.0],
         repeats_within: None,
+        metrics: Vec::new(),
         points: Vec::new(),
     }
 }

@@ -49,8 +49,13 @@ fn hostile() -> Logs {
             hosts: vec![HOSTILE.into(); 20],
         }];
         let host = Some(HOSTILE.to_owned());
-        judgement.suspects =
-            vec![Suspect { host, bus_id: Some(HOSTILE.into()), rank: Some(1), confidence: f64::NAN }];
+        judgement.suspects = vec![Suspect {
+            host,
+            bus_id: Some(HOSTILE.into()),
+            rank: Some(1),
+            confidence: f64::NAN,
+            ..Suspect::default()
+        }];
         judgement.fingerprint.0.insert(HOSTILE.into(), HOSTILE.into());
     }
     let learned = logs.baseline.as_mut().expect("a baseline");

@@ -153,6 +153,7 @@ mod tests {
             plateau_spread: 0.002,
             levels: levels.to_vec(),
             repeats_within: None,
+            metrics: Vec::new(),
             points: Vec::new(),
         };
         assert_eq!(repeated(&of(&[0.0, 0.001, -0.002])), Ok(of(&[0.0, 0.001, -0.002])));

@@ -8,12 +8,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::measurement::{Half, LogEnd, Reading, Table};
+use model::{
+    measurement::{Half, LogEnd, Reading, Table},
+    metric::Better,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     fingerprint::Fingerprint,
+    metrics,
     repeat::{self, RepeatGroup, RepeatLevel},
     statistics::median,
     table::one_rank,
@@ -46,7 +50,42 @@ pub struct Baseline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats_within: Option<f64>,
     /// One point per size, type, operation and placement.
+    #[serde(default)]
     pub points: Vec<BaselinePoint>,
+    /// Healthy values of the metrics of other benchmarks than nccl-tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricBaseline>,
+}
+
+/// Healthy values of a metric of one subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricBaseline {
+    /// Name, unit, subject and labels, without serial number and bus id: a replaced device takes the place of the old one.
+    #[serde(flatten)]
+    pub key: MetricKey,
+    /// Median over the runs, in the metric's unit.
+    pub value: f64,
+    /// Robust standard deviation over the runs, relative to the median.
+    pub spread: f64,
+    /// Printed resolution, in the metric's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
+}
+
+/// Fields in which two comparable values of a metric agree.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct MetricKey {
+    /// Name of the metric.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Direction of improvement.
+    pub better: Better,
+    /// The measured part of the cluster.
+    pub subject: model::metric::Subject,
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A point of the curve.
@@ -148,6 +187,9 @@ pub struct Healthy<'a> {
 /// Returns an error if a log is not one complete healthy run, the logs are not comparable, or they do not
 /// repeat.
 pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
+    if are_about_metrics(runs) {
+        return of_metrics(runs);
+    }
     let (baseline, levels) = curve(runs)?;
     match repeat::repeats(&levels) {
         true => Ok(baseline),
@@ -160,6 +202,9 @@ pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
 /// # Errors
 /// Returns an error under the same conditions as [`learn`].
 pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnable> {
+    if are_about_metrics(runs) {
+        return Ok((of_metrics(runs)?, Vec::new()));
+    }
     let (_, levels) = curve(runs)?;
     let unrepeated = || Unlearnable::Unrepeated { groups: repeat::groups(&levels), levels: levels.clone() };
     let out = repeat::outliers(&levels).ok_or_else(unrepeated)?;
@@ -168,6 +213,44 @@ pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Rep
     // The remaining runs may not repeat either.
     let baseline = learn(&kept).map_err(|_| unrepeated())?;
     Ok((baseline, levels.iter().filter(|level| out.contains(&level.run)).copied().collect()))
+}
+
+fn are_about_metrics(runs: &[Healthy<'_>]) -> bool {
+    runs.first().is_some_and(|run| run.reading.tables.is_empty() && run.reading.format.is_some())
+}
+
+/// Learns the metrics of other benchmarks than nccl-tests, without a curve.
+fn of_metrics(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
+    for (log, run) in runs.iter().enumerate() {
+        if let Some(why) = metrics::unfit(run.reading) {
+            return Err(Unlearnable::Unfit { log, why });
+        }
+    }
+    let fingerprint = common_fingerprint(runs)?;
+    let readings: Vec<_> = runs.iter().map(|run| run.reading).collect();
+    let metrics = metrics::learn(&readings).map_err(|(log, field)| Unlearnable::Mixed { log, field })?;
+    Ok(Baseline {
+        schema: "burnin/baseline/v1".to_owned(),
+        fingerprint,
+        runs: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+        plateau_spread: 0.0,
+        levels: Vec::new(),
+        repeats_within: None,
+        points: Vec::new(),
+        metrics,
+    })
+}
+
+/// The fields of all runs, which must agree where several runs know them.
+fn common_fingerprint(runs: &[Healthy<'_>]) -> Result<Fingerprint, Unlearnable> {
+    let mut fingerprint = runs.first().ok_or(Unlearnable::Nothing)?.fingerprint.clone();
+    for (log, run) in runs.iter().enumerate().skip(1) {
+        if let Some(field) = fingerprint.differences(&run.fingerprint).next() {
+            return Err(Unlearnable::Mixed { log, field: field.name.to_owned() });
+        }
+        fingerprint.fill(&run.fingerprint);
+    }
+    Ok(fingerprint)
 }
 
 /// The plateau of each run, whether or not the runs repeat.
@@ -184,16 +267,12 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
     for (log, run) in runs.iter().enumerate() {
         tables.push(whole(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
     }
-    let mut fingerprint = runs.first().ok_or(Unlearnable::Nothing)?.fingerprint.clone();
-    for (log, run) in runs.iter().enumerate().skip(1) {
-        if let Some(field) = fingerprint.differences(&run.fingerprint).next() {
-            return Err(Unlearnable::Mixed { log, field: field.name.to_owned() });
-        }
+    let fingerprint = common_fingerprint(runs)?;
+    for log in 1..runs.len() {
         let keys = |table| halves(table).map(|(key, _)| key).collect::<BTreeSet<_>>();
         if keys(tables[0]) != keys(tables[log]) {
             return Err(Unlearnable::Mixed { log, field: "set of sizes".to_owned() });
         }
-        fingerprint.fill(&run.fingerprint);
     }
     let mut times: BTreeMap<SizeKey, Vec<(f64, f64)>> = BTreeMap::new();
     for table in &tables {
@@ -224,6 +303,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
         levels: Vec::new(),
         repeats_within: None,
         points,
+        metrics: Vec::new(),
     };
     let level = |(run, table): (usize, &&Table)| {
         Some(RepeatLevel { run, slower: baseline.level(table)?, busbw: baseline.plateau_busbw(table) })

@@ -52,6 +52,16 @@ impl Fingerprint {
             ];
             fields.extend(told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         }
+        let reading = evidence.reading;
+        if let Some(format) = &reading.format {
+            fields.insert("program".to_owned(), format.clone());
+            fields.extend(reading.version.clone().map(|version| ("program_version".to_owned(), version)));
+            let mut names: Vec<_> = reading.gpus.iter().filter_map(|gpu| gpu.name.as_deref()).collect();
+            names.dedup();
+            if !names.is_empty() {
+                fields.insert("device".to_owned(), names.join(" + "));
+            }
+        }
         Self(fields)
     }
 }

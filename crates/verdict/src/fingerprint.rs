@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 ///
 /// | field | |
 /// |---|---|
-/// | `check`, `collective`, `ranks`, `nodes`, `device`, `system` | identity: curves with different values are not
+/// | `check`, `collective`, `ranks`, `nodes`, `device`, `program`, `system` | identity: curves with different values are not
 /// comparable |
-/// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin` | setup: may explain a
+/// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin`, `program_version` | setup: may explain a
 /// difference |
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Fingerprint(pub BTreeMap<String, String>);
 
 /// Fields whose values must agree for a comparison.
-const IDENTITY: [&str; 6] = ["check", "collective", "device", "nodes", "ranks", "system"];
+const IDENTITY: [&str; 7] = ["check", "collective", "device", "nodes", "program", "ranks", "system"];
 
 /// A field that is known in two fingerprints with different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

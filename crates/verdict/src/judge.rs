@@ -10,7 +10,7 @@ use crate::{
     evidence::RunEvidence,
     fingerprint::Fingerprint,
     locate::{Suspect, from_processes},
-    performance, sanity,
+    metrics, performance, sanity,
     standard::Standard,
 };
 
@@ -53,11 +53,11 @@ impl Judgement {
 
 /// The most severe reason decides: fail, then inconclusive, then pass. Without a reason the verdict is
 /// inconclusive.
-fn verdict(sorted: &[Reason]) -> Verdict {
+pub(crate) fn verdict(sorted: &[Reason]) -> Verdict {
     sorted.first().map_or(Verdict::Inconclusive, |gravest| gravest.weighs)
 }
 
-const fn gravity(verdict: Verdict) -> u8 {
+pub(crate) const fn gravity(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Fail => 0,
         Verdict::Inconclusive => 1,
@@ -69,6 +69,9 @@ const fn gravity(verdict: Verdict) -> u8 {
 #[must_use]
 pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     let fingerprint = Fingerprint::of(evidence);
+    if metrics::is_about_metrics(evidence) {
+        return metrics::judge(evidence, standard, fingerprint);
+    }
     let mut reasons = sanity::reasons(evidence, standard.criteria);
     if reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED) {
         let severity = standard.criteria.map(|criteria| criteria.environment).unwrap_or_default();

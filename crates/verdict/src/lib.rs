@@ -17,6 +17,7 @@ pub mod history;
 mod judge;
 mod line_rate;
 pub mod locate;
+mod metrics;
 mod network;
 mod one_rank;
 mod performance;

@@ -74,7 +74,7 @@ fn no_table(evidence: &RunEvidence<'_>) -> String {
     }
 }
 
-fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
+pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     let Some(end) = evidence.job else { return Vec::new() };
     let how = match (end.exit_code, end.signal) {
         (Some(code), _) => format!("the job ended as {} with exit code {code}", end.state),

@@ -15,7 +15,8 @@ use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, Timestamp, VerdictReached, Workload, measurement::Reading,
+    Logs, Timestamp, VerdictReached, Workload,
+    measurement::{LogEnd, Reading},
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
@@ -142,15 +143,30 @@ impl Judge {
         {
             let (log, sha256) = (object.name.clone(), object.sha256.clone());
             whole.logs.push(ParsedLog { log, sha256, reading: reading.clone() });
-            if !reading.tables.is_empty() {
+            if !reading.tables.is_empty() || reading.format.is_some() {
                 whole.log_sha256 = Some(object.sha256);
-                whole.reading.ended = reading.ended;
+                whole.reading.ended = worst(whole.reading.ended, reading.ended);
             }
+            whole.reading.format = whole.reading.format.or(reading.format);
+            whole.reading.version = whole.reading.version.or(reading.version);
+            whole.reading.metrics.extend(reading.metrics);
+            whole.reading.findings.extend(reading.findings);
+            whole.reading.gpus.extend(reading.gpus);
             whole.reading.first_error = whole.reading.first_error.or(reading.first_error);
             whole.reading.tables.extend(reading.tables);
             whole.clues.add(&object.name, clues);
         }
         Ok(whole)
+    }
+}
+
+/// The worse of two ends; an empty log states nothing.
+const fn worst(a: LogEnd, b: LogEnd) -> LogEnd {
+    match (a, b) {
+        (LogEnd::Failed, _) | (_, LogEnd::Failed) => LogEnd::Failed,
+        (LogEnd::Truncated, _) | (_, LogEnd::Truncated) => LogEnd::Truncated,
+        (LogEnd::Empty, other) | (other, LogEnd::Empty) => other,
+        (LogEnd::Complete, LogEnd::Complete) => LogEnd::Complete,
     }
 }
 
@@ -165,7 +181,7 @@ pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
         Err(error) => Box::new(FailingInput(Some(error))),
     };
     let mut listening = Listening::new(unpacked);
-    let reading = nccl::read(&mut listening)?;
+    let reading = measure::read(&mut listening)?;
     Ok((reading, listening.finish()))
 }
 

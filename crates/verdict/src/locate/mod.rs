@@ -82,6 +82,18 @@ pub struct Suspect {
     pub bus_id: Option<String>,
     /// Host of the rank.
     pub host: Option<String>,
+    /// Index of the GPU on its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<u32>,
+    /// Port or NVLink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Serial number or UUID of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Names of the metrics and codes of the findings that show it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
     /// Confidence, 0 to 1.
     pub confidence: f64,
 }

@@ -150,5 +150,6 @@ fn suspect(table: &Table, processes: usize, process: usize, chance: f64) -> Susp
         bus_id: own.and_then(|device| device.bus_id.clone()),
         host: device.map(|device| device.host.clone()),
         confidence,
+        ..Suspect::default()
     }
 }

@@ -1,0 +1,51 @@
+//! Verdict on findings.
+//!
+//! A finding that all GPUs share is configuration until proven otherwise: in a public incident all eight GPUs of every node
+//! reported a missing persistence mode, and a grader that did not separate it from hardware drained the fleet. Wrong data is
+//! never configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{
+    Verdict,
+    measurement::Reading,
+    metric::{Finding, Severity, Subject},
+};
+
+use super::{Found, listed, place};
+
+pub(super) fn judge(reading: &Reading, found: &mut Found) {
+    let mut groups: BTreeMap<(&str, Severity), Vec<&Finding>> = BTreeMap::new();
+    for finding in &reading.findings {
+        groups.entry((&finding.code, finding.severity)).or_default().push(finding);
+    }
+    let known: BTreeSet<Subject> = reading.gpus.iter().map(|gpu| place(&gpu.subject)).collect();
+    for ((code, severity), findings) in groups {
+        let subjects: BTreeSet<_> = findings.iter().map(|finding| place(&finding.subject)).collect();
+        let is_shared = known.len() > 1 && known.iter().all(|gpu| subjects.contains(gpu));
+        let (weighs, kind, reason) = match severity {
+            Severity::WrongData => (Verdict::Fail, "wrong data", "WRONG_DATA"),
+            Severity::Hardware if is_shared => (
+                Verdict::Inconclusive,
+                "on all GPUs, so more likely a setting than hardware",
+                "FINDING_SHARED",
+            ),
+            Severity::Hardware => (Verdict::Fail, "hardware", "HARDWARE_FINDING"),
+            Severity::Configuration => (Verdict::Inconclusive, "configuration", "CONFIGURATION_FINDING"),
+            Severity::Software => (Verdict::Inconclusive, "software", "SOFTWARE_FINDING"),
+            Severity::Unknown => (Verdict::Inconclusive, "cause unknown", "UNKNOWN_FINDING"),
+        };
+        if weighs == Verdict::Fail {
+            for finding in &findings {
+                found.blame(&finding.subject, code, 0.95);
+            }
+        }
+        let first = findings[0];
+        let subjects = listed(subjects.iter().map(ToString::to_string).collect());
+        found.add(
+            weighs,
+            reason,
+            format!("{code} ({kind}): {subjects}: {} (line {})", first.text, first.line),
+        );
+    }
+}
