@@ -78,7 +78,7 @@ struct Progress {
 }
 
 /// Maximum number of GPUs of one process.
-const GPUS: u32 = 1024;
+const GPUS: u32 = 64;
 
 impl Lines for Burn {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

@@ -336,8 +336,8 @@ impl Gather {
         self.depth > 0
     }
 
-    /// Adds a line. `starts` are the brackets that start a document.
-    pub(crate) fn line(&mut self, line: &str, number: u64, starts: &[u8]) -> Gathered {
+    /// Adds a line. `starts` are the brackets that start a document; `used` counts the bytes of all open documents.
+    pub(crate) fn line(&mut self, line: &str, number: u64, starts: &[u8], used: &mut usize) -> Gathered {
         if self.depth == 0 {
             let first = line.trim_start().bytes().next();
             if first.is_none_or(|first| !starts.contains(&first)) {
@@ -371,18 +371,23 @@ impl Gather {
             }
         }
         let kept = &bytes[..end.unwrap_or(bytes.len())];
-        if self.text.len() + kept.len() >= LONGEST {
+        if *used + kept.len() >= LONGEST {
             self.exceeded = true;
+            *used -= self.text.len();
             self.text = Vec::new();
         }
         if !self.exceeded {
+            *used += kept.len() + 1;
             self.text.extend_from_slice(kept);
             self.text.push(b'\n');
         }
         match end {
             None => Gathered::Open,
             Some(_) if self.exceeded => Gathered::Exceeded,
-            Some(_) => Gathered::Closed(std::mem::take(&mut self.text), self.line),
+            Some(_) => {
+                *used -= self.text.len();
+                Gathered::Closed(std::mem::take(&mut self.text), self.line)
+            }
         }
     }
 }
@@ -403,7 +408,7 @@ impl Documents {
         out: &mut Out,
         read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
     ) -> bool {
-        let ended = match self.gather.line(line.text, line.number, starts) {
+        let ended = match self.gather.line(line.text, line.number, starts, &mut out.documents) {
             Gathered::Other => return false,
             Gathered::Open => return true,
             Gathered::Closed(text, first) => match Document::parse(&text, first) {
@@ -466,9 +471,9 @@ mod tests {
     #[test]
     fn documents_are_found_between_lines() {
         let mut gather = Gather::default();
-        let mut found = Vec::new();
+        let (mut found, mut used) = (Vec::new(), 0);
         for (number, line) in ["note", "{\"a\":", "\"}\"", "} tail", "{}", "[", "x"].iter().enumerate() {
-            if let Gathered::Closed(text, line) = gather.line(line, number as u64 + 1, b"{[") {
+            if let Gathered::Closed(text, line) = gather.line(line, number as u64 + 1, b"{[", &mut used) {
                 found.push((String::from_utf8(text).unwrap(), line));
             }
         }

@@ -21,15 +21,21 @@ mod dcgm;
 mod gemm;
 mod gpu_burn;
 mod gpu_fryer;
+mod hpcg;
+mod hpl;
 mod json;
+mod kernel_log;
 mod lines;
 mod nccl_tests;
 mod number;
 mod nvbandwidth;
+mod nvidia_smi;
 mod out;
 mod perftest;
 mod prefix;
 mod registry;
+mod training;
+mod xid;
 
 use std::io::{self, Cursor, Read};
 

@@ -50,15 +50,10 @@ pub(crate) fn read(
     new: &dyn Fn() -> Box<dyn Lines>,
     out: &mut Out,
 ) -> io::Result<LogEnd> {
-    let mut processes = Processes {
-        labels,
-        new,
-        streams: BTreeMap::new(),
-        ended: None,
-        label: Box::default(),
-        scratch: Vec::new(),
-    };
-    let damage = match split(input, |piece| processes.line(piece, out)) {
+    let mut processes =
+        Processes { labels, new, streams: Vec::new(), places: BTreeMap::new(), current: 0, ended: None };
+    let mut scratch = Vec::new();
+    let damage = match split(input, |piece| processes.line(piece, &mut scratch, out)) {
         Ok(()) => None,
         Err(error) if error.kind() == ErrorKind::InvalidData => Some(error.to_string()),
         Err(error) => return Err(error),
@@ -76,58 +71,77 @@ pub(crate) fn read(
 struct Processes<'n> {
     labels: Labels,
     new: &'n dyn Fn() -> Box<dyn Lines>,
-    streams: BTreeMap<Box<str>, (Subject, Box<dyn Lines>)>,
+    streams: Vec<Stream>,
+    /// Index of each stream by its label.
+    places: BTreeMap<String, usize>,
+    /// The stream of the last line.
+    current: usize,
     /// Something could not be read.
     ended: Option<LogEnd>,
-    /// Label of the line whose pieces are read.
-    label: Box<str>,
-    scratch: Vec<u8>,
+}
+
+/// The output of one process.
+struct Stream {
+    label: String,
+    subject: Subject,
+    lines: Box<dyn Lines>,
 }
 
 impl Processes<'_> {
-    fn line(&mut self, piece: Piece<'_>, out: &mut Out) {
+    fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) {
         let Piece { text, number, whole, first } = piece;
         let Some(line) = text else {
             out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
             self.ended = Some(LogEnd::Truncated);
             return;
         };
-        let line = nccl::clean(line, &mut self.scratch);
-        let text = String::from_utf8_lossy(line);
-        let (mut origin, rest) = self.labels.strip(&text);
-        if first || !origin.label.is_empty() {
-            if *self.label != *origin.label {
-                self.label = origin.label.into();
-            }
-        } else {
-            // A launcher writes its prefix once a line.
-            origin.label = &self.label;
-        }
+        let text = String::from_utf8_lossy(nccl::clean(line, scratch));
+        let (origin, rest) = self.labels.strip(&text);
         let rest = rest.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
-        if rest.trim_start().is_empty() {
+        // A launcher writes its prefix once a line.
+        let continued = !first && origin == Origin::default() && !self.streams.is_empty();
+        let blank = rest.trim_ascii_start().is_empty();
+        if blank && origin == Origin::default() || !(continued || self.select(origin, out)) || blank {
             return;
         }
-        if !self.streams.contains_key(origin.label) {
-            if self.streams.len() == PROCESSES {
-                out.error(&format!("the log contains more than {PROCESSES} processes"));
-                self.ended = Some(LogEnd::Truncated);
-                return;
-            }
-            let Origin { label, node, rank } = origin;
-            let subject = Subject { node: node.map(|node| out.name(node)), rank, ..Subject::default() };
-            self.streams.insert(label.into(), (subject, (self.new)()));
-        }
-        if let Some((subject, lines)) = self.streams.get_mut(origin.label) {
-            out.origin.clone_from(subject);
-            lines.line(Line { text: rest, number, whole }, out);
+        if let Some(stream) = self.streams.get_mut(self.current) {
+            out.origin.clone_from(&stream.subject);
+            stream.lines.line(Line { text: rest, number, whole }, out);
         }
     }
 
-    fn finish(mut self, out: &mut Out) -> LogEnd {
+    /// Makes the stream of a process the current one; returns `false` if there are too many.
+    fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
+        let is_current = |stream: &Stream| {
+            let (outer, inner) = stream.label.split_at(origin.outer.len().min(stream.label.len()));
+            outer == origin.outer && inner == origin.label
+        };
+        if self.streams.get(self.current).is_some_and(is_current) {
+            return true;
+        }
+        let label = [origin.outer, origin.label].concat();
+        if let Some(&place) = self.places.get(&label) {
+            self.current = place;
+            return true;
+        }
+        if self.streams.len() == PROCESSES {
+            out.error(&format!("the log contains more than {PROCESSES} processes"));
+            self.ended = Some(LogEnd::Truncated);
+            return false;
+        }
+        let Origin { node, rank, .. } = origin;
+        let subject = Subject { node: node.map(|node| out.name(node)), rank, ..Subject::default() };
+        self.current = self.streams.len();
+        self.places.insert(label.clone(), self.current);
+        self.streams.push(Stream { label, subject, lines: (self.new)() });
+        true
+    }
+
+    fn finish(self, out: &mut Out) -> LogEnd {
         let mut ended = self.ended;
-        for (subject, lines) in self.streams.values_mut() {
-            out.origin.clone_from(subject);
-            ended = worst(ended, lines.finish(out));
+        for mut stream in self.streams {
+            out.origin.clone_from(&stream.subject);
+            ended = worst(ended, stream.lines.finish(out));
         }
         ended.unwrap_or(LogEnd::Empty)
     }

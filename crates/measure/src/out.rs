@@ -26,6 +26,8 @@ pub(crate) struct Out {
     pub(crate) reading: Reading,
     /// Node and rank of the process whose line is read; they complete each subject.
     pub(crate) origin: Subject,
+    /// Bytes of open JSON documents, of all processes.
+    pub(crate) documents: usize,
     used: usize,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
@@ -46,7 +48,7 @@ impl Out {
             unmeasurable: None,
             line: 0,
         };
-        Put { out: self, metric }
+        Put { out: self, metric, whole: false }
     }
 
     /// Adds a finding.
@@ -145,7 +147,7 @@ impl Out {
 }
 
 /// The beginning of a text, at most [`SHORT`] bytes.
-fn short(text: &str) -> &str {
+pub(crate) fn short(text: &str) -> &str {
     let mut end = text.len().min(SHORT);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -158,6 +160,7 @@ fn short(text: &str) -> &str {
 pub(crate) struct Put<'a> {
     out: &'a mut Out,
     metric: Metric,
+    whole: bool,
 }
 
 impl Put<'_> {
@@ -185,6 +188,12 @@ impl Put<'_> {
 
     pub(crate) fn of(mut self, subject: Subject) -> Self {
         self.metric.subject = subject;
+        self
+    }
+
+    /// The value is that of the whole job, whichever process printed it.
+    pub(crate) fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 
@@ -221,9 +230,11 @@ impl Put<'_> {
     }
 
     fn add(self, line: u64) {
-        let Put { out, mut metric } = self;
+        let Put { out, mut metric, whole } = self;
         metric.line = line;
-        metric.subject = out.complete(metric.subject);
+        if !whole {
+            metric.subject = out.complete(metric.subject);
+        }
         let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len() + 2 * OVERHEAD);
         let labels = labels.sum::<usize>() + if metric.labels.is_empty() { 0 } else { LABELS };
         let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);

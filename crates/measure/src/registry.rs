@@ -98,6 +98,11 @@ pub static FORMATS: &[Format] = &[
     crate::gpu_fryer::FORMAT,
     crate::gpu_burn::FORMAT,
     crate::gemm::FORMAT,
+    crate::hpl::FORMAT,
+    crate::hpcg::FORMAT,
+    crate::training::FORMAT,
+    crate::nvidia_smi::FORMAT,
+    crate::kernel_log::FORMAT,
 ];
 
 /// The format of this name.
