@@ -181,6 +181,8 @@ impl Burn {
     fn progress(&mut self, text: &str) -> Option<()> {
         let (rates, rest) = text.split_once("  errors: ")?;
         let (errors, temperatures) = rest.split_once("  temps: ")?;
+        // No blank follows a warning.
+        let errors = errors.replace(")- ", ") - ");
         let parts = rates.split(" - ").zip(errors.split(" - ")).zip(temperatures.split(" - "));
         for (index, ((rate, errors), temperature)) in parts.take(GPUS as usize).enumerate() {
             if self.gpus.len() <= index {

@@ -18,6 +18,7 @@
 //! ```
 
 mod dcgm;
+mod declared;
 mod gemm;
 mod gpu_burn;
 mod gpu_fryer;
@@ -41,6 +42,7 @@ use std::io::{self, Cursor, Read};
 
 use model::measurement::Reading;
 
+pub use declared::{Declaration, Declared, JsonRule, Matched, Problem, TableRule};
 pub use registry::{FORMATS, Format, Known, format};
 
 use crate::{lines::Lines, out::Out, prefix::Labels, registry::Reader};

@@ -51,6 +51,12 @@ impl Out {
         Put { out: self, metric, whole: false }
     }
 
+    /// Starts a metric that is not in the registry.
+    pub(crate) fn custom<'a>(&'a mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'a> {
+        const OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
+        self.put(&OTHER).name(name).unit(unit).better(better).scope(scope)
+    }
+
     /// Adds a finding.
     pub(crate) fn finding(
         &mut self,
@@ -184,6 +190,11 @@ impl Put<'_> {
     pub(crate) fn scope(mut self, scope: Scope) -> Self {
         self.metric.scope = scope;
         self
+    }
+
+    /// The subject so far.
+    pub(crate) fn subject(&self) -> Subject {
+        self.metric.subject.clone()
     }
 
     pub(crate) fn of(mut self, subject: Subject) -> Self {
