@@ -19,11 +19,15 @@
 
 mod dcgm;
 mod declared;
+mod elbencho;
+mod fio;
 mod gemm;
 mod gpu_burn;
 mod gpu_fryer;
 mod hpcg;
 mod hpl;
+mod imports;
+mod ior;
 mod json;
 mod kernel_log;
 mod lines;
@@ -31,6 +35,7 @@ mod nccl_tests;
 mod number;
 mod nvbandwidth;
 mod nvidia_smi;
+mod osu;
 mod out;
 mod perftest;
 mod prefix;

@@ -101,7 +101,12 @@ impl Processes<'_> {
         // A launcher writes its prefix once a line.
         let continued = !first && origin == Origin::default() && !self.streams.is_empty();
         let blank = rest.trim_ascii_start().is_empty();
-        if blank && origin == Origin::default() || !(continued || self.select(origin, out)) || blank {
+        if blank && origin == Origin::default() {
+            return;
+        }
+        // A line that begins with a carriage return has its prefix before it, without text.
+        let selected = continued || self.select(origin, out);
+        if blank || !selected {
             return;
         }
         if let Some(stream) = self.streams.get_mut(self.current) {

@@ -70,6 +70,12 @@ pub struct Format {
 }
 
 impl Format {
+    /// A log of this format is recognized by its content.
+    #[must_use]
+    pub fn is_detected(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
     /// The prefixes of lines, such as a time, are part of the format; no prefix of a launcher is removed.
     #[must_use]
     pub fn has_prefixes_of_its_own(&self) -> bool {
@@ -100,9 +106,18 @@ pub static FORMATS: &[Format] = &[
     crate::gemm::FORMAT,
     crate::hpl::FORMAT,
     crate::hpcg::FORMAT,
+    crate::osu::FORMAT,
+    crate::fio::FORMAT,
+    crate::ior::IOR,
+    crate::ior::MDTEST,
+    crate::elbencho::FORMAT,
     crate::training::FORMAT,
     crate::nvidia_smi::FORMAT,
     crate::kernel_log::FORMAT,
+    crate::imports::OPENMETRICS,
+    crate::imports::BMF,
+    crate::imports::GITHUB,
+    crate::imports::KEY_VALUE,
 ];
 
 /// The format of this name.
