@@ -38,7 +38,7 @@ pub(crate) const FORMAT: Format = Format {
         &[": SXid ("],
         &["-- end of kernel log --"],
         &["] Linux version "],
-        &[" kernel: "],
+        &[" kernel: ", "Linux version"],
         &["] NVRM: "],
     ],
     reader: Reader::Raw(|| Box::<Kernel>::default()),

@@ -1,6 +1,7 @@
 //! Splits a log into lines and processes, in constant memory.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     io::{self, ErrorKind, Read},
 };
@@ -95,13 +96,13 @@ impl Processes<'_> {
             self.ended = Some(LogEnd::Truncated);
             return;
         };
-        let text = String::from_utf8_lossy(nccl::clean(line, scratch));
+        let text = text_of(nccl::clean(line, scratch));
         let (origin, rest) = self.labels.strip(&text);
-        let rest = rest.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
+        let rest = trimmed_end(rest);
         // A launcher writes its prefix once a line.
-        let continued = !first && origin == Origin::default() && !self.streams.is_empty();
+        let continued = !first && origin.is_absent() && !self.streams.is_empty();
         let blank = rest.trim_ascii_start().is_empty();
-        if blank && origin == Origin::default() {
+        if blank && origin.is_absent() {
             return;
         }
         // A line that begins with a carriage return has its prefix before it, without text.
@@ -110,7 +111,6 @@ impl Processes<'_> {
             return;
         }
         if let Some(stream) = self.streams.get_mut(self.current) {
-            out.origin.clone_from(&stream.subject);
             stream.lines.line(Line { text: rest, number, whole }, out);
         }
     }
@@ -118,7 +118,12 @@ impl Processes<'_> {
     /// Makes the stream of a process the current one; returns `false` if there are too many.
     fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
         let is_current = |stream: &Stream| {
-            let (outer, inner) = stream.label.split_at(origin.outer.len().min(stream.label.len()));
+            let length = origin.outer.len() + origin.label.len();
+            // Comparing empty texts is slow: their address is invalid, which some processors handle by an exception.
+            if length == 0 || stream.label.len() != length {
+                return stream.label.len() == length;
+            }
+            let (outer, inner) = stream.label.split_at_checked(origin.outer.len()).unwrap_or_default();
             outer == origin.outer && inner == origin.label
         };
         if self.streams.get(self.current).is_some_and(is_current) {
@@ -127,6 +132,7 @@ impl Processes<'_> {
         let label = [origin.outer, origin.label].concat();
         if let Some(&place) = self.places.get(&label) {
             self.current = place;
+            out.origin.clone_from(&self.streams[place].subject);
             return true;
         }
         if self.streams.len() == PROCESSES {
@@ -136,6 +142,7 @@ impl Processes<'_> {
         }
         let Origin { node, rank, .. } = origin;
         let subject = Subject { node: node.map(|node| out.name(node)), rank, ..Subject::default() };
+        out.origin.clone_from(&subject);
         self.current = self.streams.len();
         self.places.insert(label.clone(), self.current);
         self.streams.push(Stream { label, subject, lines: (self.new)() });
@@ -150,6 +157,18 @@ impl Processes<'_> {
         }
         ended.unwrap_or(LogEnd::Empty)
     }
+}
+
+/// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
+pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+/// The line without blanks and holes of a file at its end.
+fn trimmed_end(line: &str) -> &str {
+    let end = line.bytes().rposition(|byte| byte > b' ').map_or(0, |at| at + 1);
+    // All bytes after it are ASCII.
+    &line[..end]
 }
 
 /// Text between two terminators.

@@ -10,7 +10,9 @@ use model::{
 use crate::{number::Number, registry::Known};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
-const MOST: usize = 14 << 20;
+const MOST: usize = 13 << 20;
+/// Maximum memory of findings and GPUs, which metrics never displace, bytes.
+const REPORTS: usize = 1 << 20;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
@@ -29,16 +31,23 @@ pub(crate) struct Out {
     /// Bytes of open JSON documents, of all processes.
     pub(crate) documents: usize,
     used: usize,
+    reports: usize,
+    /// A metric was omitted, and so are all after it.
+    full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
+    /// Names of the registry that were used, by address and length.
+    fixed: Vec<(usize, usize, Arc<str>)>,
 }
 
 impl Out {
     /// Starts a metric of the registry.
     pub(crate) fn put<'a>(&'a mut self, known: &Known) -> Put<'a> {
+        // After the first omitted value, none is kept.
+        let full = self.full;
         let metric = Metric {
-            name: self.name(known.name),
-            unit: self.name(known.unit),
+            name: self.fixed(known.name),
+            unit: self.fixed(known.unit),
             better: known.better,
             scope: known.scope,
             subject: Subject::default(),
@@ -48,7 +57,7 @@ impl Out {
             unmeasurable: None,
             line: 0,
         };
-        Put { out: self, metric, whole: false }
+        Put { out: self, metric, whole: false, full }
     }
 
     /// Starts a metric that is not in the registry.
@@ -68,7 +77,7 @@ impl Out {
     ) {
         let text: String = text.trim().chars().take(TEXT).collect();
         let subject = self.complete(subject);
-        if self.take(size_of::<Finding>() * 2 + text.len() + code.len() + 2 * OVERHEAD) {
+        if self.report(size_of::<Finding>() * 2 + text.len() + code.len() + 2 * OVERHEAD) {
             let code = code.to_owned();
             self.reading.findings.push(Finding { code, subject, severity, text, line });
         }
@@ -78,7 +87,7 @@ impl Out {
     pub(crate) fn gpu(&mut self, subject: Subject, name: Option<&str>) {
         let subject = self.complete(subject);
         let name = name.map(|name| short(name.trim()).to_owned());
-        if self.take(size_of::<Gpu>() * 2 + name.as_ref().map_or(0, String::len) + 4 * OVERHEAD) {
+        if self.report(size_of::<Gpu>() * 2 + name.as_ref().map_or(0, String::len) + 4 * OVERHEAD) {
             self.reading.gpus.push(Gpu { subject, name });
         }
     }
@@ -112,17 +121,40 @@ impl Out {
         name
     }
 
+    /// A shared copy of a name of the registry, found by its address.
+    fn fixed(&mut self, text: &'static str) -> Arc<str> {
+        let address = text.as_ptr() as usize;
+        let known = self.fixed.iter().find(|(known, length, _)| (*known, *length) == (address, text.len()));
+        if let Some((_, _, name)) = known {
+            return name.clone();
+        }
+        let name = self.name(text);
+        self.fixed.push((address, text.len(), name.clone()));
+        name
+    }
+
     fn complete(&self, mut subject: Subject) -> Subject {
         subject.node = subject.node.or_else(|| self.origin.node.clone());
         subject.rank = subject.rank.or(self.origin.rank);
         subject
     }
 
+    fn report(&mut self, bytes: usize) -> bool {
+        let fits = self.reports + bytes <= REPORTS;
+        if fits {
+            self.reports += bytes;
+        } else {
+            self.left_out += 1;
+        }
+        fits
+    }
+
     fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.used + bytes <= MOST;
+        let fits = !self.full && self.used + bytes <= MOST;
         if fits {
             self.used += bytes;
         } else {
+            self.full = true;
             self.left_out += 1;
         }
         fits
@@ -167,18 +199,24 @@ pub(crate) struct Put<'a> {
     out: &'a mut Out,
     metric: Metric,
     whole: bool,
+    /// The metric is only counted.
+    full: bool,
 }
 
 impl Put<'_> {
     /// Replaces the name, where the registry has a pattern.
     pub(crate) fn name(mut self, name: &str) -> Self {
-        self.metric.name = self.out.name(name);
+        if !self.full {
+            self.metric.name = self.out.name(name);
+        }
         self
     }
 
     /// The printed unit.
     pub(crate) fn unit(mut self, unit: &str) -> Self {
-        self.metric.unit = self.out.name(unit);
+        if !self.full {
+            self.metric.unit = self.out.name(unit);
+        }
         self
     }
 
@@ -214,7 +252,9 @@ impl Put<'_> {
     }
 
     pub(crate) fn label(mut self, name: &str, value: &str) -> Self {
-        self.metric.labels.insert(short(name).to_owned(), short(value).to_owned());
+        if !self.full {
+            self.metric.labels.insert(short(name).to_owned(), short(value).to_owned());
+        }
         self
     }
 
@@ -227,7 +267,9 @@ impl Put<'_> {
 
     /// Adds the metric without a value, with the program's reason.
     pub(crate) fn unmeasurable(mut self, reason: &str, line: u64) {
-        self.metric.unmeasurable = Some(reason.trim().chars().take(TEXT).collect());
+        if !self.full {
+            self.metric.unmeasurable = Some(reason.trim().chars().take(TEXT).collect());
+        }
         self.add(line);
     }
 
@@ -241,7 +283,11 @@ impl Put<'_> {
     }
 
     fn add(self, line: u64) {
-        let Put { out, mut metric, whole } = self;
+        let Put { out, mut metric, whole, full } = self;
+        if full {
+            out.left_out += 1;
+            return;
+        }
         metric.line = line;
         if !whole {
             metric.subject = out.complete(metric.subject);

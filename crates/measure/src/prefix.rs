@@ -13,6 +13,13 @@ pub(crate) struct Origin<'a> {
     pub(crate) rank: Option<u32>,
 }
 
+impl Origin<'_> {
+    /// No prefix names a process.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.label.is_empty()
+    }
+}
+
 /// Prefixes of a log. Those that could also be text of a program are removed only if most lines have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {

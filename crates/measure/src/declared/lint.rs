@@ -150,7 +150,7 @@ impl Check<'_> {
         }
         if declaration.end.is_none() && declaration.json.is_none() {
             let message = if declaration.must_see.is_empty() {
-                "is missing: a cut log could not be told from a whole one; state the line that the program prints last"
+                "is missing: a cut log could not be distinguished from a whole one; state the line that the program prints last"
             } else {
                 "is missing: `must_see` may match before the last value; state the line that the program prints last"
             };
