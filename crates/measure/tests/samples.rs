@@ -351,8 +351,16 @@ fn launchers_and_archives_change_nothing() {
 }
 
 /// Units in the samples, and what replaces them.
-const UNITS: [(&str, &str, &str); 2] =
-    [("nvbandwidth", "(GB/s)", "(XB/s)"), ("gpu-fryer", "Gflops/s (min", "Xflops/s (min")];
+const UNITS: [(&str, &str, &str); 8] = [
+    ("nvbandwidth", "(GB/s)", "(XB/s)"),
+    ("gpu-fryer", "Gflops/s (min", "Xflops/s (min"),
+    ("perftest", "[MB/sec]", "[XB/sec]"),
+    ("perftest", "[usec]", "[xsec]"),
+    ("hpcg", "202.6 GF (", "202.6 XF ("),
+    ("ior", "MiB/sec (", "XiB/sec ("),
+    ("nvidia-smi", " MHz", " XHz"),
+    ("github-action-benchmark", "GB/s", "XB/s"),
+];
 
 #[test]
 fn an_unknown_unit_is_kept() {
