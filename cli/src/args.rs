@@ -177,11 +177,14 @@ pub enum CliCommand {
         /// Run id.
         run: RunId,
     },
-    /// Parse logs of nccl-tests or rccl-tests. Exit code 2 if a log contains no table.
+    /// Parse logs of nccl-tests and of the other benchmarks in docs/METRICS.md. Exit code 2 if nothing was read from a log.
     Parse {
         /// Log files, text or JSON, plain or gzip; `-` reads standard input.
         #[arg(required = true, value_name = "FILE")]
         logs: Vec<PathBuf>,
+        /// Read the logs by a declaration (YAML), and print which line each rule matched.
+        #[arg(long, value_name = "RULES")]
+        read: Option<PathBuf>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = Form::Table)]
         output: Form,

@@ -77,6 +77,59 @@ fn csv_has_one_line_per_placement() {
     );
 }
 
+fn sample(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/measure/tests/samples")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+#[test]
+fn metrics_and_findings_are_printed() {
+    let faulty = sample("gpu-burn/faulty.txt");
+    let output = parse(&["--output", "json", &faulty, &log("205-own-reduce.log")], b"");
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let documents: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (&documents[0]["format"], &documents[1]["format"]),
+        (&"gpu-burn".into(), &"nccl-tests".into())
+    );
+    assert_eq!(documents[0]["findings"][1]["code"], "GPU_FAULTY");
+    let text = String::from_utf8(parse(&[&faulty], b"").stdout).unwrap();
+    assert!(text.contains("gpu-burn, complete") && text.contains("gpu_burn.throughput"), "{text}");
+    assert!(text.contains("GPU_FAULTY") && text.contains("wrong data"), "{text}");
+    let text = String::from_utf8(parse(&["--output", "csv", &faulty], b"").stdout).unwrap();
+    let mut lines = text.lines();
+    let header = "source,metric,unit,scope,node,gpu,link,peer,rank,labels,value,unmeasurable,line";
+    assert_eq!(lines.next(), Some(header));
+    assert!(lines.next().unwrap().ends_with(",gpu_burn.throughput,GFLOP/s,gpu,,0,,,,,51320.0,,10"));
+}
+
+#[test]
+fn a_declaration_reads_any_log_and_explains_it() {
+    let folder = std::env::temp_dir().join(format!("burnin-parse-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let rules = folder.join("triad.yaml");
+    let text = "end: ^done$\ncontext: ['^device (?<gpu>[0-9]+)']\nrow: 'triad (?<value>\\S+)'\nname: stream.triad\nunit: GB/s\nbetter: higher\nscope: gpu\n";
+    fs::write(&rules, text).unwrap();
+    let rules = rules.display().to_string();
+    let output = parse(&["--read", &rules, "-"], b"device 3\ntriad 7261.4\ndone\n");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("declared, complete") && said.contains("7261.4"), "{said}");
+    assert!(said.contains("context[0]  device 3"), "{said}");
+    fs::write(folder.join("triad.yaml"), text.replace("end: ^done$\n", "").replace("\\S+", "[0-9.]+"))
+        .unwrap();
+    let refused = parse(&["--read", &rules, "-"], b"");
+    assert_eq!(refused.status.code(), Some(64));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("triad.yaml:2:") && said.contains("row: the group `value`"), "{said}");
+    assert!(said.contains("end: is missing"), "{said}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 const HEADER: &str = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
 const ROW: &str = "8 2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n";
 

@@ -69,7 +69,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Sweep { grace, dry_run, .. } => {
             block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run))
         }
-        CliCommand::Parse { logs, output } => parse::parse(&logs, output),
+        CliCommand::Parse { logs, read, output } => parse::parse(&logs, read.as_deref(), output),
         CliCommand::Judge { logs, series, criteria, baseline, output } => {
             judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), series, output)
         }

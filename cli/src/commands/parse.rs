@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use model::measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table};
+use model::{
+    measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table},
+    metric::{Finding, Metric, Scope, Severity},
+};
 use serde::Serialize;
 
 use crate::{
@@ -17,30 +20,116 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// Parses and prints every log.
-pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, CliError> {
+/// Parses and prints every log: in a detected format, or as `rules`, the file of a declaration, says.
+pub fn parse(logs: &[impl AsRef<Path>], rules: Option<&Path>, output: Form) -> Result<Exit, CliError> {
+    let rules = rules.map(declared).transpose()?;
     let mut exit = Exit::Pass;
-    let mut header = true;
+    // The kind of the last CSV header: rows of tables, or metrics.
+    let mut header = None;
     for log in logs {
         let source = log.as_ref().display().to_string();
-        let reading = read(log.as_ref())?;
-        if reading.tables.is_empty() {
+        let (mut reading, matches) = content(log.as_ref(), rules.as_ref())?;
+        if reading.tables.is_empty() && reading.metrics.is_empty() && reading.findings.is_empty() {
             exit = Exit::Inconclusive;
         }
         match output {
-            Form::Table => write_with(|out| write_text(out, &shown(&source), &reading)),
-            Form::Json => print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading }),
+            Form::Table => write_with(|out| {
+                write_text(out, &shown(&source), &reading)?;
+                write_matches(out, &matches)
+            }),
+            Form::Json => {
+                reading.format.get_or_insert_with(|| "nccl-tests".to_owned());
+                print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading });
+            }
             Form::Csv => write_with(|out| {
-                let mut lines = csv::WriterBuilder::new().has_headers(header).from_writer(out);
-                for line in spread(&report::cell(&source), &reading) {
+                let source = report::cell(&source);
+                let mut lines =
+                    csv::WriterBuilder::new().has_headers(header != Some(0)).from_writer(&mut *out);
+                for line in spread(&source, &reading) {
                     lines.serialize(line).map_err(io_error)?;
-                    header = false;
+                    header = Some(0);
+                }
+                lines.flush()?;
+                drop(lines);
+                let mut lines = csv::WriterBuilder::new().has_headers(header != Some(1)).from_writer(out);
+                for metric in &reading.metrics {
+                    lines.serialize(ParsedMetric::of(&source, metric)).map_err(io_error)?;
+                    header = Some(1);
                 }
                 lines.flush()
             }),
         }
     }
     Ok(exit)
+}
+
+/// Reads and checks a declaration.
+fn declared(file: &Path) -> Result<measure::Declared, CliError> {
+    let document = workflow::YamlDocument::read(file).map_err(CliError::usage)?;
+    let declaration: measure::Declaration = document.read_as().map_err(CliError::usage)?;
+    declaration.check(false).map_err(|problems| {
+        let problems = problems.into_iter().map(|problem| document.problem(&problem.field, problem.message));
+        CliError::usage(workflow::FileProblems(problems.collect()))
+    })
+}
+
+/// A log's content, and the lines that the rules of a declaration matched.
+fn content(
+    log: &Path,
+    rules: Option<&measure::Declared>,
+) -> Result<(Reading, Vec<measure::Matched>), CliError> {
+    body(log)
+        .and_then(|input| match rules {
+            Some(rules) => rules.explain(input),
+            None => measure::read(input).map(|reading| (reading, Vec::new())),
+        })
+        .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
+}
+
+/// One line of CSV: one metric.
+#[derive(Serialize)]
+struct ParsedMetric<'a> {
+    source: &'a str,
+    metric: String,
+    unit: String,
+    scope: Scope,
+    node: Option<String>,
+    gpu: Option<u32>,
+    link: Option<String>,
+    peer: Option<String>,
+    rank: Option<u32>,
+    labels: String,
+    value: Option<f64>,
+    unmeasurable: Option<String>,
+    line: u64,
+}
+
+impl<'a> ParsedMetric<'a> {
+    fn of(source: &'a str, metric: &Metric) -> Self {
+        let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(report::cell);
+        let subject = &metric.subject;
+        Self {
+            source,
+            metric: report::cell(&metric.name),
+            unit: report::cell(&metric.unit),
+            scope: metric.scope,
+            node: text(&subject.node),
+            gpu: subject.gpu,
+            link: text(&subject.link),
+            peer: text(&subject.peer),
+            rank: subject.rank,
+            labels: report::cell(&labels(metric)),
+            value: metric.value,
+            unmeasurable: metric.unmeasurable.as_deref().map(report::cell),
+            line: metric.line,
+        }
+    }
+}
+
+/// `dtype=bf16 shape=1024`.
+fn labels(metric: &Metric) -> String {
+    let labels: Vec<_> = metric.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    labels.join(" ")
 }
 
 /// The I/O error under the CSV error: its kind distinguishes a closed pipe from a full disk.
@@ -115,7 +204,14 @@ fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Par
 }
 
 fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Result<()> {
-    writeln!(out, "{source}: {}", word(reading.ended))?;
+    match reading.format.as_deref() {
+        Some(format) => {
+            let version = reading.version.as_deref().map(|version| format!(" {}", shown(version)));
+            let ended = if reading.ended == LogEnd::Empty { "empty: no metric" } else { word(reading.ended) };
+            writeln!(out, "{source}: {}{}, {ended}", shown(format), version.unwrap_or_default())?;
+        }
+        None => writeln!(out, "{source}: {}", word(reading.ended))?,
+    }
     if let Some(error) = &reading.first_error {
         writeln!(out, "  first error: {}", shown(error))?;
     }
@@ -123,7 +219,69 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
         writeln!(out, "\n{}", title(table))?;
         tell_rows(out, &table.rows)?;
     }
+    if !reading.metrics.is_empty() {
+        writeln!(out)?;
+        let cells = |metric: &Metric| {
+            let value = metric.value.map(|value| value.to_string());
+            let value = value.unwrap_or_else(|| shown(metric.unmeasurable.as_deref().unwrap_or("-")));
+            let subject =
+                if metric.subject.is_unknown() { "-".to_owned() } else { shown(&metric.subject.to_string()) };
+            [shown(&metric.name), subject, shown(&labels(metric)), value, shown(&metric.unit)]
+        };
+        tell_columns(out, ["metric", "subject", "labels", "value", "unit"], &reading.metrics, cells)?;
+    }
+    if !reading.findings.is_empty() {
+        writeln!(out)?;
+        let cells = |finding: &Finding| {
+            let subject = if finding.subject.is_unknown() {
+                "-".to_owned()
+            } else {
+                shown(&finding.subject.to_string())
+            };
+            let severity = match finding.severity {
+                Severity::Unknown => "unknown",
+                Severity::Software => "software",
+                Severity::Configuration => "configuration",
+                Severity::WrongData => "wrong data",
+                Severity::Hardware => "hardware",
+            };
+            [shown(&finding.code), severity.to_owned(), subject, shown(&finding.text)]
+        };
+        tell_columns(out, ["finding", "severity", "subject", "text"], &reading.findings, cells)?;
+    }
     Ok(())
+}
+
+/// Prints left-aligned columns. Cells are formatted twice, once for the widths, as in [`tell_rows`].
+fn tell_columns<T, const N: usize>(
+    out: &mut dyn Write,
+    names: [&str; N],
+    items: &[T],
+    cells: impl Fn(&T) -> [String; N],
+) -> io::Result<()> {
+    let mut widths = names.map(str::len);
+    for item in items {
+        for (width, cell) in widths.iter_mut().zip(cells(item)) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut line = |cells: [String; N]| {
+        let text: String =
+            cells.iter().zip(widths).map(|(cell, width)| format!("  {cell:<width$}")).collect();
+        writeln!(out, "{}", text.trim_end())
+    };
+    line(names.map(str::to_owned))?;
+    items.iter().try_for_each(|item| line(cells(item)))
+}
+
+/// Prints which line each rule of a declaration matched.
+fn write_matches(out: &mut dyn Write, matches: &[measure::Matched]) -> io::Result<()> {
+    if matches.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let cells = |found: &measure::Matched| [found.line.to_string(), shown(&found.field), shown(&found.text)];
+    tell_columns(out, ["line", "rule", "text"], matches, cells)
 }
 
 /// Prints right-aligned rows. Cells are formatted twice, once for the widths: keeping them all would take more memory than

@@ -9,7 +9,7 @@ use crate::{
     json::{Documents, Value},
     lines::{Line, Lines},
     number::number,
-    out::Out,
+    out::{Out, short},
     registry::{Format, Known, Reader},
 };
 
@@ -59,7 +59,8 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Products {
     json: Documents,
-    labels: Vec<(&'static str, String)>,
+    dtype: String,
+    shape: String,
     gpu: Option<u32>,
     begun: bool,
     measured: bool,
@@ -90,10 +91,10 @@ impl Lines for Products {
                 if key == "gemm_precision" {
                     self.broken |= self.begun && !self.ended;
                     (self.begun, self.measured, self.ended) = (true, false, false);
-                    self.labels.clear();
+                    self.shape.clear();
                 }
-                let name = if key == "gemm_shape" { "shape" } else { "dtype" };
-                self.labels.push((name, value.to_owned()));
+                let label = if key == "gemm_shape" { &mut self.shape } else { &mut self.dtype };
+                short(value).clone_into(label);
                 return;
             }
             "gpu_name" => return out.gpu(Subject { gpu: self.gpu, ..Subject::default() }, Some(value)),
@@ -113,8 +114,10 @@ impl Lines for Products {
             out.finding("GEMM_NONFINITE", subject.clone(), Severity::WrongData, text, line.number);
         }
         let mut put = out.put(known).of(subject);
-        for (name, label) in self.labels.iter().take(2) {
-            put = put.label(name, label);
+        for (name, label) in [("dtype", &self.dtype), ("shape", &self.shape)] {
+            if !label.is_empty() {
+                put = put.label(name, label);
+            }
         }
         put.read(value, line.number);
     }

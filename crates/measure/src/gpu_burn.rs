@@ -78,7 +78,7 @@ struct Progress {
 }
 
 /// Maximum number of GPUs of one process.
-const GPUS: u32 = 1024;
+const GPUS: u32 = 64;
 
 impl Lines for Burn {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
@@ -181,6 +181,8 @@ impl Burn {
     fn progress(&mut self, text: &str) -> Option<()> {
         let (rates, rest) = text.split_once("  errors: ")?;
         let (errors, temperatures) = rest.split_once("  temps: ")?;
+        // No blank follows a warning.
+        let errors = errors.replace(")- ", ") - ");
         let parts = rates.split(" - ").zip(errors.split(" - ")).zip(temperatures.split(" - "));
         for (index, ((rate, errors), temperature)) in parts.take(GPUS as usize).enumerate() {
             if self.gpus.len() <= index {

@@ -10,7 +10,7 @@ use memchr::{memchr_iter, memchr2};
 use model::measurement::LogEnd;
 
 use crate::{
-    lines::{Line, worst},
+    lines::{Line, text_of, worst},
     number::{Number, number},
     out::Out,
 };
@@ -214,13 +214,27 @@ impl<'d> Value<'d> {
         self.document.line(self.node().start as usize)
     }
 
+    /// Whether the printed text is this word.
+    fn is(self, word: &str) -> bool {
+        let node = self.node();
+        let text = &self.document.text[node.start as usize..node.end as usize];
+        match node.kind {
+            Kind::Text => {
+                let inside = &text[1..text.len() - 1];
+                inside == word.as_bytes() || inside.contains(&b'\\') && unescaped(inside) == word
+            }
+            Kind::Word => text == word.as_bytes(),
+            Kind::Object | Kind::Array => false,
+        }
+    }
+
     /// The printed text: a string's content, or a word such as a number.
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
         let node = self.node();
         let text = &self.document.text[node.start as usize..node.end as usize];
         match node.kind {
             Kind::Text => Some(unescaped(&text[1..text.len() - 1])),
-            Kind::Word => Some(String::from_utf8_lossy(text)),
+            Kind::Word => Some(text_of(text)),
             Kind::Object | Kind::Array => None,
         }
     }
@@ -264,7 +278,17 @@ impl<'d> Value<'d> {
 
     /// The last member of this name.
     pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
-        self.members().filter(|(key, _)| key == name).last().map(|(_, value)| value)
+        let node = self.node();
+        let end = if node.kind == Kind::Object { node.after as usize } else { 0 };
+        let (mut at, mut found) = (self.at + 1, None);
+        while at < end {
+            let value = Value { document: self.document, at: at + 1 };
+            if (Value { document: self.document, at }).is(name) {
+                found = Some(value);
+            }
+            at = value.node().after as usize;
+        }
+        found
     }
 
     /// The text of a member.
@@ -280,9 +304,9 @@ impl<'d> Value<'d> {
 
 fn unescaped(text: &[u8]) -> Cow<'_, str> {
     if !text.contains(&b'\\') {
-        return String::from_utf8_lossy(text);
+        return text_of(text);
     }
-    let text = String::from_utf8_lossy(text);
+    let text = text_of(text);
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -336,8 +360,8 @@ impl Gather {
         self.depth > 0
     }
 
-    /// Adds a line. `starts` are the brackets that start a document.
-    pub(crate) fn line(&mut self, line: &str, number: u64, starts: &[u8]) -> Gathered {
+    /// Adds a line. `starts` are the brackets that start a document; `used` counts the bytes of all open documents.
+    pub(crate) fn line(&mut self, line: &str, number: u64, starts: &[u8], used: &mut usize) -> Gathered {
         if self.depth == 0 {
             let first = line.trim_start().bytes().next();
             if first.is_none_or(|first| !starts.contains(&first)) {
@@ -346,43 +370,54 @@ impl Gather {
             *self = Self { line: number, ..Self::default() };
         }
         let bytes = line.as_bytes();
-        let mut end = None;
-        for (at, &byte) in bytes.iter().enumerate() {
+        let (mut at, mut end) = (0, None);
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             if self.in_string {
-                match byte {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => self.in_string = false,
-                    _ => {}
+                if std::mem::take(&mut self.escaped) {
+                    at += 1;
+                    continue;
                 }
+                let Some(found) = memchr2(b'"', b'\\', rest) else { break };
+                self.in_string = rest[found] != b'"';
+                self.escaped = self.in_string;
+                at += found + 1;
                 continue;
             }
-            match byte {
+            let Some(found) = rest.iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))
+            else {
+                break;
+            };
+            at += found + 1;
+            match rest[found] {
                 b'"' => self.in_string = true,
                 b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => {
+                _ => {
                     self.depth = self.depth.saturating_sub(1);
                     if self.depth == 0 {
-                        end = Some(at + 1);
+                        end = Some(at);
                         break;
                     }
                 }
-                _ => {}
             }
         }
         let kept = &bytes[..end.unwrap_or(bytes.len())];
-        if self.text.len() + kept.len() >= LONGEST {
+        if *used + kept.len() >= LONGEST {
             self.exceeded = true;
+            *used -= self.text.len();
             self.text = Vec::new();
         }
         if !self.exceeded {
+            *used += kept.len() + 1;
             self.text.extend_from_slice(kept);
             self.text.push(b'\n');
         }
         match end {
             None => Gathered::Open,
             Some(_) if self.exceeded => Gathered::Exceeded,
-            Some(_) => Gathered::Closed(std::mem::take(&mut self.text), self.line),
+            Some(_) => {
+                *used -= self.text.len();
+                Gathered::Closed(std::mem::take(&mut self.text), self.line)
+            }
         }
     }
 }
@@ -403,7 +438,7 @@ impl Documents {
         out: &mut Out,
         read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
     ) -> bool {
-        let ended = match self.gather.line(line.text, line.number, starts) {
+        let ended = match self.gather.line(line.text, line.number, starts, &mut out.documents) {
             Gathered::Other => return false,
             Gathered::Open => return true,
             Gathered::Closed(text, first) => match Document::parse(&text, first) {
@@ -466,9 +501,9 @@ mod tests {
     #[test]
     fn documents_are_found_between_lines() {
         let mut gather = Gather::default();
-        let mut found = Vec::new();
+        let (mut found, mut used) = (Vec::new(), 0);
         for (number, line) in ["note", "{\"a\":", "\"}\"", "} tail", "{}", "[", "x"].iter().enumerate() {
-            if let Gathered::Closed(text, line) = gather.line(line, number as u64 + 1, b"{[") {
+            if let Gathered::Closed(text, line) = gather.line(line, number as u64 + 1, b"{[", &mut used) {
                 found.push((String::from_utf8(text).unwrap(), line));
             }
         }

@@ -18,23 +18,36 @@
 //! ```
 
 mod dcgm;
+mod declared;
+mod elbencho;
+mod fio;
 mod gemm;
 mod gpu_burn;
 mod gpu_fryer;
+mod hpcg;
+mod hpl;
+mod imports;
+mod ior;
 mod json;
+mod kernel_log;
 mod lines;
 mod nccl_tests;
 mod number;
 mod nvbandwidth;
+mod nvidia_smi;
+mod osu;
 mod out;
 mod perftest;
 mod prefix;
 mod registry;
+mod training;
+mod xid;
 
 use std::io::{self, Cursor, Read};
 
 use model::measurement::Reading;
 
+pub use declared::{Declaration, Declared, JsonRule, Matched, Problem, TableRule};
 pub use registry::{FORMATS, Format, Known, format};
 
 use crate::{lines::Lines, out::Out, prefix::Labels, registry::Reader};

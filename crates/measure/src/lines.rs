@@ -1,6 +1,7 @@
 //! Splits a log into lines and processes, in constant memory.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     io::{self, ErrorKind, Read},
 };
@@ -50,15 +51,10 @@ pub(crate) fn read(
     new: &dyn Fn() -> Box<dyn Lines>,
     out: &mut Out,
 ) -> io::Result<LogEnd> {
-    let mut processes = Processes {
-        labels,
-        new,
-        streams: BTreeMap::new(),
-        ended: None,
-        label: Box::default(),
-        scratch: Vec::new(),
-    };
-    let damage = match split(input, |piece| processes.line(piece, out)) {
+    let mut processes =
+        Processes { labels, new, streams: Vec::new(), places: BTreeMap::new(), current: 0, ended: None };
+    let mut scratch = Vec::new();
+    let damage = match split(input, |piece| processes.line(piece, &mut scratch, out)) {
         Ok(()) => None,
         Err(error) if error.kind() == ErrorKind::InvalidData => Some(error.to_string()),
         Err(error) => return Err(error),
@@ -76,61 +72,103 @@ pub(crate) fn read(
 struct Processes<'n> {
     labels: Labels,
     new: &'n dyn Fn() -> Box<dyn Lines>,
-    streams: BTreeMap<Box<str>, (Subject, Box<dyn Lines>)>,
+    streams: Vec<Stream>,
+    /// Index of each stream by its label.
+    places: BTreeMap<String, usize>,
+    /// The stream of the last line.
+    current: usize,
     /// Something could not be read.
     ended: Option<LogEnd>,
-    /// Label of the line whose pieces are read.
-    label: Box<str>,
-    scratch: Vec<u8>,
+}
+
+/// The output of one process.
+struct Stream {
+    label: String,
+    subject: Subject,
+    lines: Box<dyn Lines>,
 }
 
 impl Processes<'_> {
-    fn line(&mut self, piece: Piece<'_>, out: &mut Out) {
+    fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) {
         let Piece { text, number, whole, first } = piece;
         let Some(line) = text else {
             out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
             self.ended = Some(LogEnd::Truncated);
             return;
         };
-        let line = nccl::clean(line, &mut self.scratch);
-        let text = String::from_utf8_lossy(line);
-        let (mut origin, rest) = self.labels.strip(&text);
-        if first || !origin.label.is_empty() {
-            if *self.label != *origin.label {
-                self.label = origin.label.into();
-            }
-        } else {
-            // A launcher writes its prefix once a line.
-            origin.label = &self.label;
-        }
-        let rest = rest.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
-        if rest.trim_start().is_empty() {
+        let text = text_of(nccl::clean(line, scratch));
+        let (origin, rest) = self.labels.strip(&text);
+        let rest = trimmed_end(rest);
+        // A launcher writes its prefix once a line.
+        let continued = !first && origin.is_absent() && !self.streams.is_empty();
+        let blank = rest.trim_ascii_start().is_empty();
+        if blank && origin.is_absent() {
             return;
         }
-        if !self.streams.contains_key(origin.label) {
-            if self.streams.len() == PROCESSES {
-                out.error(&format!("the log contains more than {PROCESSES} processes"));
-                self.ended = Some(LogEnd::Truncated);
-                return;
-            }
-            let Origin { label, node, rank } = origin;
-            let subject = Subject { node: node.map(|node| out.name(node)), rank, ..Subject::default() };
-            self.streams.insert(label.into(), (subject, (self.new)()));
+        // A line that begins with a carriage return has its prefix before it, without text.
+        let selected = continued || self.select(origin, out);
+        if blank || !selected {
+            return;
         }
-        if let Some((subject, lines)) = self.streams.get_mut(origin.label) {
-            out.origin.clone_from(subject);
-            lines.line(Line { text: rest, number, whole }, out);
+        if let Some(stream) = self.streams.get_mut(self.current) {
+            stream.lines.line(Line { text: rest, number, whole }, out);
         }
     }
 
-    fn finish(mut self, out: &mut Out) -> LogEnd {
+    /// Makes the stream of a process the current one; returns `false` if there are too many.
+    fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
+        let is_current = |stream: &Stream| {
+            let length = origin.outer.len() + origin.label.len();
+            // Comparing empty texts is slow: their address is invalid, which some processors handle by an exception.
+            if length == 0 || stream.label.len() != length {
+                return stream.label.len() == length;
+            }
+            let (outer, inner) = stream.label.split_at_checked(origin.outer.len()).unwrap_or_default();
+            outer == origin.outer && inner == origin.label
+        };
+        if self.streams.get(self.current).is_some_and(is_current) {
+            return true;
+        }
+        let label = [origin.outer, origin.label].concat();
+        if let Some(&place) = self.places.get(&label) {
+            self.current = place;
+            out.origin.clone_from(&self.streams[place].subject);
+            return true;
+        }
+        if self.streams.len() == PROCESSES {
+            out.error(&format!("the log contains more than {PROCESSES} processes"));
+            self.ended = Some(LogEnd::Truncated);
+            return false;
+        }
+        let Origin { node, rank, .. } = origin;
+        let subject = Subject { node: node.map(|node| out.name(node)), rank, ..Subject::default() };
+        out.origin.clone_from(&subject);
+        self.current = self.streams.len();
+        self.places.insert(label.clone(), self.current);
+        self.streams.push(Stream { label, subject, lines: (self.new)() });
+        true
+    }
+
+    fn finish(self, out: &mut Out) -> LogEnd {
         let mut ended = self.ended;
-        for (subject, lines) in self.streams.values_mut() {
-            out.origin.clone_from(subject);
-            ended = worst(ended, lines.finish(out));
+        for mut stream in self.streams {
+            out.origin.clone_from(&stream.subject);
+            ended = worst(ended, stream.lines.finish(out));
         }
         ended.unwrap_or(LogEnd::Empty)
     }
+}
+
+/// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
+pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+/// The line without blanks and holes of a file at its end.
+fn trimmed_end(line: &str) -> &str {
+    let end = line.bytes().rposition(|byte| byte > b' ').map_or(0, |at| at + 1);
+    // All bytes after it are ASCII.
+    &line[..end]
 }
 
 /// Text between two terminators.

@@ -14,7 +14,7 @@ use crate::{
     json::{Documents, Value},
     lines::{Line, Lines},
     number::{Number, count, number},
-    out::{Out, Put},
+    out::{Out, Put, short},
     registry::{Format, Known, Reader},
 };
 
@@ -77,7 +77,7 @@ impl Matrix {
         let part = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
         let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
         Self {
-            unit: unit.unwrap_or("unknown").to_owned(),
+            unit: short(unit.unwrap_or("unknown")).to_owned(),
             pairs: description.contains("GPU(row)"),
             part: parts.into_iter().find(|(_, words)| part(*words)).map(|(name, _)| name),
             ..Self::default()
@@ -143,7 +143,8 @@ impl Lines for Copies {
                 self.broken |= self.test.is_some();
                 self.noted = false;
                 self.tests += 1;
-                self.test = Some(Test { name: rest.trim_end_matches('.').to_owned(), ..Test::default() });
+                self.test =
+                    Some(Test { name: short(rest.trim_end_matches('.')).to_owned(), ..Test::default() });
             }
             "SUM" => self.sum(rest, line.whole),
             "NOTE:" if rest.starts_with("The reported results") => self.noted = true,

@@ -10,7 +10,9 @@ use model::{
 use crate::{number::Number, registry::Known};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
-const MOST: usize = 14 << 20;
+const MOST: usize = 13 << 20;
+/// Maximum memory of findings and GPUs, which metrics never displace, bytes.
+const REPORTS: usize = 1 << 20;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
@@ -26,17 +28,26 @@ pub(crate) struct Out {
     pub(crate) reading: Reading,
     /// Node and rank of the process whose line is read; they complete each subject.
     pub(crate) origin: Subject,
+    /// Bytes of open JSON documents, of all processes.
+    pub(crate) documents: usize,
     used: usize,
+    reports: usize,
+    /// A metric was omitted, and so are all after it.
+    full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
+    /// Names of the registry that were used, by address and length.
+    fixed: Vec<(usize, usize, Arc<str>)>,
 }
 
 impl Out {
     /// Starts a metric of the registry.
     pub(crate) fn put<'a>(&'a mut self, known: &Known) -> Put<'a> {
+        // After the first omitted value, none is kept.
+        let full = self.full;
         let metric = Metric {
-            name: self.name(known.name),
-            unit: self.name(known.unit),
+            name: self.fixed(known.name),
+            unit: self.fixed(known.unit),
             better: known.better,
             scope: known.scope,
             subject: Subject::default(),
@@ -46,7 +57,13 @@ impl Out {
             unmeasurable: None,
             line: 0,
         };
-        Put { out: self, metric }
+        Put { out: self, metric, whole: false, full }
+    }
+
+    /// Starts a metric that is not in the registry.
+    pub(crate) fn custom<'a>(&'a mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'a> {
+        const OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
+        self.put(&OTHER).name(name).unit(unit).better(better).scope(scope)
     }
 
     /// Adds a finding.
@@ -60,7 +77,7 @@ impl Out {
     ) {
         let text: String = text.trim().chars().take(TEXT).collect();
         let subject = self.complete(subject);
-        if self.take(size_of::<Finding>() * 2 + text.len() + code.len() + 2 * OVERHEAD) {
+        if self.report(size_of::<Finding>() * 2 + text.len() + code.len() + 2 * OVERHEAD) {
             let code = code.to_owned();
             self.reading.findings.push(Finding { code, subject, severity, text, line });
         }
@@ -70,7 +87,7 @@ impl Out {
     pub(crate) fn gpu(&mut self, subject: Subject, name: Option<&str>) {
         let subject = self.complete(subject);
         let name = name.map(|name| short(name.trim()).to_owned());
-        if self.take(size_of::<Gpu>() * 2 + name.as_ref().map_or(0, String::len) + 4 * OVERHEAD) {
+        if self.report(size_of::<Gpu>() * 2 + name.as_ref().map_or(0, String::len) + 4 * OVERHEAD) {
             self.reading.gpus.push(Gpu { subject, name });
         }
     }
@@ -104,17 +121,40 @@ impl Out {
         name
     }
 
+    /// A shared copy of a name of the registry, found by its address.
+    fn fixed(&mut self, text: &'static str) -> Arc<str> {
+        let address = text.as_ptr() as usize;
+        let known = self.fixed.iter().find(|(known, length, _)| (*known, *length) == (address, text.len()));
+        if let Some((_, _, name)) = known {
+            return name.clone();
+        }
+        let name = self.name(text);
+        self.fixed.push((address, text.len(), name.clone()));
+        name
+    }
+
     fn complete(&self, mut subject: Subject) -> Subject {
         subject.node = subject.node.or_else(|| self.origin.node.clone());
         subject.rank = subject.rank.or(self.origin.rank);
         subject
     }
 
+    fn report(&mut self, bytes: usize) -> bool {
+        let fits = self.reports + bytes <= REPORTS;
+        if fits {
+            self.reports += bytes;
+        } else {
+            self.left_out += 1;
+        }
+        fits
+    }
+
     fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.used + bytes <= MOST;
+        let fits = !self.full && self.used + bytes <= MOST;
         if fits {
             self.used += bytes;
         } else {
+            self.full = true;
             self.left_out += 1;
         }
         fits
@@ -145,7 +185,7 @@ impl Out {
 }
 
 /// The beginning of a text, at most [`SHORT`] bytes.
-fn short(text: &str) -> &str {
+pub(crate) fn short(text: &str) -> &str {
     let mut end = text.len().min(SHORT);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -158,18 +198,25 @@ fn short(text: &str) -> &str {
 pub(crate) struct Put<'a> {
     out: &'a mut Out,
     metric: Metric,
+    whole: bool,
+    /// The metric is only counted.
+    full: bool,
 }
 
 impl Put<'_> {
     /// Replaces the name, where the registry has a pattern.
     pub(crate) fn name(mut self, name: &str) -> Self {
-        self.metric.name = self.out.name(name);
+        if !self.full {
+            self.metric.name = self.out.name(name);
+        }
         self
     }
 
     /// The printed unit.
     pub(crate) fn unit(mut self, unit: &str) -> Self {
-        self.metric.unit = self.out.name(unit);
+        if !self.full {
+            self.metric.unit = self.out.name(unit);
+        }
         self
     }
 
@@ -183,8 +230,19 @@ impl Put<'_> {
         self
     }
 
+    /// The subject so far.
+    pub(crate) fn subject(&self) -> Subject {
+        self.metric.subject.clone()
+    }
+
     pub(crate) fn of(mut self, subject: Subject) -> Self {
         self.metric.subject = subject;
+        self
+    }
+
+    /// The value is that of the whole job, whichever process printed it.
+    pub(crate) fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 
@@ -194,7 +252,9 @@ impl Put<'_> {
     }
 
     pub(crate) fn label(mut self, name: &str, value: &str) -> Self {
-        self.metric.labels.insert(short(name).to_owned(), short(value).to_owned());
+        if !self.full {
+            self.metric.labels.insert(short(name).to_owned(), short(value).to_owned());
+        }
         self
     }
 
@@ -207,7 +267,9 @@ impl Put<'_> {
 
     /// Adds the metric without a value, with the program's reason.
     pub(crate) fn unmeasurable(mut self, reason: &str, line: u64) {
-        self.metric.unmeasurable = Some(reason.trim().chars().take(TEXT).collect());
+        if !self.full {
+            self.metric.unmeasurable = Some(reason.trim().chars().take(TEXT).collect());
+        }
         self.add(line);
     }
 
@@ -221,9 +283,15 @@ impl Put<'_> {
     }
 
     fn add(self, line: u64) {
-        let Put { out, mut metric } = self;
+        let Put { out, mut metric, whole, full } = self;
+        if full {
+            out.left_out += 1;
+            return;
+        }
         metric.line = line;
-        metric.subject = out.complete(metric.subject);
+        if !whole {
+            metric.subject = out.complete(metric.subject);
+        }
         let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len() + 2 * OVERHEAD);
         let labels = labels.sum::<usize>() + if metric.labels.is_empty() { 0 } else { LABELS };
         let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);

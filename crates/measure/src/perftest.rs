@@ -14,7 +14,7 @@ use crate::{
     json::{Documents, Value},
     lines::{Line, Lines},
     number::number,
-    out::Out,
+    out::{Out, short},
     registry::{Format, Known, Reader},
 };
 
@@ -87,6 +87,9 @@ enum Column {
     Metric(&'static Known, &'static str, String),
     Unread,
 }
+
+/// Maximum number of columns.
+const COLUMNS: usize = 32;
 
 /// Statistics of latency, by the name of their column.
 const STATISTICS: [(&str, &str); 9] = [
@@ -177,7 +180,7 @@ fn verb(title: &str) -> (String, bool) {
 fn columns(header: &str) -> Vec<Column> {
     let mut columns = Vec::new();
     let mut words = header.split_whitespace();
-    while let Some(word) = words.next() {
+    while let Some(word) = words.next().filter(|_| columns.len() < COLUMNS) {
         let column = match word {
             "BW" | "99%" | "99.9%" | "tps" => format!("{word} {}", words.next().unwrap_or_default()),
             _ => word.to_owned(),
@@ -194,10 +197,10 @@ fn columns(header: &str) -> Vec<Column> {
         let statistic = STATISTICS.iter().find(|(column, _)| *column == statistic);
         columns.push(match (name, statistic) {
             ("#bytes", _) => Column::Size,
-            ("BW peak", _) => Column::Metric(&PEAK, "bandwidth.peak", unit.to_owned()),
-            ("BW average", _) => Column::Metric(&BANDWIDTH, "bandwidth", unit.to_owned()),
-            ("MsgRate", _) => Column::Metric(&RATE, "message_rate", unit.to_owned()),
-            (_, Some((_, statistic))) => Column::Metric(&LATENCY, statistic, unit.to_owned()),
+            ("BW peak", _) => Column::Metric(&PEAK, "bandwidth.peak", short(unit).to_owned()),
+            ("BW average", _) => Column::Metric(&BANDWIDTH, "bandwidth", short(unit).to_owned()),
+            ("MsgRate", _) => Column::Metric(&RATE, "message_rate", short(unit).to_owned()),
+            (_, Some((_, statistic))) => Column::Metric(&LATENCY, statistic, short(unit).to_owned()),
             _ => Column::Unread,
         });
     }

@@ -5,10 +5,19 @@ use std::collections::BTreeSet;
 /// The process that printed a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
-    /// Distinguishes the processes of a log; empty without a prefix.
+    /// The last prefix that names a process; empty without one.
     pub(crate) label: &'a str,
+    /// The prefix before it that names a process.
+    pub(crate) outer: &'a str,
     pub(crate) node: Option<&'a str>,
     pub(crate) rank: Option<u32>,
+}
+
+impl Origin<'_> {
+    /// No prefix names a process.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.label.is_empty()
+    }
 }
 
 /// Prefixes of a log. Those that could also be text of a program are removed only if most lines have one.
@@ -22,6 +31,8 @@ pub(crate) struct Labels {
     raw: bool,
 }
 
+/// Maximum length of a label, bytes.
+const LONGEST: usize = 200;
 /// Number of lines that are examined.
 const EXAMINED: usize = 400;
 
@@ -62,13 +73,14 @@ impl Labels {
         for _ in 0..4 {
             let found = tagged(rest).or_else(|| match () {
                 () if self.ranks => rank(rest),
-                () if self.hosts && origin.node.is_none() => host(rest)
-                    .map(|(name, rest)| (Origin { label: name, node: Some(name), rank: None }, rest)),
+                () if self.hosts && origin.node.is_none() => host(rest).map(|(name, rest)| {
+                    (Origin { label: name, node: Some(name), ..Origin::default() }, rest)
+                }),
                 () => None,
             });
             let Some((found, after)) = found else { break };
             if !found.label.is_empty() {
-                origin.label = found.label;
+                (origin.outer, origin.label) = (origin.label, found.label);
             }
             origin.node = origin.node.or(found.node);
             origin.rank = origin.rank.or(found.rank);
@@ -94,14 +106,15 @@ fn open_mpi(line: &str) -> Option<(Origin<'_>, &str)> {
     let rest = rest.strip_prefix("<stdout>:").or_else(|| rest.strip_prefix("<stderr>:"))?;
     let number = |text: &str| crate::number::count(text);
     number(job)?;
-    Some((Origin { label, node: None, rank: Some(number(rank)?) }, rest))
+    Some((Origin { label, rank: Some(number(rank)?), ..Origin::default() }, rest))
 }
 
 /// `[pod/name/container] ` of `kubectl logs --prefix`.
 fn pod(line: &str) -> Option<(Origin<'_>, &str)> {
     let (label, rest) = line.strip_prefix("[pod/")?.split_once("] ")?;
     let (name, container) = label.split_once('/')?;
-    (!container.contains(' ')).then_some((Origin { label, node: Some(name), rank: None }, rest))
+    (label.len() <= LONGEST && !container.contains(' '))
+        .then_some((Origin { label, node: Some(name), ..Origin::default() }, rest))
 }
 
 /// `2026-01-05T12:00:07.123456789Z ` of a log collector.
@@ -132,7 +145,7 @@ fn rank(line: &str) -> Option<(Origin<'_>, &str)> {
         return None;
     }
     let rank = crate::number::count(label)?;
-    Some((Origin { label, node: None, rank: Some(rank) }, rest.strip_prefix(' ').unwrap_or(rest)))
+    Some((Origin { label, rank: Some(rank), ..Origin::default() }, rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
 /// `node-1: ` of pdsh.

@@ -70,6 +70,12 @@ pub struct Format {
 }
 
 impl Format {
+    /// A log of this format is recognized by its content.
+    #[must_use]
+    pub fn is_detected(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
     /// The prefixes of lines, such as a time, are part of the format; no prefix of a launcher is removed.
     #[must_use]
     pub fn has_prefixes_of_its_own(&self) -> bool {
@@ -98,6 +104,20 @@ pub static FORMATS: &[Format] = &[
     crate::gpu_fryer::FORMAT,
     crate::gpu_burn::FORMAT,
     crate::gemm::FORMAT,
+    crate::hpl::FORMAT,
+    crate::hpcg::FORMAT,
+    crate::osu::FORMAT,
+    crate::fio::FORMAT,
+    crate::ior::IOR,
+    crate::ior::MDTEST,
+    crate::elbencho::FORMAT,
+    crate::training::FORMAT,
+    crate::nvidia_smi::FORMAT,
+    crate::kernel_log::FORMAT,
+    crate::imports::OPENMETRICS,
+    crate::imports::BMF,
+    crate::imports::GITHUB,
+    crate::imports::KEY_VALUE,
 ];
 
 /// The format of this name.
@@ -106,8 +126,37 @@ pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
-/// The format of a log with this beginning.
+/// The format of a log with this beginning; `None` for an unknown one, and for a failed job of nccl-tests.
 pub(crate) fn detect(head: &[u8]) -> Option<&'static Format> {
     let has = |phrase: &&str| memmem::find(head, phrase.as_bytes()).is_some();
-    FORMATS.iter().find(|format| format.marks.iter().any(|mark| mark.iter().all(has)))
+    let found = FORMATS.iter().find(|format| format.marks.iter().any(|mark| mark.iter().all(has)))?;
+    // A job of nccl-tests that failed before its table may include the state of the node.
+    let included = matches!(found.name, "nvidia-smi" | "kernel-log" | "openmetrics");
+    (!included || !has(&"NCCL INFO ") && !has(&"NCCL WARN ")).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_the_node_does_not_hide_a_failed_job() {
+        let name = |log: &str| detect(log.as_bytes()).map(|format| format.name);
+        let kernel = "[1.5] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n";
+        assert_eq!(name(kernel), Some("kernel-log"));
+        assert_eq!(name(&format!("{kernel}n1:1:1 [0] NCCL WARN Cuda failure\n")), None);
+        assert_eq!(name(&format!("{kernel}# nThread 1 nGpus 1\n")), Some("nccl-tests"));
+        assert_eq!(name("lm loss: 1\n"), None);
+    }
+
+    #[test]
+    fn placeholders_stand_for_text() {
+        let known = Known::new("a.<x>.b.<y>", "1", Better::None, Scope::World, "M");
+        for (name, described) in
+            [("a.1.b.2", true), ("a.1.2.b.3", true), ("a..b.2", false), ("a.1.b.", false), ("b.1.b.2", false)]
+        {
+            assert_eq!(known.describes(name), described, "{name}");
+        }
+        assert!(format("hpl").is_some() && format("none").is_none());
+    }
 }

@@ -1,0 +1,92 @@
+//! Paths in JSON documents: `$.a[*].b`, `$.a.*.b`, `$[0]["key with space"]`.
+
+use crate::json::Value;
+
+/// Maximum number of steps.
+const STEPS: usize = 32;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Index(usize),
+    /// All items of an array or all values of an object.
+    All,
+}
+
+/// A parsed path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Path(Vec<Step>);
+
+impl Path {
+    /// Parses a path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is no path.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut rest = text.strip_prefix('$').ok_or("must begin with `$`")?;
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            if steps.len() == STEPS {
+                return Err(format!("has more than {STEPS} steps"));
+            }
+            if let Some(after) = rest.strip_prefix('.') {
+                let end = after.find(['.', '[']).unwrap_or(after.len());
+                let (key, after) = after.split_at(end);
+                match key {
+                    "" => return Err("has an empty key".to_owned()),
+                    "*" => steps.push(Step::All),
+                    key => steps.push(Step::Key(key.to_owned())),
+                }
+                rest = after;
+            } else if let Some(after) = rest.strip_prefix('[') {
+                let (inside, after) = after.split_once(']').ok_or("lacks a closing bracket")?;
+                let quoted = |mark| inside.strip_prefix(mark).and_then(|key: &str| key.strip_suffix(mark));
+                steps.push(match inside {
+                    "*" => Step::All,
+                    _ => match quoted('"').or_else(|| quoted('\'')) {
+                        Some(key) => Step::Key(key.to_owned()),
+                        None => {
+                            Step::Index(crate::number::count(inside).ok_or("has an index that is no number")?)
+                        }
+                    },
+                });
+                rest = after;
+            } else {
+                return Err(format!("has {rest:?} where `.` or `[` is expected"));
+            }
+        }
+        Ok(Self(steps))
+    }
+
+    /// Calls `found` with each value of the path and the object that contains it.
+    pub(crate) fn each<'d>(&self, root: Value<'d>, found: &mut dyn FnMut(Value<'d>, Option<Value<'d>>)) {
+        walk(&self.0, root, None, found);
+    }
+}
+
+fn walk<'d>(
+    steps: &[Step],
+    value: Value<'d>,
+    parent: Option<Value<'d>>,
+    found: &mut dyn FnMut(Value<'d>, Option<Value<'d>>),
+) {
+    let Some((step, rest)) = steps.split_first() else { return found(value, parent) };
+    match step {
+        Step::Key(key) => {
+            if let Some(inner) = value.get(key) {
+                walk(rest, inner, Some(value), found);
+            }
+        }
+        Step::Index(index) => {
+            if let Some(inner) = value.items().nth(*index) {
+                walk(rest, inner, parent, found);
+            }
+        }
+        Step::All => {
+            for inner in value.items().chain(value.members().map(|(_, inner)| inner)) {
+                walk(rest, inner, Some(value), found);
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! fio `--output-format=json`: bandwidth, operations and latency of storage.
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    json::{Documents, Value},
+    lines::{Line, Lines},
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const BANDWIDTH: Known = Known::new(
+    "fio.<operation>.bandwidth",
+    "B/s",
+    Better::Higher,
+    Scope::Node,
+    "Bandwidth of `read`, `write` or `trim`; label `job`. An operation without input or output is left out",
+);
+const OPERATIONS: Known =
+    Known::new("fio.<operation>.iops", "1/s", Better::Higher, Scope::Node, "Operations per second");
+const MEAN: Known = Known::new(
+    "fio.<operation>.latency.mean",
+    "ns",
+    Better::Lower,
+    Scope::Node,
+    "Mean latency from submission to completion",
+);
+const P99: Known = Known::new(
+    "fio.<operation>.latency.p99",
+    "ns",
+    Better::Lower,
+    Scope::Node,
+    "99th percentile of the latency",
+);
+
+pub(crate) const FORMAT: Format = Format {
+    name: "fio",
+    programs: "fio 3, JSON; text may precede the document",
+    end: "the closing bracket of the document",
+    unread: "options, processor use, other percentiles and statistics",
+    metrics: &[BANDWIDTH, OPERATIONS, MEAN, P99],
+    findings: &[("FIO_ERROR", "A job failed")],
+    marks: &[&["\"fio version\""]],
+    reader: Reader::Lines(|| Box::<Fio>::default()),
+};
+
+#[derive(Default)]
+struct Fio {
+    json: Documents,
+    failed: bool,
+}
+
+impl Lines for Fio {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        if !self.json.line(line, b"{", out, document) && line.text.starts_with("fio: ") {
+            let text = line.text;
+            // Notes begin alike; only these report a failure.
+            if text.contains("error") || text.contains("failed") || text.contains("pid=") {
+                self.failed = true;
+                out.error(text);
+                out.finding("FIO_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+            }
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        let ended = self.json.finish(LogEnd::Empty);
+        if ended == LogEnd::Empty && self.failed { LogEnd::Failed } else { ended }
+    }
+}
+
+fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+    let Some(version) = root.get_text("fio version") else { return LogEnd::Empty };
+    out.version(version.strip_prefix("fio-").unwrap_or(&version));
+    let mut ended = LogEnd::Truncated;
+    for job in root.get_items("jobs") {
+        let name = job.get_text("jobname").unwrap_or_default();
+        if let Some(error) = job.get("error").filter(|error| error.text().is_some_and(|text| text != "0")) {
+            let text = format!("job {name}: error {}", error.text().unwrap_or_default());
+            out.error(&text);
+            out.finding("FIO_ERROR", Subject::default(), Severity::Unknown, &text, error.line());
+        }
+        for operation in ["read", "write", "trim"] {
+            let Some(values) = job.get(operation) else { continue };
+            let idle = values.get_text("io_bytes").is_none_or(|bytes| bytes == "0");
+            if idle {
+                continue;
+            }
+            ended = LogEnd::Complete;
+            let latency = ["lat_ns", "clat_ns"].into_iter().filter_map(|key| values.get(key));
+            let percentile = |value: Value<'_>| value.get("percentile").is_some();
+            let p99 = latency
+                .clone()
+                .filter(|value| percentile(*value))
+                .find_map(|value| value.get("percentile")?.get("99.000000"));
+            let mean = latency.clone().find_map(|value| value.get("mean"));
+            let parts = [
+                (&BANDWIDTH, values.get("bw_bytes")),
+                (&OPERATIONS, values.get("iops")),
+                (&MEAN, mean),
+                (&P99, p99),
+            ];
+            for (known, value) in parts {
+                let Some(value) = value else {
+                    if known.name == BANDWIDTH.name {
+                        ended = LogEnd::Truncated;
+                    }
+                    continue;
+                };
+                let put =
+                    out.put(known).name(&known.name.replace("<operation>", operation)).label("job", &name);
+                put.read(&value.text().unwrap_or_default(), value.line());
+            }
+        }
+    }
+    ended
+}

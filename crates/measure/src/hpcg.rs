@@ -1,0 +1,92 @@
+//! HPCG: conjugate gradients, limited by memory and network.
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    lines::{Line, Lines},
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const THROUGHPUT: Known =
+    Known::new("hpcg.throughput", "GFLOP/s", Better::Higher, Scope::World, "The final rating");
+
+pub(crate) const FORMAT: Format = Format {
+    name: "hpcg",
+    programs: "HPCG 3.x (`Final Summary`), and NVIDIA's HPCG before it (`final =`)",
+    end: "`Final Summary::HPCG result is ...`, or `end of application` after `final =`",
+    unread: "progress, residuals and parts of the rating",
+    metrics: &[THROUGHPUT],
+    findings: &[
+        ("HPCG_INVALID", "The program reports its result as invalid"),
+        ("HPCG_ERROR", "The program failed"),
+    ],
+    marks: &[
+        &["HPCG result is "],
+        &["HPCG-Benchmark"],
+        &["SymGS", "final =", "GF_per"],
+        &["Final Summary=", "HPCG"],
+    ],
+    reader: Reader::Lines(|| Box::<Hpcg>::default()),
+};
+
+#[derive(Default)]
+struct Hpcg {
+    begun: bool,
+    rated: bool,
+    ended: bool,
+    failed: bool,
+}
+
+impl Lines for Hpcg {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim();
+        if let Some((_, result)) = text.split_once("HPCG result is ") {
+            self.begun = true;
+            let Some((_, rating)) = result.split_once("rating of=").filter(|_| line.whole) else {
+                if result.starts_with("INVALID") && line.whole {
+                    (self.rated, self.ended) = (true, true);
+                    invalid(text, line, out);
+                }
+                return;
+            };
+            out.put(&THROUGHPUT).read(rating, line.number);
+            (self.rated, self.ended) = (true, true);
+            if !result.starts_with("VALID") {
+                invalid(text, line, out);
+            }
+        } else if let Some(rest) = text.strip_prefix("final =") {
+            let mut words = rest.split_whitespace();
+            let (value, unit) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            if line.whole {
+                self.rated = true;
+                let unit = if unit == "GF" { "GFLOP/s" } else { unit };
+                out.put(&THROUGHPUT).unit(unit).read(value, line.number);
+            }
+        } else if text.starts_with("end of application") {
+            self.ended |= self.rated;
+        } else if text.contains("HPCG") || text.starts_with("SpMV") {
+            self.begun = true;
+        } else if text.contains("CUDA error") || text.starts_with("ERROR") {
+            self.failed = true;
+            out.error(text);
+            out.finding("HPCG_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        match () {
+            () if self.rated && self.ended => LogEnd::Complete,
+            () if self.failed => LogEnd::Failed,
+            () if self.begun || self.rated => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}
+
+fn invalid(text: &str, line: Line<'_>, out: &mut Out) {
+    out.finding("HPCG_INVALID", Subject::default(), Severity::WrongData, text, line.number);
+}

@@ -1,0 +1,155 @@
+//! HPL and HPL-NVIDIA: solves a linear system and checks the residual.
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    lines::{Line, Lines},
+    number::{count, number},
+    out::{Out, short},
+    registry::{Format, Known, Reader},
+};
+
+const THROUGHPUT: Known = Known::new(
+    "hpl.throughput",
+    "GFLOP/s",
+    Better::Higher,
+    Scope::World,
+    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`. Four or five digits are printed, so that equal values are common",
+);
+const PER_GPU: Known = Known::new(
+    "hpl.throughput.per_gpu",
+    "GFLOP/s",
+    Better::Higher,
+    Scope::World,
+    "Rate divided by the number of GPUs",
+);
+const TIME: Known = Known::new("hpl.time", "s", Better::Lower, Scope::World, "Duration of a test");
+const RESIDUAL: Known =
+    Known::new("hpl.residual", "1", Better::Lower, Scope::World, "Scaled residual of the preceding test");
+
+pub(crate) const FORMAT: Format = Format {
+    name: "hpl",
+    programs: "HPL 2.x and HPL-NVIDIA 23 to 26",
+    end: "`End of Tests.` after as many results and residuals as the summary counts",
+    unread: "parameters and progress",
+    metrics: &[THROUGHPUT, PER_GPU, TIME, RESIDUAL],
+    findings: &[
+        ("HPL_RESIDUAL", "The result of a test is wrong"),
+        ("HPL_SKIPPED", "Tests were skipped because of illegal input"),
+        ("HPL_ERROR", "The program failed"),
+    ],
+    marks: &[&["HPLinpack "], &["HPL-NVIDIA "], &["T/V", "NB", "Gflops"]],
+    reader: Reader::Lines(|| Box::<Hpl>::default()),
+};
+
+#[derive(Default)]
+struct Hpl {
+    labels: [String; 5],
+    rows: u64,
+    residuals: u64,
+    /// Results that the summary counts: finished, passed, failed, skipped.
+    summary: [Option<u64>; 4],
+    begun: bool,
+    ended: bool,
+    failed: bool,
+}
+
+impl Lines for Hpl {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim();
+        if text.starts_with("Column=") || text.starts_with("Prog=") {
+            return;
+        }
+        if let Some(rest) = text.strip_prefix("HPLinpack ").or_else(|| text.strip_prefix("HPL-NVIDIA ")) {
+            self.begun = true;
+            out.version(rest.split_whitespace().next().unwrap_or_default());
+        } else if text.starts_with('W') && line.whole {
+            self.row(text, line, out);
+        } else if text.starts_with("||") && text.contains("=") {
+            self.residual(text, line, out);
+        } else if text.starts_with("Finished ") && text.contains(" tests with") {
+            self.summary[0] = text.split_whitespace().nth(1).and_then(count);
+        } else if text.contains("tests completed and passed") {
+            self.summary[1] = text.split_whitespace().next().and_then(count);
+        } else if text.contains("tests completed and failed") {
+            self.summary[2] = text.split_whitespace().next().and_then(count);
+            if self.summary[2] != Some(0) {
+                out.finding("HPL_RESIDUAL", Subject::default(), Severity::WrongData, text, line.number);
+            }
+        } else if text.contains("tests skipped because of illegal") {
+            self.summary[3] = text.split_whitespace().next().and_then(count);
+            if self.summary[3] != Some(0) {
+                out.finding("HPL_SKIPPED", Subject::default(), Severity::Configuration, text, line.number);
+            }
+        } else if text.starts_with("End of Tests") {
+            self.ended = true;
+        } else if text.starts_with("HPL ERROR") || text.contains("CUDA error") || text.contains("NCCL error")
+        {
+            self.failed = true;
+            out.error(text);
+            out.finding("HPL_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        let [finished, passed, failed, _] = self.summary.map(|count| count.unwrap_or(0));
+        let counted = self.rows > 0 && self.rows == finished && self.residuals == passed + failed;
+        match () {
+            () if self.ended && counted => LogEnd::Complete,
+            () if self.failed => LogEnd::Failed,
+            () if self.begun || self.rows > 0 => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}
+
+impl Hpl {
+    /// `WC0 376832 1024 4 4 85.42 4.176e+05 ( 2.610e+04)`.
+    fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let words: Vec<_> = text.split(|c: char| c.is_whitespace() || c == '(' || c == ')').collect();
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let (7..=8) = words.len() else { return };
+        if words[1..5].iter().any(|word| count::<u64>(word).is_none()) || number(words[5]).is_none() {
+            return;
+        }
+        self.begun = true;
+        self.rows += 1;
+        for (label, word) in self.labels.iter_mut().zip([words[0], words[1], words[2], words[3], words[4]]) {
+            short(word).clone_into(label);
+        }
+        for (known, word) in
+            [(&TIME, Some(&words[5])), (&THROUGHPUT, Some(&words[6])), (&PER_GPU, words.get(7))]
+        {
+            if let Some(word) = word {
+                self.put(known, word, line, out);
+            }
+        }
+    }
+
+    fn put(&self, known: &Known, text: &str, line: Line<'_>, out: &mut Out) {
+        let mut put = out.put(known);
+        for (name, label) in ["variant", "n", "nb", "p", "q"].into_iter().zip(&self.labels) {
+            put = put.label(name, label);
+        }
+        put.read(text, line.number);
+    }
+
+    /// `||Ax-b||_oo/(...)=   4.12139792e-03 ...... PASSED`.
+    fn residual(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let Some((_, rest)) = text.rsplit_once('=') else { return };
+        let mut words = rest.split_whitespace();
+        let (value, result) = (words.next().unwrap_or_default(), words.next_back().unwrap_or_default());
+        if !matches!(result, "PASSED" | "FAILED") {
+            return;
+        }
+        self.residuals += 1;
+        self.put(&RESIDUAL, value, line, out);
+        let wrong = result == "FAILED" || number(value).is_none();
+        if wrong {
+            out.finding("HPL_RESIDUAL", Subject::default(), Severity::WrongData, text, line.number);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Results in the formats of other tools: BMF, github-action-benchmark, OpenMetrics and key=value.
+//!
+//! None of them states a direction of improvement: the metrics are evidence until criteria say what is better.
+
+use std::collections::BTreeMap;
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    json::Documents,
+    lines::{Line, Lines},
+    number::{count, number},
+    out::{Out, short},
+    registry::{Format, Known, Reader},
+};
+
+const MEASURE: Known = Known::new(
+    "bmf.<measure>",
+    "unknown",
+    Better::None,
+    Scope::Node,
+    "Value of a measure; label `benchmark`. The format has no unit",
+);
+const ENTRY: Known = Known::new(
+    "github_benchmark.value",
+    "printed",
+    Better::None,
+    Scope::Node,
+    "Value of a benchmark; label `benchmark`",
+);
+const SAMPLE: Known = Known::new(
+    "openmetrics.<name>",
+    "printed",
+    Better::None,
+    Scope::Node,
+    "A sample; its labels are kept, `gpu` becomes the subject. The unit is that of `# UNIT`, otherwise `unknown`",
+);
+const PAIR: Known = Known::new(
+    "kv.<key>",
+    "printed",
+    Better::None,
+    Scope::Node,
+    "A number of a line `key=value`; the unit follows from the suffix of the key, such as `_us`, otherwise `unknown`",
+);
+
+pub(crate) const BMF: Format = Format {
+    name: "bmf",
+    programs: "Bencher Metric Format: `{benchmark: {measure: {value, ...}}}`; not detected, `read: bmf` selects it",
+    end: "the closing bracket",
+    unread: "lower and upper values",
+    metrics: &[MEASURE],
+    findings: &[],
+    marks: &[],
+    reader: Reader::Lines(|| Box::<Bmf>::default()),
+};
+
+pub(crate) const GITHUB: Format = Format {
+    name: "github-action-benchmark",
+    programs: "`[{name, unit, value, ...}]`; not detected, `read: github-action-benchmark` selects it",
+    end: "the closing bracket",
+    unread: "range and extra",
+    metrics: &[ENTRY],
+    findings: &[],
+    marks: &[],
+    reader: Reader::Lines(|| Box::<GithubBenchmark>::default()),
+};
+
+pub(crate) const OPENMETRICS: Format = Format {
+    name: "openmetrics",
+    programs: "OpenMetrics text, and Prometheus text with an end mark",
+    end: "`# EOF`",
+    unread: "time stamps and exemplars",
+    metrics: &[SAMPLE],
+    findings: &[],
+    marks: &[&["# TYPE ", "# EOF"]],
+    reader: Reader::Lines(|| Box::<OpenMetrics>::default()),
+};
+
+pub(crate) const KEY_VALUE: Format = Format {
+    name: "key-value",
+    programs: "lines `key=value`; not detected, `read: key-value` selects it",
+    end: "a line of capitals that ends with `PASS`, `FAIL` or `SKIP`",
+    unread: "values that are no numbers, except `n/a`",
+    metrics: &[PAIR],
+    findings: &[
+        ("CHECK_FAILED", "The last line says `FAIL`"),
+        ("CHECK_SKIPPED", "The last line says `SKIP`"),
+    ],
+    marks: &[],
+    reader: Reader::Lines(|| Box::<KeyValue>::default()),
+};
+
+#[derive(Default)]
+struct Bmf(Documents);
+
+impl Lines for Bmf {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        self.0.line(line, b"{", out, |root, out| {
+            let mut ended = LogEnd::Truncated;
+            for (benchmark, measures) in root.members() {
+                for (measure, values) in measures.members() {
+                    let Some(value) = values.get("value") else { return LogEnd::Truncated };
+                    ended = LogEnd::Complete;
+                    let put = out
+                        .put(&MEASURE)
+                        .name(&format!("bmf.{}", plain(&measure)))
+                        .label("benchmark", &benchmark);
+                    put.read(&value.text().unwrap_or_default(), value.line());
+                }
+            }
+            ended
+        });
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        self.0.finish(LogEnd::Empty)
+    }
+}
+
+#[derive(Default)]
+struct GithubBenchmark(Documents);
+
+impl Lines for GithubBenchmark {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        self.0.line(line, b"[", out, |root, out| {
+            let mut ended = LogEnd::Truncated;
+            for entry in root.items() {
+                let (Some(name), Some(value)) = (entry.get_text("name"), entry.get("value")) else {
+                    return LogEnd::Truncated;
+                };
+                ended = LogEnd::Complete;
+                let unit = entry.get_text("unit").filter(|unit| !unit.is_empty());
+                let put =
+                    out.put(&ENTRY).unit(unit.as_deref().unwrap_or("unknown")).label("benchmark", &name);
+                put.read(&value.text().unwrap_or_default(), value.line());
+            }
+            ended
+        });
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        self.0.finish(LogEnd::Empty)
+    }
+}
+
+/// Lower case words of a name.
+fn plain(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
+    short(name).chars().map(plain).collect()
+}
+
+/// Maximum number of stated units.
+const UNITS: usize = 512;
+
+#[derive(Default)]
+struct OpenMetrics {
+    units: BTreeMap<String, String>,
+    samples: u64,
+    ended: bool,
+    broken: bool,
+}
+
+impl Lines for OpenMetrics {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim();
+        if let Some(comment) = text.strip_prefix('#') {
+            let mut words = comment.split_whitespace();
+            match words.next() {
+                Some("EOF") => self.ended = true,
+                Some("UNIT") => {
+                    let stated =
+                        words.next().zip(words.next()).filter(|_| self.units.len() < UNITS && line.whole);
+                    self.units
+                        .extend(stated.map(|(name, unit)| (short(name).to_owned(), short(unit).to_owned())));
+                }
+                _ => {}
+            }
+        } else if self.ended || !line.whole || self.sample(text, line, out).is_none() {
+            // Nothing may follow the end.
+            self.broken = true;
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        match () {
+            () if self.ended && self.samples > 0 && !self.broken => LogEnd::Complete,
+            () if self.samples > 0 || self.ended => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}
+
+impl OpenMetrics {
+    /// `name{label="value"} 1.5 [time]`.
+    fn sample(&mut self, text: &str, line: Line<'_>, out: &mut Out) -> Option<()> {
+        let end = text.find(['{', ' '])?;
+        let (name, mut rest) = text.split_at(end);
+        let mut labels = Vec::new();
+        if let Some(inside) = rest.strip_prefix('{') {
+            rest = inside;
+            loop {
+                rest = rest.trim_start_matches([',', ' ']);
+                if let Some(after) = rest.strip_prefix('}') {
+                    rest = after;
+                    break;
+                }
+                let (label, after) = rest.split_once("=\"")?;
+                let quote = closing(after)?;
+                if labels.len() < 32 {
+                    labels.push((label, &after[..quote]));
+                }
+                rest = &after[quote + 1..];
+            }
+        }
+        let value = rest.split_whitespace().next()?;
+        self.samples += 1;
+        let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
+        let unit = known.map_or("unknown", |(_, unit)| unit.as_str());
+        let mut put = out.put(&SAMPLE).name(&format!("openmetrics.{}", plain(name))).unit(unit);
+        let gpu = labels
+            .iter()
+            .find(|(label, _)| label.eq_ignore_ascii_case("gpu"))
+            .and_then(|(_, gpu)| count(gpu));
+        if let Some(gpu) = gpu {
+            put = put.gpu(gpu).scope(Scope::Gpu);
+        }
+        for (label, value) in labels {
+            if !(gpu.is_some() && label.eq_ignore_ascii_case("gpu")) {
+                put = put.label(label, value);
+            }
+        }
+        put.read(value, line.number);
+        Some(())
+    }
+}
+
+/// Position of the closing quote.
+fn closing(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, c)| {
+        let closes = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        closes.then_some(at)
+    })
+}
+
+/// Suffixes of keys, longest first, and their units.
+const SUFFIXES: [(&str, &str); 16] = [
+    ("_seconds", "s"),
+    ("_percent", "%"),
+    ("_tflops", "TFLOP/s"),
+    ("_gflops", "GFLOP/s"),
+    ("_bytes", "B"),
+    ("_count", "count"),
+    ("_watts", "W"),
+    ("_ratio", "1"),
+    ("_mib_s", "MiB/s"),
+    ("_gib_s", "GiB/s"),
+    ("_gb_s", "GB/s"),
+    ("_mhz", "MHz"),
+    ("_ms", "ms"),
+    ("_us", "us"),
+    ("_ns", "ns"),
+    ("_c", "C"),
+];
+
+#[derive(Default)]
+struct KeyValue {
+    values: u64,
+    ended: bool,
+}
+
+impl Lines for KeyValue {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim();
+        let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.trim().contains(' ')) else {
+            let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+            let result = ["PASS", "FAIL", "SKIP"].into_iter().find(|result| text.ends_with(result));
+            if let Some(result) = result.filter(|_| capitals) {
+                self.ended = self.values > 0;
+                match result {
+                    "FAIL" => {
+                        out.finding("CHECK_FAILED", Subject::default(), Severity::Unknown, text, line.number)
+                    }
+                    "SKIP" => {
+                        out.finding("CHECK_SKIPPED", Subject::default(), Severity::Unknown, text, line.number)
+                    }
+                    _ => {}
+                }
+            }
+            return;
+        };
+        self.ended = false;
+        let (key, value) = (key.trim(), value.trim());
+        let missing = value.eq_ignore_ascii_case("n/a");
+        if !line.whole || !missing && number(value).is_none() {
+            return;
+        }
+        self.values += 1;
+        let key = plain(key);
+        let unit =
+            SUFFIXES.iter().find(|(suffix, _)| key.ends_with(suffix)).map_or("unknown", |(_, unit)| unit);
+        out.put(&PAIR).name(&format!("kv.{key}")).unit(unit).read(value, line.number);
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        match () {
+            () if self.ended => LogEnd::Complete,
+            () if self.values > 0 => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The kernel log: Xid of GPUs, SXid of NVSwitches, machine checks, PCIe errors and processes killed for memory.
+//!
+//! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log never proves the
+//! absence of errors.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use model::{
+    measurement::LogEnd,
+    metric::{Severity, Subject},
+};
+
+use crate::{
+    lines::{Line, Lines},
+    number::count,
+    out::Out,
+    registry::{Format, Reader},
+    xid::{sxid, xid},
+};
+
+pub(crate) const FORMAT: Format = Format {
+    name: "kernel-log",
+    programs: "`dmesg` and `journalctl -k`, with any form of time",
+    end: "a line `-- end of kernel log --`, which the command of the check prints after the log, behind at least one kernel \
+          line or `-- No entries --` of journalctl; without it the findings count and their absence proves nothing",
+    unread: "times, and all lines without a finding",
+    metrics: &[],
+    findings: &[
+        ("XID_<code>", "NVIDIA's driver reported this Xid of a GPU"),
+        ("SXID_<code>", "NVIDIA's driver reported this SXid of an NVSwitch"),
+        ("MACHINE_CHECK", "The processor reported a hardware error"),
+        ("PCIE_AER", "An uncorrected PCIe error"),
+        ("OUT_OF_MEMORY", "The kernel killed a process because memory was exhausted"),
+        ("KERNEL_LOG_ERROR", "The kernel log could not be read"),
+    ],
+    marks: &[
+        &["NVRM: Xid ("],
+        &[": SXid ("],
+        &["-- end of kernel log --"],
+        &["] Linux version "],
+        &[" kernel: ", "Linux version"],
+        &["] NVRM: "],
+    ],
+    reader: Reader::Raw(|| Box::<Kernel>::default()),
+};
+
+/// Maximum number of GPUs whose serial numbers are remembered.
+const GPUS: usize = 1024;
+
+#[derive(Default)]
+struct Kernel {
+    lines: u64,
+    end: bool,
+    failed: bool,
+    /// Serial number or UUID by bus id.
+    serials: BTreeMap<Arc<str>, Arc<str>>,
+    /// Bus id of the last introduced GPU; its board's serial number follows.
+    introduced: Option<Arc<str>>,
+}
+
+impl Lines for Kernel {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim();
+        match text {
+            "-- end of kernel log --" => return self.end = true,
+            "-- No entries --" => return self.lines += 1,
+            _ => {}
+        }
+        // Lines after the mark belong to another log.
+        self.end = false;
+        if text.starts_with("dmesg: ")
+            || text.contains("Operation not permitted") && !text.contains("kernel:")
+        {
+            self.failed = true;
+            out.error(text);
+            out.finding("KERNEL_LOG_ERROR", Subject::default(), Severity::Configuration, text, line.number);
+            return;
+        }
+        self.lines += 1;
+        let bytes = text.as_bytes();
+        // Most lines are of no interest: they lack all of these letters or words.
+        if let Some(at) = find(bytes, b"NVRM: ") {
+            self.driver(text, &text[at + 6..], line, out);
+        } else if let Some(at) = find(bytes, b": SXid (") {
+            switch(text, &text[at + 2..], line, out);
+        } else if find(bytes, b"[Hardware Error]").is_some() {
+            let severity =
+                if text.contains("events logged") { Severity::Unknown } else { Severity::Hardware };
+            let subject = node(text, out);
+            out.finding("MACHINE_CHECK", subject, severity, text, line.number);
+        } else if find(bytes, b"AER: ").is_some() && find(bytes, b"ncorrect").is_some() {
+            let severity = if text.contains("(Fatal)") { Severity::Hardware } else { Severity::Unknown };
+            let subject = node(text, out);
+            out.finding("PCIE_AER", subject, severity, text, line.number);
+        } else if find(bytes, b"Out of memory: Kill").is_some() {
+            let subject = node(text, out);
+            out.finding("OUT_OF_MEMORY", subject, Severity::Software, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        match () {
+            () if self.failed => LogEnd::Failed,
+            () if self.end && self.lines > 0 => LogEnd::Complete,
+            () if self.end || self.lines > 0 => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}
+
+fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+    memchr::memmem::find(text, word)
+}
+
+/// The host name before ` kernel:` of syslog and journalctl.
+fn host<'a>(text: &'a str, out: &mut Out) -> Option<Arc<str>> {
+    let (before, _) = text.split_once(" kernel:")?;
+    let name: &'a str = before.rsplit(' ').next()?;
+    (!name.is_empty() && before.len() > name.len()).then(|| out.name(name))
+}
+
+fn node(text: &str, out: &mut Out) -> Subject {
+    Subject { node: host(text, out), ..Subject::default() }
+}
+
+/// `(PCI:0000:9b:00): 79, GPU has ...`: bus id, code and the rest. The comma shows that the code is not cut.
+fn code(rest: &str) -> Option<(&str, u32, &str)> {
+    let (bus, rest) = rest.strip_prefix('(')?.split_once("): ")?;
+    let (code, said) = rest.split_once(',')?;
+    Some((bus.strip_prefix("PCI:").unwrap_or(bus), count(code.trim())?, said.trim()))
+}
+
+/// An NVSwitch: `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, ...`.
+fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
+    let Some((bus, code, said)) = rest.strip_prefix("SXid ").and_then(code) else { return };
+    // A second line repeats the code with its raw data.
+    if said.starts_with("Data {") {
+        return;
+    }
+    let (severity, meaning) = sxid(code, said.starts_with("Fatal"));
+    let subject = Subject { node: host(text, out), bus_id: Some(out.name(bus)), ..Subject::default() };
+    out.finding(&format!("SXID_{code}"), subject, severity, &format!("{meaning}: {}", &rest), line.number);
+}
+
+impl Kernel {
+    /// A line of NVIDIA's driver.
+    fn driver(&mut self, text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
+        if let Some(introduced) = rest.strip_prefix("GPU at PCI:") {
+            let Some((bus, uuid)) = introduced.split_once(": ") else { return };
+            let bus = out.name(bus);
+            if self.serials.len() < GPUS && line.whole {
+                let uuid = out.name(uuid);
+                self.serials.insert(bus.clone(), uuid);
+            }
+            self.introduced = Some(bus);
+        } else if let Some(serial) = rest.strip_prefix("GPU Board Serial Number: ") {
+            let bus = self.introduced.take().filter(|bus| line.whole && self.serials.contains_key(bus));
+            if let Some(bus) = bus {
+                let serial = out.name(serial);
+                let subject =
+                    Subject { bus_id: Some(bus.clone()), serial: Some(serial.clone()), ..Subject::default() };
+                out.gpu(subject, None);
+                self.serials.insert(bus, serial);
+            }
+        } else if let Some((bus, code, _)) = rest.strip_prefix("Xid ").and_then(code) {
+            let (severity, meaning) = xid(code);
+            let bus = out.name(bus);
+            let subject = Subject {
+                node: host(text, out),
+                serial: self.serials.get(&bus).cloned(),
+                bus_id: Some(bus),
+                ..Subject::default()
+            };
+            out.finding(
+                &format!("XID_{code}"),
+                subject,
+                severity,
+                &format!("{meaning}: {rest}"),
+                line.number,
+            );
+        }
+    }
+}

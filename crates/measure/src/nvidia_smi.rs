@@ -1,0 +1,689 @@
+//! `nvidia-smi -q`, text and XML (`-x`): state, errors and limits of GPUs.
+
+use model::{
+    measurement::LogEnd,
+    metric::{
+        Better::{self, Lower},
+        Scope,
+        Severity::{Configuration, Hardware, Unknown},
+        Subject,
+    },
+};
+
+use crate::{
+    lines::{Line, Lines},
+    number::{Number, count, number},
+    out::{Out, short},
+    registry::{Format, Known, Reader},
+};
+
+const NONE: Better = Better::None;
+
+/// A value of a GPU: the path in XML, the sections and the name in text, and the metric.
+struct Rule {
+    xml: &'static str,
+    section: &'static str,
+    part: &'static str,
+    name: &'static str,
+    metric: Known,
+}
+
+const fn rule(
+    xml: &'static str,
+    (section, part, name): (&'static str, &'static str, &'static str),
+    metric: &'static str,
+    unit: &'static str,
+    better: Better,
+    meaning: &'static str,
+) -> Rule {
+    Rule { xml, section, part, name, metric: Known::new(metric, unit, better, Scope::Gpu, meaning) }
+}
+
+const REASONS: &str = "Clocks Event Reasons";
+const ECC: &str = "ECC Errors";
+const ROWS: &str = "Remapped Rows";
+
+const RULES: [Rule; 39] = [
+    rule(
+        "ecc_errors/volatile/sram_correctable",
+        (ECC, "Volatile", "SRAM Correctable"),
+        "smi.ecc.volatile.sram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/sram_uncorrectable",
+        (ECC, "Volatile", "SRAM Uncorrectable"),
+        "smi.ecc.volatile.sram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/sram_uncorrectable_parity",
+        (ECC, "Volatile", "SRAM Uncorrectable Parity"),
+        "smi.ecc.volatile.sram_uncorrectable_parity",
+        "count",
+        Lower,
+        "Parity errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/sram_uncorrectable_secded",
+        (ECC, "Volatile", "SRAM Uncorrectable SEC-DED"),
+        "smi.ecc.volatile.sram_uncorrectable_secded",
+        "count",
+        Lower,
+        "Double-bit errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/dram_correctable",
+        (ECC, "Volatile", "DRAM Correctable"),
+        "smi.ecc.volatile.dram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of device memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/dram_uncorrectable",
+        (ECC, "Volatile", "DRAM Uncorrectable"),
+        "smi.ecc.volatile.dram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of device memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_correctable",
+        (ECC, "Aggregate", "SRAM Correctable"),
+        "smi.ecc.aggregate.sram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_uncorrectable",
+        (ECC, "Aggregate", "SRAM Uncorrectable"),
+        "smi.ecc.aggregate.sram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_uncorrectable_parity",
+        (ECC, "Aggregate", "SRAM Uncorrectable Parity"),
+        "smi.ecc.aggregate.sram_uncorrectable_parity",
+        "count",
+        Lower,
+        "Parity errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_uncorrectable_secded",
+        (ECC, "Aggregate", "SRAM Uncorrectable SEC-DED"),
+        "smi.ecc.aggregate.sram_uncorrectable_secded",
+        "count",
+        Lower,
+        "Double-bit errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/dram_correctable",
+        (ECC, "Aggregate", "DRAM Correctable"),
+        "smi.ecc.aggregate.dram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of device memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/dram_uncorrectable",
+        (ECC, "Aggregate", "DRAM Uncorrectable"),
+        "smi.ecc.aggregate.dram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of device memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_threshold_exceeded",
+        (ECC, "Aggregate", "SRAM Threshold Exceeded"),
+        "smi.ecc.sram_threshold_exceeded",
+        "1",
+        Lower,
+        "1 if the number of errors of on-chip memory exceeds the limit for replacement, else 0",
+    ),
+    rule(
+        "ecc_errors/unrepairable_memory",
+        (ECC, "", "Unrepairable Memory"),
+        "smi.ecc.unrepairable_memory",
+        "1",
+        Lower,
+        "1 if memory cannot be repaired, else 0",
+    ),
+    rule(
+        "ecc_errors/channel_repair_pending",
+        (ECC, "", "Channel Repair Pending"),
+        "smi.ecc.channel_repair_pending",
+        "1",
+        Lower,
+        "1 if a memory channel awaits repair, else 0",
+    ),
+    rule(
+        "ecc_errors/tpc_repair_pending",
+        (ECC, "", "TPC Repair Pending"),
+        "smi.ecc.tpc_repair_pending",
+        "1",
+        Lower,
+        "1 if a processing cluster awaits repair, else 0",
+    ),
+    rule(
+        "remapped_rows/remapped_row_corr",
+        (ROWS, "", "Correctable Error"),
+        "smi.remapped_rows.correctable",
+        "count",
+        Lower,
+        "Rows remapped because of corrected errors",
+    ),
+    rule(
+        "remapped_rows/remapped_row_unc",
+        (ROWS, "", "Uncorrectable Error"),
+        "smi.remapped_rows.uncorrectable",
+        "count",
+        Lower,
+        "Rows remapped because of uncorrected errors",
+    ),
+    rule(
+        "remapped_rows/remapped_row_pending",
+        (ROWS, "", "Pending"),
+        "smi.remapped_rows.pending",
+        "1",
+        Lower,
+        "1 if a row awaits remapping, which needs a reset, else 0",
+    ),
+    rule(
+        "remapped_rows/remapped_row_failure",
+        (ROWS, "", "Remapping Failure Occurred"),
+        "smi.remapped_rows.failed",
+        "1",
+        Lower,
+        "1 if remapping a row failed, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_gpu_idle",
+        (REASONS, "", "Idle"),
+        "smi.throttle.idle",
+        "1",
+        NONE,
+        "1 if the clocks are low because the GPU is idle, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_sw_power_cap",
+        (REASONS, "", "SW Power Cap"),
+        "smi.throttle.sw_power_cap",
+        "1",
+        NONE,
+        "1 if the power limit reduces the clocks, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_hw_slowdown",
+        (REASONS, "", "HW Slowdown"),
+        "smi.throttle.hw_slowdown",
+        "1",
+        Lower,
+        "1 if the hardware reduces the clocks because of heat or power, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown",
+        (REASONS, "HW Slowdown", "HW Thermal Slowdown"),
+        "smi.throttle.hw_thermal",
+        "1",
+        Lower,
+        "1 if the hardware reduces the clocks because of heat, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown",
+        (REASONS, "HW Slowdown", "HW Power Brake Slowdown"),
+        "smi.throttle.hw_power_brake",
+        "1",
+        Lower,
+        "1 if the power supply asks for lower clocks, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown",
+        (REASONS, "", "SW Thermal Slowdown"),
+        "smi.throttle.sw_thermal",
+        "1",
+        Lower,
+        "1 if the driver reduces the clocks because of heat, else 0",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
+        ("PCI", "PCIe Generation", "Current"),
+        "smi.pcie.generation",
+        "1",
+        Better::Exact,
+        "Generation of the PCIe link now; an idle GPU may lower it",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+        ("PCI", "PCIe Generation", "Max"),
+        "smi.pcie.generation.max",
+        "1",
+        Better::Exact,
+        "Highest generation of the PCIe link that GPU and slot support",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/link_widths/current_link_width",
+        ("PCI", "Link Width", "Current"),
+        "smi.pcie.width",
+        "lanes",
+        Better::Exact,
+        "Width of the PCIe link now",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/link_widths/max_link_width",
+        ("PCI", "Link Width", "Max"),
+        "smi.pcie.width.max",
+        "lanes",
+        Better::Exact,
+        "Largest width of the PCIe link",
+    ),
+    rule(
+        "pci/replay_counter",
+        ("PCI", "", "Replays Since Reset"),
+        "smi.pcie.replays",
+        "count",
+        Lower,
+        "Packets sent again over PCIe since the last reset",
+    ),
+    rule("clocks/sm_clock", ("Clocks", "", "SM"), "smi.clock.sm", "MHz", NONE, "Clock of the processors"),
+    rule(
+        "clocks/mem_clock",
+        ("Clocks", "", "Memory"),
+        "smi.clock.memory",
+        "MHz",
+        NONE,
+        "Clock of the memory",
+    ),
+    rule(
+        "temperature/gpu_temp",
+        ("Temperature", "", "GPU Current Temp"),
+        "smi.temperature.gpu",
+        "C",
+        NONE,
+        "Temperature of the GPU",
+    ),
+    rule(
+        "temperature/memory_temp",
+        ("Temperature", "", "Memory Current Temp"),
+        "smi.temperature.memory",
+        "C",
+        NONE,
+        "Temperature of the memory",
+    ),
+    rule(
+        "gpu_power_readings/instant_power_draw",
+        ("GPU Power Readings", "", "Instantaneous Power Draw"),
+        "smi.power.now",
+        "W",
+        NONE,
+        "Power of the GPU at this instant",
+    ),
+    rule(
+        "gpu_power_readings/average_power_draw",
+        ("GPU Power Readings", "", "Average Power Draw"),
+        "smi.power.average",
+        "W",
+        NONE,
+        "Average power of the GPU over the last second",
+    ),
+    rule(
+        "gpu_power_readings/power_draw",
+        ("GPU Power Readings", "", "Power Draw"),
+        "smi.power",
+        "W",
+        NONE,
+        "Power of the GPU, as drivers before 555 print it",
+    ),
+    rule(
+        "gpu_power_readings/current_power_limit",
+        ("GPU Power Readings", "", "Current Power Limit"),
+        "smi.power.limit",
+        "W",
+        Better::Exact,
+        "Limit of the power",
+    ),
+];
+
+/// The metrics of the rules, for the registry.
+const METRICS: [Known; RULES.len()] = {
+    let mut metrics = [RULES[0].metric; RULES.len()];
+    let mut at = 0;
+    while at < RULES.len() {
+        metrics[at] = RULES[at].metric;
+        at += 1;
+    }
+    metrics
+};
+
+pub(crate) const FORMAT: Format = Format {
+    name: "nvidia-smi",
+    programs: "`nvidia-smi -q` and `nvidia-smi -q -x` of drivers 535 and later",
+    end: "text: the section `Processes` of each announced GPU; XML: `</nvidia_smi_log>` after the announced number of GPUs",
+    unread: "all other values, such as memory sizes, utilization and supported clocks",
+    metrics: &METRICS,
+    findings: &[
+        ("ECC_UNCORRECTABLE", "Uncorrected memory errors since the driver was loaded"),
+        ("SRAM_THRESHOLD_EXCEEDED", "On-chip memory has more errors than the limit for replacement"),
+        ("UNREPAIRABLE_MEMORY", "Memory cannot be repaired"),
+        ("REPAIR_PENDING", "A repair awaits a reset"),
+        ("ROW_REMAP_PENDING", "A memory row awaits remapping, which needs a reset"),
+        ("ROW_REMAP_FAILED", "Remapping a memory row failed"),
+        ("GPU_THROTTLED", "The GPU reduces its clocks because of heat or power"),
+        ("GPU_RECOVERY_ACTION", "The driver asks for a reset, drain or reboot"),
+        ("ECC_DISABLED", "Error correction is switched off"),
+        ("FABRIC_NOT_READY", "The GPU is not registered with the NVLink fabric"),
+        ("SMI_ERROR", "The program or a value of it failed"),
+    ],
+    marks: &[&["==NVSMI LOG=="], &["<nvidia_smi_log>"], &["nvidia_smi_log SYSTEM"]],
+    reader: Reader::Lines(|| Box::<Smi>::default()),
+};
+
+#[derive(Default)]
+struct Smi {
+    /// Elements of the XML document that are open, or sections of the text with their indentation.
+    path: Vec<(usize, String)>,
+    announced: Option<u32>,
+    gpus: u32,
+    ended: u32,
+    bus: Option<String>,
+    product: Option<String>,
+    serial: Option<String>,
+    xml: bool,
+    closed: bool,
+    failed: bool,
+}
+
+/// Maximum depth of the document.
+const DEPTH: usize = 16;
+
+impl Lines for Smi {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text.trim();
+        if text.starts_with('<') {
+            self.xml = true;
+            self.element(text, line, out);
+        } else if !self.xml {
+            self.text(text, line, out);
+        }
+        if text.starts_with("Unable to determine the device handle")
+            || text.starts_with("NVIDIA-SMI has failed")
+            || text.starts_with("No devices were found")
+            || text.starts_with("Failed to initialize NVML")
+        {
+            self.failed = true;
+            out.error(text);
+            let severity = if text.starts_with("Unable") { Hardware } else { Unknown };
+            out.finding("SMI_ERROR", Subject::default(), severity, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, out: &mut Out) -> LogEnd {
+        self.introduce(out);
+        let all = self
+            .announced
+            .is_some_and(|announced| announced > 0 && announced == self.ended && announced == self.gpus);
+        match () {
+            () if all && (self.closed || !self.xml) && !self.failed => LogEnd::Complete,
+            () if self.failed => LogEnd::Failed,
+            () if self.announced.is_some() || self.gpus > 0 || self.xml => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}
+
+impl Smi {
+    /// `<name>value</name>`, `<name>` or `</name>`.
+    fn element(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let Some((tag, rest)) = text[1..].split_once('>') else { return };
+        if tag.starts_with(['?', '!']) {
+            return;
+        }
+        if let Some(name) = tag.strip_prefix('/') {
+            self.path.pop();
+            match name {
+                "gpu" => self.ended += 1,
+                "nvidia_smi_log" => self.closed = true,
+                _ => {}
+            }
+            return;
+        }
+        let name = tag.split(' ').next().unwrap_or_default();
+        if let Some((value, _)) = rest.split_once("</") {
+            if self.gpus == 0 {
+                match name {
+                    "driver_version" => out.version(value),
+                    "attached_gpus" => self.announced = count(value),
+                    _ => {}
+                }
+                return;
+            }
+            self.xml_value(name, value, line, out);
+            return;
+        }
+        if name == "gpu" && self.path.len() <= 1 {
+            self.gpu(tag.split('"').nth(1).unwrap_or_default(), out);
+        }
+        if !tag.ends_with('/') && self.path.len() < DEPTH {
+            self.path.push((0, short(name).to_owned()));
+        }
+    }
+
+    fn xml_value(&mut self, name: &str, value: &str, line: Line<'_>, out: &mut Out) {
+        let inside = self.path.get(2..).unwrap_or_default();
+        if inside.is_empty() {
+            match name {
+                "product_name" => self.product = Some(short(value).to_owned()),
+                "serial" => self.serial = Some(short(value).to_owned()),
+                "uuid" if self.serial.as_deref().is_none_or(|serial| serial == "N/A") => {
+                    self.serial = Some(short(value).to_owned());
+                }
+                "gpu_recovery_action" => self.recovery(value, line, out),
+                _ => {}
+            }
+            return;
+        }
+        match (&*inside[0].1, name) {
+            ("ecc_mode", "current_ecc") => return self.ecc_mode(value, line, out),
+            ("fabric", "status") => return self.fabric(value, line, out),
+            _ => {}
+        }
+        let known = RULES.iter().find(|rule| {
+            let Some(parents) = rule.xml.strip_suffix(name).and_then(|parents| parents.strip_suffix('/'))
+            else {
+                return false;
+            };
+            let mut names = parents.split('/');
+            inside.iter().all(|(_, element)| names.next().is_some_and(|name| same(name, element)))
+                && names.next().is_none()
+        });
+        if let Some(rule) = known.or_else(|| throttle_rule(name)) {
+            self.put(rule, value, line, out);
+        }
+    }
+
+    /// `    Name   : value`, or a section without colon.
+    fn text(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let indent = line.text.len() - line.text.trim_start().len();
+        if let Some(bus) = text.strip_prefix("GPU ").filter(|_| indent == 0 && self.announced.is_some()) {
+            if line.whole {
+                self.gpu(bus, out);
+                self.path.clear();
+            }
+            return;
+        }
+        while self.path.last().is_some_and(|(depth, _)| *depth >= indent) {
+            self.path.pop();
+        }
+        let Some((name, value)) = text.split_once(" : ").or_else(|| Some((text.strip_suffix(" :")?, "")))
+        else {
+            if self.path.len() < DEPTH && self.gpus > 0 {
+                self.path.push((indent, short(text).to_owned()));
+                if indent == 4 && text == "Processes" && line.whole {
+                    self.ended = self.gpus;
+                }
+            }
+            return;
+        };
+        let (name, value) = (name.trim_end(), value.trim());
+        if self.gpus == 0 {
+            match name {
+                "Driver Version" => out.version(value),
+                "Attached GPUs" if line.whole => self.announced = count(value),
+                _ => {}
+            }
+            return;
+        }
+        let section = self.path.first().map_or("", |(_, section)| section.as_str());
+        let parts = &self.path[1.min(self.path.len())..];
+        if indent == 4 {
+            match name {
+                "Product Name" => self.product = Some(short(value).to_owned()),
+                "Serial Number" if line.whole => self.serial = Some(short(value).to_owned()),
+                "GPU UUID" if line.whole && self.serial.as_deref().is_none_or(|serial| serial == "N/A") => {
+                    self.serial = Some(short(value).to_owned());
+                }
+                "GPU Recovery Action" => return self.recovery(value, line, out),
+                "Processes" => self.ended = self.gpus,
+                _ => {}
+            }
+        }
+        match (section, name) {
+            ("ECC Mode", "Current") => return self.ecc_mode(value, line, out),
+            ("Fabric", "Status") => return self.fabric(value, line, out),
+            _ => {}
+        }
+        let known = RULES.iter().find(|rule| {
+            // The last part is the nearest; `GPU Link Info` lies between `PCI` and `Link Width`.
+            let part = parts.last().map_or("", |(_, part)| part.as_str());
+            rule.name == name
+                && same_section(rule.section, section)
+                && (rule.part == part || is_reason(rule, part))
+        });
+        // A value with other values below it is a part itself.
+        if self.path.len() < DEPTH {
+            self.path.push((indent, short(name).to_owned()));
+        }
+        if let Some(rule) = known.filter(|_| line.whole) {
+            self.put(rule, value, line, out);
+        }
+    }
+
+    fn gpu(&mut self, bus: &str, out: &mut Out) {
+        self.introduce(out);
+        self.gpus += 1;
+        self.bus = Some(short(bus.trim()).to_owned());
+    }
+
+    /// Adds the current GPU.
+    fn introduce(&mut self, out: &mut Out) {
+        let (product, serial) = (self.product.take(), self.serial.take());
+        if let Some(bus) = self.bus.take() {
+            let serial = serial.filter(|serial| serial != "N/A").map(|serial| out.name(&serial));
+            let bus_id = Some(out.name(&bus));
+            out.gpu(Subject { serial, bus_id, ..self.subject() }, product.as_deref());
+        }
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::gpu(self.gpus.saturating_sub(1))
+    }
+
+    fn put(&self, rule: &Rule, value: &str, line: Line<'_>, out: &mut Out) {
+        let metric = out.put(&rule.metric).of(self.subject());
+        let flag = match value {
+            "Active" | "Yes" => Some(1.0),
+            "Not Active" | "No" => Some(0.0),
+            _ => None,
+        };
+        if let Some(flag) = flag {
+            metric.value(Number { value: flag, resolution: None }, line.number);
+        } else {
+            let (text, unit) = value.split_once(' ').unwrap_or((value, ""));
+            let text =
+                if rule.metric.unit == "lanes" { text.strip_suffix('x').unwrap_or(text) } else { text };
+            match number(text) {
+                Some(number) if unit.is_empty() || unit == rule.metric.unit => {
+                    metric.value(number, line.number)
+                }
+                Some(number) => metric.unit(unit).value(number, line.number),
+                None => metric.unmeasurable(value, line.number),
+            }
+        }
+        let many = flag.is_none() && number(value).is_some_and(|number| number.value > 0.0);
+        let name = rule.metric.name;
+        let found = match name {
+            "smi.ecc.sram_threshold_exceeded" => Some(("SRAM_THRESHOLD_EXCEEDED", Hardware)),
+            "smi.ecc.unrepairable_memory" => Some(("UNREPAIRABLE_MEMORY", Hardware)),
+            "smi.ecc.channel_repair_pending" | "smi.ecc.tpc_repair_pending" => {
+                Some(("REPAIR_PENDING", Hardware))
+            }
+            "smi.remapped_rows.pending" => Some(("ROW_REMAP_PENDING", Hardware)),
+            "smi.remapped_rows.failed" => Some(("ROW_REMAP_FAILED", Hardware)),
+            "smi.throttle.hw_slowdown" | "smi.throttle.hw_thermal" | "smi.throttle.hw_power_brake" => {
+                Some(("GPU_THROTTLED", Hardware))
+            }
+            "smi.throttle.sw_thermal" => Some(("GPU_THROTTLED", Unknown)),
+            _ => None,
+        };
+        if let Some((code, severity)) = found.filter(|_| flag == Some(1.0)) {
+            out.finding(code, self.subject(), severity, line.text, line.number);
+        }
+        if many && name.starts_with("smi.ecc.volatile.") && name.contains("uncorrectable") {
+            out.finding("ECC_UNCORRECTABLE", self.subject(), Hardware, line.text, line.number);
+        }
+        if value.contains("Error") || value.contains("ERR!") || value.contains("requires reset") {
+            out.finding("SMI_ERROR", self.subject(), Hardware, line.text, line.number);
+        }
+    }
+
+    fn recovery(&self, value: &str, line: Line<'_>, out: &mut Out) {
+        if !matches!(value, "None" | "N/A") && line.whole {
+            out.finding("GPU_RECOVERY_ACTION", self.subject(), Hardware, line.text, line.number);
+        }
+    }
+
+    fn ecc_mode(&self, value: &str, line: Line<'_>, out: &mut Out) {
+        if value == "Disabled" {
+            out.finding("ECC_DISABLED", self.subject(), Configuration, line.text, line.number);
+        }
+    }
+
+    fn fabric(&self, value: &str, line: Line<'_>, out: &mut Out) {
+        if !matches!(value, "Success" | "N/A") && line.whole {
+            out.finding("FABRIC_NOT_READY", self.subject(), Unknown, line.text, line.number);
+        }
+    }
+}
+
+/// Names of elements differ between drivers.
+fn same(ours: &str, printed: &str) -> bool {
+    ours == printed
+        || ours == "clocks_event_reasons" && printed == "clocks_throttle_reasons"
+        || ours == "gpu_power_readings" && printed == "power_readings"
+}
+
+fn same_section(ours: &str, printed: &str) -> bool {
+    ours == printed
+        || ours == REASONS && printed == "Clocks Throttle Reasons"
+        || ours == "GPU Power Readings" && printed == "Power Readings"
+}
+
+/// Drivers print the two reasons of a slowdown below it or beside it, and the following ones deeper than it or not.
+fn is_reason(rule: &Rule, part: &str) -> bool {
+    rule.section == REASONS && (part.is_empty() || part == "HW Slowdown")
+}
+
+/// The rule of a reason under its name in drivers before 535.
+fn throttle_rule(name: &str) -> Option<&'static Rule> {
+    let reason = name.strip_prefix("clocks_throttle_reason_")?;
+    RULES
+        .iter()
+        .find(|rule| rule.xml.strip_prefix("clocks_event_reasons/clocks_event_reason_") == Some(reason))
+}

@@ -1,0 +1,139 @@
+//! Logs of a training run: Megatron's line of each iteration.
+
+use model::{
+    measurement::LogEnd,
+    metric::{Better, Scope, Severity, Subject},
+};
+
+use crate::{
+    lines::{Line, Lines},
+    number::{count, number},
+    out::Out,
+    registry::{Format, Known, Reader},
+};
+
+const THROUGHPUT: Known = Known::new(
+    "training.throughput",
+    "TFLOP/s",
+    Better::Higher,
+    Scope::World,
+    "Rate of one GPU, average over all of them, in one iteration",
+);
+const STEP: Known =
+    Known::new("training.step_time", "ms", Better::Lower, Scope::World, "Duration of an iteration");
+const LOSS: Known =
+    Known::new("training.loss", "1", Better::None, Scope::World, "Loss of an iteration; label `iteration`");
+const NAN: Known = Known::new(
+    "training.nan_iterations",
+    "count",
+    Better::Lower,
+    Scope::World,
+    "Iterations whose loss was not a number, until this one",
+);
+const SKIPPED: Known = Known::new(
+    "training.skipped_iterations",
+    "count",
+    Better::None,
+    Scope::World,
+    "Iterations skipped until this one",
+);
+
+pub(crate) const FORMAT: Format = Format {
+    name: "training",
+    programs: "Megatron-LM, Megatron-DeepSpeed and NeMo logs that contain Megatron's line of each iteration",
+    end: "the iteration whose number is the announced last one, or `exiting program at iteration`",
+    unread: "samples, tokens, learning rate, loss scale and norms; all other lines",
+    metrics: &[THROUGHPUT, STEP, LOSS, NAN, SKIPPED],
+    findings: &[("TRAINING_NAN", "The loss is not a number"), ("TRAINING_ERROR", "The program failed")],
+    marks: &[&["elapsed time per iteration (ms):"], &[" iteration ", "| consumed samples:"]],
+    reader: Reader::Lines(|| Box::<Training>::default()),
+};
+
+#[derive(Default)]
+struct Training {
+    iterations: u64,
+    ended: bool,
+    failed: bool,
+    broken: bool,
+    nan: bool,
+    last: Option<u64>,
+}
+
+/// Lines that only a failed program prints.
+const ERRORS: [&str; 6] = [
+    "Traceback (most recent call last)",
+    "CUDA out of memory",
+    "RuntimeError: CUDA error",
+    "NCCL error",
+    "ChildFailedError",
+    "Segmentation fault",
+];
+
+impl Lines for Training {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let text = line.text;
+        let found = memchr::memmem::find(text.as_bytes(), b"iteration ");
+        if let Some(at) =
+            found.filter(|_| line.whole && text.contains('|') && text.contains("elapsed time per iteration"))
+        {
+            self.iteration(&text[at + "iteration ".len()..], line, out);
+        } else if found.is_some() && text.contains("exiting program at iteration") {
+            self.ended = self.iterations > 0;
+        } else if !self.ended && ERRORS.iter().any(|error| text.contains(error)) {
+            self.failed = true;
+            out.error(text);
+            out.finding("TRAINING_ERROR", Subject::default(), Severity::Unknown, text, line.number);
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) -> LogEnd {
+        match () {
+            () if self.ended && !self.failed && !self.broken => LogEnd::Complete,
+            () if self.failed => LogEnd::Failed,
+            () if self.iterations > 0 => LogEnd::Truncated,
+            () => LogEnd::Empty,
+        }
+    }
+}
+
+impl Training {
+    /// `       1/       5 | consumed samples: ... | ... |`.
+    fn iteration(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let mut fields = text.split('|');
+        let progress = fields.next().and_then(|progress| progress.split_once('/'));
+        let Some((iteration, total)) = progress else { return };
+        let (iteration, total) = (iteration.trim(), total.trim());
+        let (Some(at), Some(of)) = (count::<u64>(iteration), count::<u64>(total)) else { return };
+        self.iterations += 1;
+        // Printed iterations have equal distances; a lost line makes the log incomplete.
+        let gap = self.last.is_some_and(|last| at <= last);
+        self.broken |= gap;
+        self.last = Some(at);
+        self.ended = at == of;
+        for field in fields {
+            let Some((name, value)) = field.split_once(": ") else { continue };
+            let (name, value) = (name.trim(), value.trim());
+            let known = match name {
+                "elapsed time per iteration (ms)" => &STEP,
+                "throughput per GPU (TFLOP/s/GPU)" | "TFLOPs" => &THROUGHPUT,
+                "lm loss" | "loss" => &LOSS,
+                "number of nan iterations" => &NAN,
+                "number of skipped iterations" => &SKIPPED,
+                _ => continue,
+            };
+            let mut put = out.put(known).whole();
+            if known.name == LOSS.name {
+                put = put.label("iteration", iteration);
+            }
+            put.read(value, line.number);
+            let nan = match known.name {
+                name if name == LOSS.name => number(value).is_none(),
+                name if name == NAN.name => number(value).is_none_or(|number| number.value != 0.0),
+                _ => false,
+            };
+            if nan && !std::mem::replace(&mut self.nan, true) {
+                out.finding("TRAINING_NAN", Subject::default(), Severity::WrongData, field, line.number);
+            }
+        }
+    }
+}

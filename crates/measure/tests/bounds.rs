@@ -1,0 +1,253 @@
+//! Bounds for any input: memory, and no panic.
+
+#![expect(clippy::disallowed_methods, reason = "tests read files")]
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use measure::{Declaration, FORMATS, Format};
+use model::{
+    measurement::{LogEnd, Reading},
+    metric::{Better, Scope},
+};
+use peak_alloc::PeakAlloc;
+use proptest::prelude::*;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+const MIB: u64 = 1 << 20;
+/// Maximum memory for reading a log, buffers included.
+const MOST: usize = 32 << 20;
+/// Size of the generated logs. A build without optimization reads less: `cargo test --release -p measure --test bounds`.
+const SIZE: u64 = if cfg!(debug_assertions) { 8 * MIB } else { 256 * MIB };
+
+/// The allocator counts for all threads: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads a log, and checks the peak growth of memory.
+fn bounded(name: &str, read: impl FnOnce() -> io::Result<Reading>) -> Reading {
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+    let reading = read().unwrap();
+    let peak = MEMORY.peak_usage().saturating_sub(before);
+    println!("{name:60} {:6.2} MiB, {} metrics", peak as f64 / MIB as f64, reading.metrics.len());
+    assert!(peak <= MOST, "{name}: {peak} bytes");
+    reading
+}
+
+/// Generated input: `unit` appends the next piece.
+struct Made<F> {
+    unit: F,
+    piece: Vec<u8>,
+    at: usize,
+    number: u64,
+    left: u64,
+}
+
+fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
+    Made { unit, piece: Vec::new(), at: 0, number: 0, left }
+}
+
+impl<F: FnMut(u64, &mut Vec<u8>)> Read for Made<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            self.piece.clear();
+            self.at = 0;
+            (self.unit)(self.number, &mut self.piece);
+            self.number += 1;
+        }
+        let rest = &self.piece[self.at..];
+        let count = buffer.len().min(rest.len()).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.at += count;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+/// One or two samples of each format.
+fn samples() -> Vec<(&'static Format, Vec<u8>)> {
+    let mut samples = Vec::new();
+    for format in FORMATS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(format.name);
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.dedup_by_key(|file| file.extension().map(ToOwned::to_owned));
+        samples.extend(files.iter().map(|file| (format, fs::read(file).unwrap())));
+    }
+    samples
+}
+
+#[test]
+fn logs_of_any_length_fit() {
+    let _alone = alone();
+    for (format, text) in samples() {
+        let reading = bounded(format.name, || {
+            measure::read_as(format, made(SIZE, |_, out| out.extend_from_slice(&text)))
+        });
+        // What does not fit makes the log incomplete.
+        let said = reading.first_error.as_deref().unwrap_or_default();
+        assert!(
+            !said.contains("exceeds the memory limit") || reading.ended != LogEnd::Complete,
+            "{}",
+            format.name
+        );
+    }
+}
+
+#[test]
+fn logs_of_many_processes_fit() {
+    let _alone = alone();
+    for (format, text) in samples() {
+        let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
+        bounded(&format!("{}, processes", format.name), || {
+            // Every process is at the same line, so that all of them hold an open document or table.
+            let input = made(SIZE, |n, out| {
+                let line = lines[(n / 2000) as usize % lines.len()];
+                out.extend(format!("[1,{}]<stdout>:", n % 2000).bytes().chain(line.iter().copied()));
+                out.push(b'\n');
+            });
+            measure::read_as(format, input)
+        });
+    }
+}
+
+#[test]
+fn long_words_and_unique_names_fit() {
+    let _alone = alone();
+    for (format, text) in samples() {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        bounded(&format!("{}, long", format.name), || {
+            // Each number and word is unique and long.
+            let input = made(SIZE, |n, out| {
+                let long = format!("{n}{}", "7".repeat(30));
+                out.extend(text.replace('0', &long).replace("NVIDIA", &"N".repeat(5000)).bytes());
+            });
+            measure::read_as(format, input)
+        });
+    }
+}
+
+#[test]
+fn lines_and_documents_without_end_fit() {
+    let _alone = alone();
+    let units = [
+        "x",
+        "1 ",
+        "\0",
+        " ",
+        "[",
+        "{\"a\":",
+        "{\"a\":[1,",
+        "\u{1b}[",
+        "\"",
+        "\r",
+        "\n",
+        "a=1,",
+        "<a>",
+        "[1,0]<stdout>:",
+    ];
+    for format in FORMATS {
+        for unit in units {
+            let piece = unit.repeat(4096 / unit.len());
+            let size = SIZE / 8;
+            let reading = bounded(&format!("{}, {}", format.name, unit.escape_debug()), || {
+                measure::read_as(format, made(size, |_, out| out.extend_from_slice(piece.as_bytes())))
+            });
+            assert_ne!(reading.ended, LogEnd::Complete, "{} of {unit:?}", format.name);
+        }
+    }
+}
+
+#[test]
+fn declared_parsers_fit() {
+    let _alone = alone();
+    let declaration = Declaration {
+        begin: None,
+        end: Some("^end$".to_owned()),
+        context: vec![r"^(?<a>\S+) (?<b>\S+) (?<gpu>\d+)".to_owned()],
+        row: Some(r"(?<kind>\w+)=(?<value>\S+)".to_owned()),
+        table: None,
+        json: None,
+        name: "x.y".to_owned(),
+        unit: Some("us".to_owned()),
+        better: Better::Lower,
+        scope: Scope::Gpu,
+        fail: vec!["bad".to_owned()],
+        must_see: vec![],
+        unmeasurable: vec!["skipped".to_owned()],
+        exit: vec![0],
+    };
+    let declared = declaration.check(true).unwrap();
+    let reading = bounded("declared", || {
+        declared.read(made(SIZE / 4, |n, out| {
+            out.extend(format!("{} {n} 3\n", "a".repeat(500)).bytes());
+            out.extend(format!("k{n}=1.5e-05\nbad {n}\nskipped {n}\n").bytes());
+        }))
+    });
+    assert_eq!(reading.ended, LogEnd::Failed);
+    let (_, matches) = declared.explain(&b"k=1\n".repeat(5000)[..]).unwrap();
+    assert_eq!(matches.len(), 1000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_read(log in prop::collection::vec(any::<u8>(), 0..4096)) {
+        _ = measure::read(&log[..]).unwrap();
+        for format in FORMATS {
+            let reading = measure::read_as(format, &log[..]).unwrap();
+            prop_assert!(reading.metrics.iter().all(|metric| metric.value.is_none_or(f64::is_finite)));
+        }
+    }
+
+    /// Samples with random bytes in random places.
+    #[test]
+    fn damaged_samples_are_read(
+        which in any::<prop::sample::Index>(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0..40usize, "[ -~\\n\\r\\t\u{e9}]{0,12}"), 1..6),
+    ) {
+        let samples = samples();
+        let (format, text) = &samples[which.index(samples.len())];
+        let mut text = text.clone();
+        for (at, length, with) in damage {
+            let start = at.index(text.len() + 1);
+            let end = (start + length).min(text.len());
+            text.splice(start..end, with.bytes());
+        }
+        let reading = measure::read_as(format, &text[..]).unwrap();
+        for metric in &reading.metrics {
+            prop_assert!(metric.value.is_none_or(f64::is_finite));
+            prop_assert_eq!(metric.value.is_none(), metric.unmeasurable.is_some());
+        }
+        prop_assert!(reading.findings.iter().all(|finding| finding.text.chars().count() <= 400));
+    }
+}
+
+#[test]
+fn a_failing_reader_is_an_error() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is gone"))
+        }
+    }
+    assert!(measure::read(Broken).is_err());
+    for format in FORMATS {
+        assert!(
+            measure::read_as(format, (&b"Burning for 1 seconds.\n"[..]).chain(Broken)).is_err(),
+            "{}",
+            format.name
+        );
+    }
+}
