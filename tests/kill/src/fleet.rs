@@ -151,7 +151,7 @@ impl Fleet {
     pub fn ended(&mut self) -> Vec<String> {
         let ended = |service: &mut Service| {
             let status = service.process.try_wait().ok().flatten()?;
-            Some(format!("{} on port {} ended by itself: {status}", service.name, service.port))
+            Some(format!("{} on port {} ended without a kill: {status}", service.name, service.port))
         };
         self.services.iter_mut().filter_map(ended).collect()
     }

@@ -5,8 +5,8 @@
 mod checks;
 mod emulator;
 mod fleet;
+mod receiver;
 mod runs;
-mod told;
 
 use std::{
     collections::BTreeSet,
@@ -30,8 +30,8 @@ use crate::{
     checks::Warehouse,
     emulator::Emulator,
     fleet::{Fleet, RunLocation},
+    receiver::PublishedFacts,
     runs::Requests,
-    told::PublishedFacts,
 };
 
 #[derive(Parser)]
@@ -157,7 +157,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     loop {
         let killing = began.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
-            told::failed_before(&*store, &runs::name(asked), service::Clock::now(&service::SystemClock))
+            receiver::failed_before(&*store, &runs::name(asked), service::Clock::now(&service::SystemClock))
                 .await?;
             open.insert(requests.ask(asked, &gateways).await?);
             asked += 1;
@@ -180,7 +180,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
                 break;
             }
             if since.elapsed() > arguments.rest.0 {
-                wrong.extend(open.iter().map(|run| format!("{run} does not come to its end")));
+                wrong.extend(open.iter().map(|run| format!("timeout: {run} has not ended")));
                 break;
             }
         }
@@ -237,7 +237,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     let records: usize = ended.iter().map(|run| run.records).sum();
     println!(
-        "{} runs ended, {kills} kills in {:.0} s; at rest {:.0} s later; {:.1} records a run, {} retried",
+        "{} runs ended, {kills} kills in {:.0} s; idle {:.0} s later; {:.1} records a run, {} retried",
         ended.len(),
         began.elapsed().as_secs_f64() - rest.as_secs_f64(),
         rest.as_secs_f64(),

@@ -99,7 +99,7 @@ impl Submissions {
     /// Submits a build unless one exists. `make` receives the claim and creates the request.
     ///
     /// # Errors
-    /// Returns [`PortError::Transient`] if it is not certain yet whether a build exists.
+    /// Returns an error if a request fails: [`PortError::Transient`] if it is not certain yet whether a build exists.
     pub async fn submit(
         &self,
         key: &BuildKey,
@@ -121,7 +121,7 @@ impl Submissions {
         build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
         if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
-            return Err(PortError::Transient(format!("{key}: another builder is about to create it")));
+            return Err(PortError::Transient(format!("{key}: another builder is creating it")));
         }
         // A cancellation writes its mark before it reads the claims: at least one of both sides sees the
         // other.

@@ -100,7 +100,7 @@ impl CloudBuild {
         self.world.lock().page = builds;
     }
 
-    /// Stops or continues the course of builds.
+    /// Pauses or resumes all builds.
     pub fn freeze(&self, frozen: bool) {
         self.world.lock().frozen = frozen;
     }

@@ -144,7 +144,7 @@ impl Objects {
     /// Applies a merge patch to an object.
     ///
     /// # Errors
-    /// See [`Objects::replace`].
+    /// Returns an error if the object is absent or has another version.
     pub fn merge(&mut self, key: &Key, patch: &Value) -> Result<Value, Refused> {
         let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
         lay(&mut object, patch);

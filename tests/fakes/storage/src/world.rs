@@ -68,13 +68,11 @@ pub fn crc32c(bytes: &[u8]) -> String {
 /// An incomplete upload.
 #[derive(Debug)]
 pub struct Session {
-    /// Its bucket.
     pub bucket: String,
-    /// Its name.
     pub name: String,
-    /// Its preconditions.
+    /// Preconditions of the object.
     pub query: Query,
-    /// Its metadata.
+    /// Metadata of the object, as stated by the client.
     pub given: Map<String, Value>,
     /// Received bytes.
     pub body: BytesMut,
@@ -154,7 +152,7 @@ impl World {
     /// Whether an object can be written under these preconditions.
     ///
     /// # Errors
-    /// Returns the reason.
+    /// Returns an error if a rule forbids the write.
     pub fn may_write(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
         let pause = std::mem::take(&mut self.pause);
         let may = self.writable(bucket, name, query);
