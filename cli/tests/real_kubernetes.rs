@@ -26,7 +26,7 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets").into();
+        let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
         // Remains of a failed test.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");

@@ -17,7 +17,7 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
     let output = lab.burnin(&["run", "--resume", "--output", "json"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if before == 0 {
-        assert_eq!(output.status.code(), Some(64), "nothing was begun: {said}");
+        assert_eq!(output.status.code(), Some(64), "nothing was started: {said}");
         return;
     }
     if output.status.code() == Some(64) && said.contains("no unfinished run") {

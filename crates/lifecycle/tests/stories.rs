@@ -131,7 +131,7 @@ fn a_cluster_that_appears_after_closing_reopens_its_lease_alone() {
     book.now = book.now + Span::from_secs(5);
     book.feed(1, deleted(book.now));
     assert_eq!(book.owes(), [""; 0]);
-    assert_eq!(book.conclusion(), Some("cancelled"), "the answer stands");
+    assert_eq!(book.conclusion(), Some("cancelled"), "the result is unchanged");
 }
 
 #[test]

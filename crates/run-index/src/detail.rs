@@ -35,7 +35,7 @@ pub struct RunDetail {
 /// One attempt of a stage, or a teardown.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageDetail {
-    /// The stage; `cluster` for a teardown too.
+    /// Name of the stage; `cluster` for a teardown, too.
     pub stage: Stage,
     /// Name of its check, if the workflow has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]

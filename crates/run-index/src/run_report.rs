@@ -20,7 +20,7 @@ pub struct Elsewhere {
     pub report: Option<String>,
 }
 
-/// A run with its known data.
+/// A run with the data of its report.
 pub struct RunReport {
     /// Its records.
     pub records: Vec<Record>,
@@ -33,7 +33,7 @@ pub struct RunReport {
 
 /// The stored verdict, if readable.
 enum StoredVerdict {
-    /// With its inputs.
+    /// The judgement with its inputs.
     Whole(Box<Stored>),
     /// Only the judgement: its inputs were written by an incompatible version.
     Alone(Box<Judgement>),

@@ -73,7 +73,7 @@ pub struct CheckSummary {
 /// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "described where they are used")]
+#[expect(missing_docs, reason = "the fields that contain them describe them")]
 pub enum CheckState {
     Waiting,
     Running,
@@ -83,7 +83,7 @@ pub enum CheckState {
 }
 
 impl CheckState {
-    /// Its spelling in JSON.
+    /// Spelling in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -182,7 +182,7 @@ impl RunSummary {
     }
 }
 
-/// Whether nothing is pending. Only a reappearing cluster could change that, and it writes a hint.
+/// Whether the run has no pending work. Only a reappearing cluster could change that, and it writes a hint.
 pub(crate) fn finished(state: &RunState) -> bool {
     state.closed.is_some() && state.leases_returned()
 }

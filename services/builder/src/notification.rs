@@ -1,4 +1,4 @@
-//! Messages of the topic `cloud-builds`: a reason to poll a build, see [`notification`].
+//! Messages of the topic `cloud-builds`: each one triggers a poll of its build, see [`notification`].
 
 use std::sync::Arc;
 

@@ -51,7 +51,7 @@ pub trait Plans: Send + Sync + 'static {
     /// All workflows, by name.
     ///
     /// # Errors
-    /// Returns the reason as text if they cannot be read.
+    /// Returns an error if they cannot be read: the reason.
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String>;
 
     /// Other configuration errors, one line each, such as channels without an address.

@@ -1,7 +1,7 @@
 //! The gateway starts runs: on HTTP requests, pushes, messages, successful builds, cluster offers, and schedules. All of them
 //! call [`Starter::start`].
 //!
-//! | trigger | key, unique for ever |
+//! | trigger | key, permanently unique |
 //! |---|---|
 //! | `POST /api/v1/runs` | the caller and its `Idempotency-Key`; without one each request is new |
 //! | a push, from a webhook or from polling | repository, ref and commit |

@@ -98,7 +98,7 @@ pub struct Posted {
     pub news: News,
     /// Outcome of the run.
     pub outcome: RunOutcome,
-    /// Start of the failure that the notice is about.
+    /// Start of the reported failure.
     pub since: Timestamp,
     /// First failed run.
     pub first_run: RunId,

@@ -140,8 +140,8 @@ impl Outbox {
         }))
     }
 
-    /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a notice
-    /// without a hint would be forgotten.
+    /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a
+    /// notice without a hint would be lost.
     pub async fn put(&self, notice: &Notice) -> Result<Creation, StoreError> {
         let place = NoticeKey::of(notice);
         if self.read::<DeliveryEnd>(&(place.folder() + "end.json")).await?.is_some() {
@@ -237,7 +237,8 @@ impl Outbox {
         self.0.remove(&place.hint()).await
     }
 
-    /// Records that all notices of a run's end are decided: `channels` get one, out of all in `listened`.
+    /// Records that all notices of a run's end are decided: of the channels in `listened`, those in `channels`
+    /// receive one.
     pub async fn mark(
         &self,
         run: &RunId,

@@ -1,4 +1,5 @@
-//! Messages of the topic `cloud-builds`: a reason to poll a deployment or a teardown by Cloud Build, see [`notification`].
+//! Messages of the topic `cloud-builds`: each one triggers a poll of its deployment or teardown, see
+//! [`notification`].
 
 use std::sync::Arc;
 

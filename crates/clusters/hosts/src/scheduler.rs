@@ -20,7 +20,7 @@ use crate::{
     ssh,
 };
 
-/// Wait for a started script to claim its job.
+/// Maximum wait for a started script to claim its job.
 const CLAIM: Duration = Duration::from_secs(10);
 
 /// Scheduler of lists of hosts.
@@ -47,7 +47,7 @@ impl HostsJobs {
     async fn orphaned(&self, hosts: &Hosts, folder: &Folder, job: &str) -> Result<JobStatus, PortError> {
         let left = sweep(hosts, folder, job).await?;
         if folder.is_cancelled().map_err(PortError::transient)? {
-            // Cancelled means that no process is left: the hosts that do not answer are asked again.
+            // A job is cancelled only when no process is left, so hosts without a response are polled again.
             return match left.is_empty() {
                 true => record(folder, "CANCELLED", ""),
                 false => Err(PortError::Transient(format!(
@@ -120,7 +120,7 @@ impl Scheduler for HostsJobs {
         // A session of its own: signals to the agent's terminal do not reach it, and it outlives the agent.
         let mut start = tokio::process::Command::new("setsid");
         start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
-        // Before the script starts: /proc shows a process the variables that it started with.
+        // Set before the script starts, because /proc shows only the variables with which a process started.
         start.env("BURNIN_JOB", script::mark(&job.name, &path));
         start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status =

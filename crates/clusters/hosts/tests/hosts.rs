@@ -121,7 +121,7 @@ async fn settled(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
             Ok(status) => return status,
             Err(error) => panic!("{}: {error:?}", job.name),
         }
-        assert!(started.elapsed() < PATIENCE, "{} does not end", job.name);
+        assert!(started.elapsed() < PATIENCE, "timeout: {} has not ended", job.name);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

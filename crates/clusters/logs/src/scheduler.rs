@@ -38,7 +38,7 @@ impl LogJobs {
         self.store.create_json(&object, end).await?;
         match self.recorded_end(job).await? {
             Some(end) => Ok(end),
-            None => Err(PortError::Transient(format!("{object}: not there after its creation"))),
+            None => Err(PortError::Transient(format!("{object}: absent after its creation"))),
         }
     }
 

@@ -199,7 +199,7 @@ impl LauncherEnd {
     }
 }
 
-/// State derived from both.
+/// State derived from Slurm's records and the job's marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlurmFinding {
     /// Unknown to Slurm, and never started.

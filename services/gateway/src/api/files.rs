@@ -165,7 +165,7 @@ pub async fn report(
             return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
         }
     };
-    // The page loads nothing, and text from logs must not load anything either.
+    // The page loads no resources, and text from logs must not load any either.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
     Ok(([(CONTENT_TYPE, media), (CONTENT_SECURITY_POLICY, policy)], text).into_response())
 }

@@ -198,7 +198,7 @@ pub async fn begin(
         origin: None,
     };
     let started = gateway.starter.start(&wish).await?;
-    // Callers read the run next and should find it. With a slow conductor they have to retry.
+    // Callers read the run next and should find it; with a slow conductor they must retry.
     let until = Instant::now() + RECORDED;
     while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
         tokio::time::sleep(PAUSE).await;
