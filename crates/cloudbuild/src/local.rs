@@ -86,14 +86,14 @@ pub enum BuildEvent {
         /// Time of the event.
         at: SystemTime,
     },
-    /// A step's process is running as the leader of this process group.
+    /// A step's process is running; it leads this process group.
     ProcessGroup {
         /// Index of the step.
         index: usize,
         /// Id of the group, and of its leader.
         pgid: i32,
     },
-    /// A step has ended and its process group is gone.
+    /// A step has ended, with its whole process group.
     StepEnded {
         /// Index of the step.
         index: usize,
@@ -132,7 +132,7 @@ pub struct StepOutcome {
     pub id: Option<String>,
     /// `QUEUED` for a step that never ran.
     pub status: BuildStatus,
-    /// Exit code of its process; 128 plus the signal number for one killed by a signal.
+    /// Exit code of its process; 128 plus the signal number if a signal killed it.
     pub exit_code: Option<i32>,
     /// Start time.
     pub started: Option<SystemTime>,
@@ -143,7 +143,7 @@ pub struct StepOutcome {
 /// An output file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Where it lies on this host.
+    /// Path on this host.
     pub path: PathBuf,
     /// Its name below `artifacts.objects.location`: the last part of its path, as Cloud Build stores it.
     pub name: String,

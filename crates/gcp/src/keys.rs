@@ -79,7 +79,7 @@ pub struct Keys {
     fetching: Mutex<Option<Timestamp>>,
 }
 
-/// Why a key is missing.
+/// Reason why a key is missing.
 pub enum Keyless {
     /// No key has this id.
     Unknown,

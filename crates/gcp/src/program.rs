@@ -51,7 +51,7 @@ pub struct Parts {
     pub chores: Vec<Arc<dyn PeriodicTask>>,
 }
 
-/// Why a service cannot start.
+/// Reason why a service cannot start.
 pub type Unfit = Box<dyn Error + Send + Sync>;
 
 impl Wiring {

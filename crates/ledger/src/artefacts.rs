@@ -237,7 +237,7 @@ impl Artefacts {
             return Err(damaged(&format!("has more than {most} bytes")));
         }
         if Digest::of(&bytes).sha256 != sha256 {
-            return Err(damaged(&format!("its SHA-256 is not {sha256}, which the ledger names")));
+            return Err(damaged(&format!("its SHA-256 is not {sha256}, which the ledger records")));
         }
         Ok(bytes)
     }

@@ -37,7 +37,7 @@ pub enum LedgerError {
     Store {
         /// The run.
         run: RunId,
-        /// Why.
+        /// Cause.
         source: StoreError,
     },
     /// A record is missing or invalid: it was changed manually.
@@ -160,7 +160,7 @@ impl Ledger {
         let mut records = self.known().get(run);
         let begin = usize::try_from(range.start).unwrap_or(usize::MAX);
         if records.len() < begin {
-            // The records before were evicted, or the caller read them elsewhere.
+            // The earlier records were evicted, or the caller read them elsewhere.
             let mut news = Vec::new();
             for seq in range.start + 1..=range.end {
                 let Some((record, _)) = self.read(run, seq).await? else { break };
@@ -203,7 +203,7 @@ impl Ledger {
     /// Appends one entry after the loaded records. Time never decreases within a run.
     ///
     /// # Errors
-    /// Returns [`AppendError::Conflict`] if another writer appended first, otherwise the store's error.
+    /// Returns an error if another writer appended first ([`AppendError::Conflict`]) or the store request fails.
     pub async fn append(
         &self,
         mut loaded: Loaded,

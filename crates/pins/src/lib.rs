@@ -89,7 +89,7 @@ impl Pins {
     /// The histories of all workflows with decisions, by name.
     ///
     /// # Errors
-    /// Returns an error under the same conditions as [`Pins::history`].
+    /// Returns an error if the store request fails, or an entry is invalid.
     pub async fn all(&self) -> Result<Vec<PinHistory>, PinError> {
         let mut histories = Vec::new();
         let mut workflows = self.store.children(FOLDER).await?;

@@ -92,7 +92,7 @@ impl VariableReader {
     /// The configuration, if it has no problems.
     ///
     /// # Errors
-    /// Returns all problems.
+    /// Returns an error if a variable is missing or invalid, with all problems.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, VariableProblems> {
         match build() {
             Some(config) if self.problems.is_empty() => Ok(config),

@@ -38,7 +38,7 @@ pub(super) enum StepEnd {
     TimedOut(Duration),
     /// The build stopped it.
     Stopped,
-    /// It could not be started.
+    /// It could not start.
     NotStarted(io::Error),
 }
 

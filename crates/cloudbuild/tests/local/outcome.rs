@@ -164,7 +164,7 @@ async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
 }
 
 #[tokio::test]
-async fn a_missing_workspace_is_not_the_builds_fault() {
+async fn a_missing_workspace_is_an_internal_error() {
     let mut world = World::new();
     world.request.workspace = world.outside().join("gone");
     let outcome = world.run(json!({"steps": [sh("a", "true")]})).await;
