@@ -35,7 +35,7 @@ pub(crate) trait Lines {
     /// Reads a line; lines are neither empty nor blank.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Reports how the output ended.
+    /// Reports the end of the output.
     fn finish(&mut self, out: &mut Out) -> LogEnd;
 }
 
@@ -77,7 +77,7 @@ struct Processes<'n> {
     labels: Labels,
     new: &'n dyn Fn() -> Box<dyn Lines>,
     streams: BTreeMap<Box<str>, (Subject, Box<dyn Lines>)>,
-    /// Something could not be read.
+    /// A part of the log could not be read.
     ended: Option<LogEnd>,
     /// Label of the line whose pieces are read.
     label: Box<str>,
@@ -139,7 +139,7 @@ struct Piece<'a> {
     text: Option<&'a [u8]>,
     number: u64,
     whole: bool,
-    /// It begins a line.
+    /// The piece begins a line.
     first: bool,
 }
 

@@ -121,12 +121,12 @@ fn positions(text: &[u8], most: usize) -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn a_cut_log_never_passes_with_less() {
+fn a_truncated_log_never_passes_with_less() {
     for sample in samples() {
         let whole = read(sample.format, &sample.text);
         for length in positions(&sample.text, 1500) {
             let cut = read(sample.format, &sample.text[..length]);
-            // Of a list of problems the first ones are enough for the same verdict.
+            // The first problems of a list give the same verdict as the complete list.
             let findings = cut.findings.is_empty() == whole.findings.is_empty();
             let kept = cut.ended == whole.ended && cut.metrics == whole.metrics && findings;
             assert!(
@@ -221,7 +221,7 @@ fn a_changed_digit_changes_the_reading() {
         let digits: Vec<_> =
             (0..skip.len()).filter(|&at| !skip[at] && sample.text[at].is_ascii_digit()).collect();
         let all = sample.text.iter().filter(|byte| byte.is_ascii_digit()).count();
-        assert!(digits.len() > 4 || all <= 4, "{}: nothing is tested", sample.name);
+        assert!(digits.len() > 4 || all <= 4, "{}: no digit is tested", sample.name);
         let mut unseen = std::collections::BTreeSet::new();
         for &at in digits.iter().step_by(digits.len() / 1500 + 1) {
             let mut changed = sample.text.clone();
@@ -237,9 +237,9 @@ fn a_changed_digit_changes_the_reading() {
     }
 }
 
-/// The samples as another file: with prefixes of a launcher, with line ends of Windows, and packed.
+/// The samples with prefixes of a launcher, with line ends of Windows, and compressed.
 #[test]
-fn launchers_and_archives_change_nothing() {
+fn launchers_and_archives_do_not_change_the_reading() {
     for sample in samples() {
         let whole = read(sample.format, &sample.text);
         let plain = |reading: &Reading| {
@@ -283,7 +283,7 @@ fn launchers_and_archives_change_nothing() {
     }
 }
 
-/// Units in the samples, and what replaces them.
+/// Units in the samples, and their replacements.
 const UNITS: [(&str, &str, &str); 2] =
     [("nvbandwidth", "(GB/s)", "(XB/s)"), ("gpu-fryer", "Gflops/s (min", "Xflops/s (min")];
 
@@ -324,7 +324,7 @@ fn every_format_has_a_sample_and_a_description() {
 }
 
 #[test]
-fn nccl_tests_are_read_as_before() {
+fn nccl_tests_are_read_like_the_crate_nccl_reads_them() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl")];
     let mut count = 0;
     while let Some(folder) = folders.pop() {

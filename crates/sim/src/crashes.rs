@@ -90,7 +90,7 @@ pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
     let began = Instant::now();
     let mut all = vec![("single deaths", singles())];
     if with_pairs {
-        all.push(("pairs of deaths", pairs(jobs)));
+        all.push(("pairs of crashes", pairs(jobs)));
     }
     let mut harm = 0;
     for (what, summary) in all {

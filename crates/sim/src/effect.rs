@@ -97,7 +97,7 @@ impl Effects {
             let inner = &mut *self.world.inner();
             let lies = lies(kind).is_some_and(|fault| inner.strikes(fault));
             if lies {
-                inner.say(self.service, || format!("{} -> its answer is lost", what()));
+                inner.say(self.service, || format!("{} -> its response is lost", what()));
             }
             lies
         };

@@ -91,7 +91,7 @@ impl Roster {
         }
     }
 
-    /// Where a process parks unreadable events.
+    /// Dead letters of a process.
     pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
         if planted("park_without_keeping") {
             return Arc::new(Nowhere);

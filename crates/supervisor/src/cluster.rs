@@ -105,7 +105,7 @@ impl ClusterFolder {
             let arguments = [OsStr::new("node"), folder.as_os_str(), OsStr::new(&node.name)];
             let mark = [(process::MARK, folder.as_os_str())];
             if let Err(error) = self.program.spawn(&arguments, &mark, &place.join("node.log")) {
-                // Nothing was started: the next attempt starts it.
+                // No process was started: the next attempt starts it.
                 drop(fs::remove_file(place.join("asked")));
                 let program = self.program.0.first().map(|program| program.display().to_string());
                 let why =

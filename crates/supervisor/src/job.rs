@@ -128,7 +128,7 @@ impl JobFolder {
             )? {
                 Some(exit) => exits.push(exit),
                 None if alive => running = true,
-                // The job cannot succeed any more, whatever the other nodes do.
+                // The job can no longer succeed, whatever the other nodes report.
                 None => return Ok(JobState::NodeFail { node: node.name.clone() }),
             }
         }

@@ -185,7 +185,7 @@ impl NodeProcess {
 }
 
 impl Process {
-    /// How the process ended or was ended, if it did.
+    /// End of the process; `None` while it runs.
     fn verdict(&mut self, folder: &Path) -> io::Result<Option<(&'static str, Option<ExitStatus>)>> {
         if let Some(status) = self.child.try_wait()? {
             self.group.kill(); // kills the rest of the group

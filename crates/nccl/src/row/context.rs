@@ -1,4 +1,4 @@
-//! What is known about a row before it is parsed.
+//! Context of a row before it is parsed.
 
 use crate::layout::Layout;
 use std::collections::BTreeSet;

@@ -53,12 +53,12 @@ impl Clouds {
 pub struct PlannedBuild {
     /// Whether it has ended.
     pub(super) over: bool,
-    /// How it ends.
+    /// Planned end.
     pub(super) end: BuildPhase,
 }
 
 impl PlannedBuild {
-    /// Whether it costs money.
+    /// Whether it exists and costs money.
     pub const fn going(&self) -> bool {
         !self.over
     }
