@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// A phrase that no line may contain, and what to write instead.
+/// A banned phrase, and its replacement.
 const BANNED: &[(&str, &str)] = &[
     ("anybody", "the component or person that acts, such as `another process`"),
     ("are told", "`are reported`, `are recorded` or `receive`"),
@@ -39,7 +39,7 @@ const UNTOUCHED: &[&str] = &["docs/rfd/", "tests/data/"];
 /// Checks every tracked file.
 ///
 /// # Errors
-/// Returns every line with a banned phrase and what to write instead, or the error of git or of a file.
+/// Returns an error if a line has a banned phrase, with every such line, or if git or a file cannot be read.
 pub fn check(root: &Path) -> Result<(), String> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let listed = listed.map_err(|error| format!("git ls-files: {error}"))?;
