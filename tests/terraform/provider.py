@@ -50,7 +50,7 @@ def planned(value, schema):
 
 
 def applied(value, of, path):
-    """A value in place of each unknown one."""
+    """Replaces each unknown value by a known one."""
     if isinstance(value, msgpack.ExtType):
         return {"number": 1, "bool": False}.get(of, f"applied-{path}") if isinstance(of, str) else {"map": {}}.get(of[0], [])
     return value

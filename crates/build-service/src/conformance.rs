@@ -8,7 +8,7 @@ use crate::{BuildKey, BuildPhase, Builds};
 
 /// Configs for the cases of the suite.
 pub struct Configs {
-    /// Succeeds.
+    /// Config of a build that succeeds.
     pub succeeds: BuildSpec,
     /// Fails with a workload failure.
     pub fails: BuildSpec,

@@ -81,7 +81,7 @@ pub enum BuildPhase {
     Running,
     /// Succeeded with this image or these files, stored in the bucket or the registry.
     Built(Image),
-    /// Failed.
+    /// Ended without a result, also after a cancel.
     Failed(Failure),
 }
 

@@ -33,7 +33,7 @@ pub enum InvalidBundle {
     /// A file differs from the signed list.
     #[error("{name}: {why}")]
     File {
-        /// The file.
+        /// Name in the archive.
         name: String,
         /// The problem.
         why: String,

@@ -34,7 +34,7 @@ pub enum BundleError {
     /// Its ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
     Damaged {
-        /// The run.
+        /// Run with the damaged ledger.
         run: RunId,
         /// Cause.
         why: String,
@@ -45,7 +45,7 @@ pub enum BundleError {
     /// An artifact differs from its manifest or the ledger, so the bundle is not signed.
     #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
     Artifact {
-        /// The object.
+        /// Object name in the bucket.
         name: String,
         /// The problem.
         why: String,

@@ -49,7 +49,7 @@ pub enum UnreadableEvent {
     /// The payload does not match its type.
     #[error("payload of `{event_type}`: {message}")]
     Payload {
-        /// The type.
+        /// CloudEvents `type` of the event.
         event_type: String,
         /// The problem.
         message: String,

@@ -151,7 +151,7 @@ async fn any_other_token_is_rejected() {
         ("for our audience in capitals", changed("aud", json!(AUDIENCE.to_uppercase()))),
         ("by another issuer", changed("iss", json!("https://accounts.example"))),
         ("expired", changed("exp", json!(1_700_000_000))),
-        ("for ever", without("exp")),
+        ("without expiry", without("exp")),
         ("without audience", without("aud")),
         ("without issuer", without("iss")),
         ("without address", without("email")),

@@ -35,7 +35,7 @@ pub enum LedgerError {
     /// The store request failed.
     #[error("the ledger of {run} cannot be read")]
     Store {
-        /// The run.
+        /// Run of the ledger.
         run: RunId,
         /// Cause.
         source: StoreError,
@@ -43,9 +43,9 @@ pub enum LedgerError {
     /// A record is missing or invalid: it was changed manually.
     #[error("record {seq} of {run}: {why}")]
     Damaged {
-        /// The run.
+        /// Run of the damaged ledger.
         run: RunId,
-        /// The record's number.
+        /// Number of the damaged record.
         seq: u64,
         /// The problem.
         why: String,
@@ -58,7 +58,7 @@ pub enum AppendError {
     /// Another writer appended first: reload and decide again.
     #[error("another writer appended record {seq} of {run} first")]
     Conflict {
-        /// The run.
+        /// Run of the ledger.
         run: RunId,
         /// Contested sequence number.
         seq: u64,
@@ -86,7 +86,7 @@ impl Ledger {
         Self { store, nonces, known: Arc::default() }
     }
 
-    /// The bucket.
+    /// Bucket of the ledgers.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }

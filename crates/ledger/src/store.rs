@@ -36,7 +36,7 @@ pub enum StoreError {
     Io {
         /// The failed operation.
         doing: &'static str,
-        /// The object.
+        /// Object name or prefix.
         name: String,
         /// Cause.
         source: io::Error,

@@ -23,7 +23,7 @@ const MOST: u64 = 16 << 20;
 pub struct Measurements {
     /// `burnin/measurements/v1`.
     pub schema: String,
-    /// The run.
+    /// Run that was judged.
     pub run: RunId,
     /// Attempt of the job that wrote the logs.
     pub job_attempt: Attempt,
@@ -35,7 +35,7 @@ pub struct Measurements {
     pub logs: Vec<ParsedLog>,
 }
 
-/// A parsed log.
+/// The content of one log, with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParsedLog {
     /// Object name in the folder of the manifest.

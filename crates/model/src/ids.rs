@@ -180,7 +180,7 @@ impl CheckIndex {
 pub struct Step {
     /// Check of the stage; the first for the image and the cluster.
     pub check: CheckIndex,
-    /// The stage.
+    /// Stage of that check.
     pub stage: Stage,
 }
 

@@ -49,7 +49,7 @@ impl Tables {
 
     /// The open run that expects this step.
     fn expecting(&self, step: RunPhase, stream: u64) -> Option<usize> {
-        // The newest ended run of this process stops the search: its older runs are over.
+        // The newest ended run of this process stops the search: its older runs have ended.
         let own = self.recent(|run| run.stream == stream && (!run.open() || run.expects(step)));
         if let Some(at) = own.filter(|&at| self.runs[at].open()) {
             return Some(at);

@@ -32,7 +32,7 @@ pub enum PinError {
     /// An entry is invalid: permanent.
     #[error("{name} is not a valid pin entry: {why}")]
     Damaged {
-        /// The object.
+        /// Object name of the entry.
         name: String,
         /// The problem.
         why: String,
@@ -195,7 +195,7 @@ impl Pins {
 /// Parameters of a pin.
 #[derive(Clone, Debug)]
 pub struct Pinned {
-    /// The run.
+    /// Run whose measurements or baseline are pinned.
     pub run: model::RunId,
     /// Part of the run that is the reference.
     pub source: PinSource,

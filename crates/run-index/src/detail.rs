@@ -14,7 +14,7 @@ use crate::RunSummary;
 pub struct RunDetail {
     /// `burnin/show/v1`.
     pub schema: String,
-    /// The run.
+    /// Summary of the run.
     #[serde(flatten)]
     pub line: RunSummary,
     /// Reasons of the verdict.
@@ -40,7 +40,7 @@ pub struct StageDetail {
     /// Name of its check, if the workflow has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
-    /// The attempt.
+    /// Number of the attempt.
     pub attempt: Attempt,
     /// Whether this is the release of the attempt's cluster.
     pub teardown: bool,

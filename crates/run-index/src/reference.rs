@@ -13,7 +13,7 @@ use crate::{Elsewhere, RunIndex, RunReport, RunStatus, ViewError};
 /// A run that can be pinned.
 #[derive(Clone, Debug)]
 pub struct ReferenceRun {
-    /// Its workflow.
+    /// Name of the workflow whose runs are compared.
     pub workflow: String,
     /// The baseline for other runs.
     pub baseline: Baseline,
@@ -28,7 +28,7 @@ pub enum NoReference {
     /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]
     Unfit {
-        /// The run.
+        /// Unsuitable run.
         run: RunId,
         /// Reason and next step.
         why: String,

@@ -22,9 +22,9 @@ pub struct Elsewhere {
 
 /// A run with the data of its report.
 pub struct RunReport {
-    /// Its records.
+    /// Complete ledger, in order.
     pub records: Vec<Record>,
-    /// Its state.
+    /// State after the last record.
     pub state: RunState,
     pub(crate) reading: Option<Reading>,
     judged: Option<StoredVerdict>,

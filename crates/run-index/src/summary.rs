@@ -17,10 +17,10 @@ pub enum RunStatus {
     Closed,
 }
 
-/// Summary of one run.
+/// State, result and cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
@@ -58,12 +58,12 @@ pub struct RunSummary {
 /// A check of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckSummary {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
     /// `waiting`, `running`, `judged`, `failed` (no verdict was reached) or `skipped` (an earlier check that it needs did not
     /// pass).
     pub state: CheckState,
-    /// Its verdict; null before it is judged.
+    /// Verdict of the check; null before it is judged.
     pub verdict: Option<Verdict>,
     /// Codes of the verdict's reasons, most severe first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -21,7 +21,7 @@ pub struct VariableReader {
 /// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableProblem {
-    /// The variable.
+    /// Name of the environment variable.
     pub variable: &'static str,
     /// The problem and the expected value.
     pub message: String,

@@ -64,7 +64,7 @@ pub struct Service {
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub parking: Arc<dyn DeadLetters>,
-    /// Periodic tasks.
+    /// Tasks that a scheduler starts at `/chores/{name}`.
     pub chores: Vec<Arc<dyn PeriodicTask>>,
     /// Authenticates callers; `None` if the platform does.
     pub doorkeeper: Option<Arc<dyn Authenticator>>,

@@ -47,7 +47,7 @@ impl Fleet {
         Arc::new(Self { world, roster, lives: Mutex::default(), settings: Mutex::default() })
     }
 
-    /// Its world.
+    /// World that all processes share.
     pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.world)
     }

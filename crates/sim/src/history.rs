@@ -12,23 +12,23 @@ use crate::process::SimService;
 pub enum Happening {
     /// The bus accepted an event.
     Published {
-        /// The publisher.
+        /// Process that published it.
         by: SimService,
-        /// The event.
+        /// Published event.
         event: Arc<Event>,
     },
     /// A process acknowledged an event.
     Acked {
-        /// The process.
+        /// Process that acknowledged it.
         by: SimService,
-        /// The event.
+        /// Acknowledged event.
         event: Arc<Event>,
     },
     /// A process parked and acknowledged an event.
     Parked {
-        /// The process.
+        /// Process that parked it.
         by: SimService,
-        /// The event.
+        /// Unreadable event.
         event: Arc<Event>,
     },
     /// An object was created in the bucket.
@@ -46,7 +46,7 @@ pub enum Happening {
         /// Name of the build.
         name: String,
     },
-    /// A build ended.
+    /// A build reached a final status.
     BuildEnded {
         /// Name of the build.
         name: String,
@@ -93,7 +93,7 @@ pub enum Happening {
     },
     /// Rows were loaded into the warehouse.
     Loaded {
-        /// The load's id.
+        /// Id of the load.
         load: String,
         /// Number of rows.
         rows: usize,

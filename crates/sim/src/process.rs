@@ -9,15 +9,15 @@ pub enum SimService {
     Outside,
     /// One of two conductors.
     Conductor(u8),
-    /// The builder.
+    /// Handles commands about images.
     Builder,
-    /// The provisioner.
+    /// Handles commands about clusters.
     Provisioner,
-    /// The agent.
+    /// Handles commands about jobs, logs and bad nodes.
     Agent,
-    /// The loader.
+    /// Handles commands about rows of the warehouse.
     Loader,
-    /// The judge.
+    /// Handles commands about verdicts.
     Judge,
     /// The independent sweeper: without ledger and bus.
     Sweeper,

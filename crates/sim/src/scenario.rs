@@ -9,7 +9,7 @@ use crate::{
     world::START,
 };
 
-/// A requested run.
+/// A request for a run, with its time.
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
     /// Name of the run.
@@ -41,12 +41,12 @@ pub enum Blow {
     Poison,
 }
 
-/// One simulation.
+/// All input of a simulation, derived from its seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Seed of all later decisions.
     pub seed: u64,
-    /// Runs.
+    /// Requested runs with their times.
     pub asked: Vec<RequestedRun>,
     /// Rates of random faults.
     pub faults: Faults,

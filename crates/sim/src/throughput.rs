@@ -40,7 +40,7 @@ fn resident() -> usize {
     pages.unwrap_or(0) * 4096
 }
 
-/// Simulated milliseconds between requests: all arrive before the first run is over.
+/// Simulated milliseconds between requests: all arrive before the first run ends.
 const APART: i64 = 2;
 
 /// Runs this number of runs concurrently to their end and prints the cost. Their objects are in a file, so

@@ -51,20 +51,20 @@ pub struct BuildOutcome {
     pub artifacts: Vec<Artifact>,
 }
 
-/// State of a build.
+/// Progress of a build, from the files of its folder.
 #[derive(Clone, Debug)]
 pub enum BuildState {
     /// Not started.
     Absent,
     /// Its supervisor is running.
     Working,
-    /// Ended.
+    /// The supervisor recorded the result.
     Ended(BuildOutcome),
     /// Its supervisor died before the end.
     Lost,
 }
 
-/// The builds of a folder.
+/// Starts, polls and cancels builds in a folder.
 #[derive(Clone, Debug)]
 pub struct BuildFolder {
     root: PathBuf,

@@ -19,7 +19,7 @@ use crate::{
     process::{self, SupervisedGroup},
 };
 
-/// State of a cluster.
+/// Progress of a cluster, from the files of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
     /// Not requested.
@@ -139,7 +139,7 @@ impl ClusterFolder {
                 _ => {
                     let log = fs::read_to_string(place.join("node.log")).unwrap_or_default();
                     let last = log.lines().last().unwrap_or("its log is empty");
-                    return Ok(ClusterState::Broken { why: format!("node {} is gone: {last}", node.name) });
+                    return Ok(ClusterState::Broken { why: format!("node {} has ended: {last}", node.name) });
                 }
             }
         }

@@ -38,7 +38,7 @@ pub struct FileListing {
 pub struct FileEntry {
     /// Path below the folder, encoded by [`shown`].
     pub name: String,
-    /// Its size, bytes.
+    /// Size at the time of listing, bytes.
     pub size_bytes: u64,
     /// Device and inode number, which differ if the file was replaced.
     pub identity: (u64, u64),

@@ -41,11 +41,7 @@ fn a_supervisor_outlives_its_parent() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap().parse().unwrap()
     };
-    assert_eq!(
-        group(supervisor),
-        supervisor,
-        "it leads a group of its own: a Ctrl-C for us does not reach it"
-    );
+    assert_eq!(group(supervisor), supervisor, "it leads its own group, so a Ctrl-C for us does not reach it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Clusters and jobs as processes: failures are reported, released clusters are gone.
+//! Clusters and jobs as processes: failures are reported, released clusters leave no process.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
     let mut ranks: Vec<_> = text.lines().collect();
     ranks.sort_unstable();
     assert_eq!(ranks, ["0/3", "1/3", "2/3"]);
-    assert_eq!(output(&jobs, "j"), "0/3\n1/3\n2/3\n", "each node's output is in a file of its own");
+    assert_eq!(output(&jobs, "j"), "0/3\n1/3\n2/3\n", "each node has its own output file");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_hidden_process_of_a_dead_node_is_found_as_well() {
 #[test]
 fn only_the_released_cluster_ends() {
     let world = World::new();
-    // One name begins with the other: a mark is compared whole.
+    // One name is a prefix of the other, so marks must be compared completely.
     let (short, long) = (world.cluster("c", 1), world.cluster("c-1", 1));
     long.submit(
         "j",

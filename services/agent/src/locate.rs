@@ -64,7 +64,7 @@ struct SearchRecord {
 }
 
 impl Locator {
-    /// Stops a search: no new pair starts. The search is over when a step reports it.
+    /// Stops a search: no new pair starts. The search has ended when a step reports its end.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.

@@ -254,7 +254,7 @@ async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
     gate.go.notify_one();
     closed.await.unwrap();
     assert!(!world.state().await.leases_returned());
-    assert_eq!(world.hints().await, [run()], "while a cluster costs money, the tick knows of its run");
+    assert_eq!(world.hints().await, [run()], "while a cluster costs money, the tick finds its run");
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ pub trait Plans: Send + Sync + 'static {
 
 /// Dependencies of the pages.
 pub struct Dashboard {
-    /// Index of runs.
+    /// Source of all lists and pages of runs.
     pub view: Arc<RunIndex>,
     /// Bucket of the logs.
     pub store: Arc<dyn Store>,

@@ -32,7 +32,7 @@ impl Gateway {
             Err(why) => Err((why, true)),
             Ok(RunRequest { workflow, set, image }) => {
                 let wish = StartRequest {
-                    // A source of its own: no sender can imitate another kind of key.
+                    // A separate source, so that no sender can imitate another kind of key.
                     key: EventKey { source: format!("//burnin/messages/{}", key.source), id: key.id.clone() },
                     workflow,
                     set,

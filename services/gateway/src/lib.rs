@@ -65,7 +65,7 @@ pub struct GatewaySetup {
     pub ledger: Ledger,
     /// Bucket of artefacts, requests and marks.
     pub store: Arc<dyn Store>,
-    /// Index of runs.
+    /// Source of all lists and pages of runs.
     pub view: Arc<RunIndex>,
     /// Available workflows.
     pub catalogue: Catalogue,
@@ -158,7 +158,7 @@ impl Gateway {
         self.catalogue.read().await
     }
 
-    /// Its periodic tasks.
+    /// Tasks for schedules, polling of refs and unrecorded requests.
     pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         periodic_tasks::all(self)
     }

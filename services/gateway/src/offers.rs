@@ -63,7 +63,7 @@ impl Gateway {
         let mut problems = Vec::new();
         for workflow in workflows {
             let wish = StartRequest {
-                // A source of its own: no sender can imitate another kind of key.
+                // A separate source, so that no sender can imitate another kind of key.
                 key: EventKey { source: format!("//burnin/offers/{}", key.source), id: key.id.clone() },
                 workflow: workflow.clone(),
                 set: Default::default(),

@@ -38,14 +38,14 @@ pub struct StartRequest {
     pub cluster: Option<(String, ClusterOffer)>,
     /// Cause, recorded with the run.
     pub trigger: Trigger,
-    /// Where to report the end, besides the channels of the workflow.
+    /// Receiver of the result, besides the channels of the workflow.
     pub origin: Option<Origin>,
 }
 
 /// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOutcome {
-    /// Run id.
+    /// Id of the new or existing run.
     pub run: RunId,
     /// Whether this request created the run.
     pub new: bool,
@@ -97,7 +97,6 @@ impl StartError {
     }
 }
 
-/// A stored request.
 #[derive(Debug, Deserialize, Serialize)]
 struct StoredRequest {
     format: u32,

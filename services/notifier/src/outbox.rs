@@ -40,10 +40,10 @@ pub const GIVEN_UP: Span = Span::from_secs(24 * 3600);
 #[derive(Clone)]
 pub struct Outbox(Arc<dyn Store>);
 
-/// Key of a notice.
+/// Run and channel, which identify a notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoticeKey {
-    /// Run id.
+    /// Run that the notice reports.
     pub run: RunId,
     /// Channel name, unique within the run.
     pub channel: String,
@@ -76,7 +76,7 @@ struct FailedAttempt {
     not_before: Timestamp,
 }
 
-/// End of a delivery.
+/// Final result of a delivery, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeliveryEnd {
     /// Time of the end.

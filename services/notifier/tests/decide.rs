@@ -46,7 +46,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
     }
 }
 
-/// News if every channel knows of every earlier run.
+/// News if every channel received the notices of every earlier run.
 fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
     let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
     let heard: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();

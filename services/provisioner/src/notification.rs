@@ -42,7 +42,7 @@ impl Notified {
     async fn poll(&self, told: &BuildNotification) -> Result<(), CommandError> {
         let BuildNotification { key, build } = told;
         let (command, name) = (key.command(), key.command().resource_name());
-        let noted = self.builds.submissions().told_of(key, build).await;
+        let noted = self.builds.submissions().on_notification(key, build).await;
         let seen = match noted {
             Err(error) => Err(error),
             Ok(()) if key.is_whole() => self.clusters.poll(&name).await.map(crate::poll_result),

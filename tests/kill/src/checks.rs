@@ -16,9 +16,7 @@ use crate::runs::{NODES, Requests, SIZES};
 
 /// A closed run.
 pub struct Ended {
-    /// Its name.
     pub run: RunId,
-    /// Its records.
     pub records: usize,
     /// Number of repeated starts.
     pub attempts: u32,

@@ -33,7 +33,6 @@ pub struct Fleet {
 pub struct RunLocation {
     /// Folder or bucket of the objects.
     pub name: OsString,
-    /// The warehouse.
     pub warehouse: OsString,
     /// The stand-ins for Cloud Storage and for BigQuery.
     pub emulators: Option<(String, String)>,

@@ -15,7 +15,7 @@ use crate::BuildKey;
 /// A build of one of our commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildNotification {
-    /// Key of the build.
+    /// Command that the build belongs to, by the build's tags.
     pub key: BuildKey,
     /// The build's id.
     pub build: String,

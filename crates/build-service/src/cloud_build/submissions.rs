@@ -58,7 +58,7 @@ pub struct Submissions {
 pub struct Survey {
     /// The authoritative build: the oldest.
     pub build: Option<Build>,
-    /// No build may start any more.
+    /// No further build may start.
     pub cancelled: bool,
     /// An unknown build may exist.
     pub pending: bool,
@@ -91,7 +91,7 @@ impl Submissions {
         Self { client, journal: Journal::new(store), clock, timing }
     }
 
-    /// The client.
+    /// Client of Cloud Build's API, for requests about a known build.
     pub fn client(&self) -> &CloudBuildClient {
         &self.client
     }
@@ -232,7 +232,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn told_of(&self, key: &BuildKey, build: &str) -> Result<(), PortError> {
+    pub async fn on_notification(&self, key: &BuildKey, build: &str) -> Result<(), PortError> {
         if self.journal.read(key).await.map_err(PortError::transient)?.builds().contains(build) {
             return Ok(());
         }

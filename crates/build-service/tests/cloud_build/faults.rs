@@ -1,4 +1,4 @@
-//! Lost requests and responses: there is one build in every case.
+//! Lost requests and responses: one build exists in every case.
 
 use std::sync::Arc;
 
@@ -245,7 +245,7 @@ async fn one_build_remains_despite_failures() {
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;
-        // A known build cannot change any more.
+        // A known build can no longer change.
         if random.u32(0..4) > 0 {
             world.cloud.next_create(Fault::LandsAndTears);
             world.cloud.stale_lists(random.u32(20..200));

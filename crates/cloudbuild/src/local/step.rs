@@ -30,7 +30,6 @@ pub(super) struct StepContext<'a> {
     pub(super) stop: &'a CancellationToken,
 }
 
-/// End of a step.
 pub(super) enum StepEnd {
     /// Its process ended by itself.
     Exited(Option<i32>),

@@ -102,14 +102,14 @@ async fn tolerated_failures_do_not_end_the_build() {
         (json!({"allowExitCodes": [4], "allowFailure": true}), 3, false),
         (json!({"allowFailure": true}), 0, true),
     ];
-    for (fields, code, goes_on) in table {
+    for (fields, code, continues) in table {
         let world = World::new();
         let mut step = sh("a", &format!("exit {code}"));
         step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let outcome = world.run(json!({"steps": [step, sh("b", "true")]})).await;
         let of = |well| if well { BuildStatus::Success } else { BuildStatus::Failure };
-        assert_eq!(outcome.status, of(goes_on), "{fields}");
-        let second = if goes_on { BuildStatus::Success } else { BuildStatus::Queued };
+        assert_eq!(outcome.status, of(continues), "{fields}");
+        let second = if continues { BuildStatus::Success } else { BuildStatus::Queued };
         assert_eq!(statuses(&outcome), [of(code == 0), second], "{fields}");
     }
 }

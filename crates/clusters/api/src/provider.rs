@@ -49,7 +49,7 @@ pub struct ListedCluster {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A provider of clusters.
+/// Creates, lists and deletes clusters of an external system.
 #[async_trait::async_trait]
 pub trait ClusterProvider: Send + Sync + 'static {
     /// Creates a cluster, or adopts an existing one of that name. Returns the provider's handle.

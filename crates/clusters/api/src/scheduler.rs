@@ -160,7 +160,7 @@ pub trait Scheduler: Send + Sync + 'static {
         Ok(cluster.part(names, cluster.access.clone()))
     }
 
-    /// Shell command for draining a node by hand; `None` if there is no such command.
+    /// Shell command for draining a node by hand; `None` without such a command.
     fn drain_command(&self, _: &Cluster, _node: &str, _reason: &str) -> Option<String> {
         None
     }

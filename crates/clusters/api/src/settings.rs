@@ -103,7 +103,7 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
 pub struct ProblemList(SettingsProblems);
 
 impl ProblemList {
-    /// Adds the problem of a field, if there is one.
+    /// Adds the problem of a field, if any.
     pub fn add(&mut self, field: &str, problem: Option<String>) {
         self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
     }

@@ -180,7 +180,7 @@ impl DeployedClusters {
         Ok(None)
     }
 
-    /// Records the parts that a teardown has left: first as a cluster of their own, which the sweeper releases, then for
+    /// Records the parts that a teardown has kept: first as a separate cluster, which the sweeper releases, then for
     /// later runs.
     async fn leave_parts(&self, name: &str, asked: &DeployRequest) -> Result<Vec<String>, PortError> {
         let longest = asked.keeps().map(|(_, span)| span).max();

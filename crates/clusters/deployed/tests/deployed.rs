@@ -394,7 +394,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     let part = |part: &str| format!("{}.{part}", first.name);
     assert_eq!(sorted(world.has()), [part("base"), part("image")]);
 
-    // They are a cluster of their own, with their own lease.
+    // They are a separate cluster, with their own lease.
     let listed = world.clusters.list().await.unwrap().clusters;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
@@ -428,7 +428,8 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert!(world.has().contains(&format!("{}.base", late.name)));
     world.keep.clear();
 
-    // In time the sweeper releases everything, the kept parts of the late run at the end of their own lease.
+    // At the end of the leases the sweeper releases everything, the kept parts of the late run at the end of their
+    // own lease.
     world.clock.advance(Span::from_secs(700));
     for _ in 0..3000 {
         let swept = sweep(&world.clusters, Span::from_secs(0), true).await.unwrap();

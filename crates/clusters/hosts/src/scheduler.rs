@@ -43,7 +43,7 @@ impl HostsJobs {
         Ok(Some(folder))
     }
 
-    /// Result of a job whose start is gone: killed, or this machine was restarted.
+    /// Result of a job whose start ended without a result: it was killed, or this machine was restarted.
     async fn orphaned(&self, hosts: &Hosts, folder: &Folder, job: &str) -> Result<JobStatus, PortError> {
         let left = sweep(hosts, folder, job).await?;
         if folder.is_cancelled().map_err(PortError::transient)? {
@@ -56,7 +56,7 @@ impl HostsJobs {
                 ))),
             };
         }
-        let mut why = "the process that ran mpirun on this machine is gone, without a result".to_owned();
+        let mut why = "the process that ran mpirun on this machine has ended without a result".to_owned();
         if !left.is_empty() {
             why += &format!("; its processes may be left: {}", left.join("; "));
         }
@@ -117,7 +117,7 @@ impl Scheduler for HostsJobs {
         let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;
         let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
         folder.write(&files).map_err(PortError::transient)?;
-        // A session of its own: signals to the agent's terminal do not reach it, and it outlives the agent.
+        // A separate session, so that signals to the agent's terminal do not reach it, and it outlives the agent.
         let mut start = tokio::process::Command::new("setsid");
         start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
         // Set before the script starts, because /proc shows only the variables with which a process started.

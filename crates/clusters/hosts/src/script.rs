@@ -182,7 +182,8 @@ for entry in "${entries[@]}"; do
 done
 "#;
 
-/// The variable `BURNIN_JOB` of a job: its name, and a digest of the folder, which tells apart equal names of two installations.
+/// The variable `BURNIN_JOB` of a job: its name, and a digest of the folder, which distinguishes equal names of two
+/// installations.
 pub fn mark(job: &str, folder: &str) -> String {
     format!("{job}@{}", &ledger::Digest::of(folder.as_bytes()).sha256[..12])
 }

@@ -50,7 +50,6 @@ impl CreatedObject {
     }
 }
 
-/// Progress of an upload.
 pub enum UploadProgress {
     /// Number of stored bytes.
     Kept(u64),

@@ -3,7 +3,6 @@
 use crate::layout::Layout;
 use std::collections::BTreeSet;
 
-/// Context of a row.
 pub(crate) struct RowContext<'a> {
     pub(crate) layout: &'a Layout,
     /// The hosts of the Rank lines.

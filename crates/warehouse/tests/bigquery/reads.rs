@@ -38,7 +38,7 @@ async fn every_cell_is_read_back_unchanged() {
 }
 
 #[tokio::test]
-async fn answers_that_are_slow_lost_or_in_pages_are_whole() {
+async fn slow_lost_or_paged_responses_are_read_completely() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     let given = load("a", 30);

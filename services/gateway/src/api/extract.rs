@@ -12,7 +12,6 @@ use service::auth::Caller;
 use super::problem::ApiProblem;
 use crate::LocalUser;
 
-/// JSON body.
 pub struct JsonBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {

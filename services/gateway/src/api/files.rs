@@ -35,7 +35,7 @@ pub struct FileList {
     schema: &'static str,
     /// Whether the logs are complete and final.
     safe: bool,
-    /// The files.
+    /// Collected files with their digests.
     files: Vec<ManifestObject>,
     /// Files that were not collected, with the reason.
     left_out: Vec<LeftOut>,

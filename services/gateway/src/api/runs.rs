@@ -58,7 +58,7 @@ pub struct Begin {
 pub struct StartedRun {
     /// `burnin/begun/v1`.
     schema: &'static str,
-    /// Run id.
+    /// Id of the new or existing run.
     run: RunId,
     /// False if an earlier request with this key started the run.
     new: bool,

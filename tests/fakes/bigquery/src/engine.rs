@@ -14,7 +14,7 @@ pub const BUCKETS: &str = "BURNIN_BIGQUERY_BUCKETS";
 
 /// An emulator of BigQuery, with a project for the caller.
 pub struct Engine {
-    /// Its URL.
+    /// Address for the client, `http://host:port`.
     pub endpoint: String,
     project: String,
     buckets: PathBuf,

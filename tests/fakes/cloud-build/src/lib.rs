@@ -30,7 +30,7 @@ pub enum Fault {
 
 /// The server; stops on drop.
 pub struct CloudBuild {
-    /// Its URL.
+    /// Address for the client, `http://host:port`.
     pub endpoint: String,
     world: World,
     serving: JoinHandle<()>,

@@ -20,7 +20,7 @@ pub type Query = HashMap<String, String>;
 /// An object's current state.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its bytes.
+    /// Content of the object.
     pub body: Bytes,
     /// CRC32C in the API's encoding.
     pub crc32c: String,
@@ -28,7 +28,7 @@ pub struct Object {
     pub md5: String,
     /// Generation of the name.
     pub generation: u64,
-    /// Metageneration.
+    /// Version of the metadata.
     pub metageneration: u64,
     /// Metadata from its creator.
     pub given: Map<String, Value>,
@@ -80,7 +80,7 @@ pub struct Session {
     pub done: Option<Value>,
 }
 
-/// A bucket.
+/// Objects of a bucket, with their write times and retention.
 #[derive(Debug, Default)]
 pub struct Bucket {
     /// Objects by name.

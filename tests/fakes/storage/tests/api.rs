@@ -65,7 +65,7 @@ async fn bytes_that_differ_from_the_stated_checksum_are_rejected() {
 }
 
 #[tokio::test]
-async fn ranges() {
+async fn a_range_request_returns_the_requested_bytes() {
     let (standin, http, url) = standin().await;
     standin.put("bucket", "a", "0123456789");
     let table = [

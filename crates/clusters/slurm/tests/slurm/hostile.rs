@@ -111,7 +111,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
     for (n, value) in values.iter().enumerate() {
         assert_eq!(seen.get(format!("V{n}").as_str()), Some(&value.as_str()));
     }
-    assert!(!std::path::Path::new("/tmp/burnin-was-here").exists(), "nothing of it was run");
+    assert!(!std::path::Path::new("/tmp/burnin-was-here").exists(), "no part of the value was executed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

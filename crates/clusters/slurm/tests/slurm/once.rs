@@ -147,7 +147,7 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
         bed.jobs().submit(job).await.unwrap();
         bed.until("it has recorded its end", || bed.folder(&job.name).join("end.json").exists());
     }
-    bed.until("nothing is left", || bed.run("squeue -h").is_empty());
+    bed.until("no object is left", || bed.run("squeue -h").is_empty());
     // The controller reports ends to the accounting with a delay. Killed before that, it leaves jobs open, which its successor
     // closes as CANCELLED.
     if bed.run("scontrol show config").contains("accounting_storage/slurmdbd") {
