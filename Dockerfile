@@ -1,4 +1,4 @@
-# A service's image: what .ci/images.sh laid out, and nothing else. Built with
+# A service's image: only the folder that .ci/images.sh created. Built with
 #   docker build --build-arg SERVICE=conductor .
 FROM scratch
 ARG SERVICE

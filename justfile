@@ -9,7 +9,7 @@ gate name:
 quick room:
     bash .ci/quick.sh {{room}}
 
-# What happens under a seed of the simulator, line by line.
+# Prints the events of a simulator's seed, line by line.
 replay seed:
     cargo run -p sim -- replay {{seed}} --step
 

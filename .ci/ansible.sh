@@ -59,7 +59,7 @@ SCRIPT
 here=(env --chdir="$root" PATH="$PATH" RUST_BACKTRACE=0)
 for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || here+=("$name=${!name}"); done
 "$BED_DIR/on" login "${here[@]}" timeout 120 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
-try the_cluster_is_given_back
+try the_cluster_is_released
 
 echo "the complete workflow as one run, on new hosts"
 bash tests/testbed/ansible/stop.sh

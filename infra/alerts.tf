@@ -23,7 +23,7 @@ resource "google_logging_metric" "line" {
   }
 }
 
-# A policy is refused while the metric is unknown to Cloud Monitoring, which learns of it some minutes after its creation.
+# Cloud Monitoring rejects a policy for a metric that was created less than some minutes ago.
 resource "time_sleep" "metrics" {
   create_duration = "300s"
   depends_on      = [google_logging_metric.line]

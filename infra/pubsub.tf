@@ -38,7 +38,7 @@ resource "google_pubsub_topic_iam_member" "requesters" {
   member   = each.value
 }
 
-# And those that wait for the replies, each with a subscription of its own.
+# Systems that wait for the replies, each with its own subscription.
 resource "google_pubsub_subscription" "replies" {
   for_each                   = var.listeners
   name                       = "${local.prefix}replies-${each.key}"

@@ -53,7 +53,7 @@ resource "google_storage_bucket_iam_member" "grant" {
     for_each = try([each.value.prefix], [])
     content {
       title = "below ${condition.value}"
-      # A list is checked on the bucket, where only the request's prefix tells which objects it is about
+      # A list is checked on the bucket, where only the request's prefix identifies the objects
       # (cloud.google.com/iam/docs/conditions-attribute-reference, API attributes).
       expression = join(" || ", concat(
         ["resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket[each.value.bucket].name}/objects/${condition.value}\")"],
@@ -85,7 +85,8 @@ resource "google_service_account_iam_member" "acts_as" {
   member             = google_service_account.holder[each.value.holder].member
 }
 
-# Accounts of the machines that steps create. Not the whole project: with that, a step could act as the conductor.
+# Accounts of the machines that steps create. The grant is on single accounts: on the whole project a step could act
+# as the conductor.
 resource "google_service_account_iam_member" "nodes" {
   for_each           = var.node_accounts
   service_account_id = "projects/${var.project}/serviceAccounts/${each.key}"

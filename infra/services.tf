@@ -100,7 +100,7 @@ resource "google_cloud_run_v2_service" "service" {
     }
   }
 
-  # A rollout sets the image by digest; the next apply must not take it back.
+  # A rollout sets the image by digest; the next apply must not revert it.
   lifecycle {
     ignore_changes = [template[0].containers[0].image, client, client_version]
   }

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use model::{RunId, Span};
 use workflow::Override;
 
-/// Proves that a GPU cluster is good, and keeps proving it.
+/// Validates GPU clusters with NCCL benchmarks, once or continuously.
 #[derive(Debug, Parser)]
 #[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
@@ -139,7 +139,7 @@ pub enum CliCommand {
         #[arg(long, value_name = "KEY")]
         key: Option<PathBuf>,
     },
-    /// Explain the state of a run, and list the commands that are still owed.
+    /// Explain the state of a run, and list the pending commands.
     Explain {
         /// Run id.
         run: RunId,
@@ -165,7 +165,7 @@ pub enum CliCommand {
         /// Grace period after the end of a lease.
         #[arg(long, default_value = "2m", value_name = "SPAN")]
         grace: Span,
-        /// Only print what would be deleted.
+        /// Only print the clusters that would be deleted.
         #[arg(long)]
         dry_run: bool,
         /// Delete kept parts (`CLUSTER-kept`) before their lease ends, if no run uses them.
@@ -226,7 +226,7 @@ pub enum CliCommand {
         #[arg(long, required = true, value_name = "FILE")]
         save: Option<PathBuf>,
     },
-    /// Compare two logs. Exit code 1 if the second is slower, 2 if they measure different things.
+    /// Compare two logs. Exit code 1 if the second is slower, 2 if their measurements are not comparable.
     Compare {
         /// Earlier log.
         #[arg(value_name = "A")]

@@ -46,7 +46,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Delay before an owed command is sent again.
 const RESEND: Span = Span::from_secs(5);
 
-/// A data folder.
+/// A data folder, opened by this process.
 #[derive(Clone)]
 pub struct DataFolder {
     root: PathBuf,
@@ -70,7 +70,7 @@ impl DataFolder {
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
             let folder = root.join("host").display().to_string();
             return Err(CliError::usage(format!(
-                "{folder} belongs to another user, or others can write to it; nodes would run what they put there. Name \
+                "{folder} belongs to another user, or others can write to it; nodes would run their programs. Name \
                  another data folder with --data"
             )));
         }
@@ -115,7 +115,7 @@ impl DataFolder {
         }
     }
 
-    /// Index of its runs.
+    /// Index of the folder's runs.
     pub fn view(&self) -> RunIndex {
         RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
@@ -242,7 +242,9 @@ impl LocalServices {
         loop {
             let why = match self.services.conductor.wake(&self.run, Input::Tick).await {
                 // A run is unknown until its first record.
-                Ok(Woken::Unknown) if self.states.borrow().is_some() => Some("its ledger is gone".to_owned()),
+                Ok(Woken::Unknown) if self.states.borrow().is_some() => {
+                    Some("its ledger is absent".to_owned())
+                }
                 Ok(_) => None,
                 Err(error) => Some(service::worker::chain(&error)),
             };
@@ -263,8 +265,8 @@ impl LocalServices {
         self.outages.lasting(patience)
     }
 
-    /// Stops the services of a closed run. Publishes the end once more, because an earlier publication may have been interrupted,
-    /// and gives the subscribers a moment to record it.
+    /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
+    /// interrupted, and gives the subscribers a moment to record it.
     pub async fn end(self) -> Result<(), CliError> {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
@@ -293,7 +295,7 @@ impl Bus for Upstream {
     async fn publish(&self, event: service::Event) -> Result<(), service::BusError> {
         match self.0.upgrade() {
             Some(bus) => bus.publish(event).await,
-            None => Ok(()), // the process is ending; the next one publishes it again
+            None => Ok(()), // the process is ending; the next process publishes the end again
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::output::note;
 /// most are transient. Then each is reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Reports on standard error that something has failed for `since`, and why.
+/// Reports on standard error an operation that has failed for `since`, and the reason.
 pub fn report(what: &str, since: Duration, why: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     /// Maximum number of reported messages: messages that contain numbers could be many.
@@ -35,7 +35,8 @@ pub fn report(what: &str, since: Duration, why: &str) {
 pub struct Outages(Mutex<BTreeMap<String, (Instant, String)>>);
 
 impl Outages {
-    /// Notes that something fails, or (`None`) that it works again. Returns how long it has failed without a break, and why.
+    /// Records that an operation fails, or (`None`) that it works again. Returns the duration of the uninterrupted
+    /// outage, and the reason.
     pub fn note(&self, what: &str, why: Option<String>) -> Option<(Duration, String)> {
         let mut outages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(why) = why else {
@@ -47,7 +48,7 @@ impl Outages {
         Some((since.elapsed(), why))
     }
 
-    /// Why something has failed for `patience` or longer.
+    /// Reason of an outage of `patience` or longer.
     pub fn lasting(&self, patience: Duration) -> Option<String> {
         let outages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lasting = outages.values().find(|(since, _)| since.elapsed() >= patience);
@@ -55,12 +56,12 @@ impl Outages {
     }
 }
 
-/// The conductor, with the facts that it cannot record noted as outages. On a full disk the ledger can be read, so that a tick
-/// that has nothing to record succeeds while every fact is lost.
+/// The conductor, with the facts that it cannot record noted as outages. On a full disk the ledger is still readable,
+/// so a tick without new records succeeds although every fact is lost.
 pub struct WatchedConductor {
-    /// The conductor.
+    /// The wrapped conductor.
     pub handler: Arc<dyn Handler>,
-    /// Where its failures are noted, by the id of the event.
+    /// Its failures, by the id of the event.
     pub outages: Arc<Outages>,
 }
 

@@ -44,7 +44,7 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = BufWriter::new(io::stdout().lock());
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
     drop(out.into_parts()); // discards the unwritten rest
-    // A broken pipe is no failure: the reader needs no more.
+    // A broken pipe is no failure: the reader has ended.
     if error.kind() != ErrorKind::BrokenPipe {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
@@ -89,7 +89,7 @@ pub fn replaceable(path: &Path) -> Result<(), CliError> {
 /// Writes a file atomically. The draft has a unique name: neighbouring files are not touched, no link is followed.
 ///
 /// # Errors
-/// Returns a usage error that names the file: the caller chose it.
+/// Returns an error if the file cannot be written: a usage error, because the caller chose the file.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), CliError> {
     replaceable(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -109,7 +109,6 @@ pub fn style() -> report::Style {
     if plain { report::Style::Plain } else { report::Style::Colour }
 }
 
-/// Reports an error.
 pub fn report_error(error: &CliError) {
     note(format_args!("error: {}", error.message));
 }
@@ -140,7 +139,7 @@ mod tests {
     use serde::Serialize;
 
     #[test]
-    fn json_holds_no_character_that_a_terminal_acts_on_and_reads_back_the_same() {
+    fn json_escapes_characters_that_a_terminal_interprets_and_round_trips() {
         let text = "a\u{1b}[31m\u{9b}2J\u{202e}b\u{e0041}\u{7f}ü\n\"";
         let mut out = Vec::new();
         text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, super::Escaping)).unwrap();

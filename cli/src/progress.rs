@@ -1,4 +1,4 @@
-//! Live progress on standard error: one line per stage, and what the run waits for.
+//! Live progress on standard error: one line per stage, and the awaited event.
 
 use std::{collections::BTreeSet, io::IsTerminal, time::Duration};
 
@@ -90,7 +90,7 @@ fn waiting(state: &RunState) -> String {
         (Stage::Image, true) => "the build to end",
         (Stage::Cluster, false) if returning => "the deletion of the previous cluster",
         (Stage::Cluster, false) => "the cluster to be accepted",
-        (Stage::Cluster, true) => "every node to come up",
+        (Stage::Cluster, true) => "every node to be ready",
         (Stage::Job, false) => "the scheduler to accept the job",
         (Stage::Job, true) => "the benchmark to end",
         (Stage::Logs, _) => "the upload of the logs",

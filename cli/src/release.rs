@@ -8,7 +8,8 @@ use service::{Clock, SystemClock};
 
 use crate::local::{DataFolder, clusters, program};
 
-/// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
+/// Deletes every cluster of a run without its ledger, which cannot be written. Returns the remaining clusters with
+/// the reasons.
 pub async fn release_directly(data: &DataFolder, run: &RunId) -> Vec<String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = match program() {

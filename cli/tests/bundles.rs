@@ -25,7 +25,10 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
     let again = lab.burnin(&["export", &run, "--key", "key", "--save", "again.tar"]);
     assert_eq!(again.status.code(), Some(0));
     let path = |name: &str| folder.join(name);
-    assert!(fs::read(path("run.tar")).unwrap() == fs::read(path("again.tar")).unwrap(), "the same bytes");
+    assert!(
+        fs::read(path("run.tar")).unwrap() == fs::read(path("again.tar")).unwrap(),
+        "a repeated export has the same bytes"
+    );
 
     let verify = |arguments: &[&str]| {
         let output = lab.burnin(&[&["verify"], arguments].concat());
@@ -118,7 +121,7 @@ fn a_run_with_changed_artefacts_is_not_exported() {
     for (name, change) in [
         ("verdict/1/verdict.json", None),
         ("verdict/1/verdict.json", Some("\"verdict\":\"fail\"")),
-        ("image/1/build.log", Some("nothing to see")),
+        ("image/1/build.log", Some("a changed log")),
         ("image/1/all_reduce_perf", Some("#!/bin/sh")),
         ("logs/1/1/node-1.log", None),
         ("logs/1/manifest.json", Some("{}")),
@@ -147,11 +150,12 @@ fn a_run_with_changed_artefacts_is_not_exported() {
         String::from_utf8(sum.stdout).unwrap()[..64].to_owned()
     };
     let old = sum(&log);
-    fs::write(&log, "nothing to see").unwrap();
+    fs::write(&log, "a changed log").unwrap();
     fs::write(&manifest, before.1.replace(&old, &sum(&log))).unwrap();
     let (code, said) = export("run.tar");
     assert!(
-        code == Some(1) && said.contains("image/1/manifest.json: its digest is not the one in the ledger"),
+        code == Some(1)
+            && said.contains("image/1/manifest.json: its digest differs from the one in the ledger"),
         "{said}"
     );
     fs::write(&log, before.0).unwrap();

@@ -39,7 +39,10 @@ fn a_baseline_separates_healthy_from_degraded_logs() {
         (&verdict["logs"][0]["source"], &verdict["logs"][0]["verdict"]),
         (&healthy[2].as_str().into(), &"pass".into())
     );
-    assert_eq!(verdict["logs"][0]["reasons"], verdict["reasons"], "of one log as well");
+    assert_eq!(
+        verdict["logs"][0]["reasons"], verdict["reasons"],
+        "the combined verdict of one log equals its own"
+    );
     let failed = judge(&h200("degraded-max-nchannels-4.log"));
     let verdict = document(&failed);
     assert_eq!((failed.status.code(), &verdict["schema"]), (Some(1), &"burnin/verdict/v1".into()));
@@ -48,9 +51,9 @@ fn a_baseline_separates_healthy_from_degraded_logs() {
         (&"fail".into(), &"BELOW_BASELINE".into())
     );
     let both = burnin(&["judge", "--baseline", &baseline, &healthy[0], &h200("degraded-proto-ll.log")]);
-    assert_eq!(both.status.code(), Some(1), "the gravest counts");
+    assert_eq!(both.status.code(), Some(1), "the most severe verdict counts");
     let nothing = burnin(&["judge", "--baseline", &baseline, &baseline]);
-    assert_eq!(nothing.status.code(), Some(2), "a log without a table is no pass");
+    assert_eq!(nothing.status.code(), Some(2), "a log without a table does not pass");
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn a_single_rank_measures_no_link() {
     assert_eq!(
         (this_machine.status.code(), codes(&document(&this_machine))),
         (Some(0), vec!["SANE".into(), "ONE_RANK".into()]),
-        "criteria that state nothing about links"
+        "criteria without link requirements"
     );
     let floors = folder.path().join("floors.yaml").display().to_string();
     std::fs::write(&floors, "name: floors\nfloors: [{size_bytes: 16M, busbw: 1}]\n").unwrap();
@@ -328,7 +331,7 @@ fn logs_are_a_series_only_with_the_flag_or_with_start_times() {
     assert_eq!(verdict["logs"][7]["reasons"][0]["code"], "DRIFTED");
     assert_eq!(verdict["logs"][0]["verdict"], "pass");
 
-    // Each row ends with its time, so the logs state their order.
+    // Each row ends with its time, so the order of the logs is known.
     for (number, log) in logs.iter().enumerate() {
         let times = if number < 3 { 1.0 } else { 1.012 };
         let at = format!("2026-01-{:02} 12:00:07", 5 + number);

@@ -111,7 +111,7 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
         let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
         let (output, located) = groups(&file, &[]);
         let Some(next) = located["next"].as_array().cloned() else { break (output, located) };
-        assert_eq!(output.status.code(), Some(2), "a search that goes on is not decided: {located}");
+        assert_eq!(output.status.code(), Some(2), "an unfinished search is undecided: {located}");
         let degraded = next.contains(&"node-07".into());
         tests.push(serde_json::json!({ "members": next, "degraded": degraded }));
         assert!(tests.len() <= 20, "{located}");
@@ -120,7 +120,7 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
     assert_eq!(located["suspects"][0]["host"], "node-07");
     assert!(located["search"]["confidence"].as_f64().unwrap() > 0.99, "{located}");
 
-    // With half of them the search ends without certainty, and reports that.
+    // With half of the tests the search ends without certainty, and reports this.
     tests.truncate(tests.len() / 2);
     let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
     let limit = tests.len().to_string();

@@ -4,8 +4,8 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 
 use serde_json::Value;
 
-/// A cluster as its networks make it: the time of a message is the steps of a ring (of a tree for an all-reduce), and the
-/// transfer.
+/// A cluster by its networks: the time of a message is that of the steps of a ring (of a tree for an all-reduce), and
+/// of the transfer.
 #[derive(Clone, Copy)]
 struct Cluster {
     criteria: &'static str,
@@ -123,7 +123,7 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
 
 /// Two nodes exceed the line rate, many do not: NVIDIA expects 42 GB/s of a DGX-1 SuperPOD (DeepOps documentation).
 #[test]
-fn an_all_reduce_over_many_nodes_falls_to_the_line_rate() {
+fn the_bandwidth_of_an_all_reduce_over_many_nodes_falls_to_the_line_rate() {
     let superpod = Cluster { criteria: "dgx-1.yaml", network: "IB", nodes: 10, step: 10.0, bandwidth: 42.5 };
     for nodes in [10, 32] {
         let verdict = Cluster { nodes, ..superpod }.judged("all_reduce", 20..=29);
@@ -152,7 +152,7 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
     for nodes in [2, 4, 64] {
         // The ranks of a node share its adapters.
         let limit = 200.0 * (8.0 * nodes as f64 - 1.0) / (8.0 * 8.0 * (nodes as f64 - 1.0));
-        // The adapter of the root carries what comes from other nodes: the same bandwidth.
+        // The adapter of the root carries the data from other nodes: the same bandwidth.
         let limited = ["alltoall", "gather", "scatter"].map(|collective| (collective, 0.8 * limit));
         for (collective, healthy) in collectives.into_iter().chain(limited) {
             let cluster = Cluster { nodes, bandwidth: healthy, step: 12.0, ..A3_MEGA };
@@ -161,7 +161,7 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
             assert!(codes(&verdict).contains(&"ABOVE_FLOOR"), "{collective}: {verdict:#}");
             let verdict = Cluster { bandwidth: 0.4 * healthy, ..cluster }.judged(collective, SIZES);
             assert!(codes(&verdict).contains(&"BELOW_FLOOR"), "{collective} on {nodes} nodes: {verdict:#}");
-            // Small messages say nothing about a network.
+            // Small messages are no evidence about a network.
             let verdict = cluster.judged(collective, 20..=26);
             assert_eq!(verdict["verdict"], "inconclusive", "{collective}: {verdict:#}");
             assert!(codes(&verdict).contains(&"NOT_MEASURED"), "{collective}: {verdict:#}");

@@ -101,7 +101,7 @@ fn a_channel_without_an_address_is_an_error_at_each_notice() {
     let run = up.begin("lab", "1");
     up.follow(&run);
     let said = lab.data().join(format!("notices/{run}/webhook-pager/said-1.json"));
-    wait_for("the first try", || said.exists());
+    wait_for("the first attempt", || said.exists());
     let logged = up.end("-TERM");
     let error = logged.lines().find(|line| line.contains("a notice cannot be sent")).unwrap_or_default();
     assert!(

@@ -31,14 +31,14 @@ fn line(run: &mut Child, text: &str) -> (String, Duration) {
 /// Replaces the ledger's folder by a file: nothing can be recorded, as on a full disk.
 fn break_ledger(lab: &Lab) {
     fs::rename(lab.data().join("ledger"), lab.data().join("ledger.kept")).unwrap();
-    fs::write(lab.data().join("ledger"), "in the way").unwrap();
+    fs::write(lab.data().join("ledger"), "not a folder").unwrap();
 }
 
 #[test]
 fn an_unwritable_ledger_is_reported_and_the_cluster_released_without_it() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, &[LIMITS, &["--set", "limits.job=8s"]].concat());
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     break_ledger(&lab);
     let (_, took) = line(&mut run, "  ! ledger:");
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -51,12 +51,12 @@ fn an_unwritable_ledger_is_reported_and_the_cluster_released_without_it() {
     );
     lab.assert_nothing_left();
 
-    // With the ledger restored the run completes: nothing is built or run twice.
+    // With the ledger restored the run completes: no step runs twice.
     fs::remove_file(lab.data().join("ledger")).unwrap();
     fs::rename(lab.data().join("ledger.kept"), lab.data().join("ledger")).unwrap();
     let resumed = lab.burnin(&["run", "--resume"]);
     let said = String::from_utf8_lossy(&resumed.stderr);
-    assert!(matches!(resumed.status.code(), Some(2 | 3)), "no pass, and no fail: {said}");
+    assert!(matches!(resumed.status.code(), Some(2 | 3)), "expected neither pass nor fail: {said}");
     assert_eq!(lab.counts()[0], ("builds".to_owned(), 1));
     lab.assert_nothing_left();
 }
@@ -65,7 +65,7 @@ fn an_unwritable_ledger_is_reported_and_the_cluster_released_without_it() {
 fn interrupted(breaks: impl Fn(&Lab, &Child)) {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, &[]);
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     breaks(&lab, &run);
     let began = Instant::now();
     signal("-INT", run.id());
@@ -92,7 +92,7 @@ fn fill_disk(run: &Child) {
 fn a_full_disk_ends_the_run_although_its_ledger_is_readable() {
     let lab = Lab::new("sleep 2", "");
     let mut run = start(&lab, LIMITS);
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     fill_disk(&run);
     let began = Instant::now();
     let mut said = String::new();
@@ -118,9 +118,9 @@ fn an_interrupt_works_on_a_full_disk() {
 fn deleting_the_data_folder_ends_the_run_and_its_nodes() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, LIMITS);
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     // Files may be written meanwhile.
-    wait_for("the folder to be gone", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
+    wait_for("the folder to be deleted", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
     assert_eq!(run.wait().unwrap().code(), Some(3));
     lab.assert_nothing_left();
 }
@@ -142,7 +142,7 @@ fn a_missing_program_is_reported_within_seconds_and_the_limit_applies() {
         "limits.attempts=1",
     ]);
     let mut run = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("the build to begin", || lab.path("counts/builds").exists());
+    wait_for("the build to start", || lab.path("counts/builds").exists());
     fs::remove_file(program).unwrap();
     let (said, took) = line(&mut run, "  ! cluster.create");
     assert!(said.contains("No such file") && took < Duration::from_secs(6), "{took:?}: {said}");

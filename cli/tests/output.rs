@@ -1,4 +1,4 @@
-//! Closed and full outputs: none of them ends a run, strands a cluster or hides a lost result.
+//! Closed and full outputs end no run, leave no cluster behind and hide no lost result.
 
 mod support;
 
@@ -90,7 +90,7 @@ fn closed(mut command: Command) -> Output {
 fn a_hangup_cancels_and_releases_everything() {
     let lab = Lab::new("sleep 60", "");
     let run = lab.start();
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     signal("-HUP", run.id());
     signal("-HUP", run.id());
     let output = run.wait_with_output().unwrap();

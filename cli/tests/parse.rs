@@ -25,7 +25,7 @@ fn parse(arguments: &[&str], input: &[u8]) -> Output {
 fn each_log_gives_one_document() {
     let logs = [log("205-own-reduce.log"), log("223-own-killed.log")];
     let output = parse(&["--output", "json", &logs[0], &logs[1]], b"");
-    assert_eq!(output.status.code(), Some(0), "a table was read from each, whatever it says");
+    assert_eq!(output.status.code(), Some(0), "a table was read from each log");
     let documents: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
@@ -49,7 +49,7 @@ fn each_log_gives_one_document() {
 
 #[test]
 fn a_missing_table_and_a_missing_file_have_different_errors() {
-    let empty = parse(&["--output", "json", "-"], b"nothing of the kind\n");
+    let empty = parse(&["--output", "json", "-"], b"no table here\n");
     assert_eq!(empty.status.code(), Some(2));
     let document: Value = serde_json::from_slice(&empty.stdout).unwrap();
     assert_eq!((&document["source"], &document["ended"]), (&"-".into(), &"empty".into()));

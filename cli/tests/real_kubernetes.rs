@@ -1,5 +1,5 @@
 //! Whole runs on a real Kubernetes of three nodes, with the real JobSet, Kueue, scheduler, kubelets and containers:
-//! `workflows/kubernetes-cpu.yaml` as it is. The bed is `.ci/kubernetes.sh`'s.
+//! `workflows/kubernetes-cpu.yaml` unchanged. `.ci/kubernetes.sh` starts the bed.
 
 mod support;
 
@@ -26,7 +26,7 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets").into();
+        let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
         // Remains of a failed test.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
@@ -143,7 +143,7 @@ impl Bed {
         for expected in [code].iter().chain(words) {
             assert!(said.contains(expected), "no {expected} in {said}");
         }
-        self.until("nothing is left", || self.left().is_empty());
+        self.until("no object is left", || self.left().is_empty());
     }
 }
 
@@ -175,7 +175,7 @@ fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
     passed(&output);
     let log = bed.kept("benchmark.log");
     assert!(log.contains("every pod has a name") && log.contains("Avg bus bandwidth"), "{log}");
-    assert_eq!(bed.left(), "", "once the run is over");
+    assert_eq!(bed.left(), "", "after the end of the run");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     for said in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
         assert!(log.contains(said), "no {said} in {log}");
     }
-    assert_eq!(bed.left(), "", "once the run is over");
+    assert_eq!(bed.left(), "", "after the end of the run");
     // On distant named nodes: each pod has its own job, and the first pod decides.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
     let text = std::fs::read_to_string(folder.join("mpi.yaml")).unwrap();
@@ -198,13 +198,13 @@ fn mpirun_ranks_use_the_network_plugin() {
     std::fs::copy(folder.join("mpi-criteria.yaml"), bed.data.path().join("mpi-criteria.yaml")).unwrap();
     passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
     assert!(bed.kept("nodes.json").contains(r#"["n1","n3"]"#), "{}", bed.kept("nodes.json"));
-    assert_eq!(bed.left(), "", "once the run is over");
+    assert_eq!(bed.left(), "", "after the end of the run");
     // A plugin that makes NCCL use sockets: everything works except the fast network.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let judged = bed.kept("verdict.json");
     assert!(judged.contains("WRONG_NETWORK"), "{judged}");
-    assert_eq!(bed.left(), "", "once the run is over");
+    assert_eq!(bed.left(), "", "after the end of the run");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     up.follow(&run);
     let shown = up.get(&format!("/api/v1/runs/{run}"));
     assert_eq!(shown["verdict"], "pass", "{shown}");
-    bed.until("nothing is left", || bed.left().is_empty());
+    bed.until("no object is left", || bed.left().is_empty());
     up.end("-TERM");
 }
 
@@ -239,7 +239,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
         let mut numbers = log.lines().filter_map(|line| line.strip_prefix("line ")?.split(' ').next());
         assert!((0..60_000).all(|n| numbers.next() == Some(&n.to_string())) && numbers.next().is_none());
     }
-    assert_eq!(bed.left(), "", "once the run is over");
+    assert_eq!(bed.left(), "", "after the end of the run");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_slow_node_is_located_by_pairs_and_drained() {
         (&Value::from(true), &Value::from(reason))
     );
     assert_eq!(bed.kubectl("get nodes").matches("SchedulingDisabled").count(), 1);
-    assert_eq!(bed.left(), "", "once the run is over");
+    assert_eq!(bed.left(), "", "after the end of the run");
     drop(slow);
 }
 
@@ -372,7 +372,7 @@ fn a_container_out_of_memory_is_reported() {
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
     let said = said(&output);
     assert!(said.contains("OUT_OF_MEMORY") && said.contains("137"), "{said}");
-    bed.until("nothing is left", || bed.left().is_empty());
+    bed.until("no object is left", || bed.left().is_empty());
 }
 
 #[test]
@@ -386,13 +386,13 @@ fn a_node_with_a_dead_kubelet_is_reported() {
         let pid = bed.read(&format!("n{number}/kubelet.pid"));
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
         // It is restarted after the run has reported it.
-        bed.until("its node is given up", || bed.kubectl("get nodes").contains("NotReady"));
+        bed.until("its node is declared unreachable", || bed.kubectl("get nodes").contains("NotReady"));
         let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
-        bed.until("its run knows, though its pods never end", || !bed.kubectl(deleted).is_empty());
+        bed.until("its run has ended, although its pods never end", || !bed.kubectl(deleted).is_empty());
         bed.script("node.sh", &[&number]);
     });
     bed.failed(&output, "NODE_LOST", &[&format!("on node n{number}")]);
-    bed.until("the node is back", || !bed.kubectl("get nodes").contains("NotReady"));
+    bed.until("the node is ready again", || !bed.kubectl("get nodes").contains("NotReady"));
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn cancelling_a_run_deletes_its_pods() {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
     });
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    bed.until("nothing is left", || bed.left().is_empty());
+    bed.until("no object is left", || bed.left().is_empty());
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn a_killed_run_resumes_with_the_same_pods() {
     assert_eq!(
         bed.kubectl("get pods -n burnin -o jsonpath={.items[*].metadata.uid}"),
         pods,
-        "nobody took them away"
+        "the pods were not replaced"
     );
     let output = bed.resume();
     let told: Value =

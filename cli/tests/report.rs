@@ -9,7 +9,7 @@ use std::{
 
 use support::{Lab, json};
 
-/// What each format starts with or contains.
+/// Beginning of each format, or a part of it.
 const FORMS: [(&str, &str); 6] = [
     ("human", "reference"),
     ("json", "{\"schema\":\"burnin/"),

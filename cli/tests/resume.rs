@@ -17,7 +17,7 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
     let output = lab.burnin(&["run", "--resume", "--output", "json"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if before == 0 {
-        assert_eq!(output.status.code(), Some(64), "nothing was begun: {said}");
+        assert_eq!(output.status.code(), Some(64), "nothing was started: {said}");
         return;
     }
     if output.status.code() == Some(64) && said.contains("no unfinished run") {
@@ -32,9 +32,9 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
         );
     }
     let story = lab.story();
-    assert_eq!(story.len(), 12, "{what}: nothing was done twice: {story:?}");
+    assert_eq!(story.len(), 12, "{what}: no fact is recorded twice: {story:?}");
     for (name, count) in lab.counts() {
-        assert_eq!(count, 1, "{what}: {name} was begun {count} times");
+        assert_eq!(count, 1, "{what}: {name} was started {count} times");
     }
     assert_eq!(lab.counts().len(), 4);
     lab.assert_nothing_left();
@@ -60,33 +60,33 @@ killed_after! {
     the_logs_were_collected: 8;
     the_results_were_loaded: 9;
     the_verdict_was_reached: 10;
-    the_cluster_was_gone: 11;
+    the_cluster_was_deleted: 11;
 }
 
 #[test]
-fn before_anything_was_recorded() {
+fn a_kill_before_the_first_record_repeats_no_work() {
     killed("the data folder", |lab| lab.data().join("locks").exists());
 }
 
 #[test]
-fn while_the_build_was_running() {
+fn a_kill_during_the_build_repeats_no_work() {
     killed("the build", |lab| lab.path("counts/builds").exists());
 }
 
 #[test]
-fn while_the_ranks_were_running() {
+fn a_kill_during_the_job_repeats_no_work() {
     killed("a rank", |lab| lab.path("counts/rank-2").exists());
 }
 
 #[test]
-fn while_logs_were_being_stored() {
+fn a_kill_during_the_collection_repeats_no_work() {
     killed("a stored log", |lab| {
         lab.records() >= 7 && lab.data().join("artefacts").join(lab.run()).join("logs").exists()
     });
 }
 
 #[test]
-fn with_its_hint_lost() {
+fn a_run_without_its_hint_resumes() {
     let lab = Lab::new("sleep 0.3", "");
     let mut run = lab.start();
     wait_for("a rank", || lab.path("counts/rank-1").exists());
@@ -95,13 +95,13 @@ fn with_its_hint_lost() {
     std::fs::remove_file(lab.data().join("open").join(lab.run())).unwrap();
     let output = lab.burnin(&["run", "--resume", "--output", "json"]);
     assert_eq!(json(&output)["verdict"], "pass");
-    assert_eq!(lab.burnin(&["run", "--resume"]).status.code(), Some(64), "and then there is none left");
+    assert_eq!(lab.burnin(&["run", "--resume"]).status.code(), Some(64), "no further unfinished run");
     lab.assert_nothing_left();
 }
 
 /// Repeated kills at random moments.
 #[test]
-fn again_and_again() {
+fn repeated_kills_cause_no_repeated_work() {
     let lab = Lab::new("sleep 0.3", "");
     let mut run = lab.start();
     let mut pause = 40;
@@ -134,5 +134,5 @@ fn again_and_again() {
             .spawn()
             .unwrap();
     }
-    panic!("200 rounds were not enough: {:?}", lab.story());
+    panic!("timeout: the run has not ended after 200 rounds: {:?}", lab.story());
 }

@@ -7,7 +7,7 @@ use std::{fs, process::Command};
 use support::{Lab, json, signal, wait_for};
 
 #[test]
-fn a_good_run_passes_and_its_files_match_the_manifests() {
+fn a_successful_run_passes_and_its_files_match_the_manifests() {
     let lab = Lab::new("", "");
     let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
     let document = json(&output);
@@ -45,7 +45,7 @@ fn a_good_run_passes_and_its_files_match_the_manifests() {
             |row| row.get(0),
         )
         .unwrap();
-    assert_eq!(rows, 4 * 2, "one row a size and placement");
+    assert_eq!(rows, 4 * 2, "one row per size and placement");
     lab.assert_nothing_left();
 
     let shown = lab.burnin(&["show", run]);
@@ -291,7 +291,7 @@ fn a_dead_node_costs_an_attempt_but_not_the_run() {
     );
     let run = lab.start();
     let counts = lab.path("counts/rank-1");
-    wait_for("the job to begin", || counts.exists());
+    wait_for("the job to start", || counts.exists());
     let clusters = lab.data().join("host/clusters");
     let leader = fs::read_dir(clusters).unwrap().next().unwrap().unwrap().path().join("nodes/node-1/leader");
     let leader: serde_json::Value = serde_json::from_slice(&fs::read(leader).unwrap()).unwrap();
@@ -304,7 +304,7 @@ fn a_dead_node_costs_an_attempt_but_not_the_run() {
     assert_eq!(
         story.iter().filter(|entry| *entry == "cluster.deleted").count(),
         2,
-        "both clusters were given back"
+        "both clusters were released"
     );
     lab.assert_nothing_left();
 }
@@ -313,7 +313,7 @@ fn a_dead_node_costs_an_attempt_but_not_the_run() {
 fn an_interrupt_cancels_and_releases_everything() {
     let lab = Lab::new("sleep 60", "");
     let run = lab.start();
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     signal("-INT", run.id());
     let output = run.wait_with_output().unwrap();
     let document = json(&output);
@@ -325,7 +325,7 @@ fn an_interrupt_cancels_and_releases_everything() {
 fn a_run_can_be_cancelled_from_another_terminal() {
     let lab = Lab::new("sleep 60", "");
     let run = lab.start();
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
     let cancelled = lab.burnin(&["cancel", &lab.run(), "--reason", "lunch"]);
     assert_eq!(cancelled.status.code(), Some(0));
     let output = run.wait_with_output().unwrap();
@@ -340,7 +340,7 @@ fn an_invalid_file_is_reported_and_nothing_started() {
     let output = lab.burnin(&["run", "w.yaml"]);
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8(output.stderr).unwrap().contains("w.yaml:2:1: colour: is not a known field"));
-    assert!(!lab.data().exists(), "not even a data folder");
+    assert!(!lab.data().exists(), "no data folder was created");
     for wrong in
         [&["run"][..], &["run", "nope.yaml"], &["show", "no-such-run"], &["frobnicate"], &["show", "../x"]]
     {

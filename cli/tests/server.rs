@@ -28,7 +28,7 @@ fn stages(said: &str) -> Vec<&str> {
 }
 
 #[test]
-fn commands_on_a_server_behave_as_on_this_machine() {
+fn commands_on_a_server_behave_like_local_ones() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let url = format!("http://{}", up.address);

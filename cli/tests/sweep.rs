@@ -1,4 +1,4 @@
-//! `burnin sweep`: a cluster whose driver is gone and whose nodes' clocks are wrong.
+//! `burnin sweep`: a cluster without its driving process, and with wrong clocks on its nodes.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let nobody = burnin(&data, &["sweep"]);
-    assert_eq!(nobody.status.code(), Some(64), "looking must not make a folder");
+    assert_eq!(nobody.status.code(), Some(64), "a read-only command creates no folder");
 
     fs::create_dir_all(&data).unwrap();
-    // Created by a process that has ended: as after a power cut of the lease holder.
+    // Created by a process that has ended, as after a power failure of the lease holder.
     let program = supervisor::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
     let clusters =
         supervisor::ClusterFolder::new(data.canonicalize().unwrap().join("host/clusters"), program);

@@ -19,7 +19,7 @@ fn the_quickstart_requested_over_http_passes() {
     assert_eq!((story.len(), story.last().map(String::as_str)), (12, Some("closed")), "{story:?}");
     let shown = up.get(&format!("/api/v1/runs/{run}"));
     assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
-    assert_eq!(up.begin("quickstart", "first"), run, "the same key is the same run");
+    assert_eq!(up.begin("quickstart", "first"), run, "the same key returns the same run");
     let logs = up.get(&format!("/api/v1/runs/{run}/logs"));
     let log = logs["files"][0]["name"].as_str().unwrap();
     let (status, part) = up.ask("GET", &format!("/api/v1/runs/{run}/logs/{log}"), "Range: bytes=2-7\r\n", "");
@@ -104,7 +104,7 @@ fn a_push_is_validated_with_the_pushed_commit() {
     assert_eq!((&shown["verdict"], &shown["trigger"]["kind"]), (&json!("pass"), &json!("push")), "{shown}");
     let by = format!("acme/burnin refs/heads/main {}", &good[..12]);
     assert_eq!(shown["trigger"]["by"], by.as_str());
-    // The next commit does not compile: had the run built anything else, it would pass.
+    // The next commit does not compile: a run of any other commit would pass.
     push("fn main() { this is no Rust }");
     let run = started(2);
     up.follow(&run);
@@ -133,7 +133,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
         }
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
-    assert!(!lab.data().join("parked").exists(), "nothing of it is kept");
+    assert!(!lab.data().join("parked").exists(), "no part of the request is stored");
     // As sent by `curl -H @FILE`.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
@@ -145,8 +145,8 @@ fn only_the_user_who_started_the_server_is_admitted() {
     let said = up.end("-TERM");
     assert!(said.contains(&format!("curl -H @{}", header.display())), "{said}");
     assert!(said.contains("a browser signed in; the link for the next one is in "), "{said}");
-    assert!(!said.contains("?code="), "a log has more readers than a terminal: {said}");
-    assert!(!header.exists() && !link.exists(), "the secrets end with it");
+    assert!(!said.contains("?code="), "a log may be readable by other users: {said}");
+    assert!(!header.exists() && !link.exists(), "the secrets are removed with the server");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let wish = json!({"run": first, "why": "after the repair"}).to_string();
     let (status, pinned) = ask("PUT", "", &wish);
     assert_eq!((status, &pinned["pin"]["run"]), (200, &json!(first)), "{pinned}");
-    assert_eq!(ask("PUT", "", &wish), (200, pinned.clone()), "the same pin again changes nothing");
+    assert_eq!(ask("PUT", "", &wish), (200, pinned.clone()), "repeating the pin has no effect");
     assert_eq!(up.get("/api/v1/baselines")["workflows"], json!([pinned]));
     let (status, refused) = ask("PUT", "", &json!({"run": first, "source": "learned"}).to_string());
     let why = refused["detail"].as_str().unwrap();
@@ -213,7 +213,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
         (status, &released["pin"], &released["history"][1]["why"]),
         (200, &Value::Null, &json!("enough"))
     );
-    assert_eq!(ask("DELETE", "?why=twice", ""), (200, released), "released is released");
+    assert_eq!(ask("DELETE", "?why=twice", ""), (200, released), "repeating the release has no effect");
     let (status, said) = command(&["baseline", "pins"]);
     assert!(
         status == 0 && said.contains(&format!("pinned {first} by")) && said.contains("released by"),
@@ -237,10 +237,10 @@ fn a_killed_server_resumes_its_runs() {
     let up = Up::of(&lab);
     assert_eq!(up.begin("lab", "k"), run);
     let story = up.follow(&run);
-    assert_eq!(story.len(), 12, "nothing was done twice: {story:?}");
+    assert_eq!(story.len(), 12, "no fact is recorded twice: {story:?}");
     assert_eq!(up.get(&format!("/api/v1/runs/{run}"))["verdict"], "pass");
     for (name, count) in lab.counts() {
-        assert_eq!(count, 1, "{name} was begun {count} times");
+        assert_eq!(count, 1, "{name} was started {count} times");
     }
     let said = up.end("-INT");
     assert!(said.contains(&format!("resuming {run}")), "{said}");
@@ -270,7 +270,7 @@ fn a_request_survives_the_process_that_accepted_it() {
 }
 
 #[test]
-fn a_run_driven_elsewhere_is_cancelled_through_the_ledger() {
+fn a_run_driven_by_another_process_is_cancelled_through_the_ledger() {
     let lab = Lab::new("sleep 30", "");
     let driving = lab.start();
     wait_for("a rank", || lab.path("counts/rank-2").exists());
@@ -284,7 +284,7 @@ fn a_run_driven_elsewhere_is_cancelled_through_the_ledger() {
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
     for (name, count) in lab.counts() {
-        assert_eq!(count, 1, "{name} was begun {count} times");
+        assert_eq!(count, 1, "{name} was started {count} times");
     }
     up.end("-TERM");
     lab.assert_nothing_left();
@@ -335,7 +335,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     {
         assert!(page.contains(text), "{text}: {page}");
     }
-    assert!(!page.contains("data-begin"), "nothing can be started");
+    assert!(!page.contains("data-begin"), "no run can be started");
     assert_eq!(server.get("/about")["workflows_broken"], 2);
     let said = server.end("-TERM");
     for line in [
@@ -348,15 +348,15 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     // Corrected; then broken while it is served.
     nightly("Europe/Zurich");
     let server = up();
-    // The stream may start after a change: then the next one is seen.
+    // The stream may start after a change; then the next change is reported.
     let (mut changes, mut number) = (server.open("/changes"), 0);
-    wait_for("an open page to be made anew", || {
+    wait_for("an open page to be updated", || {
         number += 1;
         nightly(&format!("Europe/Zurch{number}"));
         let mut line = String::new();
         changes.read_line(&mut line).is_ok() && line == "event: changed\n"
     });
-    wait_for("the change to be seen", || server.get("/about")["workflows_broken"] == 2);
+    wait_for("the change to be reported", || server.get("/about")["workflows_broken"] == 2);
     let (_, page) = server.ask("GET", "/", "", "");
     for text in [
         "<b>lab</b> has errors; its last valid version stays in use:",
@@ -371,7 +371,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     assert!(said.contains("  lab  next start 20"), "{said}");
     assert!(said.contains("notices of lab cannot be sent: the url of `ops-channel` is not set"), "{said}");
     assert!(said.contains("lab.yaml has errors; its last valid version stays in use"), "{said}");
-    assert!(!said.contains("stale"), "a new workflow has time for its first verdict: {said}");
+    assert!(!said.contains("stale"), "a new workflow is not overdue: {said}");
 }
 
 #[test]
@@ -402,12 +402,12 @@ fn a_plan_lists_triggers_and_notifications() {
 }
 
 #[test]
-fn a_failure_and_its_recovery_are_notified_once_each() {
+fn a_failure_and_its_recovery_are_each_notified_once() {
     let lab = Lab::new("", "");
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
     lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
-    // More than any machine can transfer.
+    // More bandwidth than any machine has.
     lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
     let up = || {
         let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
@@ -453,7 +453,7 @@ fn a_failure_and_its_recovery_are_notified_once_each() {
 }
 
 #[test]
-fn a_host_without_certificates_does_everything_except_notify() {
+fn a_host_without_certificates_performs_all_tasks_except_notices() {
     let lab = Lab::new("", "");
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -469,7 +469,7 @@ fn a_host_without_certificates_does_everything_except_notify() {
     let run = server.begin("lab", "1");
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
     let said = lab.data().join("notices").join(&run).join("webhook-pager/said-1.json");
-    wait_for("the first try to fail", || said.exists());
+    wait_for("the first attempt to fail", || said.exists());
     server.end("-TERM");
     let why = fs::read_to_string(said).unwrap();
     assert!(why.contains("TLS is not available"), "{why}");

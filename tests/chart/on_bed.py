@@ -107,7 +107,7 @@ class Chart(unittest.TestCase):
                 files[found.group(1).decode()] = data[found.end():at]
         return files
 
-    def test_a_successful_run(self):
+    def test_the_chart_runs_on_real_pods(self):
         self.install()
         admitted = until("Kueue admits the workload", lambda: [
             each for load in objects("workloads") for each in load.get("status", {}).get("conditions", [])

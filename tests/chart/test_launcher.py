@@ -42,7 +42,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(written[-2:], ["pod-logs/coordinator.log", "complete.json"])
         return pods.marker()
 
-    def test_a_successful_run(self):
+    def test_both_benchmarks_run_after_the_connectivity_test(self):
         pods = self.pods()
         marker = self.healthy(pods)
         self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]), (0, "done", None))

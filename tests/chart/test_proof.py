@@ -44,7 +44,7 @@ class Proof(unittest.TestCase):
         self.assertEqual(proof.efficiency(text, "all_reduce", 16, 2, 400)["permitted_busbw"], 750)
         self.assertIsNone(proof.efficiency("no row", "all_reduce", 16, 2, 400))
 
-    def test_the_sizes_of_a_test(self):
+    def test_the_sizes_follow_the_range_and_the_step_factor(self):
         self.assertEqual(len(proof.sizes({"min_bytes": 2 << 20, "max_bytes": 16 << 30, "step_factor": 2})), 14)
         self.assertEqual(proof.sizes({"min_bytes": 8, "max_bytes": 100, "step_factor": 3}), [8, 24, 72])
         self.assertEqual(proof.sizes({"min_bytes": 8, "max_bytes": 8, "step_factor": 2}), [8])

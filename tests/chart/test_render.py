@@ -39,7 +39,7 @@ def jobset_problems(jobset):
 
 
 class Rendered(unittest.TestCase):
-    def test_golden_manifests(self):
+    def test_manifests_match_the_golden_files(self):
         for name, values in CASES.items():
             with self.subTest(name):
                 objects = render(values)
@@ -123,7 +123,7 @@ class Rendered(unittest.TestCase):
                 self.assertEqual(found["errors"], [])
                 self.assertEqual([message for message in found["messages"] if message["severity"] > 1], [])
 
-    def test_queue_and_topology(self):
+    def test_queue_and_topology_set_suspension_and_annotations(self):
         jobset = render()["JobSet"]
         self.assertTrue(jobset["spec"]["suspend"])
         self.assertEqual(jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "a4")
@@ -189,7 +189,7 @@ class Values(unittest.TestCase):
                         continue
                     self.check_rejected(nested(path, hostile), *[str(name) for name in path])
 
-    def test_a_launcher_is_carried_unchanged(self):
+    def test_a_launcher_is_rendered_unchanged(self):
         for hostile in HOSTILE:
             self.assertEqual(render({"launcher": hostile})["ConfigMap"]["data"]["custom.sh"], hostile)
         self.assertNotIn("custom.sh", render()["ConfigMap"]["data"])

@@ -78,7 +78,7 @@ class Delivery(unittest.TestCase):
         good = self.folder / "good.txt"
         shutil.copy(self.list, good)
         self.pushed("b2")
-        self.assertNotEqual(self.list.read_text(), good.read_text(), "another build has another tag, never a refused one")
+        self.assertNotEqual(self.list.read_text(), good.read_text(), "each build has its own tag, because tags are immutable")
         self.run_script("rollout", str(good))
         image = dict(line.split() for line in good.read_text().splitlines())["judge"]
         self.assertIn(f"--image {image} ", self.called("gcloud run services update burnin-judge")[0])

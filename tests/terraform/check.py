@@ -31,7 +31,7 @@ OPTIONS = {
     "operators": ["group:infra@example.com"],
     "github_secret": "hook",
 }
-# A file, a text in it, its replacement, and what Terraform must say.
+# A file, a text in it, its replacement, and Terraform's expected error.
 PLANTED = (
     ("pubsub.tf", "ack_deadline_seconds       = 60", "ack_deadline_secs = 60", "Unsupported argument"),
     ("pubsub.tf", "max_delivery_attempts = 100", 'max_delivery_attempts = "many"', "a number is required"),
@@ -106,7 +106,7 @@ def check(terraform):
     status, output = terraform.plan(REQUIRED | OPTIONS, "-detailed-exitcode")
     if status:
         fail("the second plan after the apply is not empty", output)
-    # A rollout changes the image behind Terraform's back; the next plan must not take it back.
+    # A rollout changes the image outside Terraform; the next plan must not revert it.
     images = {name: image.replace("0" * 64, "1" * 64) for name, image in REQUIRED["images"].items()}
     status, output = terraform.plan(REQUIRED | OPTIONS | {"images": images}, "-detailed-exitcode")
     if status:
@@ -119,13 +119,13 @@ def planted(terraform):
         path = terraform.folder / name
         right = path.read_text()
         if text not in right:
-            sys.exit(f"{name}: a planted error has no place: {text!r} is not there")
+            sys.exit(f"{name}: the text to replace is absent: {text!r}")
         path.write_text(right.replace(text, replacement, 1))
         (terraform.folder / "terraform.tfstate").unlink(missing_ok=True)
         status, output = terraform.plan(REQUIRED | OPTIONS)
         path.write_text(right)
         if not status or expected not in " ".join(output.split()):
-            fail(f"{name}: {replacement!r} in place of {text!r}: expected {expected!r}", output)
+            fail(f"{name}: {replacement!r} instead of {text!r}: expected {expected!r}", output)
     print(f"terraform: {len(PLANTED)} planted errors are found")
 
 

@@ -82,7 +82,7 @@ def cty(nesting, storage):
     if nesting == "simple":
         return SCALARS[storage]
     if scalar is None:
-        raise SystemExit(f"a type that this program does not know: {nesting} of {storage}")
+        raise SystemExit(f"unsupported type: {nesting} of {storage}")
     return [nesting, scalar]
 
 

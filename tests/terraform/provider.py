@@ -21,7 +21,7 @@ NESTING = {"single": pb.Schema.NestedBlock.SINGLE, "list": pb.Schema.NestedBlock
 
 
 def block(schema):
-    """A block of the plugin protocol. An optional argument counts as computed as well: the bindings do not tell."""
+    """A block of the plugin protocol. An optional argument counts as computed as well, because the bindings do not state which ones are."""
     attributes = [
         pb.Schema.Attribute(
             name=name, type=json.dumps(of["type"]).encode(), required=of.get("required", False),
@@ -44,13 +44,13 @@ def encode(value):
 
 
 def planned(value, schema):
-    """The planned value: computed attributes without a value are unknown. Only at the top: elements of blocks keep theirs."""
+    """The planned value: computed attributes without a value are unknown. Elements of nested blocks are unchanged."""
     computed = (name for name, of in schema["attributes"].items() if not of.get("required") and value.get(name) is None)
     return {**value, **dict.fromkeys(computed, UNKNOWN)}
 
 
 def applied(value, of, path):
-    """A value in place of each unknown one."""
+    """Replaces each unknown value by a known one."""
     if isinstance(value, msgpack.ExtType):
         return {"number": 1, "bool": False}.get(of, f"applied-{path}") if isinstance(of, str) else {"map": {}}.get(of[0], [])
     return value

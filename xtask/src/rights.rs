@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-/// Prefixes of hints: obsolete after the end of a thing, and recoverable if lost.
+/// Prefixes of hints: obsolete after the end of their run or cluster, and recoverable if lost.
 const HINTS: [&str; 4] = ["open/", "clusters/open/", "requests/open/", "notices/open/"];
 
 #[derive(Deserialize)]

@@ -44,7 +44,8 @@ fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
 }
 
-/// Replaces the definition of `System`, whose settings the domain types leave open, by those of all kinds of clusters.
+/// Replaces the definition of `System`, whose settings the domain types do not define, by those of all kinds of
+/// clusters.
 fn with_kinds(mut schema: Value) -> Value {
     let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) else { return schema };
     let Some(open) = definitions.get("System") else { return schema };
@@ -96,7 +97,7 @@ mod tests {
             };
             let mut open = references(&schema);
             while let Some(name) = open.pop_first() {
-                // A definition that was removed before has been followed already.
+                // The references of a removed definition have been followed already.
                 let Some(definition) = definitions.remove(&name) else {
                     assert!(text.contains(&format!("\"{name}\": {{")), "{path:?} lacks {name}");
                     continue;

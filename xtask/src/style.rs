@@ -4,27 +4,37 @@ use std::{fs, path::Path, process::Command};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// A phrase that no line may contain, and what to write instead.
+/// A banned phrase, and its replacement.
 const BANNED: &[(&str, &str)] = &[
     ("anybody", "the component or person that acts, such as `another process`"),
     ("are told", "`are reported`, `are recorded` or `receive`"),
     ("be told", "`be reported`, `be recorded` or `receive`"),
+    ("brought up", "`started` or `provisioned`"),
     ("came of", "`the result of`"),
     ("comes to the same", "`has the same result`"),
     ("ever after", "`final`"),
     ("everybody", "`every user`, `every process`"),
+    ("for ever", "`permanently`"),
     ("gives back", "`releases` or `returns`"),
-    ("hears of", "`receives` or `is notified of`"),
+    ("goes on", "`continues`"),
     ("heard of", "`received` or `was notified of`"),
+    ("hears of", "`receives` or `is notified of`"),
     ("how-manieth", "`attempt number, starting at 1`"),
     ("in vain", "`without success`"),
     ("is told", "`is reported`, `is recorded` or `receives`"),
     ("no single", "`no` or `not one`"),
+    ("nothing of it", "`no part of it`"),
+    ("once more", "`again`"),
+    ("prove anything", "`be evidence`"),
+    ("proves nothing", "`is no evidence`"),
     ("somebody", "the component or person that acts, such as `a user`"),
     ("that is there", "`existing` or `present`"),
+    ("told of", "`reported` or `notified of`"),
     ("was told", "`was reported`, `was recorded` or `received`"),
+    ("went away", "`failed` or `was deleted`"),
     ("what became of", "`the outcome of`"),
     ("what is there", "`existing files`, `the current value`"),
+    ("what it comes to", "`the result`"),
     ("whoever", "the component that acts, such as `the caller`"),
 ];
 /// Files whose text is prose. Data, snapshots and samples are compared byte by byte and are left alone.
@@ -39,7 +49,7 @@ const UNTOUCHED: &[&str] = &["docs/rfd/", "tests/data/"];
 /// Checks every tracked file.
 ///
 /// # Errors
-/// Returns every line with a banned phrase and what to write instead, or the error of git or of a file.
+/// Returns an error if a line has a banned phrase, with every such line, or if git or a file cannot be read.
 pub fn check(root: &Path) -> Result<(), String> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let listed = listed.map_err(|error| format!("git ls-files: {error}"))?;

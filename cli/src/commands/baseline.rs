@@ -59,10 +59,10 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     }
     let text = serde_json::to_string_pretty(&baseline).unwrap_or_default() + "\n";
     write_file(save, text.as_bytes())?;
-    let few = if baseline.runs < 5 { "; five or more make a better one" } else { "" };
+    let few = if baseline.runs < 5 { "; learn from five or more for a better baseline" } else { "" };
     let runs = report::count(baseline.runs, "run");
     print(&format!(
-        "{}: {} points of {runs}, the plateau repeats itself within {:.1} %{few}\n",
+        "{}: {} points of {runs}, the plateau repeats within {:.1} %{few}\n",
         save.display(),
         baseline.points.len(),
         100.0 * baseline.repeatability()

@@ -104,7 +104,7 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
         }
         Err(error @ InvalidBundle::NoBundle(_)) => Err(named(path, &error)),
         Err(error) => {
-            Err(CliError { message: format!("{} does not hold: {error}", path.display()), exit: Exit::Fail })
+            Err(CliError { message: format!("{} is invalid: {error}", path.display()), exit: Exit::Fail })
         }
     }
 }

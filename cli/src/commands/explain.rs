@@ -12,7 +12,7 @@ use crate::{
     local::DataFolder,
 };
 
-/// Prints the state of a run, the reason, and the commands that are owed.
+/// Prints the state of a run, the reason, and the pending commands.
 pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, state) = data.state(run).await?;
     let now = SystemClock.now();
@@ -82,7 +82,7 @@ fn answer(state: &RunState, now: Timestamp) -> String {
     format!("waits for {stage}, attempt {}{since}: {whose}, limit {}", known.attempt, state.limit(stage))
 }
 
-/// Replays the ledger and prints what was owed after each record.
+/// Replays the ledger and prints the pending commands after each record.
 pub async fn replay(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, _) = data.state(run).await?;
     let mut text = String::new();

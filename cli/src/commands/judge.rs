@@ -159,7 +159,7 @@ pub fn name(suspect: &Suspect) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Compares two logs. Exit code 1 if the second is slower where it counts, 2 if they measure different things.
+/// Compares two logs. Exit code 1 if the plateau of the second is slower, 2 if their measurements are not comparable.
 pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, CliError> {
     let (first, second) = (read_log(a, false)?, read_log(b, false)?);
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);

@@ -58,7 +58,7 @@ impl RowLimit {
     /// Counts the rows of a log.
     ///
     /// # Errors
-    /// Returns a usage error if the maximum is exceeded.
+    /// Returns an error if the maximum is exceeded.
     pub fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), CliError> {
         let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
         let left = self.rows.checked_sub(rows).ok_or_else(|| {

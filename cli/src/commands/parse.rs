@@ -370,7 +370,7 @@ const fn word(ended: LogEnd) -> &'static str {
     }
 }
 
-/// Logs are external text: removes characters that a terminal acts on.
+/// Logs are external text: removes characters that a terminal interprets.
 pub fn shown(text: &str) -> String {
     text.chars().map(|c| if report::acts(c) { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! `burnin check` and `plan`: check a workflow, and print what a run of it would do.
+//! `burnin check` and `plan`: check a workflow, and print the stages and resources of a run.
 
 use std::{fmt::Write, path::Path};
 
@@ -189,7 +189,7 @@ fn exists(workflow: &Workflow) -> String {
                 limits.lease,
             )
         }
-        _ => "What will exist: nothing that has to be released.\n".to_owned(),
+        _ => "Resources: none that must be released.\n".to_owned(),
     }
 }
 
@@ -211,16 +211,14 @@ fn kept(system: &System, cost: &ClusterCost) -> String {
 /// Maximum cost.
 fn costs(workflow: &Workflow) -> String {
     let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
-        return "What it can cost: unknown; the workflow sets no price (cost.node_hour).\n".to_owned();
+        return "Cost: unknown; the workflow sets no price (cost.node_hour).\n".to_owned();
     };
     let Some(ClusterSpec::Rent(system)) = &workflow.cluster else {
-        return "What it can cost: nothing; the run provisions no cluster.\n".to_owned();
+        return "Cost: nothing; the run provisions no cluster.\n".to_owned();
     };
     let (nodes, currency) = (system.nodes(), &cost.currency);
-    let mut text = format!(
-        "What it can cost: at most {most} {currency} ({nodes} nodes at {} per hour each).\n",
-        cost.node_hour
-    );
+    let mut text =
+        format!("Cost: at most {most} {currency} ({nodes} nodes at {} per hour each).\n", cost.node_hour);
     text += &kept(system, cost);
     let stopped = cost.budget.and_then(|budget| budget.pays_for(nodes, cost.node_hour));
     if let (Some(budget), Some(after)) = (cost.budget, stopped) {

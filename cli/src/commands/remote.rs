@@ -22,7 +22,7 @@ use crate::{
 
 /// Pause before a stream of events is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Consecutive failures to follow a run, after which the command gives up. The run goes on.
+/// Consecutive failures to follow a run, after which the command ends. The run continues.
 const FAILURES: u32 = 20;
 
 /// Executes a command on a server.
@@ -89,7 +89,7 @@ async fn follow(server: &Server, run: &RunId) -> Result<RunDetail, CliError> {
             Ok(Some(detail)) => break detail,
             Ok(None) => failures = 0,
             Err(error) if error.exit == Exit::Usage || failures >= FAILURES => {
-                let again = format!("{}; {run} goes on: `burnin --server ... show {run}`", error.message);
+                let again = format!("{}; {run} continues: `burnin --server ... show {run}`", error.message);
                 return Err(CliError { message: again, ..error });
             }
             Err(_) => failures += 1,
@@ -97,7 +97,7 @@ async fn follow(server: &Server, run: &RunId) -> Result<RunDetail, CliError> {
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
             _ = tokio::signal::ctrl_c() => {
-                let message = format!("{run} goes on; `burnin --server ... cancel {run}` cancels it");
+                let message = format!("{run} continues; `burnin --server ... cancel {run}` cancels it");
                 return Err(CliError { message, exit: Exit::Cancelled });
             }
         }

@@ -189,7 +189,7 @@ async fn driving(
                         return Err(give_up(&data, &run, &why).await);
                     }
                 }
-                () = &mut ticking => unreachable!("ticks do not end"),
+                () = &mut ticking => unreachable!("ticks never end"),
                 closed = &mut watching => break closed?,
                 told = &mut interrupted, if !cancelling => {
                     told?;
@@ -212,7 +212,7 @@ async fn driving(
     report(&data, &run, &closed, output).await
 }
 
-/// Interval between checks of a run whose ledger cannot be written.
+/// Interval between checks of a run with an unwritable ledger.
 const LOOK: Duration = Duration::from_millis(500);
 /// Maximum wait for a writable ledger after a cancel.
 const AFTER_CANCEL: Duration = Duration::from_secs(3);

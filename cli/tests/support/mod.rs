@@ -192,13 +192,13 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
 
     /// Checks that nothing is left running, with a short wait for processes that are ending.
     pub fn assert_nothing_left(&self) {
-        wait_for("every process to be gone", || self.left_running().is_empty());
+        wait_for("every process to end", || self.left_running().is_empty());
     }
 }
 
 pub fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("no JSON; it said {}", String::from_utf8_lossy(&output.stderr)))
+        .unwrap_or_else(|_| panic!("expected JSON, found {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {

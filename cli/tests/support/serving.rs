@@ -25,7 +25,8 @@ impl Up {
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let link = line.trim().strip_prefix("http://").and_then(|link| link.split_once('/'));
-        let (address, query) = link.unwrap_or_else(|| panic!("it says where it serves, not {line:?}"));
+        let (address, query) =
+            link.unwrap_or_else(|| panic!("expected the server's address, found {line:?}"));
         let mut up = Self { process, address: address.to_owned(), cookie: String::new() };
         let answer = up.exchange("GET", &format!("/{query}"), "", "");
         let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: "));

@@ -29,7 +29,7 @@ pub struct Counts {
 pub struct TaskFailure {
     /// Name of the play, or its hosts.
     pub play: String,
-    /// The task.
+    /// Task name as in the playbook.
     pub task: String,
     /// Host name in the inventory.
     pub host: String,

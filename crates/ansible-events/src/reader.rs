@@ -182,7 +182,7 @@ impl EventReader {
 /// Reads a whole stream.
 ///
 /// # Errors
-/// Returns only errors of the stream itself.
+/// Returns an error if the stream cannot be read.
 pub fn read(mut stream: impl Read) -> io::Result<PlayFindings> {
     let mut reader = EventReader::default();
     let mut piece = vec![0; 64 << 10];

@@ -39,7 +39,7 @@ fn an_empty_stream_is_not_successful() {
 }
 
 #[test]
-fn names_are_made_fit_to_be_shown() {
+fn names_are_sanitized_for_display() {
     let host = format!("{}\\u001b[2J\\n", "h".repeat(300));
     let log = result("unreachable", &host, r#"{"msg":"no\u0007 route"}"#);
     let lost = &read(log.as_bytes()).unwrap().unreachable[0];
@@ -48,7 +48,7 @@ fn names_are_made_fit_to_be_shown() {
 }
 
 #[test]
-fn a_line_without_end_costs_little() {
+fn an_endless_line_uses_bounded_memory() {
     let mut reader = EventReader::default();
     let piece = vec![b'{'; 1 << 20];
     for _ in 0..64 {
@@ -61,7 +61,7 @@ fn a_line_without_end_costs_little() {
 }
 
 #[test]
-fn hosts_have_an_end() {
+fn the_number_of_hosts_has_a_maximum() {
     let mut reader = EventReader::default();
     for number in 0..10_050 {
         reader.take(result("ok", &format!("h{number}"), "{}").as_bytes());
@@ -73,14 +73,14 @@ fn hosts_have_an_end() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn any_bytes_are_accepted(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let findings = read(&bytes[..]).unwrap();
         prop_assert!(!findings.good());
     }
 
     /// Events with parts of any shape in any order: no panic, and no more counts than results.
     #[test]
-    fn any_events_are_read(
+    fn any_events_are_accepted(
         events in proptest::collection::vec(
             ("(play_start|stats|ok|failed|unreachable|skipped|start)", "[a-c]", "(\\{\\}|null|3|\\[1\\]|\\{\"msg\":\\[\\{\\}\\]\\}|\\{\"changed\":true\\}|\\{\"rc\":-1,\"stderr\":7\\})"),
             0..40,

@@ -16,7 +16,7 @@ fn counts(ok: u64, changed: u64, failures: u64, unreachable: u64, skipped: u64) 
 }
 
 #[test]
-fn a_good_run() {
+fn a_successful_run_has_no_problems() {
     let findings = found("ok");
     assert!(findings.good(), "{findings:#?}");
     assert_eq!(findings.problems(), [""; 0]);
@@ -25,7 +25,7 @@ fn a_good_run() {
 }
 
 #[test]
-fn a_task_that_failed() {
+fn a_failed_task_is_reported_with_host_and_play() {
     let findings = found("task-failed");
     assert!(!findings.good() && findings.ended);
     assert_eq!(findings.hosts["dgx2"], counts(3, 0, 1, 0, 0));
@@ -37,7 +37,7 @@ fn a_task_that_failed() {
 }
 
 #[test]
-fn a_host_that_cannot_be_reached() {
+fn an_unreachable_host_is_reported() {
     let findings = found("unreachable");
     assert_eq!(findings.failure, None);
     let [lost] = &findings.unreachable[..] else { panic!("{findings:#?}") };
@@ -48,7 +48,7 @@ fn a_host_that_cannot_be_reached() {
 
 /// Ansible ends with exit code 4 without the failure; the events contain it.
 #[test]
-fn a_failure_beside_an_unreachable_host() {
+fn a_failure_beside_an_unreachable_host_is_reported() {
     let findings = found("failed-and-unreachable");
     assert_eq!(findings.unreachable[0].host, "dgx3");
     assert_eq!(findings.failure.as_ref().map(|failure| failure.host.as_str()), Some("dgx2"));
@@ -57,7 +57,7 @@ fn a_failure_beside_an_unreachable_host() {
 
 /// A log that is cut before its last line is incomplete; findings before the cut stay.
 #[test]
-fn a_run_that_broke_off() {
+fn a_truncated_run_is_incomplete() {
     for name in ["ok", "task-failed", "unreachable", "failed-and-unreachable"] {
         let whole = recorded(name);
         let last = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
@@ -73,7 +73,7 @@ fn a_run_that_broke_off() {
 }
 
 #[test]
-fn bytes_come_in_any_pieces() {
+fn the_chunks_of_the_stream_make_no_difference() {
     let whole = recorded("failed-and-unreachable");
     for size in [1, 7, 4096] {
         let mut reader = EventReader::default();
@@ -84,7 +84,7 @@ fn bytes_come_in_any_pieces() {
 
 /// The steps of a build are in one log, among other tools' lines.
 #[test]
-fn runs_one_after_the_other() {
+fn consecutive_runs_are_combined() {
     let mut log = b"Starting step 0\nPLAY [x]\n".to_vec();
     log.extend(recorded("ok"));
     log.extend(b"{\"a\": 1}\n[]\n\n");
@@ -100,7 +100,7 @@ fn runs_one_after_the_other() {
 
 /// Ignored, rescued, hidden, followed by an `always`, and an item of a loop: only final results are reported.
 #[test]
-fn failures_that_were_dealt_with() {
+fn ignored_and_rescued_failures_are_not_final() {
     let findings = found("dealt-with");
     let hosts = |count: fn(&Counts) -> u64| -> Vec<_> {
         findings.hosts.iter().filter(|(_, counts)| count(counts) > 0).map(|(host, _)| host.as_str()).collect()
@@ -114,7 +114,7 @@ fn failures_that_were_dealt_with() {
 }
 
 #[test]
-fn a_wrong_sudo_password() {
+fn a_wrong_sudo_password_is_reported() {
     let findings = found("wrong-sudo-password");
     assert_eq!(findings.hosts.values().filter(|host| host.failures == 1).count(), 5);
     let failure = findings.failure.unwrap();
@@ -123,7 +123,7 @@ fn a_wrong_sudo_password() {
 }
 
 #[test]
-fn a_host_that_is_cut_off_under_a_kept_connection() {
+fn a_host_disconnected_during_a_run_is_unreachable() {
     let findings = found("cut-off");
     assert_eq!(
         findings.problems(),
@@ -136,7 +136,7 @@ fn a_host_that_is_cut_off_under_a_kept_connection() {
 
 /// A play may ignore unreachable hosts; then they are no finding.
 #[test]
-fn a_host_that_may_be_away() {
+fn an_ignored_unreachable_host_is_no_finding() {
     let findings = found("ignored-unreachable");
     assert!(findings.good(), "{findings:#?}");
 }

@@ -8,7 +8,7 @@ use crate::{BuildKey, BuildPhase, Builds};
 
 /// Configs for the cases of the suite.
 pub struct Configs {
-    /// Succeeds.
+    /// Config of a build that succeeds.
     pub succeeds: BuildSpec,
     /// Fails with a workload failure.
     pub fails: BuildSpec,
@@ -44,7 +44,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     assert_eq!(
         end(builds, &BuildKey::of(&command(1).with_verb(Verb::Observe))).await,
         BuildPhase::Built(image.clone()),
-        "and the result is repeated"
+        "a repeated poll returns the same result"
     );
     builds.cancel(&id(1)).await.expect("an answer");
     assert_eq!(end(builds, &id(1)).await, BuildPhase::Built(image), "a completed build is not cancelled");
@@ -83,8 +83,8 @@ async fn end(builds: &dyn Builds, key: &BuildKey) -> BuildPhase {
         match builds.poll(key).await.expect("an answer") {
             Some(BuildPhase::Running) => tokio::time::sleep(Duration::from_millis(20)).await,
             Some(ended) => return ended,
-            None => panic!("{key} was started and is not known"),
+            None => panic!("{key} was started, but is absent"),
         }
     }
-    panic!("{key} does not end");
+    panic!("timeout: {key} has not ended");
 }

@@ -10,8 +10,7 @@ use service::PortError;
 
 use crate::{BuildKey, BuildPhase, Builds};
 
-/// Each build ends at the second poll with the result in its config: `{"fails": "FAILURE"}` fails with that
-/// status.
+/// Each build ends at the second poll with the result in its config: `{"fails": "FAILURE"}` fails with that status.
 #[derive(Default)]
 pub struct FakeBuilds {
     builds: Mutex<BTreeMap<String, Planned>>,

@@ -32,7 +32,7 @@ impl FromStr for BuildAccount {
 pub enum BuildLocation {
     /// This host, under this folder.
     Here(PathBuf),
-    /// By Cloud Build.
+    /// Cloud Build, in one project and region.
     CloudBuild {
         /// Project of the builds.
         project: String,

@@ -81,7 +81,7 @@ pub enum BuildPhase {
     Running,
     /// Succeeded with this image or these files, stored in the bucket or the registry.
     Built(Image),
-    /// Failed.
+    /// Ended without a result, also after a cancel.
     Failed(Failure),
 }
 
@@ -91,7 +91,7 @@ pub trait Builds: Send + Sync + 'static {
     /// Starts the build unless it was started before, and returns its handle.
     ///
     /// # Errors
-    /// Returns [`PortError::Permanent`] if it can never be started.
+    /// Returns an error if the request fails: [`PortError::Permanent`] if the build can never start.
     async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError>;
 
     /// State of the build; `None` if unknown.

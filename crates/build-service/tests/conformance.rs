@@ -33,7 +33,7 @@ fn real_configs() -> Configs {
 }
 
 #[tokio::test]
-async fn builds_on_paper() {
+async fn simulated_builds_conform() {
     let configs = Configs {
         succeeds: spec(json!({"steps": []})),
         fails: spec(json!({"fails": "FAILURE"})),
@@ -43,7 +43,7 @@ async fn builds_on_paper() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn builds_of_this_host() {
+async fn local_builds_conform() {
     let root = tempfile::tempdir().unwrap();
     let stores: [Arc<dyn Store>; 2] =
         [Arc::new(MemoryStore::default()), Arc::new(FolderStore::open(root.path().join("bucket")).unwrap())];

@@ -53,10 +53,10 @@ impl World {
             match self.builds.poll(&id()).await? {
                 Some(BuildPhase::Running) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Some(ended) => return Ok(ended),
-                None => panic!("the build is not known"),
+                None => panic!("the build is absent"),
             }
         }
-        panic!("the build does not end");
+        panic!("timeout: the build has not ended");
     }
 
     async fn run(&self, build: &BuildSpec) -> BuildPhase {
@@ -94,7 +94,7 @@ async fn an_image_is_its_files_in_the_bucket_with_the_log_beside_them() {
     assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_some());
     let again = World::new();
     let same = again.image(&spec("echo bye; printf one > one; printf two > two", &["two", "one"])).await;
-    assert_eq!(image.digest, same.digest, "equal files, equal digest, whatever the build said");
+    assert_eq!(image.digest, same.digest, "equal files have equal digests, whatever the log contains");
     let other = World::new().image(&spec("printf one > one; printf 2 > two", &["one", "two"])).await;
     assert_ne!(image.digest, other.digest);
 }
@@ -158,7 +158,7 @@ async fn a_missing_source_is_a_permanent_failure() {
         matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
         "{refused:?}"
     );
-    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "nothing was begun");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "nothing was started");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,13 +178,13 @@ async fn a_build_ends_at_the_stages_limit_despite_a_longer_one_of_its_own() {
     build.config["steps"][0]["timeout"] = "1800s".into();
     world.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
     let BuildPhase::Failed(failure) = world.end().await.unwrap() else {
-        panic!("it takes longer than it may")
+        panic!("the build exceeds its timeout")
     };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "TIMEOUT"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_lost_its_supervisor_is_the_infrastructures_fault() {
+async fn a_lost_supervisor_is_an_infrastructure_failure() {
     let world = World::new();
     let build = spec(&format!("echo > {}/began; sleep 300", world.root.path().display()), &[]);
     world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
@@ -193,9 +193,11 @@ async fn a_build_that_lost_its_supervisor_is_the_infrastructures_fault() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), began).await.expect("the step begins");
+    tokio::time::timeout(Duration::from_secs(10), began).await.expect("the step starts");
     support::kill_supervisor(&world.root.path().join("a-run-image-1"));
-    let BuildPhase::Failed(failure) = world.end().await.unwrap() else { panic!("it cannot end well") };
+    let BuildPhase::Failed(failure) = world.end().await.unwrap() else {
+        panic!("a build without a supervisor must fail")
+    };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, "INTERNAL_ERROR"));
 }
 

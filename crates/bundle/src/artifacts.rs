@@ -38,11 +38,11 @@ pub(crate) fn check(
             Fact::VerdictReached(reached) => {
                 let name = &reached.object;
                 let wrong = |why: &str| changed(name, why);
-                let body = small.get(name).ok_or_else(|| wrong("the ledger names it, and it is missing"))?;
+                let body = small.get(name).ok_or_else(|| wrong("it is missing, but the ledger names it"))?;
                 let judged: JudgedFiles =
                     serde_json::from_slice(body).map_err(|error| changed(name, &error.to_string()))?;
                 if (judged.verdict, &judged.reasons) != (reached.verdict, &reached.reasons) {
-                    return Err(wrong("its verdict or reasons are not those in the ledger"));
+                    return Err(wrong("its verdict or reasons differ from the ledger's"));
                 }
                 if let Some(file) = &reached.measurements {
                     checker.is(&file.object, &file.sha256, "the ledger")?;
@@ -112,8 +112,8 @@ impl Checker<'_> {
     fn is(&self, name: &str, sha256: &str, says: &str) -> Result<(), BundleError> {
         match self.digests.get(name) {
             Some(found) if found.sha256 == sha256 => Ok(()),
-            Some(_) => Err(changed(name, &format!("its digest is not the one in {says}"))),
-            None => Err(changed(name, &format!("{says} names it, and it is missing"))),
+            Some(_) => Err(changed(name, &format!("its digest differs from the one in {says}"))),
+            None => Err(changed(name, &format!("it is missing, but {says} names it"))),
         }
     }
 }

@@ -60,7 +60,7 @@ const SIGNATURE: &str = "bundle.sig";
 pub struct Contents {
     /// `burnin/bundle/v1`.
     pub schema: String,
-    /// The run.
+    /// Id of the exported run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
@@ -85,7 +85,7 @@ pub struct Contents {
 pub struct BundleFile {
     /// Name in the archive.
     pub name: String,
-    /// Its size, bytes.
+    /// Number of bytes.
     pub size_bytes: u64,
     /// SHA-256, hex.
     pub sha256: String,

@@ -18,7 +18,7 @@ const MOST_CONTENTS: u64 = 64 << 20;
 /// Maximum size of a ledger record.
 const MOST_RECORD: u64 = 16 << 20;
 
-/// Why a bundle is invalid.
+/// Reason why a bundle is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidBundle {
     /// The file is not a bundle.
@@ -33,7 +33,7 @@ pub enum InvalidBundle {
     /// A file differs from the signed list.
     #[error("{name}: {why}")]
     File {
-        /// The file.
+        /// Name in the archive.
         name: String,
         /// The problem.
         why: String,
@@ -60,7 +60,7 @@ pub struct Checked {
 /// different type, mode, owner, time or link target is an error.
 ///
 /// # Errors
-/// Returns the first problem.
+/// Returns an error if the bundle is invalid: the first problem.
 pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, InvalidBundle> {
     let mut archive = ArchiveReader { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;
@@ -125,7 +125,7 @@ struct ArchiveReader<R> {
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Reads a file at the beginning, whose size is only in its header.
+    /// Reads one of the first files: no list states its size, so its header does.
     fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, InvalidBundle> {
         let no_bundle = |why: &str| InvalidBundle::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];
@@ -232,6 +232,6 @@ fn check_artifacts<'a>(
     if says == said {
         Ok(())
     } else {
-        Err(InvalidBundle::Ledger(format!("it records {says:?}, the bundle states {said:?}")))
+        Err(InvalidBundle::Ledger(format!("it states {says:?}, the bundle's list states {said:?}")))
     }
 }

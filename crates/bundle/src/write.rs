@@ -22,7 +22,7 @@ use crate::{
 /// Maximum size of a manifest or verdict, which are read completely.
 const MOST_SMALL: u64 = 64 << 20;
 
-/// Why a bundle cannot be written.
+/// Reason why a bundle cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The run does not exist.
@@ -34,7 +34,7 @@ pub enum BundleError {
     /// Its ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
     Damaged {
-        /// The run.
+        /// Run with the damaged ledger.
         run: RunId,
         /// Cause.
         why: String,
@@ -42,10 +42,10 @@ pub enum BundleError {
     /// An object changed between two reads.
     #[error("{0} changed while it was read")]
     Changed(String),
-    /// An artifact differs from its manifest or the ledger: nothing is signed.
+    /// An artifact differs from its manifest or the ledger, so the bundle is not signed.
     #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
     Artifact {
-        /// The object.
+        /// Object name in the bucket.
         name: String,
         /// The problem.
         why: String,

@@ -27,7 +27,7 @@ pub struct BuildConfig {
     /// Time limit of the whole build; 3600s when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// How long the build may wait in the cloud's queue.
+    /// Maximum wait in the cloud's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_ttl: Option<Duration>,
     /// Bucket for the log in the cloud.

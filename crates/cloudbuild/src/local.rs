@@ -81,25 +81,25 @@ pub enum BuildEvent {
     StepStarted {
         /// Index of the step.
         index: usize,
-        /// Its id.
+        /// Id in the config, if the step has one.
         id: Option<String>,
         /// Time of the event.
         at: SystemTime,
     },
-    /// A step's process is running as the leader of this process group.
+    /// A step's process is running; it leads this process group.
     ProcessGroup {
         /// Index of the step.
         index: usize,
         /// Id of the group, and of its leader.
         pgid: i32,
     },
-    /// A step has ended and its process group is gone.
+    /// A step has ended, with its whole process group.
     StepEnded {
         /// Index of the step.
         index: usize,
-        /// Its id.
+        /// Id in the config, if the step has one.
         id: Option<String>,
-        /// Status.
+        /// Final status of the step.
         status: BuildStatus,
         /// The exit code of its process.
         exit_code: Option<i32>,
@@ -119,7 +119,7 @@ pub struct PlanOutcome {
     pub artifacts: Vec<Artifact>,
     /// Container images to push.
     pub images: Vec<String>,
-    /// The log.
+    /// Path of the log file.
     pub log: PathBuf,
     /// Reasons of a failure, one per line.
     pub failure: Option<String>,
@@ -128,26 +128,26 @@ pub struct PlanOutcome {
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Its id.
+    /// Id in the config, if the step has one.
     pub id: Option<String>,
     /// `QUEUED` for a step that never ran.
     pub status: BuildStatus,
-    /// Exit code of its process; 128 plus the signal number for one killed by a signal.
+    /// Exit code of its process; 128 plus the signal number if a signal killed it.
     pub exit_code: Option<i32>,
-    /// Start time.
+    /// Start of the process; `None` if it never started.
     pub started: Option<SystemTime>,
-    /// End time.
+    /// End of the process; `None` if it never started.
     pub ended: Option<SystemTime>,
 }
 
 /// An output file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Where it lies on this host.
+    /// Path on this host.
     pub path: PathBuf,
     /// Its name below `artifacts.objects.location`: the last part of its path, as Cloud Build stores it.
     pub name: String,
-    /// Its size.
+    /// Size at the end of the build, bytes.
     pub size_bytes: u64,
     /// Its SHA-256, in lower-case hex.
     pub sha256: String,

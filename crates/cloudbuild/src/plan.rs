@@ -74,7 +74,7 @@ pub struct PlannedStep {
     pub wait_for: Vec<usize>,
     /// Time limit of this step.
     pub timeout: Option<Duration>,
-    /// Failures that do not end the build.
+    /// Tolerated failures: the build continues.
     pub tolerance: FailureTolerance,
 }
 

@@ -27,7 +27,7 @@ fn args(plan: &Plan, step: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_whole_config_becomes_a_plan() {
+fn a_complete_config_gives_a_plan() {
     let inputs = Inputs {
         substitutions: map(&[("_WHO", "you")]),
         built_ins: map(&[("PROJECT_ID", "p1"), ("BUILD_ID", "b1")]),
@@ -72,7 +72,7 @@ fn a_whole_config_becomes_a_plan() {
     assert_eq!(waits, [&[][..], &[], &[1], &[0, 1, 2]]);
     assert_eq!(plan.images, ["i/other", "i/b1"]);
     assert_eq!(plan.objects.as_ref().unwrap().location, "gs://logs/");
-    assert!(!format!("{plan:?} {inputs:?}").contains("hunter2"), "a secret shows in a debug form");
+    assert!(!format!("{plan:?} {inputs:?}").contains("hunter2"), "a secret is visible in a debug form");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn every_problem_is_reported_at_once() {
         ("steps[3].env[0]", "expected KEY=VALUE"),
         ("steps[3].env[1]", "expected KEY=VALUE"),
         ("steps[3].dir", "leaves the workspace"),
-        ("steps[4].args[1]", "step 4 (c) would paste the value of a substitution into the script of a shell"),
+        ("steps[4].args[1]", "step 4 (c) would insert the value of a substitution into a shell script"),
         ("steps[5].script", "not both"),
         ("steps[5].secretEnv", "step 5: the secret variable S1 needs projects/p/secrets/s1/versions/1"),
         ("steps[5].secretEnv", "step 5: the secret variable S2 is not declared"),

@@ -41,7 +41,7 @@ pub enum UnreadableEvent {
     /// An attribute is missing or malformed.
     #[error("event attribute `{attribute}`: {message}")]
     Attribute {
-        /// Its name.
+        /// Name of the attribute.
         attribute: &'static str,
         /// The problem.
         message: String,
@@ -49,7 +49,7 @@ pub enum UnreadableEvent {
     /// The payload does not match its type.
     #[error("payload of `{event_type}`: {message}")]
     Payload {
-        /// The type.
+        /// CloudEvents `type` of the event.
         event_type: String,
         /// The problem.
         message: String,
@@ -94,10 +94,10 @@ impl Message {
         }
     }
 
-    /// The CloudEvent.
+    /// Converts to a CloudEvent.
     ///
     /// # Panics
-    /// Never: every attribute is set and legal by construction.
+    /// Never panics: every attribute is set and valid by construction.
     pub fn to_event(&self) -> Event {
         let tagged = match &self.content {
             Content::Fact(fact) => serde_json::to_value(fact),
@@ -123,7 +123,7 @@ impl Message {
         if let Some(traceparent) = &self.traceparent {
             builder = builder.extension("traceparent", traceparent.as_str());
         }
-        builder.build().expect("id, source and type are set and legal")
+        builder.build().expect("id, source and type are set and valid")
     }
 
     /// Reads a CloudEvent, in binary or structured mode.

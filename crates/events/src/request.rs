@@ -16,7 +16,7 @@ pub const CLUSTER_OFFERED: &str = "dev.burnin.cluster.offered.v1";
 /// The type of [`RunAnswer`].
 pub const RUN_ANSWERED: &str = "dev.burnin.run.answered.v1";
 
-/// Requests a run. The event's `source` and `id` are remembered forever: a resent request is the same run.
+/// Requests a run. The event's `source` and `id` are stored permanently: a resent request is the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
@@ -31,7 +31,7 @@ pub struct RunRequest {
 }
 
 /// An external cluster that accepts jobs now. Workflows that match it run on it and leave it unchanged. The
-/// event's `source` and `id` are remembered forever: a resent offer starts no further run.
+/// event's `source` and `id` are stored permanently: a resent offer starts no further run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterOffer {
@@ -45,8 +45,8 @@ impl ClusterOffer {
     /// Reads an offer.
     ///
     /// # Errors
-    /// Returns the problem of an invalid payload. The gateway reads the settings, and checks them with each workflow that uses
-    /// them.
+    /// Returns an error if the payload is invalid. The gateway reads the settings, and checks them with each workflow
+    /// that uses them.
     pub fn of(event: &Event) -> Result<Self, String> {
         payload(event).map_err(|why| format!("payload of `{CLUSTER_OFFERED}`: {why}"))
     }
@@ -90,7 +90,7 @@ impl RunRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// Returns the problem of an invalid payload.
+    /// Returns an error if the payload is invalid.
     pub fn of(event: &Event) -> Result<Self, String> {
         let request: Self = payload(event).map_err(|why| format!("payload of `{RUN_REQUEST}`: {why}"))?;
         if let Some(image) = &request.image {
@@ -111,7 +111,7 @@ impl RunAnswer {
     /// answer is the same event.
     ///
     /// # Panics
-    /// Never: every attribute is set and legal by construction.
+    /// Never panics: every attribute is set and valid by construction.
     pub fn to_event(&self, publisher: &str, now: Timestamp) -> Event {
         let data = serde_json::to_value(self).unwrap_or_default();
         let digest = Sha256::digest(data.to_string());
@@ -127,6 +127,6 @@ impl RunAnswer {
         if let Some(time) = DateTime::<Utc>::from_timestamp_millis(now.as_millis()) {
             builder = builder.time(time);
         }
-        builder.build().expect("id, source and type are set and legal")
+        builder.build().expect("id, source and type are set and valid")
     }
 }

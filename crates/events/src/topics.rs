@@ -35,7 +35,7 @@ const COMMANDS: [Topic; 5] = [
     topic("loader", &["results.load"]),
 ];
 
-/// All topics.
+/// The topics of commands, and those of facts, ends, requests and replies.
 pub fn topics() -> Vec<&'static str> {
     COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED, REQUESTS, REPLIES]).collect()
 }

@@ -154,7 +154,7 @@ pub struct Platform {
     pub bigquery_emulator: Option<Emulator>,
     /// Log filter.
     pub log: String,
-    /// Log format.
+    /// Format of log lines.
     pub log_format: Format,
     /// Endpoint for spans and metrics, if any.
     pub otlp: Option<String>,

@@ -21,7 +21,7 @@ const UNTOLD: Duration = Duration::from_secs(300);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Source of keys.
+/// Publisher of signature keys, replaceable in tests.
 #[async_trait::async_trait]
 pub trait KeySource: Send + Sync + 'static {
     /// The keys and their validity.
@@ -79,7 +79,7 @@ pub struct Keys {
     fetching: Mutex<Option<Timestamp>>,
 }
 
-/// Why a key is missing.
+/// Reason why a key is missing.
 pub enum Keyless {
     /// No key has this id.
     Unknown,

@@ -31,7 +31,7 @@ const USAGE: u8 = 64;
 pub struct Wiring {
     /// Bus to publish on.
     pub bus: Arc<dyn Bus>,
-    /// Clock.
+    /// Clock of the handler and its tasks.
     pub clock: Arc<dyn Clock>,
     /// Replacement for Cloud Storage.
     pub storage_emulator: Option<Emulator>,
@@ -47,11 +47,11 @@ pub struct Parts {
     pub handler: Arc<dyn Handler>,
     /// Store for unreadable events.
     pub parking: Arc<dyn Store>,
-    /// Periodic tasks.
+    /// Tasks that a scheduler starts at `/chores/{name}`.
     pub chores: Vec<Arc<dyn PeriodicTask>>,
 }
 
-/// Why a service cannot start.
+/// Reason why a service cannot start.
 pub type Unfit = Box<dyn Error + Send + Sync>;
 
 impl Wiring {

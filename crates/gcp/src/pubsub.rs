@@ -35,7 +35,7 @@ impl PubSub {
     /// Uses the topics `projects/{project}/topics/{prefix}{topic}`; `emulator` is its `host:port`.
     ///
     /// # Errors
-    /// Returns an error without credentials.
+    /// Returns an error if credentials are missing.
     pub async fn connect(
         project: &str,
         prefix: &str,

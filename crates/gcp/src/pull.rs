@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Grace period for events in progress after a stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What to pull.
+/// Source of a service's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
     /// The subscription, as `projects/P/subscriptions/S`.
@@ -32,7 +32,7 @@ impl Pull {
     /// Pulls until `stop`. A broken stream is reopened.
     ///
     /// # Errors
-    /// Returns an error without credentials.
+    /// Returns an error if credentials are missing.
     pub async fn run(
         self,
         emulator: Option<String>,
@@ -120,6 +120,6 @@ mod tests {
         assert!(pull(Some("a")).is_ours(&meant("a")));
         assert!(!pull(Some("a")).is_ours(&meant("b")));
         assert!(pull(None).is_ours(&meant("b")), "one agent for all clusters");
-        assert!(pull(Some("a")).is_ours(&Message::new()), "the handler decides what it is");
+        assert!(pull(Some("a")).is_ours(&Message::new()), "the handler classifies the event");
     }
 }

@@ -148,15 +148,15 @@ async fn any_other_token_is_rejected() {
         ("unsigned", format!("Bearer {none}.{}.", parts[1])),
         ("signed with the public key as a secret", format!("Bearer {symmetric}")),
         ("for another audience", changed("aud", json!("https://other.example/"))),
-        ("for us in other letters", changed("aud", json!(AUDIENCE.to_uppercase()))),
+        ("for our audience in capitals", changed("aud", json!(AUDIENCE.to_uppercase()))),
         ("by another issuer", changed("iss", json!("https://accounts.example"))),
         ("expired", changed("exp", json!(1_700_000_000))),
-        ("for ever", without("exp")),
+        ("without expiry", without("exp")),
         ("without audience", without("aud")),
         ("without issuer", without("iss")),
         ("without address", without("email")),
         ("with an unverified address", changed("email_verified", json!(false))),
-        ("without a word on its address", without("email_verified")),
+        ("without a statement on its address", without("email_verified")),
         ("empty", "Bearer ".to_owned()),
         ("another scheme", good.replace("Bearer", "Basic")),
         ("endless", format!("Bearer {}", "a".repeat(1 << 20))),
@@ -196,7 +196,7 @@ async fn forged_key_ids_neither_lead_to_fetches_nor_hold_up_others() {
         let forged = token(&scene.google, &format!("forged-{number}"), &claims());
         assert!(matches!(scene.admit(&forged).await, Err(Denied::Unproven(_))));
     }
-    assert_eq!(scene.fetches(), 1, "the keys were fetched a moment ago");
+    assert_eq!(scene.fetches(), 1, "the keys were fetched less than the minimum interval ago");
     scene.clock.advance(Span::from_secs(61));
     let forged = token(&scene.google, "forged", &claims());
     let (verifier, held_up) = (
@@ -222,7 +222,7 @@ async fn new_keys_are_fetched_and_old_ones_rejected() {
     scene.clock.advance(Span::from_secs(3300));
     scene.admit(&good).await.unwrap();
     assert_eq!(scene.fetches(), 2);
-    assert!(matches!(scene.admit(&good).await, Err(Denied::Unproven(_))), "it is not published any more");
+    assert!(matches!(scene.admit(&good).await, Err(Denied::Unproven(_))), "it is no longer published");
     scene.admit(&token(&next, "k2", &claims())).await.unwrap();
 }
 
@@ -234,7 +234,7 @@ async fn without_keys_all_callers_are_rejected_temporarily() {
     for _ in 0..5 {
         assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));
     }
-    assert_eq!(scene.fetches(), 1, "a source that is down is not hammered");
+    assert_eq!(scene.fetches(), 1, "an unavailable source is polled at an interval");
     *scene.publisher.keys.lock().unwrap() = Ok(scene.google.published.clone());
     scene.clock.advance(Span::from_secs(61));
     scene.admit(&good).await.unwrap();

@@ -105,12 +105,12 @@ fn says(attributes: &[KeyValue], key: &str, value: &str) -> bool {
 }
 
 #[test]
-fn before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_collector() {
+fn spans_and_metrics_are_exported_before_an_event_is_acknowledged() {
     let (endpoint, arrived) = collector();
     // The exporter reads its variable at its creation, so this test has its own process.
     if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
         let this = std::env::current_exe().unwrap();
-        let name = "before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_collector";
+        let name = "spans_and_metrics_are_exported_before_an_event_is_acknowledged";
         let mut again = std::process::Command::new(this);
         again.args([name, "--exact"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint);
         let output = again.output().unwrap();

@@ -36,7 +36,7 @@ pub enum ArtefactError {
     /// The object is missing or changed: permanent.
     #[error("artefact {name}: {why}")]
     Damaged {
-        /// The object.
+        /// Object name in the bucket.
         name: String,
         /// The problem.
         why: String,
@@ -65,7 +65,7 @@ pub struct Committed {
     pub name: String,
     /// Digest of the manifest.
     pub digest: Digest,
-    /// The manifest.
+    /// Content of the manifest, as committed first.
     pub manifest: Manifest,
 }
 
@@ -81,7 +81,7 @@ impl Artefacts {
         Self { store, in_place: true }
     }
 
-    /// The bucket.
+    /// Bucket of the artefacts.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
@@ -237,7 +237,7 @@ impl Artefacts {
             return Err(damaged(&format!("has more than {most} bytes")));
         }
         if Digest::of(&bytes).sha256 != sha256 {
-            return Err(damaged(&format!("its SHA-256 is not {sha256}, which the ledger names")));
+            return Err(damaged(&format!("its SHA-256 is not {sha256}, which the ledger records")));
         }
         Ok(bytes)
     }

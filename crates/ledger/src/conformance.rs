@@ -59,7 +59,7 @@ async fn create_happens_once(store: &dyn Store) {
     assert_eq!(
         store.read(name).await.unwrap().as_deref(),
         Some(&b"first"[..]),
-        "the first writer's bytes stay"
+        "the first writer's bytes are kept"
     );
     assert_eq!(store.create("once/empty", Bytes::new()).await.unwrap(), Creation::Created);
     assert_eq!(store.read("once/empty").await.unwrap().as_deref(), Some(&b""[..]), "an empty object exists");
@@ -95,8 +95,16 @@ async fn listing_and_removing(store: &dyn Store) {
         names.sort();
         names
     };
-    assert_eq!(list_from("list/a", "list/a/2").await, ["list/a/2", "list/ab"], "the start is included");
-    assert_eq!(list_from("list/a", "list/a/1x").await, ["list/a/2", "list/ab"], "the start need not exist");
+    assert_eq!(
+        list_from("list/a", "list/a/2").await,
+        ["list/a/2", "list/ab"],
+        "the listing includes its start"
+    );
+    assert_eq!(
+        list_from("list/a", "list/a/1x").await,
+        ["list/a/2", "list/ab"],
+        "the start of a listing may be absent"
+    );
     assert_eq!(list_from("list/a/", "a").await, ["list/a/1", "list/a/2"], "a start before the prefix");
     assert_eq!(list_from("list/a/", "list/b").await, [""; 0], "a start after the last name");
     let children = async |folder| {
@@ -137,7 +145,7 @@ async fn one_of_many_creators_wins(store: Arc<dyn Store>) {
     assert_eq!(
         store.read("race/one").await.unwrap().unwrap(),
         vec![winners[0]; 4096],
-        "complete, and the winner's"
+        "the object has the winner's complete content"
     );
 }
 
@@ -163,7 +171,7 @@ async fn appended_records_are_read_back(process: &impl Fn() -> Ledger) {
     let read = process().load(&run).await.unwrap();
     assert_eq!(read.records(), loaded.records());
     let times: Vec<_> = read.records().iter().map(|record| record.recorded_at.as_millis()).collect();
-    assert_eq!(times, [5000, 5000, 9000], "time never goes back");
+    assert_eq!(times, [5000, 5000, 9000], "times never decrease");
 }
 
 async fn runs_are_named_and_followed(process: &impl Fn() -> Ledger) {
@@ -195,7 +203,7 @@ async fn another_process_is_followed(process: &impl Fn() -> Ledger) {
     let read = theirs.load(&run).await.unwrap();
     theirs.append(read, entry("theirs"), now).await.unwrap();
     let known = ours.load_to(&run, 2).await.unwrap();
-    assert_eq!(known.records().len(), 2, "no request: the other's record is not known yet");
+    assert_eq!(known.records().len(), 2, "no request, and the other writer's record is unknown");
     let news = ours.load(&run).await.unwrap();
     assert_eq!(news.records(), theirs.load_to(&run, 0).await.unwrap().records());
     assert_eq!(ours.load_to(&run, 3).await.unwrap().records().len(), 3);

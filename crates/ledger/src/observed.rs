@@ -22,7 +22,7 @@ pub enum RequestKind {
 /// A completed store request.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRequest<'a> {
-    /// Kind.
+    /// Operation of the request.
     pub kind: RequestKind,
     /// Name of the object, or listed prefix.
     pub name: &'a str,

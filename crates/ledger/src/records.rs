@@ -35,17 +35,17 @@ pub enum LedgerError {
     /// The store request failed.
     #[error("the ledger of {run} cannot be read")]
     Store {
-        /// The run.
+        /// Run of the ledger.
         run: RunId,
-        /// Why.
+        /// Cause.
         source: StoreError,
     },
     /// A record is missing or invalid: it was changed manually.
     #[error("record {seq} of {run}: {why}")]
     Damaged {
-        /// The run.
+        /// Run of the damaged ledger.
         run: RunId,
-        /// The record's number.
+        /// Number of the damaged record.
         seq: u64,
         /// The problem.
         why: String,
@@ -58,7 +58,7 @@ pub enum AppendError {
     /// Another writer appended first: reload and decide again.
     #[error("another writer appended record {seq} of {run} first")]
     Conflict {
-        /// The run.
+        /// Run of the ledger.
         run: RunId,
         /// Contested sequence number.
         seq: u64,
@@ -86,7 +86,7 @@ impl Ledger {
         Self { store, nonces, known: Arc::default() }
     }
 
-    /// The bucket.
+    /// Bucket of the ledgers.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
@@ -160,7 +160,7 @@ impl Ledger {
         let mut records = self.known().get(run);
         let begin = usize::try_from(range.start).unwrap_or(usize::MAX);
         if records.len() < begin {
-            // The records before were evicted, or the caller read them elsewhere.
+            // The earlier records were evicted, or the caller read them elsewhere.
             let mut news = Vec::new();
             for seq in range.start + 1..=range.end {
                 let Some((record, _)) = self.read(run, seq).await? else { break };
@@ -203,7 +203,7 @@ impl Ledger {
     /// Appends one entry after the loaded records. Time never decreases within a run.
     ///
     /// # Errors
-    /// Returns [`AppendError::Conflict`] if another writer appended first, otherwise the store's error.
+    /// Returns an error if another writer appended first ([`AppendError::Conflict`]) or the store request fails.
     pub async fn append(
         &self,
         mut loaded: Loaded,

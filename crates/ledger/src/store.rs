@@ -36,7 +36,7 @@ pub enum StoreError {
     Io {
         /// The failed operation.
         doing: &'static str,
-        /// The object.
+        /// Object name or prefix.
         name: String,
         /// Cause.
         source: io::Error,
@@ -121,7 +121,7 @@ impl dyn Store + '_ {
 /// control character.
 ///
 /// # Errors
-/// Returns the violated rule.
+/// Returns an error if the name is invalid: the violated rule.
 pub fn check_name(name: &str) -> Result<(), StoreError> {
     let why = if name.is_empty() || name.len() > 1024 {
         "must have 1 to 1024 bytes"

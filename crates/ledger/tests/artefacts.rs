@@ -139,7 +139,11 @@ async fn manifests_of_the_first_format_are_read_and_later_ones_refused() {
     let read = artefacts.manifest("old/manifest.json").await.unwrap().unwrap().manifest;
     assert_eq!((read.format, read.objects.len(), read.left_out.len()), (1, 1, 0));
     assert_eq!(read.objects[0].collected, None);
-    assert_eq!(serde_json::to_string(&read).unwrap(), old, "and are written as they were");
+    assert_eq!(
+        serde_json::to_string(&read).unwrap(),
+        old,
+        "a manifest of the first format is written unchanged"
+    );
     store.create("new/manifest.json", old.replacen('{', r#"{"format":3,"#, 1).into()).await.unwrap();
     let (name, why) = damaged(artefacts.manifest("new/manifest.json").await);
     assert!(name == "new/manifest.json" && why.contains("format 3"), "{name}: {why}");

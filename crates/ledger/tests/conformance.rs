@@ -16,20 +16,20 @@ use ledger::{
 use model::*;
 
 #[tokio::test]
-async fn memory() {
+async fn the_memory_store_conforms() {
     conformance::store(Arc::new(MemoryStore::default())).await;
     conformance::ledger(Arc::new(MemoryStore::default())).await;
     conformance::artefacts(Arc::new(MemoryStore::default())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folder() {
+async fn the_folder_store_conforms() {
     let root = tempfile::tempdir().unwrap();
     conformance::store(Arc::new(FolderStore::open(root.path().join("store")).unwrap())).await;
     conformance::ledger(Arc::new(FolderStore::open(root.path().join("ledger")).unwrap())).await;
     conformance::artefacts(Arc::new(FolderStore::open(root.path().join("artefacts")).unwrap())).await;
     let drafts = std::fs::read_dir(root.path().join("store/.drafts")).unwrap();
-    assert_eq!(drafts.count(), 0, "no draft stays behind");
+    assert_eq!(drafts.count(), 0, "no temporary file remains");
 }
 
 #[tokio::test]

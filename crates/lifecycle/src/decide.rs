@@ -14,7 +14,7 @@ pub struct Occurrence {
     pub event: EventKey,
     /// Attempt of the fact.
     pub attempt: Attempt,
-    /// The fact.
+    /// Payload of the message.
     pub fact: Fact,
 }
 
@@ -32,11 +32,11 @@ pub enum Input {
 pub struct Decision {
     /// Entries to append.
     pub entries: Vec<RecordEntry>,
-    /// Why the fact was not recorded, if it was not.
+    /// Reason why the fact was not recorded.
     pub ignored: Option<Ignored>,
 }
 
-/// Why a fact has no effect.
+/// Reason why a fact has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// The same message was accepted before.
@@ -47,7 +47,7 @@ pub enum Ignored {
     OlderAttempt,
     /// The fact belongs to an attempt that was never started.
     UnknownAttempt,
-    /// The result is final; there is nothing left to cancel.
+    /// The result is final; a cancel has no effect.
     Settled,
     /// The run is closed; only facts about its clusters have an effect.
     Closed,
@@ -56,14 +56,14 @@ pub enum Ignored {
 }
 
 impl Ignored {
-    /// For logs and `explain`.
+    /// Text for logs and `explain`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Duplicate => "the same message was accepted before",
             Self::NothingNew => "the fact contains nothing new",
             Self::OlderAttempt => "the fact belongs to an abandoned attempt",
             Self::UnknownAttempt => "the fact belongs to an attempt that was never started",
-            Self::Settled => "the result is final, there is nothing left to cancel",
+            Self::Settled => "the result is final, a cancel has no effect",
             Self::Closed => "the run is closed, only facts about its clusters have an effect",
             Self::NotAsked => "the workflow has no such stage",
         }
@@ -119,7 +119,7 @@ fn provisional(state: &RunState, entry: RecordEntry, now: Timestamp) -> Record {
     }
 }
 
-/// Why a fact is not recorded; `None` if it is.
+/// Reason why a fact is not recorded; `None` if it is.
 fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<Ignored> {
     let Occurrence { event, attempt, fact } = occurrence;
     if state.seen.contains(event) {
@@ -194,7 +194,7 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     if state.stops_at()? > now {
         return None;
     }
-    // The result needs no cluster any more: only the search for bad nodes is stopped.
+    // The result no longer needs the cluster: only the search for bad nodes is stopped.
     if let Some(Step { check, stage: Stage::Verdict | Stage::Locate }) = state.frontier()
         && !state.more_jobs_after(check)
     {

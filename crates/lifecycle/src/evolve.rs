@@ -16,7 +16,7 @@ pub enum UnreadableLedger {
     #[error("the ledger's first record is not run.requested but {0}")]
     Beginning(String),
     /// A record number is missing or out of order.
-    #[error("the ledger has record {found} in place of record {expected}")]
+    #[error("the ledger has record {found} instead of record {expected}")]
     Gap {
         /// The expected number.
         expected: u64,
@@ -151,8 +151,7 @@ impl RunState {
         let step = self.frontier().unwrap_or(Stage::Cluster.into());
         let currency = self.workflow.cost.as_ref().map_or("", |cost| cost.currency.as_str());
         let message = format!(
-            "{spent} {currency} of {budget} were spent on clusters, and releasing them needs the rest; \
-             raise cost.budget, or find out why the run takes so long"
+            "{spent} {currency} of {budget} were spent on clusters, and releasing them needs the rest; raise cost.budget, or shorten the run"
         );
         let failure = Failure::new(Class::Input, "OVER_BUDGET", message);
         self.over_budget.get_or_insert((step, failure));
@@ -161,7 +160,7 @@ impl RunState {
     fn open_attempt(&mut self, opened: Step, attempt: Attempt, because: &Failure, at: Timestamp) {
         self.known(opened);
         // The stages after a lost cluster must be repeated as well, each as a new attempt. The logs of earlier checks are
-        // collected: those checks stay as they are.
+        // collected: those checks are unchanged.
         let repeated: Vec<Step> = self
             .stages
             .range(opened..)

@@ -9,12 +9,12 @@ use model::{
 };
 use serde::Serialize;
 
-/// State of a run.
+/// All that follows from the records of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
-    /// The run.
+    /// Run of the ledger.
     pub run: RunId,
-    /// The workflow.
+    /// Resolved workflow from the first record.
     pub workflow: Workflow,
     /// Cause of the run.
     pub trigger: Trigger,
@@ -40,7 +40,7 @@ pub struct RunState {
     pub seen: BTreeSet<EventKey>,
 }
 
-/// State of a stage.
+/// Current attempt of a stage, and its failed attempts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageState {
     /// Current attempt.
@@ -51,11 +51,11 @@ pub struct StageState {
     pub moved: Option<Timestamp>,
     /// External identifier.
     pub handle: Option<String>,
-    /// End of the attempt.
+    /// First reported end of the attempt, which is final.
     pub end: Option<AttemptEnd>,
     /// Time at which the exceeded limit was recorded.
     pub overdue: Option<Timestamp>,
-    /// The external system itself reported the end of this attempt: nothing of it is running.
+    /// The external system itself reported the end of this attempt: none of its processes is running.
     pub stopped: bool,
     /// A different end was reported for this attempt later. The first one counts.
     pub contested: bool,
@@ -92,7 +92,7 @@ pub struct Lease {
     pub asked_at: Timestamp,
     /// Time at which the cluster ends by itself.
     pub expires_at: Timestamp,
-    /// State of the lease.
+    /// Whether the cluster may exist.
     pub state: LeaseState,
     /// Start of the current uninterrupted hold.
     pub counted_from: Timestamp,
@@ -106,7 +106,7 @@ impl Lease {
     }
 }
 
-/// State of a lease.
+/// Whether a requested cluster may exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
@@ -292,7 +292,7 @@ impl RunState {
         }
     }
 
-    /// Whether the check is skipped: an earlier check that it needs is over and did not pass.
+    /// Whether the check is skipped: an earlier check that it needs has ended without a pass.
     pub fn skipped(&self, check: CheckIndex) -> bool {
         if planted("needs_are_ignored") {
             return false;
@@ -307,7 +307,7 @@ impl RunState {
         })
     }
 
-    /// Whether a check's measurement and verdict are over, successful or not.
+    /// Whether a check's measurement and verdict have ended, successfully or not.
     pub(crate) fn over(&self, check: CheckIndex) -> bool {
         let job_failed = self.ended(Stage::Job.of(check)) && self.failed(Stage::Job.of(check));
         let without_logs = job_failed && !self.job_began(check);
@@ -382,7 +382,7 @@ impl RunState {
         job.is_some_and(|job| job.handle.is_some() || !job.earlier.is_empty())
     }
 
-    /// The current step; `None` if nothing more can be done for the answer.
+    /// The current step; `None` if no step can change the answer.
     ///
     /// A permanently failed stage ends its check, and the next check follows. After a lost cluster or a job that may still be
     /// running no further job is started. A failed job's logs are still collected as evidence, and the measurements are loaded
@@ -480,7 +480,7 @@ impl RunState {
             let Some(state) = self.stage(*step) else { return false };
             let begun = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(AttemptEnd::TimedOut));
-            // A job ends with its cluster: after the lease is returned there is nothing left to stop.
+            // A job ends with its cluster: after the lease is returned no job remains to stop.
             let gone = step.stage != Stage::Image && self.rents() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
         })

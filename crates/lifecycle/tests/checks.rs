@@ -27,7 +27,7 @@ fn measured() -> [Fact; 3] {
     [Fact::JobAccepted(handle()), job_done(), logs()]
 }
 
-/// Answers everything that is owed, as a working world does, until the run closes.
+/// Answers all owed commands successfully until the run closes.
 fn finish(book: &mut Book) {
     for _ in 0..20 {
         for owed in book.owes() {
@@ -75,7 +75,11 @@ fn a_failed_check_does_not_stop_the_next() {
     feed(&mut book, A, measured());
     feed(&mut book, A, [verdict(Verdict::Fail)]);
     assert_eq!(book.owes(), ["job.c2a1.start"]);
-    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail, "no later check can improve it");
+    assert_eq!(
+        book.state.verdict().unwrap().verdict,
+        Verdict::Fail,
+        "no later check can improve the verdict"
+    );
     feed(&mut book, B, measured());
     finish(&mut book);
     assert_eq!((book.conclusion(), book.state.gravest_check()), (Some("completed"), Some(A)));
@@ -87,7 +91,7 @@ fn a_check_without_its_needed_pass_is_skipped() {
         // `c` needs `b`, which is skipped itself.
         let mut book = ready(with_checks(&["", "a", "b"]));
         feed(&mut book, A, measured());
-        assert!(!book.state.skipped(B), "unknown before the verdict");
+        assert!(!book.state.skipped(B), "a result before the verdict is rejected");
         feed(&mut book, A, [verdict(failed)]);
         assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
         assert!(book.state.skipped(B) && book.state.skipped(C));
@@ -98,10 +102,10 @@ fn a_check_without_its_needed_pass_is_skipped() {
 }
 
 #[test]
-fn a_failed_job_fails_its_check_and_the_run_and_not_the_next_check() {
+fn a_failed_job_fails_its_check_and_the_run_but_not_the_next_check() {
     let mut book = ready(with_checks(&["", "", "a"]));
     feed(&mut book, A, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::Workload))]);
-    assert_eq!(book.owes(), ["logs.1.start"], "its output is evidence");
+    assert_eq!(book.owes(), ["logs.1.start"], "the failed job's logs are collected");
     feed(&mut book, A, [logs()]);
     assert_eq!(book.owes(), ["job.c2a1.start"]);
     feed(&mut book, B, measured());
@@ -134,7 +138,7 @@ fn after_a_silent_job_no_further_job_starts() {
     }
     assert!(book.state.failed(Stage::Job));
     let jobs: Vec<_> = book.owes().into_iter().filter(|owed| owed.starts_with("job")).collect();
-    assert_eq!(jobs, ["job.1.cancel"], "it may still be running, and would disturb the next measurement");
+    assert_eq!(jobs, ["job.1.cancel"], "it may still be running and disturb the next measurement");
     feed(&mut book, A, [logs()]);
     assert!(matches!(book.state.settled, Some((Conclusion::TimedOut { stage: Stage::Job, check: A }, _))));
 }

@@ -34,13 +34,13 @@ fn up(workflow: Workflow, seconds: u64) -> Book {
 #[test]
 fn a_cluster_costs_from_its_request_to_its_confirmed_deletion() {
     let mut book = up(priced(None), 90);
-    assert_eq!(spent(&book), "3.00", "it may exist since it was asked for");
+    assert_eq!(spent(&book), "3.00", "it may exist since the request");
     book.tick(30);
     book.feed(1, Fact::JobAccepted(handle()));
     book.feed(1, job_done());
     book.feed(1, logs());
     book.tick(60);
-    assert_eq!(spent(&book), "6.00", "it costs while it is being given back");
+    assert_eq!(spent(&book), "6.00", "it costs until its deletion is confirmed");
     book.feed(1, deleted(book.now));
     book.tick(3600);
     let usage = book.state.usage(book.now);
@@ -64,7 +64,7 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     // 20 pay for ten minutes; the release may take as long as the grace period.
     let seconds = 600 - grace.0.as_secs() - 120;
     book.tick(seconds - 1);
-    assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken for it");
+    assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken at that time");
     assert!(book.state.settled.is_none());
     book.tick(1);
     assert!(
@@ -131,7 +131,7 @@ fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
     let lease = workflow().limits.lease;
     assert_eq!(ends_after(workflow()), lease);
     assert_eq!(ends_after(priced(Some("1000000"))), lease);
-    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "whatever becomes of us");
+    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "even if no service is running");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_second_cluster_gets_the_remaining_lease_and_budget() {
 
 #[test]
 fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
-    assert_eq!(most(&workflow()), None, "without a price nobody knows");
+    assert_eq!(most(&workflow()), None, "without a price the cost is unknown");
     let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
     assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
     assert_eq!(most(&priced(Some("20"))), Some(money("20")));
@@ -163,7 +163,7 @@ fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
     }
     assert!(
         !book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })),
-        "nothing costs nothing"
+        "without a cluster the cost is zero"
     );
     let own = Usage::default();
     assert_eq!((own.held, own.spent), (Span::default(), None));

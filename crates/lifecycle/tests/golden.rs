@@ -1,4 +1,4 @@
-//! Ledgers that were written once replay for ever: every format ever written has a ledger here, and none is ever removed.
+//! Ledgers of all formats remain readable: each format has a ledger here, and none is ever removed.
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
 use std::{fs, path::Path};
@@ -16,14 +16,14 @@ fn replay(name: &str) -> RunState {
 }
 
 #[test]
-fn format_1_pass() {
+fn a_ledger_of_format_1_replays_to_a_pass() {
     let state = replay("v1-pass.json");
     assert_eq!((state.seq, state.verdict().unwrap().verdict), (12, Verdict::Pass));
     assert_eq!(state.settled.unwrap().0, Conclusion::Completed);
 }
 
 #[test]
-fn format_1_cancelled_while_the_job_ran() {
+fn a_ledger_of_format_1_replays_a_cancel_while_the_job_ran() {
     let state = replay("v1-cancelled.json");
     assert_eq!(state.settled.as_ref().unwrap().0, Conclusion::Cancelled { by: "signal".into() });
     assert!(state.cluster().is_some() && state.verdict().is_none());

@@ -20,7 +20,7 @@ fn noise() -> impl Strategy<Value = Noise> {
         Just(with_checks(&["", "", "a"])),
         Just(Workflow { locate: Some(Locate::default()), ..with_checks(&["", "a", ""]) }),
     ];
-    // A run with several checks gets far only with mostly expected facts.
+    // A run with several checks advances only with mostly expected facts.
     let expected = prop::collection::vec((0..happy().len() - 1, 0..3u16), 0..40).prop_map(|picks| {
         let at = |fact: &Fact| every_fact().iter().position(|other| other == fact).expect("a known fact");
         let (facts, mut picks) = (happy(), picks);
@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_of_one_attempts_facts_folds_equal(
+    fn any_order_of_the_facts_of_one_attempt_folds_to_the_same_state(
         order in Just((0..happy().len() - 1).collect::<Vec<_>>()).prop_shuffle()
     ) {
         let facts = happy();
@@ -74,14 +74,14 @@ proptest! {
         for index in order {
             shuffled.feed(1, work[index].clone());
         }
-        // A cluster can only be confirmed gone after it was there.
+        // A cluster's deletion can be confirmed only after it existed.
         in_order.feed(1, gone.clone());
         shuffled.feed(1, gone.clone());
         prop_assert_eq!(in_order.state, shuffled.state);
     }
 
     #[test]
-    fn any_duplication_folds_equal(copies in prop::collection::vec(1..4usize, happy().len())) {
+    fn duplicated_facts_fold_to_the_same_state(copies in prop::collection::vec(1..4usize, happy().len())) {
         let mut once = Book::open(workflow());
         let mut often = Book::open(workflow());
         for (fact, copies) in happy().into_iter().zip(copies) {
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_ever_stuck(noise in noise()) {
+    fn no_state_is_stuck(noise in noise()) {
         let book = drive(&noise);
         let idle = book.owes().is_empty();
         let waits = wake(&book.state, book.now).is_some();
@@ -115,9 +115,9 @@ proptest! {
     }
 
     #[test]
-    fn a_run_left_alone_always_closes(noise in noise()) {
+    fn an_undisturbed_run_always_closes(noise in noise()) {
         let mut book = drive(&noise);
-        // The world does what teardown asks and is silent otherwise.
+        // The workers confirm teardowns and send no other facts.
         for _ in 0..200 {
             for owed in book.owes() {
                 let attempt: Attempt = owed.split('.').nth(1).unwrap().parse().unwrap();
@@ -143,9 +143,9 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_is_never_forgotten_and_never_doubled(noise in noise()) {
+    fn a_lease_is_never_lost_and_never_doubled(noise in noise()) {
         let book = drive(&noise);
-        // At most one cluster is wanted at a time, and a wanted one is the current one.
+        // At most one cluster is requested at a time, and it is the current one.
         let wanted = book.state.leases.keys().filter(|attempt| book.state.needs_lease(**attempt)).count();
         prop_assert!(wanted <= 1);
         let start_owed = book.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));
@@ -153,7 +153,7 @@ proptest! {
             let others = book.state.leases.iter().filter(|(attempt, lease)| {
                 **attempt != book.state.attempt(Stage::Cluster) && lease.state != lifecycle::LeaseState::Returned
             });
-            prop_assert_eq!(others.count(), 0, "a second cluster would be asked for");
+            prop_assert_eq!(others.count(), 0, "a second cluster would be requested");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs told from beginning to end.
+//! Complete runs, fact by fact.
 
 mod support;
 
@@ -6,7 +6,7 @@ use model::*;
 use support::*;
 
 #[test]
-fn a_good_run_takes_twelve_records_and_closes() {
+fn a_successful_run_takes_twelve_records_and_closes() {
     let mut book = Book::open(workflow());
     let mut owes = vec![book.owes().join(" ")];
     for fact in happy() {
@@ -23,7 +23,7 @@ fn a_good_run_takes_twelve_records_and_closes() {
             "job.1.start",
             "",
             "logs.1.start",
-            "cluster.1.delete verdict.1.start", // logs are safe: the cluster goes back while the answer is worked on
+            "cluster.1.delete verdict.1.start", // the logs are stored: the cluster is released while the run is judged
             "cluster.1.delete results.1.start",
             "cluster.1.delete",
             "",
@@ -49,10 +49,10 @@ fn the_infrastructure_opens_another_attempt_within_the_budget() {
     let mut book = Book::open(workflow());
     book.feed(1, Fact::ImageFailed(failure(Class::Infrastructure)));
     assert_eq!(book.owes(), ["image.2.start"]);
-    // Late news of the first attempt teaches nothing.
+    // A late fact about the first attempt has no effect.
     assert_eq!(book.feed(1, Fact::ImageBuilt(image())), Some(lifecycle::Ignored::OlderAttempt));
     book.feed(2, Fact::ImageFailed(failure(Class::Infrastructure)));
-    assert_eq!(book.conclusion(), Some("failed"), "the budget is two");
+    assert_eq!(book.conclusion(), Some("failed"), "the maximum is two attempts");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_logs_of_a_failed_job_are_still_collected() {
     book.feed(2, Fact::JobFailed(failure(Class::Infrastructure)));
     assert_eq!(book.owes(), ["logs.1.start"]);
     book.feed(1, logs());
-    assert_eq!(book.owes(), ["cluster.1.delete"], "nothing to judge, everything to give back");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "no logs to judge: all resources are released");
     book.feed(1, deleted(book.now));
     assert_eq!(book.conclusion(), Some("failed"));
 }
@@ -97,25 +97,25 @@ fn a_silent_stage_is_polled_before_its_timeout() {
     book.tick(59);
     assert_eq!(book.owes(), [""; 0]);
     book.tick(1);
-    assert_eq!(book.owes(), ["job.1.observe"], "patience is over: ask");
+    assert_eq!(book.owes(), ["job.1.observe"], "after the poll interval the stage is polled");
     book.tick(3600);
     assert!(matches!(book.entries().last(), Some(RecordEntry::Overdue { stage: Stage::Job, .. })));
-    assert_eq!(book.owes(), ["job.1.observe"], "the limit has passed: ask once more");
+    assert_eq!(book.owes(), ["job.1.observe"], "after the limit the stage is polled again");
     book.tick(119);
     assert!(!book.state.failed(Stage::Job));
     book.tick(1);
-    assert!(book.state.failed(Stage::Job), "asked and silent");
+    assert!(book.state.failed(Stage::Job), "polled without a response");
     assert_eq!(book.owes(), ["job.1.cancel", "logs.1.start"]);
 }
 
 #[test]
-fn after_an_outage_an_answer_counts_although_the_limit_has_passed() {
+fn after_an_outage_a_late_result_counts_although_the_limit_has_passed() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.job.accepted.v1");
     book.tick(100_000);
     assert_eq!(book.owes(), ["job.1.observe"]);
     book.feed(1, job_done());
-    assert_eq!(book.owes(), ["logs.1.start"], "complete before you time out");
+    assert_eq!(book.owes(), ["logs.1.start"], "a late completion counts before the timeout is recorded");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_cluster_that_appears_after_closing_reopens_its_lease_alone() {
     book.now = book.now + Span::from_secs(5);
     book.feed(1, deleted(book.now));
     assert_eq!(book.owes(), [""; 0]);
-    assert_eq!(book.conclusion(), Some("cancelled"), "the answer stands");
+    assert_eq!(book.conclusion(), Some("cancelled"), "the result is unchanged");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_cancellation_at_any_time_releases_everything() {
 }
 
 #[test]
-fn a_workflow_may_do_without_image_or_benchmark() {
+fn a_workflow_may_lack_image_or_benchmark() {
     let mut bare = workflow();
     bare.image = None;
     bare.benchmark = None;
@@ -169,7 +169,7 @@ fn a_workflow_may_do_without_image_or_benchmark() {
 }
 
 #[test]
-fn an_existing_cluster_is_used_and_left_alone() {
+fn an_existing_cluster_is_used_and_left_unchanged() {
     let mut shared = workflow();
     shared.cluster = Some(ClusterSpec::Existing { system: System::processes(2), name: "lab".into() });
     let mut book = Book::open(shared);
@@ -204,11 +204,11 @@ fn a_failed_load_does_not_lose_the_verdict() {
     assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail);
 }
 
-/// A run whose verdict is fail, up to there.
+/// A run up to the verdict fail.
 fn failed(workflow: Workflow) -> Book {
     let mut book = Book::open(workflow);
     book.until("dev.burnin.logs.collected.v1");
-    assert_eq!(book.owes(), ["verdict.1.start"], "the cluster may be needed once more");
+    assert_eq!(book.owes(), ["verdict.1.start"], "the cluster may still be needed");
     book.feed(1, verdict(Verdict::Fail));
     book
 }
@@ -239,7 +239,11 @@ fn any_other_verdict_releases_the_cluster_at_once() {
     let mut book = Book::open(searching());
     book.until("dev.burnin.logs.collected.v1");
     book.feed(1, Fact::VerdictFailed(failure(Class::Workload)));
-    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"], "nor without a verdict");
+    assert_eq!(
+        book.owes(),
+        ["cluster.1.delete", "results.1.start"],
+        "without a verdict the cluster is released at once"
+    );
 }
 
 #[test]
@@ -268,7 +272,7 @@ fn an_unneeded_search_is_stopped_before_the_run_closes() {
     let mut book = failed(shared);
     let limits = book.state.workflow.limits;
     book.tick(limits.locate.0.as_secs());
-    assert_eq!(book.owes(), ["locate.1.start"], "asked once more");
+    assert_eq!(book.owes(), ["locate.1.start"], "the search is polled again");
     book.tick(limits.grace.0.as_secs());
     assert_eq!(book.owes(), ["locate.1.cancel", "results.1.start"]);
     book.feed(1, loaded());
@@ -277,7 +281,7 @@ fn an_unneeded_search_is_stopped_before_the_run_closes() {
     assert_eq!(book.conclusion(), Some("completed"));
 }
 
-/// What is asked for stays the same however often it is asked for.
+/// Repeated commands for the search are identical.
 #[test]
 fn a_search_ends_before_its_limit_and_before_the_lease() {
     let ends = |workflow: Workflow| {
@@ -298,7 +302,7 @@ fn a_search_ends_before_its_limit_and_before_the_lease() {
     assert_eq!(ends(short).0, std::time::Duration::from_secs(600) - grace);
 }
 
-/// Every moment of a good run against every fact: the whole behaviour on one page, to be read when it changes.
+/// Every state of a successful run with every fact: a reviewed table of the whole behaviour.
 #[test]
 fn every_stage_meets_every_fact() {
     let mut table = String::new();

@@ -174,7 +174,7 @@ struct Entity {
 }
 
 impl Entity {
-    /// The GPU that a text names, if the result is about it.
+    /// The GPU that a text names, if the result covers it.
     fn named(&self, text: &str) -> Option<u32> {
         let (_, rest) = text.split_once("GPU ")?;
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;

@@ -1,7 +1,7 @@
 //! gpu-burn: multiplies matrices and compares the results.
 //!
-//! The exit status is 0 even for a faulty GPU. Progress is overwritten by carriage returns; its error counts are reset
-//! about ten times in a run, so that the largest of all is kept.
+//! The exit status is 0 even for a faulty GPU. Carriage returns overwrite the progress. Its error counts are reset
+//! about ten times in a run, so the largest one is kept.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const THROUGHPUT: Known = Known::new(
     "GFLOP/s",
     Better::Higher,
     Scope::Gpu,
-    "Rate of the last report of progress; 0 for a GPU that computed nothing",
+    "Rate of the last report of progress; 0 for a GPU without a computation",
 );
 const ERRORS: Known = Known::new(
     "gpu_burn.errors",

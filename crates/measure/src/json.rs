@@ -21,7 +21,7 @@ pub(crate) const LONGEST: usize = 6 << 20;
 const NODES: usize = 300_000;
 /// Maximum nesting.
 const DEPTH: usize = 64;
-/// Size of the blocks whose first line numbers are stored, bytes.
+/// Size of the blocks for which the first line number is stored, bytes.
 const BLOCK: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl<'a> Document<'a> {
                     at = end;
                 }
                 Some(_) => at = self.word(at)?,
-                None => return Err((at, "the JSON document is cut")),
+                None => return Err((at, "the JSON document is truncated")),
             }
             // Closing brackets, then a comma or the end.
             loop {
@@ -155,7 +155,7 @@ impl<'a> Document<'a> {
                 match byte {
                     Some(b',') => at += 1,
                     Some(_) => return Err((at, "a comma or bracket is missing")),
-                    None => return Err((at, "the JSON document is cut")),
+                    None => return Err((at, "the JSON document is truncated")),
                 }
                 break;
             }
@@ -169,7 +169,10 @@ impl<'a> Document<'a> {
         let end = at + word.count();
         if end == at {
             let cut = rest.is_empty();
-            return Err((at, if cut { "the JSON document is cut" } else { "a value or key is missing" }));
+            return Err((
+                at,
+                if cut { "the JSON document is truncated" } else { "a value or key is missing" },
+            ));
         }
         self.push(at, end, Kind::Word)?;
         Ok(end)
@@ -188,7 +191,7 @@ impl<'a> Document<'a> {
         let mut at = at + 1;
         loop {
             let rest = self.text.get(at..).unwrap_or_default();
-            let more = memchr2(b'"', b'\\', rest).ok_or((at, "the JSON document is cut"))?;
+            let more = memchr2(b'"', b'\\', rest).ok_or((at, "the JSON document is truncated"))?;
             if rest[more] == b'"' {
                 return Ok(at + more + 1);
             }
@@ -430,7 +433,7 @@ pub(crate) struct Documents {
 }
 
 impl Documents {
-    /// Takes a line of a document, and reads a closed document; returns `false` for other lines.
+    /// Adds a line of a document, and reads a closed document; returns `false` for other lines.
     pub(crate) fn line(
         &mut self,
         line: Line<'_>,
@@ -459,7 +462,7 @@ impl Documents {
         true
     }
 
-    /// The end of the log, whose other lines ended as given.
+    /// Ends the log; `ended` is the end of its other lines.
     pub(crate) fn finish(&self, other: LogEnd) -> LogEnd {
         let open = if self.gather.is_open() { LogEnd::Truncated } else { LogEnd::Empty };
         worst(worst(self.ended, open), other).unwrap_or_default()

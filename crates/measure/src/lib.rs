@@ -59,7 +59,7 @@ const HEAD: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// Returns only errors of the reader itself. Any input yields a [`Reading`]; damaged gzip data is reported as its
+/// Returns an error if the reader fails. Any input yields a [`Reading`]; damaged gzip data is reported as its
 /// `first_error`.
 pub fn read(input: impl io::Read) -> io::Result<Reading> {
     let (head, input) = beginning(input)?;
@@ -71,7 +71,7 @@ pub fn read(input: impl io::Read) -> io::Result<Reading> {
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Returns an error if the reader fails.
 pub fn read_as(format: &Format, input: impl io::Read) -> io::Result<Reading> {
     let (head, input) = beginning(input)?;
     all(format, head, input)

@@ -49,7 +49,7 @@ struct Copies {
     broken: bool,
 }
 
-/// The test that runs.
+/// The current test.
 #[derive(Default)]
 struct Test {
     name: String,
@@ -60,7 +60,7 @@ struct Test {
 #[derive(Default)]
 struct Matrix {
     unit: String,
-    /// The rows are GPUs as well.
+    /// Rows are GPUs as well.
     pairs: bool,
     part: Option<&'static str>,
     columns: usize,

@@ -273,7 +273,7 @@ impl Put<'_> {
         self.add(line);
     }
 
-    /// Adds the metric with the number in the text; a text such as `N/A` is the reason why there is none.
+    /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
     pub(crate) fn read(self, text: &str, line: u64) {
         let text = text.trim();
         match crate::number::number(text) {

@@ -83,14 +83,14 @@ impl Format {
     }
 }
 
-/// How a format is read.
+/// Reader of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// By the crate `nccl`.
+    /// Read by the crate `nccl`.
     Nccl,
-    /// Line by line, each process of the log by its own reader.
+    /// Read line by line, with a reader for each process of the log.
     Lines(fn() -> Box<dyn Lines>),
-    /// Line by line, with the prefixes of lines, which are part of the format.
+    /// Read line by line, with prefixes, which are part of the format.
     Raw(fn() -> Box<dyn Lines>),
 }
 

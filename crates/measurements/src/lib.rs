@@ -1,7 +1,7 @@
 //! The parsed logs of a judged run: `measurements.json`, beside `verdict.json`.
 //!
 //! The judge parses the logs once and [`write()`]s them; the loader, the reports and the dashboard [`read`] them.
-//! The fact `verdict.reached` names the object and its digest, so its content is as certain as that of the logs.
+//! The fact `verdict.reached` names the object and its digest, so its content is verified like that of the logs.
 //! Runs judged before the object existed have no such name: their logs are parsed.
 
 use std::io::Cursor;
@@ -18,12 +18,12 @@ pub const SCHEMA: &str = "burnin/measurements/v1";
 /// Maximum size, bytes. Larger measurements are not stored, and their logs are parsed.
 const MOST: u64 = 16 << 20;
 
-/// The parsed logs of a job attempt, and where they come from.
+/// The parsed logs of a job attempt, and their source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurements {
     /// `burnin/measurements/v1`.
     pub schema: String,
-    /// The run.
+    /// Run that was judged.
     pub run: RunId,
     /// Attempt of the job that wrote the logs.
     pub job_attempt: Attempt,
@@ -35,14 +35,14 @@ pub struct Measurements {
     pub logs: Vec<ParsedLog>,
 }
 
-/// A parsed log.
+/// The content of one log, with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParsedLog {
     /// Object name in the folder of the manifest.
     pub log: String,
     /// SHA-256 of the log, hex.
     pub sha256: String,
-    /// Its content.
+    /// Parsed content.
     pub reading: Reading,
 }
 

@@ -7,7 +7,7 @@ use measurements::{Measurements, ParsedLog, SCHEMA, read, write};
 use model::{Attempt, CommandId, Logs, MeasurementsFile, RunId, Verdict, VerdictReached};
 use serde_json::Value;
 
-/// Every sample, and a log of a run that never began.
+/// Every sample, and the log of a run that never started.
 fn samples() -> Vec<(String, Vec<u8>)> {
     let mut samples = vec![("empty.log".to_owned(), Vec::new())];
     for folder in ["h200", "ours"] {
@@ -64,7 +64,7 @@ impl Bucket {
         format!("{}.verdict.1.start", self.run).parse().unwrap()
     }
 
-    /// What the judge stores.
+    /// The judge's stored object.
     async fn written(&self) -> MeasurementsFile {
         let parsed = self.read(None).await.unwrap();
         let document = Measurements::of(&self.run, &self.logs, Attempt::FIRST, parsed);
@@ -98,14 +98,14 @@ async fn stored_measurements_equal_the_parsed_logs_of_every_sample() {
     let stored = bucket.read(Some(file.clone())).await.unwrap();
     assert_eq!(stored, parsed);
     assert!(parsed.iter().map(|log| log.reading.tables.len()).sum::<usize>() > 20);
-    assert_eq!(bucket.written().await, file, "written again after a crash, it is the same object");
+    assert_eq!(bucket.written().await, file, "a repeated write after a crash gives the same object");
 
     // The logs are not read.
     for (name, _) in &samples {
         bucket.store.remove(&format!("artefacts/samples-1/logs/1/1/{name}")).await.unwrap();
     }
     assert_eq!(bucket.read(Some(file)).await.unwrap(), parsed);
-    assert!(refusal(bucket.read(None).await).contains("is missing"), "without it they are");
+    assert!(refusal(bucket.read(None).await).contains("is missing"), "without the object the logs are read");
 }
 
 #[tokio::test]

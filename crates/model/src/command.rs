@@ -132,7 +132,7 @@ commands! {
         logs: Logs,
         /// Attempt whose log is judged.
         job_attempt: Attempt,
-        /// How the job ended.
+        /// End state of the job.
         job: JobEnd,
         /// Requested benchmark.
         workload: Workload,
@@ -155,9 +155,9 @@ commands! {
         /// Parameters and limits of the search.
         search: Box<NodeSearch>,
     } = "dev.burnin.nodes.locate.v1";
-    /// Stop the search. Nothing of it runs afterwards.
+    /// Stop the search. None of its jobs runs afterwards.
     NodesCancel {
-        /// The search to stop.
+        /// Parameters of the stopped search.
         search: Box<NodeSearch>,
     } = "dev.burnin.nodes.cancel.v1";
     /// Load the measurements into the warehouse.
@@ -200,7 +200,7 @@ impl Body {
 /// A job attempt that may have output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRef {
-    /// The attempt.
+    /// Number of the job's attempt.
     pub attempt: Attempt,
     /// Job id, if known.
     pub handle: Option<String>,

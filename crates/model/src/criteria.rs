@@ -152,7 +152,7 @@ fn yes() -> bool {
     true
 }
 
-/// The gates of Cluster Health Scanner lie at 0.75 (A3 Mega) and 0.63 (A3 Ultra, A4) of the line rate.
+/// The thresholds of Cluster Health Scanner are 0.75 (A3 Mega) and 0.63 (A3 Ultra, A4) of the line rate.
 const SHARE: f64 = 0.6;
 
 fn share() -> f64 {
@@ -164,7 +164,7 @@ fn is_default_share(share: &f64) -> bool {
 }
 
 impl Criteria {
-    /// Whether they bound the bandwidth, of whatever collective.
+    /// Whether they bound the bandwidth of any collective.
     pub fn bound_bandwidth(&self) -> bool {
         self.floors.iter().any(|floor| floor.busbw > 0.0)
             || self.references.iter().any(|reference| reference.points.iter().any(|at| at.busbw > 0.0))

@@ -175,7 +175,7 @@ pub struct Trigger {
 /// The name in records of a user without a name.
 pub const UNNAMED: &str = "somebody";
 
-/// For people: `started by alice (manual)`, and `started manually` without a name.
+/// Displayed form: `started by alice (manual)`, and `started manually` without a name.
 impl std::fmt::Display for Trigger {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.kind.as_str(), self.by.as_str()) {
@@ -269,9 +269,9 @@ pub struct Image {
 pub struct Cluster {
     /// Name in its own system.
     pub name: String,
-    /// Its nodes.
+    /// Nodes that accept jobs.
     pub nodes: Vec<Node>,
-    /// How the agent reaches it.
+    /// Access for the agent.
     pub access: ClusterAccess,
 }
 
@@ -281,9 +281,9 @@ pub struct Cluster {
 struct StoredCluster {
     /// Name in its own system.
     name: String,
-    /// Its nodes.
+    /// Nodes that accept jobs.
     nodes: Vec<Node>,
-    /// How the agent reaches it.
+    /// Access for the agent.
     #[serde(default)]
     access: Option<ClusterAccess>,
     /// The access in older records, as text.
@@ -378,11 +378,11 @@ pub struct Manifest {
     /// At most [`MANIFEST_FORMAT`]; later formats are rejected.
     #[serde(default = "first_format", skip_serializing_if = "is_first")]
     pub format: u32,
-    /// The run.
+    /// Run that owns the files.
     pub run: RunId,
-    /// The stage.
+    /// Stage that committed the files.
     pub stage: Stage,
-    /// The attempt.
+    /// Attempt that committed the files.
     pub attempt: crate::Attempt,
     /// Objects, by name relative to the manifest's folder.
     pub objects: Vec<ManifestObject>,
@@ -394,7 +394,7 @@ pub struct Manifest {
 /// A job output file that was not collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
-    /// The attempt of the job.
+    /// Job attempt that wrote the file.
     pub job: crate::Attempt,
     /// File name on the cluster; bytes that are not UTF-8 as `\\xff`.
     pub file: String,
@@ -402,7 +402,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// How a file was turned into an object.
+/// Collection of a file: the original name and all changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Collected {
     /// File name on the cluster, if it differs from the object's name.
@@ -430,7 +430,7 @@ pub struct Cut {
     pub left_out_bytes: Option<u64>,
 }
 
-/// One object of a manifest.
+/// Name, size and digests of a committed file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestObject {
     /// Name relative to the manifest's folder.
@@ -441,7 +441,7 @@ pub struct ManifestObject {
     pub sha256: String,
     /// CRC32C, 8 hex digits, as Cloud Storage reports it.
     pub crc32c: String,
-    /// How the object was collected; `None` for objects that are not logs and in manifests of format 1.
+    /// Collection of the object; `None` for objects that are not logs and in manifests of format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collected: Option<Collected>,
 }
@@ -500,7 +500,7 @@ impl Reason {
 /// The measurements were judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictReached {
-    /// The verdict.
+    /// Verdict on the measurements.
     pub verdict: Verdict,
     /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
@@ -533,7 +533,7 @@ pub struct MeasurementsFile {
 /// The result of the run is final and all resources are released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunClosed {
-    /// How the run ended.
+    /// Conclusion of the run.
     pub conclusion: Conclusion,
     /// Verdict on the measurements, if they were judged.
     pub verdict: Option<Verdict>,

@@ -165,7 +165,6 @@ impl CheckIndex {
     pub const FIRST: Self = Self(0);
 
     /// Whether this is the first check.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
     pub const fn is_first(&self) -> bool {
         self.0 == 0
     }
@@ -181,7 +180,7 @@ impl CheckIndex {
 pub struct Step {
     /// Check of the stage; the first for the image and the cluster.
     pub check: CheckIndex,
-    /// The stage.
+    /// Stage of that check.
     pub stage: Stage,
 }
 

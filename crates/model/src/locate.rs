@@ -100,7 +100,7 @@ pub struct Suspects {
     /// Suspected links between two nodes that work with other nodes; each entry names both nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<[String; 2]>,
-    /// Why the search could not decide, or not completely.
+    /// Reason why the search could not decide, or not completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
     /// Number of pairs run.
@@ -112,7 +112,7 @@ pub struct Suspects {
     pub object: String,
 }
 
-/// A suspected node.
+/// A node that is probably bad, and the action taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspectNode {
     /// Name in the scheduler.

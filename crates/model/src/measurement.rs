@@ -34,7 +34,7 @@ pub struct Reading {
     pub gpus: Vec<Gpu>,
 }
 
-/// How a log or a table ended.
+/// End of a log or a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogEnd {
@@ -67,7 +67,7 @@ pub struct Table {
     pub started_at: Option<String>,
     /// Measured rows, in file order.
     pub rows: Vec<Row>,
-    /// Number of rows with an incomplete half, cut off or `nan`; they are not in `rows`.
+    /// Number of rows with an incomplete half, truncated or `nan`; they are not in `rows`.
     #[serde(default, skip_serializing_if = "is_none")]
     pub unmeasured: u64,
     /// The line `Out of bounds values`.
@@ -128,7 +128,7 @@ pub struct Row {
 /// A half with missing numbers. It is kept for display and never judged: its row is incomplete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartialHalf {
-    /// Which half of the row.
+    /// Buffers of this half.
     pub placement: Placement,
     /// Time of one operation, microseconds; null when unreadable.
     pub time_us: Option<f64>,

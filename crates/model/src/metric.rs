@@ -146,7 +146,7 @@ impl Subject {
         Self { gpu: Some(gpu), ..Self::default() }
     }
 
-    /// Whether no field is known: the world, or the log's node.
+    /// Whether no field is known: the subject is the world, or the log's node.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
@@ -183,7 +183,7 @@ pub struct Finding {
     pub subject: Subject,
     /// Kind of cause.
     pub severity: Severity,
-    /// The program's words, at most 400 characters.
+    /// The program's own text, at most 400 characters.
     pub text: String,
     /// Line of the log, starting at 1.
     pub line: u64,

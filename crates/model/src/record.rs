@@ -13,7 +13,7 @@ pub const RECORD_FORMAT: u32 = 4;
 pub struct Record {
     /// Format number.
     pub format: u32,
-    /// The run.
+    /// Run of the ledger.
     pub run: RunId,
     /// Sequence number in the ledger, starting at 1, without gaps.
     pub seq: u64,
@@ -35,12 +35,12 @@ pub enum RecordEntry {
         event: EventKey,
         /// Attempt of the fact; 1 for facts about the whole run.
         attempt: Attempt,
-        /// The fact.
+        /// Payload of the message.
         fact: Box<Fact>,
     },
     /// The infrastructure failed an attempt and the limit allows another.
     AttemptOpened {
-        /// The stage.
+        /// Stage of the failed attempt.
         stage: Stage,
         /// The new attempt.
         attempt: Attempt,
@@ -49,16 +49,16 @@ pub enum RecordEntry {
     },
     /// The stage exceeded its limit; its state is being polled.
     Overdue {
-        /// The stage.
+        /// Stage beyond its limit.
         stage: Stage,
-        /// The attempt.
+        /// Attempt beyond its limit.
         attempt: Attempt,
     },
     /// The stage sent no fact after it was polled.
     TimedOut {
-        /// The stage.
+        /// Stage without a response.
         stage: Stage,
-        /// The attempt.
+        /// Attempt without a response.
         attempt: Attempt,
     },
     /// Continuing would exceed the budget of the run. Since format 2.
@@ -70,7 +70,7 @@ pub enum RecordEntry {
     },
     /// The result is final and all resources are released.
     Closed {
-        /// How the run ended.
+        /// Conclusion of the run.
         conclusion: Conclusion,
     },
 }
@@ -91,7 +91,7 @@ impl RecordEntry {
             if matches!(&**fact, Fact::RunRequested(requested) if !requested.workflow.checks.is_empty())
         );
         match self {
-            // Several checks exist since format 4: an older program would run none of them.
+            // Several checks exist since format 4: an older program would skip them.
             _ if requests_checks || !attempt.check.is_first() => 4,
             // The locate stage exists since format 3.
             _ if matches!(stage, Some(Stage::Locate)) => 3,
@@ -101,7 +101,7 @@ impl RecordEntry {
     }
 }
 
-/// How a run ended. Independent of the verdict.
+/// Conclusion of a run. Independent of the verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Conclusion {
@@ -109,7 +109,7 @@ pub enum Conclusion {
     Completed,
     /// A stage failed permanently.
     Failed {
-        /// The stage.
+        /// Failed stage.
         stage: Stage,
         /// Check of the stage.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
@@ -119,7 +119,7 @@ pub enum Conclusion {
     },
     /// A stage sent no fact past its limit.
     TimedOut {
-        /// The stage.
+        /// Stage without a response.
         stage: Stage,
         /// Check of the stage.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]

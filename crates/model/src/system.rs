@@ -1,4 +1,4 @@
-//! Clusters, as far as every room knows them: a kind's name, and settings that only the kind's own crate reads.
+//! The part of a cluster that all crates know: the kind's name, and settings that only the kind's own crate reads.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub const DEPLOYED: &str = "deployed";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System(Tagged);
 
-/// How the agent reaches a cluster that accepts jobs, `{KIND: ACCESS}` in JSON.
+/// Access of the agent to a cluster that accepts jobs, `{KIND: ACCESS}` in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterAccess(Tagged);
 
@@ -40,13 +40,13 @@ impl System {
         &self.0.kind
     }
 
-    /// The settings.
+    /// Complete settings in JSON.
     pub const fn settings(&self) -> &Value {
         &self.0.value
     }
 
-    /// Number of requested nodes: the settings of every kind state `nodes`. A deployed cluster's are in the settings of the
-    /// kind that its steps provision. 0 if unknown.
+    /// Number of requested nodes: the settings of every kind state `nodes`. For a deployed cluster they are in the
+    /// settings of the provisioned kind. 0 if unknown.
     pub fn nodes(&self) -> u32 {
         let settings = self.settings();
         let inner = || settings.as_object()?.values().find_map(|inner| inner.get("nodes"));
@@ -108,7 +108,7 @@ impl ClusterAccess {
     }
 }
 
-/// As in older ledgers' `endpoint`: `KIND:{JSON}`, or the folder of a cluster of local processes.
+/// The form of `endpoint` in older ledgers: `KIND:{JSON}`, or the folder of a cluster of local processes.
 impl fmt::Display for ClusterAccess {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.processes_folder() {
@@ -202,7 +202,10 @@ macro_rules! tagged {
 }
 
 tagged!(System, "A kind of cluster and its settings: an object whose one field is the name of the kind.");
-tagged!(ClusterAccess, "How the agent reaches a cluster: an object whose one field is the name of the kind.");
+tagged!(
+    ClusterAccess,
+    "Access of the agent to a cluster: an object whose one field is the name of the kind."
+);
 
 #[cfg(test)]
 mod tests {
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_of_a_deployed_cluster_are_those_of_the_kind_it_provisions() {
+    fn a_deployed_cluster_has_the_nodes_of_the_kind_that_it_provisions() {
         let build = json!({"config": {"nodes": 9}, "substitutions": {}});
         let deployed = json!({"deploy": build, "destroy": build, "slurm": {"nodes": 2}});
         assert_eq!(System::new(DEPLOYED, deployed).nodes(), 2);
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_older_ledgers_are_read_and_displayed_as_they_were() {
+    fn endpoints_of_older_ledgers_are_read_and_displayed_unchanged() {
         for endpoint in [r#"slurm:{"nodes":2}"#, r#"kubernetes:{"nodes":1}"#, "/tmp/clusters/a:b", "sim:x"] {
             let access = ClusterAccess::of_endpoint(endpoint).unwrap();
             assert_eq!(access.to_string(), endpoint);

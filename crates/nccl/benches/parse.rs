@@ -1,10 +1,10 @@
-//! How fast logs are read, beside `grep -c` on the same file: `cargo bench -p nccl`, or some of them with
+//! Speed of reading logs, compared with `grep -c` on the same file: `cargo bench -p nccl`, or some logs with
 //! `cargo bench -p nccl --bench parse -- rows`.
 //!
-//! The logs are generated, 64 MiB each, and a pass over each is repeated; the best pass counts, because whatever
-//! else the machine does only makes a pass slower.
+//! The logs are generated, 64 MiB each. Each is read several times; the best pass counts, because other load on the
+//! machine only adds time.
 
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -30,7 +30,7 @@ const BANNER: &str = "\
 ";
 const SUMMARY: &str = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 187.866 \n#\n";
 
-/// Writes a log: `line` is asked for the next lines until it is full.
+/// Writes a log: calls `line` for further lines until the log is full.
 fn generate(folder: &Path, name: &str, mut line: impl FnMut(usize) -> String) -> PathBuf {
     let path = folder.join(name);
     let mut log = BufWriter::new(File::create(&path).expect("a temporary file"));
@@ -74,10 +74,10 @@ fn debug(number: usize) -> String {
     format!("node-{}:{}:{} [{rank}] NCCL INFO {said}\n", number % 16, 4000 + rank, 4100 + number % 64)
 }
 
-/// Makes the line of a number.
+/// Creates the line with this number.
 type Line = fn(usize) -> String;
 
-/// The logs: what they are and how each of their lines is made.
+/// The logs: name, and function that creates a line.
 const LOGS: [(&str, Line); 10] = [
     ("debug", |number| if number.is_multiple_of(2000) { row(number / 2000) } else { debug(number) }),
     ("debug, tagged", |number| format!("[1,{}]<stdout>:{}", number % 8, debug(number))),
@@ -123,5 +123,5 @@ fn main() {
         });
         println!("{name:24} {parse:>7.0} MB/s {grep:>7.0} MB/s");
     }
-    fs::remove_dir_all(&folder).expect("the folder made above");
+    fs::remove_dir_all(&folder).expect("the temporary folder");
 }

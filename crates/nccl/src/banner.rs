@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_lines_of_all_ages() {
+    fn rank_lines_of_all_versions_are_parsed() {
         let old = rank(b"Rank  0 on     node-1 device  0 [0x06] Tesla P100").unwrap();
         assert_eq!((old.host.as_str(), old.bus_id.as_deref()), ("node-1", Some("0x06")));
         let new = rank(b"Rank 12 Group  0 Pid   1616 on node-1 device  3 [0000:05:00.0] ").unwrap();

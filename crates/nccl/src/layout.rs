@@ -3,7 +3,6 @@
 use crate::scan::Words;
 use model::measurement;
 
-/// A column of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HalfColumn {
     /// Time of one operation.

@@ -60,7 +60,7 @@ use std::io;
 ///
 /// # Errors
 ///
-/// Returns only errors of the reader itself. Any input yields a [`Reading`]; damaged gzip data is reported as
+/// Returns an error if the reader fails. Any input yields a [`Reading`]; damaged gzip data is reported as
 /// its `first_error`.
 pub fn read(reader: impl io::Read) -> io::Result<Reading> {
     source::read(reader)
@@ -78,7 +78,7 @@ pub fn read_bytes(log: &[u8]) -> Reading {
 ///
 /// # Errors
 ///
-/// Returns an error of the reader, here for the first bytes and later from the returned reader. Damaged gzip
+/// Returns an error if the first bytes cannot be read; later errors come from the returned reader. Damaged gzip
 /// data is an error of kind [`InvalidData`](io::ErrorKind::InvalidData), after the bytes before the damage.
 pub fn unpacked(reader: impl io::Read) -> io::Result<impl io::Read> {
     source::unpacked(reader)

@@ -75,7 +75,7 @@ impl OpenRun {
         self.open() && (self.step < step || (self.step == step && step == RunPhase::Rank))
     }
 
-    /// Determines how the run ended, from its messages and earlier ones.
+    /// Determines the end of the run from its messages and earlier ones.
     pub(crate) fn conclude(&mut self, failed_before: bool) -> LogEnd {
         // Rows may be missing, which the summary alone would not show.
         if self.cut && self.table.ended == LogEnd::Complete {

@@ -32,7 +32,6 @@ pub(crate) enum Phrase {
     Library,
     /// The name of a test program.
     Program,
-    /// A failure.
     Failure,
     /// `# error: TEXT`, a failure if TEXT is not empty.
     LastError,

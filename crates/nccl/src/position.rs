@@ -7,7 +7,7 @@ use memchr::memchr_iter;
 const NAME: usize = 128;
 
 /// Removes source positions such as `BenchTime(), common.cu:533, `, which some builds print before every piece of a
-/// line, also inside rows. `None` when there is none.
+/// line, also inside rows. `None` without one.
 pub(crate) fn without_positions(line: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut from = 0;

@@ -18,7 +18,7 @@ const STARTED_TOGETHER: usize = 16;
 /// Stream of lines without a launcher's tag.
 const UNTAGGED: u64 = 0;
 /// Message for a log with a removed part.
-const CUT: &str = "a piece of the log was cut out when it was collected";
+const CUT: &str = "a part of the log was removed when it was collected";
 /// Bytes of a run besides its data: its final table, the columns, versions and the collective.
 const RUN: usize = size_of::<Table>() + 640;
 
@@ -49,7 +49,7 @@ impl Tables {
 
     /// The open run that expects this step.
     fn expecting(&self, step: RunPhase, stream: u64) -> Option<usize> {
-        // The newest ended run of this process stops the search: its older runs are over.
+        // The newest ended run of this process stops the search: its older runs have ended.
         let own = self.recent(|run| run.stream == stream && (!run.open() || run.expects(step)));
         if let Some(at) = own.filter(|&at| self.runs[at].open()) {
             return Some(at);

@@ -1,8 +1,8 @@
 //! Bounds for any input: memory, time, no panic.
 //!
-//! A build without optimisation reads less: gigabytes are read by `cargo test --release -p nccl --test bounds`.
+//! Builds without optimisation read less data; `cargo test --release -p nccl --test bounds` reads gigabytes.
 
-#![expect(clippy::disallowed_methods, reason = "a test may read files and look at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a test may read files and the clock")]
 
 mod printer;
 
@@ -29,7 +29,7 @@ const HEADER: &str = "# size count type redop root time algbw busbw #wrong time 
 const ROW: &str = "8 2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n";
 const AVERAGE: &str = "# Avg bus bandwidth    : 34.61 \n";
 
-/// The allocator counts for all threads, and the clock for the running one: one test at a time.
+/// The allocator counts all threads, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,7 +65,7 @@ fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
 
 /// Repeats `unit`.
 fn endless(unit: &str, left: u64) -> impl Read {
-    // Some units at once: a few bytes a call would measure the calls.
+    // Several units at once: with a few bytes per call the calls would dominate the time.
     let piece = unit.repeat(4096 / unit.len() + 1).into_bytes();
     made(left, move |_, out| out.extend_from_slice(&piece))
 }
@@ -94,7 +94,7 @@ fn gzip(mut input: impl Read) -> Vec<u8> {
 }
 
 #[test]
-fn plain_logs_of_any_length_fit() {
+fn plain_logs_of_any_length_fit_into_the_memory_limit() {
     let _alone = alone();
     let debug = "node-1:4001:4107 [1] NCCL INFO Channel 07/0 : 1[1] -> 2[2] via P2P/CUMEM/read\n";
     let log = HEADER.as_bytes().chain(endless(debug, if QUICK { 64 } else { 2048 } * MIB)).chain(&b"\n"[..]);
@@ -146,7 +146,7 @@ fn an_endless_line_is_not_a_table() {
 }
 
 #[test]
-fn gzip_bombs_fit() {
+fn gzip_bombs_fit_into_the_memory_limit() {
     let _alone = alone();
     for unit in ["\0", "x\n", ROW, "{\"version\":4},", "\x1f\u{8b}"] {
         let bomb = gzip(HEADER.as_bytes().chain(endless(unit, if QUICK { 1 } else { 256 } * MIB)));
@@ -241,7 +241,7 @@ const GREEDY_JSON: [(&str, Line); 8] = [
 ];
 
 #[test]
-fn greedy_logs_fit() {
+fn logs_that_fill_every_collection_fit() {
     let _alone = alone();
     let size = if QUICK { 2 } else { 96 } * MIB;
     for (name, line) in GREEDY {
@@ -275,12 +275,12 @@ fn important_data_is_kept_at_the_memory_limit() {
         ranks.chain("\n".as_bytes()).chain(HEADER.as_bytes()).chain(ROW.as_bytes()).chain(AVERAGE.as_bytes());
     let reading = bounded("Rank lines before a row", log);
     assert_eq!((reading.tables.len(), reading.tables[0].rows.len(), reading.ended), (1, 1, LogEnd::Complete));
-    assert_eq!(reading.tables[0].ranks, None, "not all of them are known");
+    assert_eq!(reading.tables[0].ranks, None, "the number of ranks is unknown");
     assert!(reading.first_error.unwrap().contains("exceeds the memory limit"));
 
     let rows = HEADER.as_bytes().chain(endless(ROW, 40_000 * ROW.len() as u64));
     let reading =
-        bounded("a failure behind too many rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
+        bounded("a failure after too many rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
     assert_eq!(reading.ended, LogEnd::Failed);
     let said = reading.first_error.unwrap();
     assert!(
@@ -288,9 +288,9 @@ fn important_data_is_kept_at_the_memory_limit() {
         "{said}"
     );
 
-    // A run beyond the limit does not count as a good one.
+    // A run beyond the limit does not count as complete.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
-    let reading = bounded("a cut run behind too many", tables.as_bytes());
+    let reading = bounded("a truncated run after too many runs", tables.as_bytes());
     assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
 }
 
@@ -309,7 +309,7 @@ impl Numbers {
     }
 }
 
-/// Text that a good log does not contain there.
+/// Text that an intact log does not contain there.
 const FOREIGN: [&[u8]; 27] = [
     b"\n",
     b"\0",
@@ -433,7 +433,7 @@ fn mutated_logs_never_break_the_reader() {
         }
         let (reading, peak) = measured(&log[..]);
         sane(&reading);
-        // The log is small, so that nearly all of this is buffers.
+        // The log is small, so buffers use nearly all of this memory.
         assert!(peak <= 2 << 20, "round {round}: {peak} bytes");
         // Chunks and compression make no difference.
         let length = 1 + numbers.below(300);
@@ -549,7 +549,7 @@ fn parsing_time_is_linear() {
             println!("{unit:40?} {what:12} {:7.1} MB/s", 2.0 * size as f64 / 1e6 / large);
             assert!(
                 large <= TIMES * small,
-                "{unit:?} in {what}: {small} s, and {large} s for four times as much"
+                "{unit:?} in {what}: {small} s, and {large} s for four times the input"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Real logs read exactly as the truth beside them says.
+//! Readings of real logs equal the expected ones beside them.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The differences between a reading and its truth.
+/// The differences between a reading and the expected one.
 fn differences(reading: &Reading, truth: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut check = |what: &str, got: Value, want: &Value| {

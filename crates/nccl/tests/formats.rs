@@ -1,5 +1,4 @@
-//! Every version of the format, printed by its rules, alone and through everything that stands between a program
-//! and its log.
+//! Every version of the format, printed by its rules, alone and changed by launchers and log collectors.
 
 mod printer;
 
@@ -33,7 +32,7 @@ fn every_version_is_read() {
 }
 
 #[test]
-fn sizes_go_by_steps_too_and_repeat() {
+fn sizes_may_increase_by_steps_and_repeat() {
     let stepped = (0..40).map(|step| 4 * (1_000_000 + step * 37_777)).chain((0..40).map(|step| step * 1008));
     let (lines, rows) = run(&FORMATS[13], stepped);
     assert_whole(&read_lines(&lines), &rows, "steps");
@@ -98,7 +97,7 @@ fn envelopes_change_nothing() {
 }
 
 #[test]
-fn halves_that_come_later_find_their_row() {
+fn later_halves_are_added_to_their_row() {
     for format in FORMATS.iter().filter(|format| format.halves == 2 && !format.timestamp) {
         for host in ["vm", "38dcf168f605", "node-1", "0vm"] {
             for call in ["[0] NCCL INFO Launch mode Parallel", "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)"] {
@@ -106,7 +105,7 @@ fn halves_that_come_later_find_their_row() {
                     let (log, rows) = glued(format, host, call, known);
                     let reading = nccl::read_bytes(log.as_bytes());
                     let what = format!("{} on {host}", format.name);
-                    // In an error column a count of digits cannot tell where a strange host begins.
+                    // In an error column the number of digits does not show where an unknown host begins.
                     assert_eq!(reading.tables[0].rows, rows, "{what}");
                     assert_eq!(reading.ended, LogEnd::Complete, "{what}");
                 }
@@ -158,7 +157,7 @@ fn tags_inside_rows_are_ignored() {
 }
 
 #[test]
-fn rows_without_a_header_are_read_when_they_can_be() {
+fn unambiguous_rows_without_a_header_are_read() {
     for format in FORMATS.iter().filter(|format| format.halves == 2 && !format.cpu_time) {
         let (pieces, row) = row(format, 1 << 24, 1);
         let reading = nccl::read_bytes((pieces.concat() + "\n").as_bytes());
@@ -177,7 +176,7 @@ fn rows_without_a_header_are_read_when_they_can_be() {
 }
 
 #[test]
-fn a_row_cut_in_its_second_half_keeps_the_first() {
+fn a_row_truncated_in_its_second_half_keeps_the_first() {
     let format = &FORMATS[13];
     let (mut lines, mut rows) = run(format, sizes());
     let (pieces, mut cut) = row(format, 1 << 20, 3);
@@ -239,7 +238,7 @@ fn a_source_position_before_every_piece_changes_nothing() {
 }
 
 #[test]
-fn a_single_placement_is_the_one_of_the_header() {
+fn the_header_names_a_single_placement() {
     let log = "#                           in-place
 #       size         count      type   redop    root     time   algbw   busbw #wrong
      1048576        262144     float     sum      -1    46.48   22.56   33.84      0
@@ -349,7 +348,7 @@ fn a_command_line_names_the_collective_when_it_is_the_only_one() {
 }
 
 #[test]
-fn programs_that_write_at_once_are_all_complete() {
+fn concurrent_programs_are_all_complete() {
     let (lines, rows) = run(&FORMATS[13], sizes());
     let log: Vec<String> = lines.iter().flat_map(|line| [line.clone(), line.clone(), line.clone()]).collect();
     let reading = read_lines(&log);

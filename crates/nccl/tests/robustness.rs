@@ -15,7 +15,7 @@ fn rows(reading: &Reading) -> Vec<&Row> {
     reading.tables.iter().flat_map(|table| &table.rows).collect()
 }
 
-/// Whether a row is another one after a cut: each half is equal, or missing and marked.
+/// Whether a row equals another one after a cut: each half is equal, or missing and marked.
 fn is_left_of(cut: &Row, whole: &Row) -> bool {
     let half = |cut: Option<Half>, whole: Option<Half>| cut.is_none() || cut == whole;
     let left = Row { partial: whole.partial.clone(), processes: whole.processes.clone(), ..cut.clone() };
@@ -28,7 +28,7 @@ fn is_left_of(cut: &Row, whole: &Row) -> bool {
         && Row { timestamp: None, ..left } == Row { timestamp: None, ..same }
 }
 
-/// For every prefix of a log: its rows are the first of the whole log's, the last may lack a half, and it
+/// Checks every prefix of a log: its rows are the first rows of the whole log, the last one may lack a half, and it
 /// is complete only with the summary.
 fn truncations_are_honest(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);
@@ -63,7 +63,7 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
 }
 
 #[test]
-fn truncated_logs_are_honest() {
+fn truncated_logs_invent_no_row_and_no_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours");
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -74,7 +74,7 @@ fn truncated_logs_are_honest() {
 }
 
 #[test]
-fn truncated_versions_are_honest() {
+fn truncated_versions_invent_no_row_and_no_number() {
     for format in &FORMATS {
         let (lines, _) = run(format, sizes().step_by(9));
         truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
@@ -85,7 +85,7 @@ fn truncated_versions_are_honest() {
 }
 
 #[test]
-fn truncated_positions_are_honest() {
+fn truncated_positions_invent_no_row_and_no_number() {
     for format in FORMATS.iter().step_by(3) {
         let (mut lines, _) = run(format, sizes().step_by(9));
         let first = lines.iter().position(|line| line.starts_with("           8")).unwrap();
@@ -100,7 +100,7 @@ fn truncated_positions_are_honest() {
 }
 
 #[test]
-fn truncated_debug_logs_are_honest() {
+fn truncated_debug_logs_invent_no_row_and_no_number() {
     for (format, host) in [(0, "vm"), (4, "38dcf168f605"), (8, "38dcf168f605"), (13, "node-1"), (15, "0vm")] {
         let (log, _) = glued(&FORMATS[format], host, "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)", true);
         truncations_are_honest(FORMATS[format].name, log.as_bytes());
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     #[test]
-    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
+    fn any_bytes_are_accepted(bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
         let reading = nccl::read_bytes(&bytes);
         sane(&reading);
         prop_assert!(reading.tables.is_empty());
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!((reading.ended, reading.first_error), (LogEnd::Complete, None));
     }
 
-    /// A log whose every line begins with the same text, such as the name of its source, is read like the log itself.
+    /// The same text before every line, such as the name of its source, does not change the reading.
     #[test]
     fn constant_text_before_every_line_changes_nothing(
         format in 0..FORMATS.len(),
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_are_read(words in proptest::collection::vec(prop::sample::select(vec![
+    fn any_words_are_accepted(words in proptest::collection::vec(prop::sample::select(vec![
         "#", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "\n", "\n", "8", "2", "float",
         "sum", "-1", "46.48", "22.56", "0", "N/A", "Rank", "on", "device", "[0]", "NCCL INFO", "NCCL WARN x",
         "Avg bus bandwidth", ":", "Out of bounds values", "OK", "{\"version\"", "[1,0]<stdout>:", "\u{1b}[", "\0",
@@ -322,7 +322,7 @@ fn a_count_wider_than_its_column_is_not_cut() {
 fn json_cut_at_any_byte_has_no_other_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl");
     let real = fs::read_to_string(folder.join("h200/matrix-healthy-z3.json")).unwrap();
-    // The environment and most of the rows are more of the same.
+    // The environment and most of the rows add no other kinds of content.
     let start = real.find("\"results\"").unwrap();
     let third = real.match_indices("\"size\"").nth(2).unwrap().0;
     let end = real[third..].find("average_bus_bandwi").map_or(real.len(), |end| third + end);
@@ -352,7 +352,7 @@ fn a_failing_reader_is_an_error() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            Err(io::Error::other("the disk is gone"))
+            Err(io::Error::other("the disk was removed"))
         }
     }
     assert!(nccl::read(Broken).is_err());

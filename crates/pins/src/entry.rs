@@ -7,7 +7,7 @@ use verdict::{Baseline, Fingerprint, Pin, pin::PinSource};
 
 use crate::InForce;
 
-/// A stored decision.
+/// Content of an entry in the bucket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PinEntry {
     /// Format version.
@@ -20,7 +20,7 @@ pub struct PinEntry {
     pub at: Timestamp,
     /// Reason, for display.
     pub why: String,
-    /// The decision.
+    /// A pin or a release.
     #[serde(flatten)]
     pub change: PinChange,
 }
@@ -31,7 +31,7 @@ pub struct PinEntry {
 pub enum PinChange {
     /// Pins a run as the reference.
     Pinned {
-        /// The run.
+        /// Pinned run.
         run: RunId,
         /// Part of the run that is the reference.
         source: PinSource,
@@ -104,7 +104,7 @@ pub struct PinNote {
 pub struct PinHistory {
     /// `burnin/pins/v1`.
     pub schema: String,
-    /// The workflow.
+    /// Name of the workflow.
     pub workflow: String,
     /// Current pin; null without one.
     pub pin: Option<PinNote>,

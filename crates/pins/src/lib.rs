@@ -32,7 +32,7 @@ pub enum PinError {
     /// An entry is invalid: permanent.
     #[error("{name} is not a valid pin entry: {why}")]
     Damaged {
-        /// The object.
+        /// Object name of the entry.
         name: String,
         /// The problem.
         why: String,
@@ -89,7 +89,7 @@ impl Pins {
     /// The histories of all workflows with decisions, by name.
     ///
     /// # Errors
-    /// Returns an error under the same conditions as [`Pins::history`].
+    /// Returns an error if the store request fails, or an entry is invalid.
     pub async fn all(&self) -> Result<Vec<PinHistory>, PinError> {
         let mut histories = Vec::new();
         let mut workflows = self.store.children(FOLDER).await?;
@@ -195,7 +195,7 @@ impl Pins {
 /// Parameters of a pin.
 #[derive(Clone, Debug)]
 pub struct Pinned {
-    /// The run.
+    /// Run whose measurements or baseline are pinned.
     pub run: model::RunId,
     /// Part of the run that is the reference.
     pub source: PinSource,

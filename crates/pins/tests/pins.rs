@@ -38,7 +38,7 @@ async fn objects(store: &MemoryStore) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn the_newest_decision_counts_and_the_others_stay_as_they_were() {
+async fn the_newest_decision_is_in_force_and_the_others_are_unchanged() {
     let store = Arc::new(MemoryStore::default());
     let pins = Pins::new(store.clone());
     assert_eq!(pins.in_force("w").await.unwrap(), None);
@@ -72,12 +72,12 @@ async fn the_newest_decision_counts_and_the_others_stay_as_they_were() {
         [(1, "pinned", "ann"), (2, "pinned", "bob"), (3, "released", "eve"), (4, "pinned", "ann")]
     );
     assert_eq!(history.pin.as_ref(), history.history.last());
-    assert_eq!(objects(&store).await[0], first[0], "nothing was rewritten");
+    assert_eq!(objects(&store).await[0], first[0], "no entry was rewritten");
     assert_eq!(pins.all().await.unwrap(), [history]);
 }
 
 #[tokio::test]
-async fn concurrent_decisions_are_both_kept() {
+async fn concurrent_decisions_are_both_recorded() {
     let store = Arc::new(MemoryStore::default());
     let runs: Vec<String> = (0..8).map(|number| format!("w-{number}")).collect();
     let pins = Pins::new(store.clone());

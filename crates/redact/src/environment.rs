@@ -4,12 +4,12 @@
 
 use crate::view::{StreamWindow, Undecided};
 
-/// Prefixes of names that may be kept,
+/// Prefixes of names that may be kept.
 const BEGIN: [&str; 21] = [
     "NCCL_", "CUDA_", "OMPI_", "SLURM_", "PMIX_", "PMI_", "UCX_", "UCC_", "FI_", "MPI_", "HYDRA_", "PRTE_",
     "HWLOC_", "OMP_", "KMP_", "NVIDIA_", "NVSHMEM_", "IBV_", "MLX5_", "LC_", "BURNIN_",
 ];
-/// and complete names.
+/// Complete names that may be kept.
 const ARE: [&str; 13] = [
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
@@ -80,7 +80,7 @@ pub(crate) fn text(view: &StreamWindow<'_>) -> Result<EnvironmentText, Undecided
             Some(b'\\') => at += 2,
             Some(b'"' | b'\n') => return Ok(EnvironmentText::Open { length: at - 1 }),
             Some(_) => at += 1,
-            // Truncated, or too long to be worth keeping.
+            // Truncated, or too long to be useful.
             None => return Ok(secret),
         }
     }

@@ -12,7 +12,7 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
 
-            /// Its name.
+            /// Spelling in the marker and the manifest.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }

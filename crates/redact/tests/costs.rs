@@ -28,7 +28,7 @@ fn speed(rules: &Arc<Rules>, block: &str) -> f64 {
 }
 
 #[test]
-fn logs_pass_fast() {
+fn redaction_has_a_minimum_throughput() {
     let debug = "node-3:4711:4833 [5] NCCL INFO Channel 07/0 : 5[5] -> 6[6] via P2P/CUMEM/read comm 0x55d0c1f2e3a0 nRanks 16\n";
     let row = "       65536         16384     float     sum      -1    57.03    1.15    2.15      0    51.59    1.27    2.38      0\n";
     let text = "2026-11-20T17:59:43Z the token was refused because a key of the password store at https://host/path is missing\n";
@@ -38,7 +38,7 @@ fn logs_pass_fast() {
         format!("{:x}-{}", 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1), "secret/value+")
     });
     let many = Arc::new(Rules::new(many).unwrap());
-    println!("30 known values are made ready in {:?}", begun.elapsed());
+    println!("30 known values are prepared in {:?}", begun.elapsed());
     for (name, block) in [("debug output", debug), ("rows", row), ("text about secrets", text)] {
         for (rules, known) in [(&none, 0), (&many, 30)] {
             println!("{name}, {known} known values: {:.0} MB/s", speed(rules, block));

@@ -133,7 +133,7 @@ fn assignments_lose_their_values() {
         ("curl --user 'bob:s3cret' x", "curl --user 'bob:[redacted:command-password]' x"),
     ] {
         assert_eq!(clean(text), expected, "{text}");
-        assert_eq!(clean(expected), expected, "a second time nothing is left to find");
+        assert_eq!(clean(expected), expected, "a second pass finds nothing");
     }
 }
 
@@ -321,7 +321,7 @@ fn the_environment_block_keeps_fields_that_explain_a_measurement() {
     let printed =
         serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(&before).unwrap()).unwrap();
     assert_eq!(serde_json::from_str::<serde_json::Value>(&clean(&printed)).unwrap(), document);
-    // A run that was killed leaves half an object.
+    // A killed run leaves an incomplete object.
     for length in 0..before.len() {
         let cut = clean(&before[..length]);
         assert!(!cut.contains("hf_Ab3"), "{cut}");
@@ -397,7 +397,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         "=".to_owned(),
         environment(),
     ];
-    // Some are whole, and some are cut short.
+    // Some are complete, and some are truncated.
     let part = (proptest::sample::select(parts), 0..80usize).prop_map(|(part, length)| {
         let length = if length > 60 { part.len() } else { length.min(part.len()) };
         part.as_bytes()[..length].to_vec()

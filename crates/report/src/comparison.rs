@@ -27,11 +27,11 @@ const VALUE: usize = 100;
 /// Two logs and their differences.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPair<'a> {
-    /// The log before.
+    /// Name of the earlier log.
     pub a: &'a str,
-    /// The log after.
+    /// Name of the later log.
     pub b: &'a str,
-    /// The differences.
+    /// Differences of the later log from the earlier one.
     pub found: &'a Comparison,
 }
 
@@ -39,13 +39,13 @@ pub struct RunPair<'a> {
 fn headline(found: &Comparison) -> (Tone, &'static str) {
     match (found.points.is_empty(), found.comparable(), found.slower_where_it_counts()) {
         (true, _, _) => (Tone::Unsure, "No common measurements"),
-        (_, false, _) => (Tone::Unsure, "They measure different things"),
+        (_, false, _) => (Tone::Unsure, "Not comparable"),
         (_, true, true) => (Tone::Bad, "B is slower on the plateau"),
         (_, true, false) => (Tone::Good, "B is not slower on the plateau"),
     }
 }
 
-/// For a terminal: fields and regions, and the sizes with the largest change.
+/// Text for a terminal: fields and regions, and the sizes with the largest change.
 #[must_use]
 pub fn terminal(pair: RunPair<'_>, style: Style) -> String {
     let mut paper = Paper::new(style);
@@ -57,7 +57,7 @@ pub fn terminal(pair: RunPair<'_>, style: Style) -> String {
     paper.line(&[(tone.into(), words)]);
     for changed in found.fingerprint.iter().take(FIELDS / 2) {
         let [field, a, b] = [&changed.field, &changed.a, &changed.b].map(|it| text::shortened(it, 40));
-        let what = if changed.identity { " (they measure different things)" } else { "" };
+        let what = if changed.identity { " (not comparable)" } else { "" };
         paper.line(&[(Paint::None, &format!("  {field:<12} {a} -> {b}{what}"))]);
     }
     for region in &found.regions {
@@ -102,7 +102,7 @@ fn unmatched(found: &Comparison) -> Option<String> {
     }
 }
 
-/// For a pull request or an issue.
+/// Text for a pull request or an issue.
 #[must_use]
 pub fn markdown(pair: RunPair<'_>) -> String {
     let found = pair.found;
@@ -115,7 +115,7 @@ pub fn markdown(pair: RunPair<'_>) -> String {
     for changed in found.fingerprint.iter().take(FIELDS) {
         let [field, a, b] =
             [&changed.field, &changed.a, &changed.b].map(|it| escaped(&text::shortened(it, VALUE)));
-        let what = if changed.identity { "they measure different things" } else { "" };
+        let what = if changed.identity { "not comparable" } else { "" };
         out += &format!("| {field} | {a} | {b} | {what} |\n");
     }
     if !found.regions.is_empty() {

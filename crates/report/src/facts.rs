@@ -10,12 +10,11 @@ use crate::{RunStory, Story, text, words};
 /// Maximum number of listed nodes and files.
 const NAMED: usize = 32;
 
-/// A named value.
 #[derive(Serialize)]
 pub struct NamedValue {
     name: &'static str,
     value: String,
-    /// For copying rather than reading.
+    /// The value is for copying rather than reading.
     code: bool,
 }
 

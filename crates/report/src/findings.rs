@@ -67,7 +67,7 @@ pub fn headline(story: &Story<'_>) -> Headline {
     Headline { word, tone }
 }
 
-/// How the run ended if it did not complete, suspected nodes, held clusters, and contradictory facts.
+/// The end of an incomplete run, suspected nodes, held clusters, and contradictory facts.
 pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     let Some(run) = story.run else { return Vec::new() };
     let state = run.state;

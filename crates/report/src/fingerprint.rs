@@ -12,7 +12,7 @@ const FIELDS: usize = 40;
 pub struct Field<'a> {
     pub name: &'a str,
     pub value: &'a str,
-    /// Its value in the baseline, if different.
+    /// Value in the baseline, if different.
     pub was: Option<&'a str>,
 }
 

@@ -19,16 +19,16 @@ use verdict::{
 use crate::{LogStory, Story, evidence, findings, fingerprint, text};
 use area::CheckArea;
 
-/// Maximum reasons per case,
+/// Maximum number of reasons per case.
 const REASONS: usize = 50;
-/// characters per reason,
+/// Maximum length of a reason, characters.
 const TEXT: usize = 500;
-/// diagnoses per suite with their evidence,
+/// Maximum number of diagnoses per suite, with their evidence.
 const DIAGNOSES: usize = 20;
 const LINES: usize = 3;
-/// suspects per suite,
+/// Maximum number of suspects per suite.
 const SUSPECTS: usize = 30;
-/// and suites.
+/// Maximum number of suites.
 const SUITES: usize = 1000;
 
 /// The report. Consistent with the verdict: a fail has a failure, an inconclusive result only errors, a pass
@@ -94,7 +94,7 @@ fn suite(
     let verdict = judgement.map(|judgement| judgement.verdict).or(story.verdict());
     if !suite.test_cases.iter().any(red) && verdict != Some(Verdict::Pass) && judgement.is_some() {
         let mut case =
-            TestCase::new("verdict", broken(NonSuccessKind::Error, "NO_REASON", "no reason was given"));
+            TestCase::new("verdict", broken(NonSuccessKind::Error, "NO_REASON", "no reason is recorded"));
         case.set_classname(name);
         suite.test_cases.push(case);
     }

@@ -1,6 +1,6 @@
 //! Reports on measurements and their verdict.
 //!
-//! | form | for |
+//! | format | reader |
 //! |---|---|
 //! | [`terminal()`] | a terminal |
 //! | [`html`] | a browser: one self-contained page |

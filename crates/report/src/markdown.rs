@@ -17,19 +17,19 @@ pub(crate) use escape::{code, fenced};
 
 /// Maximum reasons. A comment on GitHub may have 65,536 characters: all limits together stay below it.
 const REASONS: usize = 20;
-/// Maximum diagnoses,
+/// Maximum number of diagnoses.
 const DIAGNOSES: usize = 8;
-/// their lines of evidence,
+/// Maximum number of lines of evidence.
 const LINES: usize = 3;
-/// and suspects.
+/// Maximum number of suspects.
 const SUSPECTS: usize = 20;
-/// Maximum sizes.
+/// Maximum number of sizes.
 const ROWS: usize = 40;
 /// Maximum length of a reason, a line of evidence or a value, characters.
 const TEXT: usize = 400;
 const VALUE: usize = 100;
 
-/// The report.
+/// The whole report as Markdown.
 #[must_use]
 pub fn markdown(story: &Story<'_>) -> String {
     let headline = findings::headline(story);
@@ -51,7 +51,7 @@ pub fn markdown(story: &Story<'_>) -> String {
     measurements(&mut out, story);
     if let Some(history) = LevelHistory::of(story) {
         out += &format!(
-            "\n### History\n\nHow much longer the plateau takes than the baseline's: {}\n",
+            "\n### History\n\nExcess time of the plateau over the baseline's: {}\n",
             escaped(&history.text())
         );
     }

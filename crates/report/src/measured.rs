@@ -11,7 +11,7 @@ use crate::{LogStory, Story, text};
 
 /// A table of a log.
 pub struct MeasuredTable<'a> {
-    /// The name of its log.
+    /// Name of the log.
     pub source: &'a str,
     /// Index in the log, starting at 0.
     pub number: usize,
@@ -40,7 +40,7 @@ pub struct MeasuredSize<'a> {
 /// One placement of one size.
 pub struct Placed<'a> {
     pub half: &'a Half,
-    /// The baseline's values.
+    /// Values of the baseline.
     pub expected: Option<Expected>,
     /// Violated bounds: `floor`, `reference`, `baseline`.
     pub below: Vec<&'static str>,
@@ -134,10 +134,10 @@ pub fn caption(table: &Table) -> String {
     words.join(", ")
 }
 
-/// Why there is no table to show, for an existing log.
+/// Reason why an existing log has no table to show.
 pub fn nothing(reading: &Reading) -> Option<String> {
     let first = reading.first_error.as_ref().map(|error| format!("; the first error is: {error}"));
-    reading.tables.is_empty().then(|| format!("the log holds no table{}", first.unwrap_or_default()))
+    reading.tables.is_empty().then(|| format!("the log has no table{}", first.unwrap_or_default()))
 }
 
 const fn short_of_complete(ended: LogEnd) -> Option<&'static str> {

@@ -53,11 +53,11 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// For wide screens.
+    /// Size for wide screens.
     pub const WIDE: Self = Self { width: 1000, height: 420 };
-    /// For narrow screens, with a higher aspect.
+    /// Size for narrow screens, with a higher aspect.
     pub const NARROW: Self = Self { width: 360, height: 300 };
-    /// For wide screens with little content.
+    /// Size for wide screens and little content.
     pub const LOW: Self = Self { width: 1000, height: 260 };
 }
 
@@ -76,7 +76,7 @@ const FINE: u32 = 4;
 type PlotArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
-/// `None` if there is nothing to draw.
+/// `None` without data.
 fn plot(canvas: Canvas, draw: impl FnOnce(&PlotArea<'_>) -> Option<()>) -> Option<Plot> {
     let view = (canvas.width * FINE, canvas.height * FINE);
     let mut svg = String::new();

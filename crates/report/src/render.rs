@@ -59,7 +59,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// `None` if there is nothing to draw.
+    /// `None` without data.
     pub fn of(
         title: &'static str,
         described: String,

@@ -31,18 +31,18 @@ const ROOM: f64 = 3.0;
 /// A run in the series.
 #[derive(Clone, Copy, Debug)]
 pub struct Earlier<'a> {
-    /// Its name.
+    /// Name of the run.
     pub run: &'a str,
     /// Time of the request, for display.
     pub at: &'a str,
-    /// Its measurements.
+    /// Measurements of the run.
     pub table: &'a Table,
 }
 
 /// Comparable runs, oldest first; the last one is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
-    /// The runs.
+    /// Runs of the series.
     pub runs: &'a [Earlier<'a>],
     /// Baseline of the last run, if any.
     pub baseline: Option<&'a Baseline>,

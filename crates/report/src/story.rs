@@ -9,7 +9,7 @@ use crate::text;
 /// Storage locations of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The ledger.
+    /// Address of the run's ledger.
     pub ledger: String,
     /// The files that the stages committed.
     pub artefacts: String,
@@ -24,9 +24,9 @@ pub struct Places {
 /// Data of a run besides its measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct RunStory<'a> {
-    /// Its state.
+    /// State after the whole ledger.
     pub state: &'a RunState,
-    /// Its whole ledger, in order.
+    /// Complete ledger, in order.
     pub records: &'a [Record],
     /// Storage locations.
     pub places: &'a Places,
@@ -37,7 +37,7 @@ pub struct RunStory<'a> {
 pub struct LogStory<'a> {
     /// Name as given.
     pub name: &'a str,
-    /// Its content.
+    /// Parsed content.
     pub reading: &'a Reading,
     /// Verdict on this log alone.
     pub judgement: Option<&'a Judgement>,

@@ -19,21 +19,21 @@ use crate::{
 pub use paper::Style;
 pub(crate) use paper::{Paint, Paper};
 
-/// Maximum lines; the measurements use what remains.
+/// Maximum number of lines; the measurements use the remaining ones.
 const LINES: usize = 46;
-/// Minimum sizes shown in any case,
+/// Minimum number of shown sizes.
 const FEWEST: usize = 4;
-/// and maximum logs.
+/// Maximum number of logs.
 const LOGS: usize = 12;
 /// Maximum reasons; the other forms show more.
 const REASONS: usize = 8;
 /// Maximum reasons if there are diagnoses.
 const REASONS_BESIDE: usize = 5;
-/// Maximum diagnoses,
+/// Maximum number of diagnoses.
 const DIAGNOSES: usize = 3;
-/// their lines of evidence,
+/// Maximum number of lines of evidence.
 const EVIDENCE: usize = 2;
-/// and suspects.
+/// Maximum number of suspects.
 const SUSPECTS: usize = 3;
 /// Maximum lines of a reason, advice or note.
 const WRAPPED: usize = 2;
@@ -210,7 +210,7 @@ fn reasons(story: &Story<'_>, most: usize) -> Vec<(String, Tone, String)> {
     told
 }
 
-/// Where the omitted part is shown.
+/// Name of the format that shows the omitted part.
 const fn elsewhere(story: &Story<'_>) -> &'static str {
     if story.run.is_some() { " in the report" } else { " with --output html" }
 }

@@ -1,10 +1,10 @@
 //! Contrast of the page's colours, light and dark.
 
-/// WCAG 2, level AA: of text, and of what is drawn.
+/// Minimum contrasts of WCAG 2, level AA: of text, and of drawings.
 const TEXT: f64 = 4.5;
 const DRAWN: f64 = 3.0;
 
-/// The variables of the light and of the dark screen.
+/// The variables of the light and the dark theme.
 fn palettes() -> [Vec<(String, [f64; 3])>; 2] {
     let css = include_str!("../templates/page.css");
     let block = |nth: usize| {
@@ -41,7 +41,7 @@ fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
 }
 
 #[test]
-fn text_and_curves_stand_out() {
+fn text_and_curves_have_sufficient_contrast() {
     for palette in palettes() {
         let colour = |name: &str| {
             palette.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1

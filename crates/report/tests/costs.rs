@@ -1,6 +1,6 @@
 //! Time and size of every form are bounded.
 
-#![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a test may read the clock")]
 
 mod support;
 
@@ -17,7 +17,7 @@ use verdict::{
 
 /// Maximum time of a form in a release build.
 const TIME: Duration = Duration::from_millis(50);
-/// Not a benchmark: the build may be a slow one, and other tests share the machine.
+/// The limit is generous, because the build may be unoptimized and other tests share the machine.
 const GENEROUS: u32 = 20;
 
 /// Name, rendering function and maximum size of a form.
@@ -50,14 +50,14 @@ fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
 
 /// 27 sizes, two placements, 205 runs of history.
 #[test]
-fn the_usual_case_is_small_and_soon_there() {
+fn reports_of_a_usual_run_are_small_and_fast() {
     let sizes = costs("usual", &bad());
     let html = sizes.iter().find(|(form, _)| *form == "html").expect("a page");
     assert!(html.1 < 200_000, "{} bytes", html.1);
 }
 
 #[test]
-fn hostile_logs_have_reports_with_an_end() {
+fn reports_of_hostile_logs_are_bounded() {
     let mut rows = bad();
     let table = &mut rows.logs[0].1.tables[0];
     let row = table.rows[20].clone();

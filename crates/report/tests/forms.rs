@@ -37,7 +37,7 @@ fn the_terminal_report_has_the_important_facts() {
 }
 
 #[test]
-fn markdown_is_for_a_pull_request() {
+fn markdown_fits_a_pull_request() {
     insta::assert_snapshot!("markdown_bad", markdown(&bad().story()));
     insta::assert_snapshot!("markdown_several", markdown(&several().story()));
     insta::assert_snapshot!("markdown_run", markdown(&slow().story()));
@@ -45,7 +45,7 @@ fn markdown_is_for_a_pull_request() {
 }
 
 #[test]
-fn csv_is_for_a_spreadsheet() {
+fn csv_has_one_row_per_size_and_placement() {
     let text = csv(&bad().story());
     assert_eq!(text.matches("\r\n").count(), 1 + 27 * 2);
     insta::assert_snapshot!("csv_bad", text.replace('\r', ""));
@@ -59,7 +59,7 @@ fn csv_is_for_a_spreadsheet() {
 }
 
 #[test]
-fn junit_is_for_ci() {
+fn junit_has_one_case_per_check() {
     insta::assert_snapshot!("junit_bad", junit(&bad().story()));
     insta::assert_snapshot!("junit_several", junit(&several().story()));
     insta::assert_snapshot!("junit_run", junit(&good().story()));
@@ -82,7 +82,7 @@ fn junit_agrees_with_the_verdict() {
             };
             assert_eq!(said, judgement.verdict, "{name}");
             let names: BTreeSet<_> = suite.test_cases.iter().map(|case| case.name.as_str()).collect();
-            assert_eq!(names.len(), suite.test_cases.len(), "each case is there once");
+            assert_eq!(names.len(), suite.test_cases.len(), "each case exists once");
         }
     };
     for logs in [bad(), healthy(), several()] {
@@ -120,7 +120,7 @@ fn a_page_has_curve_band_history_and_causes() {
     for said in [
         "<title>FAIL · logs&#x2f;degraded.log</title>",
         "reference: two nodes, the guide&#x27;s own table",
-        "baseline, with what is still noise",
+        "baseline, with its range of noise",
         "change of level",
         "off the scale",
         "socket_fallback",
@@ -173,5 +173,5 @@ fn each_format_reports_two_logs() {
     insta::assert_snapshot!("comparison_page", bare(&page));
     let other = compared(0.0, "H200");
     let pair = RunPair { found: &other, ..pair };
-    assert!(comparison::terminal(pair, Style::Plain).contains("They measure different things"));
+    assert!(comparison::terminal(pair, Style::Plain).contains("Not comparable"));
 }

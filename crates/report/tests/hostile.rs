@@ -73,7 +73,7 @@ fn silent(form: &str, text: &str) {
 }
 
 #[test]
-fn terminal_and_page() {
+fn external_text_has_no_effect_on_terminal_and_page() {
     let logs = hostile();
     let (text, page) = (terminal(&logs.story(), Style::Plain), html(&logs.story()));
     silent("terminal", &text);
@@ -81,11 +81,11 @@ fn terminal_and_page() {
     for asks in ["<script", "<img", "javascript:y\"", "src=\"", "href=", "url(", "@import"] {
         assert!(!page.contains(asks), "{asks}");
     }
-    assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still told");
+    assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still shown");
 }
 
 #[test]
-fn markdown_cannot_be_left() {
+fn external_text_cannot_end_its_markdown_element() {
     let text = markdown(&hostile().story());
     silent("markdown", &text);
     // Outside of code nothing is markup; inside, the fence is longer than any run of backticks.
@@ -150,11 +150,11 @@ fn a_spreadsheet_finds_no_formula() {
 }
 
 #[test]
-fn xml_stays_xml() {
+fn external_text_keeps_the_xml_valid() {
     let text = junit(&hostile().story());
     silent("junit", &text);
     let legal = |c: char| matches!(c, '\n' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
-    assert!(text.chars().all(legal), "XML 1.0 holds nothing else");
+    assert!(text.chars().all(legal), "XML 1.0 permits no other characters");
     let report = Report::deserialize_from_str(&text).expect("JUnit XML");
     let said = report.test_suites[0].test_cases.iter().find_map(|case| case.system_out.as_ref());
     assert!(
@@ -164,7 +164,7 @@ fn xml_stays_xml() {
 }
 
 #[test]
-fn two_logs() {
+fn external_text_has_no_effect_in_comparisons() {
     let logs = hostile();
     let fingerprint = |value: &str| verdict::Fingerprint([(HOSTILE.to_owned(), value.to_owned())].into());
     let table = &logs.logs[0].1.tables[0];

@@ -1,6 +1,6 @@
 //! The page: complete, safe, small, fast.
 
-#![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a test may read the clock")]
 
 mod support;
 
@@ -15,7 +15,7 @@ const BYTES: usize = 300_000;
 const TIME: Duration = Duration::from_millis(50);
 
 #[test]
-fn the_page_of_a_good_run_is_complete() {
+fn the_page_of_a_successful_run_is_complete() {
     let page = html(&good().story());
     for said in [
         "<title>PASS · quickstart-1</title>",
@@ -24,7 +24,7 @@ fn the_page_of_a_good_run_is_complete() {
         "role=\"img\"",
         "all_reduce_perf -b 1024 -e 16777216 -f 4 -n 20 -w 5 -c 1",
         "sha256:9f86d081884c7d65",
-        "no process of it is left",
+        "no process remains",
         "Not judged on",
         "SANE",
         "run.requested",
@@ -79,7 +79,7 @@ fn external_text_is_harmless() {
     ));
     let page = html(&run.story());
 
-    assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still told");
+    assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still shown");
     let tags: Vec<_> = page.match_indices("<script").chain(page.match_indices("<img")).collect();
     assert_eq!(tags, []);
     let acts = |c: &char| {
@@ -93,7 +93,7 @@ fn external_text_is_harmless() {
 }
 
 #[test]
-fn a_page_is_small_and_soon_there() {
+fn a_page_is_small_and_fast() {
     for (name, run) in [("quickstart", good()), ("8 B to 16 GiB", support::long())] {
         drop(html(&run.story()));
         let start = Instant::now();
@@ -101,13 +101,13 @@ fn a_page_is_small_and_soon_there() {
         let took = start.elapsed();
         println!("{name}: {} bytes in {took:?}", page.len());
         assert!(page.len() < BYTES, "{name}: {} bytes", page.len());
-        // Not a benchmark: other tests share the machine.
+        // The limit is generous, because other tests share the machine.
         assert!(took < TIME * 10, "{name}: {took:?}");
     }
 }
 
 #[test]
-fn a_log_without_end_has_a_page_with_one() {
+fn the_page_of_an_endless_log_is_bounded() {
     let workflow = workflow();
     let mut reading = reading(&workflow);
     let row = reading.tables[0].rows[0].clone();

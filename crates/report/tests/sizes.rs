@@ -49,7 +49,7 @@ fn factors(slower_from: usize) -> Vec<f64> {
 }
 
 #[test]
-fn a_size_that_became_slower_reports_since_when() {
+fn a_slower_size_reports_the_start_of_its_slowdown() {
     let page = series(&factors(18), "run-");
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("<tr><th scope=\"row\"")).collect();
     let of = |size: &str| {
@@ -73,7 +73,7 @@ fn runs_on_one_level_have_no_change_and_one_run_has_no_series() {
 }
 
 #[test]
-fn names_of_others_do_not_act() {
+fn external_names_have_no_effect() {
     let page = series(&factors(18), "<script>alert(1)</script>\"'");
     assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"), "{page}");
 }

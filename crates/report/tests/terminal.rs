@@ -14,34 +14,34 @@ fn plain(story: &Story<'_>) -> String {
 }
 
 #[test]
-fn a_good_run() {
+fn the_report_of_a_successful_run() {
     insta::assert_snapshot!(plain(&good().story()));
 }
 
 #[test]
-fn a_failing_verdict() {
+fn the_report_of_a_failing_verdict() {
     insta::assert_snapshot!(plain(&slow().story()));
 }
 
 #[test]
-fn a_failed_image() {
+fn the_report_of_a_failed_image() {
     insta::assert_snapshot!(plain(&unbuilt().story()));
 }
 
 #[test]
-fn a_cancelled_run() {
+fn the_report_of_a_cancelled_run() {
     insta::assert_snapshot!(plain(&cancelled().story()));
 }
 
 #[test]
-fn a_run_that_is_still_running() {
+fn the_report_of_an_open_run() {
     let mut run = Run::open(workflow());
     run.built().up();
     insta::assert_snapshot!(plain(&run.story()));
 }
 
 #[test]
-fn a_second_attempt_and_a_cluster_that_is_still_there() {
+fn the_report_of_a_second_attempt_with_an_existing_cluster() {
     let mut run = Run::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(support::handle("job-4411")));
     let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering");
@@ -55,7 +55,7 @@ fn a_second_attempt_and_a_cluster_that_is_still_there() {
 }
 
 #[test]
-fn a_run_without_a_benchmark() {
+fn the_report_of_a_run_without_a_benchmark() {
     let mut run = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
     run.built();
     let text = plain(&run.story());
@@ -64,7 +64,7 @@ fn a_run_without_a_benchmark() {
 }
 
 #[test]
-fn a_run_that_was_given_its_image() {
+fn the_report_of_a_run_with_a_prebuilt_image() {
     let prebuilt = ImageSpec::Prebuilt(support::image());
     let mut run = Run::open(Workflow { image: Some(prebuilt), ..workflow() });
     run.up().ran(job_end("FAILED", Some(3)));
@@ -80,7 +80,7 @@ fn a_log_without_a_table_is_reported() {
     reading.tables.clear();
     reading.first_error = Some("NCCL failure common.cu:1017 'unhandled cuda error'".into());
     let text = plain(&support::whole(workflow, reading).story());
-    assert!(text.contains("the log holds no table; the first error is: NCCL failure"), "{text}");
+    assert!(text.contains("the log has no table; the first error is: NCCL failure"), "{text}");
     assert!(text.contains("\nINCONCLUSIVE\n"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! When each attempt began and ended, from the ledger's own clock.
+//! Start and end of each attempt, by the ledger's own clock.
 
 mod support;
 
@@ -17,21 +17,21 @@ fn told(lines: &[StageLine]) -> Vec<String> {
 }
 
 #[test]
-fn a_good_run_has_each_stage_and_the_teardown() {
+fn a_successful_run_has_each_stage_and_the_teardown() {
     let expected = [
         "image 1: 0..3280 sha256:9f86d081884c, 1 file",
         "cluster 1: 3280..3725 2 nodes: n0, n1",
         "job 1: 3725..11873 COMPLETED, exit code 0",
         "logs 1: 11873..12033 4 objects, 12.1 KiB",
         "verdict 1: 12033..12088 pass",
-        "teardown 1: 12033..12308 gone: no process of it is left, its folder is gone",
+        "teardown 1: 12033..12308 gone: no process remains, its folder is deleted",
         "results 1: 12088..12398 8 rows in measurements",
     ];
     assert_eq!(told(&timeline(&good().records)), expected);
 }
 
 #[test]
-fn a_lost_cluster_is_brought_up_again() {
+fn a_lost_cluster_is_provisioned_again() {
     let mut run = Run::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(handle("job-4411")));
     let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering\nask its owner");
@@ -41,7 +41,7 @@ fn a_lost_cluster_is_brought_up_again() {
         "cluster 1: 3280..3725 2 nodes: n0, n1",
         "job 1: 3725..5753 NODE_FAIL: node n1 stopped answering",
         "cluster 2: 5753..6473 2 nodes: n0, n1",
-        "teardown 1: 5753..5973 gone: no process of it is left, its folder is gone",
+        "teardown 1: 5753..5973 gone: no process remains, its folder is deleted",
         "job 2: 6473.. requested",
     ];
     assert_eq!(told(&timeline(&run.records)), expected);
@@ -56,7 +56,7 @@ fn a_reappearing_cluster_is_released_again() {
 }
 
 #[test]
-fn silence_ends_an_attempt() {
+fn an_attempt_without_a_response_ends_at_its_limit() {
     let mut run = Run::open(workflow());
     let limits = Limits::default();
     run.tick(limits.image.0.as_secs() * 1000 + 1);

@@ -14,7 +14,7 @@ use crate::RunSummary;
 pub struct RunDetail {
     /// `burnin/show/v1`.
     pub schema: String,
-    /// The run.
+    /// Summary of the run.
     #[serde(flatten)]
     pub line: RunSummary,
     /// Reasons of the verdict.
@@ -35,12 +35,12 @@ pub struct RunDetail {
 /// One attempt of a stage, or a teardown.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageDetail {
-    /// The stage; `cluster` for a teardown too.
+    /// Name of the stage; `cluster` for a teardown, too.
     pub stage: Stage,
     /// Name of its check, if the workflow has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
-    /// The attempt.
+    /// Number of the attempt.
     pub attempt: Attempt,
     /// Whether this is the release of the attempt's cluster.
     pub teardown: bool,

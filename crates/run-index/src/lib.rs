@@ -76,7 +76,7 @@ pub enum ViewError {
     /// The records of a ledger do not form a run.
     #[error("the ledger of {run} cannot be replayed")]
     Unreadable {
-        /// The run.
+        /// Run with the invalid ledger.
         run: RunId,
         /// Cause.
         source: lifecycle::UnreadableLedger,
@@ -84,7 +84,7 @@ pub enum ViewError {
     /// An artefact of the run cannot be read.
     #[error("an artefact of {run} cannot be read")]
     Artefact {
-        /// The run.
+        /// Run with the unreadable artefact.
         run: RunId,
         /// Cause.
         source: ledger::ArtefactError,
@@ -94,9 +94,9 @@ pub enum ViewError {
 /// A run with its records.
 #[derive(Clone, Debug)]
 pub struct Folded {
-    /// Its records.
+    /// Complete ledger, in order.
     pub records: Vec<Record>,
-    /// Its state.
+    /// State after the last record.
     pub state: RunState,
 }
 

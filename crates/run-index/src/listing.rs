@@ -24,7 +24,7 @@ pub struct RunFilter {
     pub state: Option<RunStatus>,
     /// Conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: Option<String>,
-    /// Verdict.
+    /// Verdict of the run.
     pub verdict: Option<Verdict>,
     /// Earliest time of the request.
     pub since: Option<Timestamp>,
@@ -34,7 +34,7 @@ pub struct RunFilter {
     pub limit: Option<usize>,
 }
 
-/// A page of runs.
+/// Some of the runs that match a filter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunPage {
     /// Newest first.

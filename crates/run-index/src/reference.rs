@@ -13,13 +13,13 @@ use crate::{Elsewhere, RunIndex, RunReport, RunStatus, ViewError};
 /// A run that can be pinned.
 #[derive(Clone, Debug)]
 pub struct ReferenceRun {
-    /// Its workflow.
+    /// Name of the workflow whose runs are compared.
     pub workflow: String,
     /// The baseline for other runs.
     pub baseline: Baseline,
 }
 
-/// Why a run cannot be pinned.
+/// Reason why a run cannot be pinned.
 #[derive(Debug, thiserror::Error)]
 pub enum NoReference {
     /// The run does not exist.
@@ -28,7 +28,7 @@ pub enum NoReference {
     /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]
     Unfit {
-        /// The run.
+        /// Unsuitable run.
         run: RunId,
         /// Reason and next step.
         why: String,
@@ -43,7 +43,7 @@ impl RunIndex {
     /// have measured what the workflow measures now. Without `workflow`, uses the run's own workflow.
     ///
     /// # Errors
-    /// Returns the reason why the run is unsuitable, or the failure of the query.
+    /// Returns an error if the run is unsuitable or the query fails.
     pub async fn reference(
         &self,
         workflow: Option<&str>,
@@ -86,7 +86,7 @@ fn measured(
     let state = &told.state;
     let own = &state.workflow.name;
     if let Some(wanted) = workflow.filter(|wanted| wanted != own) {
-        return Err(format!("it is a run of {own}, not of {wanted}"));
+        return Err(format!("it is a run of {own}; expected a run of {wanted}"));
     }
     if state.closed.is_none() {
         return Err("the run is not closed yet".to_owned());
@@ -99,18 +99,16 @@ fn measured(
     }
     let reached = state.verdict().ok_or("the run has no verdict")?;
     if reached.verdict != Verdict::Pass {
-        return Err(format!("its verdict is {}, and only a run that passed is a reference", reached.verdict));
+        return Err(format!("its verdict is {}; only a run that passed can be a reference", reached.verdict));
     }
     if state.workflow.benchmark.as_ref().is_some_and(|benchmark| benchmark.baseline.is_some()) {
-        return Err(format!(
-            "{own} names a baseline of its own in `benchmark.baseline`, and that one counts"
-        ));
+        return Err(format!("{own} states a baseline in `benchmark.baseline`, which has priority"));
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, told.judged_by()) {
         (PinSource::Learned, Some(baseline)) => repeated(baseline)?,
         (PinSource::Learned, None) => {
-            return Err("it was judged without a learned baseline; pin what it measured itself".to_owned());
+            return Err("it was judged without a learned baseline; pin its own measurements".to_owned());
         }
         (PinSource::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
     };
@@ -122,8 +120,7 @@ fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
     let apart = baseline.repeatability();
     if apart > repeat::MOST {
         return Err(format!(
-            "the runs of the baseline that it was judged by do not repeat: they are up to {:.1} % from their median; pin \
-             what the run measured itself",
+            "the runs of its baseline do not repeat: they are up to {:.1} % from their median; pin the run's own measurements",
             100.0 * apart
         ));
     }
@@ -159,7 +156,7 @@ mod tests {
         assert_eq!(repeated(&of(&[0.0, 0.001, -0.002])), Ok(of(&[0.0, 0.001, -0.002])));
         let refused = repeated(&of(&[-0.29, -0.29, 0.68, 0.0, 1.0])).unwrap_err();
         assert!(
-            refused.contains("up to 68.0 %") && refused.contains("pin what the run measured"),
+            refused.contains("up to 68.0 %") && refused.contains("pin the run's own measurements"),
             "{refused}"
         );
     }

@@ -20,11 +20,11 @@ pub struct Elsewhere {
     pub report: Option<String>,
 }
 
-/// A run with its known data.
+/// A run with the data of its report.
 pub struct RunReport {
-    /// Its records.
+    /// Complete ledger, in order.
     pub records: Vec<Record>,
-    /// Its state.
+    /// State after the last record.
     pub state: RunState,
     pub(crate) reading: Option<Reading>,
     judged: Option<StoredVerdict>,
@@ -33,7 +33,7 @@ pub struct RunReport {
 
 /// The stored verdict, if readable.
 enum StoredVerdict {
-    /// With its inputs.
+    /// The judgement with its inputs.
     Whole(Box<Stored>),
     /// Only the judgement: its inputs were written by an incompatible version.
     Alone(Box<Judgement>),

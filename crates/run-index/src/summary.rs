@@ -17,10 +17,10 @@ pub enum RunStatus {
     Closed,
 }
 
-/// Summary of one run.
+/// State, result and cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
@@ -58,12 +58,12 @@ pub struct RunSummary {
 /// A check of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckSummary {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
     /// `waiting`, `running`, `judged`, `failed` (no verdict was reached) or `skipped` (an earlier check that it needs did not
     /// pass).
     pub state: CheckState,
-    /// Its verdict; null before it is judged.
+    /// Verdict of the check; null before it is judged.
     pub verdict: Option<Verdict>,
     /// Codes of the verdict's reasons, most severe first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,7 +73,7 @@ pub struct CheckSummary {
 /// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "described where they are used")]
+#[expect(missing_docs, reason = "the fields that contain them describe them")]
 pub enum CheckState {
     Waiting,
     Running,
@@ -83,7 +83,7 @@ pub enum CheckState {
 }
 
 impl CheckState {
-    /// Its spelling in JSON.
+    /// Spelling in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -182,7 +182,7 @@ impl RunSummary {
     }
 }
 
-/// Whether nothing is pending. Only a reappearing cluster could change that, and it writes a hint.
+/// Whether the run has no pending work. Only a reappearing cluster could change that, and it writes a hint.
 pub(crate) fn finished(state: &RunState) -> bool {
     state.closed.is_some() && state.leases_returned()
 }

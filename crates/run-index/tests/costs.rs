@@ -15,7 +15,7 @@ const RUNS: usize = 10_000;
 #[ignore = "prints times"]
 async fn ten_thousand_closed_runs() {
     let folder = tempfile::tempdir().unwrap();
-    // Made in memory and written without waiting for the disk.
+    // Created in memory and written without waiting for the disk.
     let made: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let records = ledger(Arc::clone(&made));
     let mut files = 0;
@@ -33,7 +33,7 @@ async fn ten_thousand_closed_runs() {
     let view =
         || RunIndex::new(ledger(Arc::clone(&store)), Arc::clone(&store), Arc::new(SystemClock), Pace::LOCAL);
     let wanted = RunFilter::default();
-    for what in ["first fold of all", "cold start", "cold start again"] {
+    for what in ["first fold of all runs", "cold start", "second cold start"] {
         let view = view();
         let began = Instant::now();
         assert_eq!(view.page(&wanted).await.unwrap().runs[0].run, run(RUNS - 2));

@@ -71,7 +71,7 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
     });
     assert_eq!(seen, expected);
     let newest = view.page(&RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
-    assert_eq!(names(&newest), [run(number - 1)], "what began meanwhile is there too");
+    assert_eq!(names(&newest), [run(number - 1)], "a run that started meanwhile is listed");
     assert!("x".parse::<ListCursor>().is_err() && "".parse::<ListCursor>().is_err());
 }
 
@@ -105,7 +105,7 @@ async fn a_closed_run_is_folded_only_once() {
     world.counting.asked();
     let page = first.page(&wanted).await.unwrap();
     let (reads, _) = world.counting.asked();
-    assert!(reads >= 3 * 1001, "the first time everything is folded: {reads}");
+    assert!(reads >= 3 * 1001, "the first request folds all runs: {reads}");
     // Warm, without changes: one list of open runs and one check for a next record of each.
     world.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
@@ -121,7 +121,7 @@ async fn a_closed_run_is_folded_only_once() {
     assert_eq!(
         reads,
         segments + unkept * 4 + 11 * 2,
-        "three records and the end, of an open run one and the end"
+        "each closed run has three records and an end, each open run one record and an end"
     );
     assert_eq!(lists, 3);
     assert_eq!(first.all().await.unwrap(), second.all().await.unwrap());
@@ -172,7 +172,7 @@ async fn a_run_is_followed_from_any_record_to_its_end() {
     assert_eq!(what, told);
     assert_eq!((steps[0].run.state, steps[2].run.state), (RunStatus::Open, RunStatus::Closed));
     let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
-    assert_eq!(late, [3], "who has seen two gets the third");
+    assert_eq!(late, [3], "a follower that has seen two records receives the third");
     let detail = view.detail(&run(7)).await.unwrap().unwrap();
     assert_eq!((detail.seq, detail.line.conclusion.as_str()), (3, "cancelled"));
 }

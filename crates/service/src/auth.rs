@@ -43,6 +43,6 @@ pub trait Authenticator: Send + Sync + 'static {
     /// Identifies the caller by the request's `Authorization` header.
     ///
     /// # Errors
-    /// Returns the reason for a rejection.
+    /// Returns an error if the caller is rejected: the reason.
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied>;
 }

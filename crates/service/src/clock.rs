@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync + 'static {
     async fn sleep(&self, span: Span);
 }
 
-/// The system clock.
+/// The host's clock and Tokio's timers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -21,7 +21,7 @@ pub struct VariableReader {
 /// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableProblem {
-    /// The variable.
+    /// Name of the environment variable.
     pub variable: &'static str,
     /// The problem and the expected value.
     pub message: String,
@@ -92,7 +92,7 @@ impl VariableReader {
     /// The configuration, if it has no problems.
     ///
     /// # Errors
-    /// Returns all problems.
+    /// Returns an error if a variable is missing or invalid, with all problems.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, VariableProblems> {
         match build() {
             Some(config) if self.problems.is_empty() => Ok(config),

@@ -1,5 +1,5 @@
-//! HTTP connections with limits: how many there are, how long each part of a request may take, and how much memory an
-//! idle connection holds.
+//! HTTP connections with limits: maximum number, timeouts for each part of a request, and maximum memory of an idle
+//! connection.
 //!
 //! When every connection is in use, the one that has waited longest without a request is closed for a new one, so that
 //! clients which connect and send nothing cannot keep others out.
@@ -34,23 +34,24 @@ mod stream;
 use body::{Deadline, Finishing};
 use stream::Stream;
 
-/// The largest request head, and the largest buffer of a connection, bytes.
+/// Maximum size of a request head, and of a connection's buffer, bytes.
 const BUFFER: usize = 32 << 10;
-/// The largest number of connections, whatever the process may open. Cloud Run gives an instance 1,000 requests at most.
+/// Maximum number of connections, even if the process may open more. Cloud Run gives an instance 1,000 requests at
+/// most.
 const MOST: usize = 1024;
-/// The pause after `accept` failed: mostly the process has no file descriptor left.
+/// Pause after a failed `accept`: usually the process has no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Limits of a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Open connections.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Time to send a whole request head, and the longest pause between two requests.
+    /// Timeout for a whole request head, and maximum pause between two requests.
     pub head: Duration,
-    /// Time to send a whole request body.
+    /// Timeout for a whole request body.
     pub body: Duration,
-    /// The longest time in which a client reads nothing of a response.
+    /// Maximum time in which a client reads nothing of a response.
     pub stalled: Duration,
 }
 
@@ -72,7 +73,7 @@ impl ConnectionLimits {
 
 /// One open connection.
 struct Connection {
-    /// Time since which it waits for a request; `None` while one is handled.
+    /// Start of its wait for a request; `None` while it handles one.
     idle_since: Mutex<Option<Instant>>,
     close: CancellationToken,
 }
@@ -111,7 +112,8 @@ impl Connections {
         self.lock().len()
     }
 
-    /// Closes the connection that has waited longest for a request; returns whether there was one.
+    /// Closes the connection that has waited longest for a request; returns `false` if every connection handles a
+    /// request.
     fn close_idle(&self) -> bool {
         let open = self.lock();
         let waiting = open.values().filter(|connection| !connection.close.is_cancelled());
@@ -124,9 +126,9 @@ impl Connections {
     }
 }
 
-/// Serves until `stop`. Then it accepts nothing, and returns when every request in progress has its answer.
+/// Serves until `stop`. Then it accepts no connection, and returns after the response to every request in progress.
 pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, stop: CancellationToken) {
-    // One router for all connections: a copy for each would hold every route and layer again.
+    // One router for all connections: a copy per connection would hold all routes and layers again.
     let router = router.with_state(());
     let (connections, tasks) = (Arc::new(Connections::default()), TaskTracker::new());
     let mut number = 0;
@@ -160,7 +162,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
             connections.close_idle();
             tokio::select! {
                 () = connections.changed.notified() => {}
-                // A connection may become idle without one ending.
+                // A connection may become idle although none has ended.
                 () = tokio::time::sleep(PAUSE) => {}
                 () = stop.cancelled() => break,
             }
@@ -171,7 +173,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
     tasks.wait().await;
 }
 
-/// Answers the requests of one connection, until it ends, is closed for another, or the server stops.
+/// Answers the requests of one connection until it ends, it is closed for another one, or the server stops.
 async fn converse(
     stream: TcpStream,
     router: Router,
@@ -179,7 +181,7 @@ async fn converse(
     connection: Arc<Connection>,
     stop: CancellationToken,
 ) {
-    // Answers are written whole: waiting for more of them would only delay the last part.
+    // Responses are written completely, so waiting for more output would only delay the last part.
     drop(stream.set_nodelay(true));
     let closed = connection.close.clone();
     let stream = Stream::new(stream, limits.stalled, Arc::clone(&connection));

@@ -6,8 +6,8 @@ use ledger::{Creation, Digest, Store};
 
 use crate::{Clock, DeadLetters, worker::chain};
 
-/// Maximum events that one process parks per day. Further ones stay with their sender, which delivers them
-/// again: a flood does not fill the bucket.
+/// Maximum events that one process parks per day. Further ones are rejected and redelivered, so that a flood does not
+/// fill the bucket.
 pub const MOST: usize = 10_000;
 
 /// Parks events in a bucket.
@@ -54,7 +54,7 @@ impl DeadLetters for StoreParking {
         tracing::error!(event.id = id, "parked: {why}");
         let name = format!("parked/{date}/{id}-{content}.event");
         let created = self.store.create(&name, body.into()).await.map_err(|error| chain(&error))?;
-        // A repeated event is kept once.
+        // A repeated event is stored once.
         self.count(date, usize::from(created == Creation::Created));
         Ok(())
     }

@@ -10,7 +10,7 @@ use tracing::{Instrument, warn};
 
 use crate::{CommandError, PortError, Publisher};
 
-/// Result of a poll.
+/// Progress of an external operation.
 #[derive(Debug)]
 pub enum PollResult {
     /// Still in progress.

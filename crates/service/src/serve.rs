@@ -1,6 +1,6 @@
 //! HTTP server of a service.
 //!
-//! | route | what it does |
+//! | route | effect |
 //! |---|---|
 //! | `POST /` | receives one event, see [`crate::push`] |
 //! | `POST /chores/{name}` | runs a periodic task; called by a scheduler |
@@ -52,9 +52,9 @@ pub trait PeriodicTask: Send + Sync + 'static {
 
 /// Definition of a service.
 pub struct Service {
-    /// Its name.
+    /// Name of the service.
     pub name: &'static str,
-    /// Its version.
+    /// Version of the service.
     pub version: &'static str,
     /// Deployed revision, if the platform provides it.
     pub revision: Option<String>,
@@ -64,7 +64,7 @@ pub struct Service {
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub parking: Arc<dyn DeadLetters>,
-    /// Periodic tasks.
+    /// Tasks that a scheduler starts at `/chores/{name}`.
     pub chores: Vec<Arc<dyn PeriodicTask>>,
     /// Authenticates callers; `None` if the platform does.
     pub doorkeeper: Option<Arc<dyn Authenticator>>,
@@ -203,7 +203,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
 /// Connections have the limits of [`ConnectionLimits::of_process`].
 ///
 /// # Errors
-/// Currently always succeeds: a failed `accept` is retried.
+/// Returns an error if the listener fails. Currently it always succeeds: a failed `accept` is retried.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
     serve_with(listener, router, ConnectionLimits::of_process(), stop).await
 }
@@ -211,7 +211,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
 /// Serves with these limits.
 ///
 /// # Errors
-/// Currently always succeeds: a failed `accept` is retried.
+/// Returns an error if the listener fails. Currently it always succeeds: a failed `accept` is retried.
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,

@@ -70,14 +70,13 @@ pub trait Worker: Send + Sync + 'static {
     /// and its result is published through `outbox`.
     ///
     /// # Errors
-    /// Returns [`CommandError`] if no fact could be published; a failure of the work itself is a fact, not an
-    /// error.
+    /// Returns an error if no fact could be published; a failure of the work itself is a fact, not an error.
     async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError>;
 
     /// Handles a fact, if the worker subscribes to facts.
     ///
     /// # Errors
-    /// Returns [`CommandError`] if the fact could not be handled.
+    /// Returns an error if the fact could not be handled.
     async fn on_fact(&self, _run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         Err(CommandError::Permanent(format!("{} handles commands, not {}", self.name(), fact.event_type())))
     }
@@ -125,7 +124,7 @@ impl Publisher {
     /// Publishes the result of a port: a fact, or a failure of its stage.
     ///
     /// # Errors
-    /// Returns a transient failure of the port.
+    /// Returns an error if the port failed temporarily.
     pub async fn answer(
         &self,
         command: &CommandId,

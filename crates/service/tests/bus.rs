@@ -102,9 +102,9 @@ async fn the_trace_travels_with_the_event() {
     telemetry.flush();
     let event = caught.0.lock().unwrap().pop().unwrap();
     let message = Message::from_event(&event).unwrap();
-    let traceparent = message.traceparent.expect("an event says which trace it belongs to");
+    let traceparent = message.traceparent.expect("an event states its trace");
     assert!(traceparent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{traceparent}");
-    assert_ne!(traceparent, parent, "the hop has a span of its own");
+    assert_ne!(traceparent, parent, "each delivery has its own span");
     assert!(message.time.is_some());
     let finished = spans.get_finished_spans().unwrap();
     assert_eq!(finished.iter().map(|span| span.name.as_ref()).collect::<Vec<_>>(), ["command"]);

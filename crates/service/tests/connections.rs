@@ -132,8 +132,8 @@ fn a_client_that_stops_reading_is_closed() {
     let server = Server::start(ConnectionLimits { stalled: SHORT, ..LIMITS });
     let mut stalled = server.connect();
     write!(stalled, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    wait_for("the response to be made", || HEAP.allocated() > before + (60 << 20));
-    wait_for("the response to be given up", || HEAP.allocated() < before + (8 << 20));
+    wait_for("the response to be created", || HEAP.allocated() > before + (60 << 20));
+    wait_for("the response to be dropped", || HEAP.allocated() < before + (8 << 20));
     drop(stalled);
     server.end();
 }
@@ -151,12 +151,12 @@ fn idle_clients_do_not_block_others() {
         held.push(stream);
     }
     assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
-    assert_eq!(rest(held.remove(0)), "", "the one that waited longest was closed");
+    assert_eq!(rest(held.remove(0)), "", "the connection with the longest wait was closed");
     server.end();
 }
 
 #[test]
-fn an_idle_connection_holds_at_most_64_kib_and_gives_them_back() {
+fn an_idle_connection_holds_at_most_64_kib_and_releases_them() {
     let _alone = ALONE.lock();
     const IDLE: usize = 300;
     let server = Server::start(LIMITS);
@@ -179,7 +179,7 @@ fn an_idle_connection_holds_at_most_64_kib_and_gives_them_back() {
     }
     assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
     let each = (HEAP.allocated() - before) / IDLE;
-    println!("{each} bytes an idle connection");
+    println!("{each} bytes per idle connection");
     assert!(each <= 64 << 10, "{each} bytes an idle connection");
     drop(held);
     wait_for("the memory to be released", || HEAP.allocated() < before + (64 << 10));

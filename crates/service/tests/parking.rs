@@ -19,7 +19,7 @@ async fn an_event_is_parked_with_its_reason_by_date() {
     parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
     parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
     let names = store.list("").await.unwrap();
-    let [name] = &names[..] else { panic!("kept once, not as {names:?}") };
+    let [name] = &names[..] else { panic!("the event is stored once, found {names:?}") };
     assert!(name.starts_with("parked/2027-01-15/event-1-"), "{name}");
     let kept = store.read(name).await.unwrap().unwrap();
     assert_eq!(kept, "no such type\n{\"type\": \"x\"}");
@@ -65,7 +65,7 @@ async fn hostile_ids_give_safe_and_distinct_names() {
         assert!(file.chars().all(plain) && file.len() < 200, "{name}");
         kept.insert(store.read(name).await.unwrap().unwrap());
     }
-    assert_eq!(kept.len(), hostile.len(), "every one of them is there: {names:#?}");
+    assert_eq!(kept.len(), hostile.len(), "every event is stored: {names:#?}");
 }
 
 #[tokio::test]

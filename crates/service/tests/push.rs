@@ -174,7 +174,7 @@ fn a_cloud_build_notification_is_an_event_of_its_build() {
         ours[format!("ce-{name}")] = value.into();
     }
     let read = push::decode(&headers(&[]), wrap(ours, "{}").to_string().as_bytes()).unwrap();
-    assert_eq!(read.ty(), TYPE, "an event is what its own attributes say");
+    assert_eq!(read.ty(), TYPE, "the event's own attributes define it");
     for half in [json!({"buildId": "b-1"}), json!({"status": "WORKING"}), json!({})] {
         let read = push::decode(&headers(&[]), wrap(half, &build.to_string()).to_string().as_bytes());
         assert!(read.is_err(), "{read:?}");

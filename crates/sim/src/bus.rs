@@ -44,14 +44,14 @@ impl SimBus {
         Arc::clone(&self.door.world)
     }
 
-    /// The same bus for senders that are none of our processes.
+    /// The same bus for external senders.
     fn outside(&self) -> Self {
         let door = Effects { service: SimService::Outside, ..self.door.clone() };
         Self::new(door, Arc::clone(&self.roster))
     }
 }
 
-/// Whether the publisher would not repeat this event, so the bus must deliver it.
+/// Whether the publisher sends this event only once, so the bus must deliver it.
 fn irreplaceable(event: &Event) -> bool {
     matches!(
         event.ty(),
@@ -134,7 +134,7 @@ impl Bus for SimBus {
     }
 }
 
-/// Work, with its real duration. The simulation does not depend on it.
+/// Real duration of the work; the simulation does not depend on it.
 struct Timed<F> {
     work: F,
     spent: Duration,
@@ -180,7 +180,7 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
                         Some(Happening::Acked { by: service, event: delivered })
                     }
                     Disposition::Retry(why) => {
-                        at.inner().say(service, || format!("wants it again: {why}"));
+                        at.inner().say(service, || format!("requests redelivery: {why}"));
                         None
                     }
                     Disposition::Park(why) => {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
 use crate::{Scenario, SimOutcome, process::Moment, run};
 
-/// A crash point.
+/// Number of a call, and whether the process dies before or after its effect.
 pub type CrashPoint = (u64, Moment);
 
 /// Results of many crashes.
@@ -90,7 +90,7 @@ pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
     let began = Instant::now();
     let mut all = vec![("single deaths", singles())];
     if with_pairs {
-        all.push(("pairs of deaths", pairs(jobs)));
+        all.push(("pairs of crashes", pairs(jobs)));
     }
     let mut harm = 0;
     for (what, summary) in all {

@@ -53,7 +53,8 @@ impl Store for Shelf {
         if objects.places.contains_key(name) {
             return Ok(Creation::Exists);
         }
-        let full = || failed("create", name)(io::Error::other("4 GiB are on the shelf, which holds no more"));
+        let full =
+            || failed("create", name)(io::Error::other("the bucket's file has its maximum size, 4 GiB"));
         let length = u32::try_from(body.len()).map_err(|_| full())?;
         let end = objects.end.checked_add(length).ok_or_else(full)?;
         self.file.write_all_at(&body, objects.end.into()).map_err(failed("create", name))?;

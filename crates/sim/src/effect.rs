@@ -18,7 +18,7 @@ pub enum EffectKind {
     Read,
     /// A write to the bucket.
     Write,
-    /// The bus.
+    /// Publication of an event.
     Bus,
     /// A provider: builds, clusters, jobs, warehouse.
     Provider,
@@ -37,9 +37,9 @@ pub enum EffectResult<T> {
 /// Effect port of one process.
 #[derive(Clone)]
 pub struct Effects {
-    /// The world.
+    /// World that the calls affect.
     pub world: Arc<SimWorld>,
-    /// The process.
+    /// Process that performs the calls.
     pub service: SimService,
 }
 
@@ -76,7 +76,7 @@ impl Effects {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
             };
             if dies(inner, Moment::Before, Fault::CrashBefore) {
-                inner.say(self.service, || format!("is about to {}", what()));
+                inner.say(self.service, || format!("before: {}", what()));
                 inner.kill(self.service);
                 None
             } else if refuses(kind).is_some_and(|fault| inner.strikes(fault)) {
@@ -97,7 +97,7 @@ impl Effects {
             let inner = &mut *self.world.inner();
             let lies = lies(kind).is_some_and(|fault| inner.strikes(fault));
             if lies {
-                inner.say(self.service, || format!("{} -> its answer is lost", what()));
+                inner.say(self.service, || format!("{} -> its response is lost", what()));
             }
             lies
         };

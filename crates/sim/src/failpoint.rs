@@ -6,7 +6,7 @@
 pub struct Planted {
     /// Name at its hook.
     pub name: &'static str,
-    /// The defect.
+    /// Effect of the bug.
     pub what: &'static str,
 }
 

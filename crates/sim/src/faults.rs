@@ -30,17 +30,17 @@ faults! {
     /// A store call fails and has no effect.
     StoreRefuses = "store refuses", 400;
     /// A write succeeded and is reported as failed, or as taken.
-    StoreLies = "store write landed, reported as failed", 250;
+    StoreLies = "store write took effect, reported as failed", 250;
     /// The bus rejects an event.
     BusRefuses = "bus refuses", 300;
     /// The bus accepted an event and reports a failure.
-    BusLies = "bus took it, reported as failed", 250;
+    BusLies = "publish took effect, reported as failed", 250;
     /// A provider's call fails and has no effect.
     ProviderRefuses = "provider refuses", 400;
     /// A provider's call succeeded and is reported as failed.
-    ProviderLies = "provider did it, reported as failed", 250;
+    ProviderLies = "provider's call took effect, reported as failed", 250;
     /// A provider's call is reported as failed and has its effect much later.
-    LandsLate = "effect lands late", 200;
+    LandsLate = "effect occurs late", 200;
     /// A process dies before a call has its effect.
     CrashBefore = "crash before effect", 12;
     /// A process dies after the effect of a call, before it receives the result.
@@ -66,11 +66,11 @@ faults! {
     BuildFlake = "build broken by its service", 500;
     /// A build fails because of itself.
     BuildFails = "build fails", 250;
-    /// A build takes longer than its limit.
+    /// A build exceeds its timeout.
     BuildHangs = "build hangs", 250;
-    /// A cluster does not come up.
-    StockOut = "cluster does not come up", 400;
-    /// A cluster comes up late.
+    /// A cluster does not become ready.
+    StockOut = "cluster does not become ready", 400;
+    /// A cluster becomes ready late.
     ClusterLate = "cluster late", 400;
     /// A node dies.
     NodeFails = "node fails", 400;
@@ -79,7 +79,7 @@ faults! {
     /// A cluster does not end by itself when its lease ends.
     Outlives = "cluster outlives its lease", 1000;
     /// A deletion returns 200 and has no effect.
-    DeleteSwallowed = "delete answered, nothing deleted", 600;
+    DeleteSwallowed = "delete acknowledged, not executed", 600;
     /// A node is slow as long as its cluster lives.
     SickNode = "node slow", 800;
     /// The benchmark fails because of itself.
@@ -102,10 +102,10 @@ faults! {
     Skew = "clock skewed", 1000;
     /// A process's clock jumps by up to an hour.
     Jump = "clock jumps", 1000;
-    /// A conductor with other settings takes over during the run.
+    /// A conductor with other settings replaces one during the run.
     Rollout = "conductor rolled out", 1000;
     /// Every published event is redelivered after the end.
-    Replay = "everything delivered again", 1000;
+    Replay = "all events redelivered", 1000;
 }
 
 /// Rates of all faults.

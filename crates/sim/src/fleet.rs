@@ -47,7 +47,7 @@ impl Fleet {
         Arc::new(Self { world, roster, lives: Mutex::default(), settings: Mutex::default() })
     }
 
-    /// Its world.
+    /// World that all processes share.
     pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.world)
     }
@@ -118,7 +118,7 @@ impl Fleet {
                     continue;
                 }
                 if let Err(error) = provisioner::sweep(&clusters, grace, true).await {
-                    world.inner().say(door.service, || format!("the sweep did not get through: {error:?}"));
+                    world.inner().say(door.service, || format!("the sweep failed: {error:?}"));
                 }
             }
         });
@@ -151,7 +151,7 @@ impl Fleet {
                 loop {
                     if let Err(error) = ticking.tick().await {
                         let why = service::worker::chain(&error);
-                        world.inner().say(door.service, || format!("the tick did not get through: {why}"));
+                        world.inner().say(door.service, || format!("the tick failed: {why}"));
                     }
                     door.sleep(TICK).await;
                 }

@@ -12,23 +12,23 @@ use crate::process::SimService;
 pub enum Happening {
     /// The bus accepted an event.
     Published {
-        /// The publisher.
+        /// Process that published it.
         by: SimService,
-        /// The event.
+        /// Published event.
         event: Arc<Event>,
     },
     /// A process acknowledged an event.
     Acked {
-        /// The process.
+        /// Process that acknowledged it.
         by: SimService,
-        /// The event.
+        /// Acknowledged event.
         event: Arc<Event>,
     },
     /// A process parked and acknowledged an event.
     Parked {
-        /// The process.
+        /// Process that parked it.
         by: SimService,
-        /// The event.
+        /// Unreadable event.
         event: Arc<Event>,
     },
     /// An object was created in the bucket.
@@ -43,19 +43,19 @@ pub enum Happening {
     },
     /// A build started.
     BuildBegan {
-        /// Its name.
+        /// Name of the build.
         name: String,
     },
-    /// A build ended.
+    /// A build reached a final status.
     BuildEnded {
-        /// Its name.
+        /// Name of the build.
         name: String,
     },
     /// A cluster was created and costs money.
     ClusterBegan {
-        /// Its name.
+        /// Name of the cluster.
         name: String,
-        /// Its run.
+        /// Run of the cluster.
         run: RunId,
         /// Time at which it ends by itself.
         expires_at: Timestamp,
@@ -64,45 +64,45 @@ pub enum Happening {
     },
     /// The deletion of an existing cluster was requested.
     DeleteAsked {
-        /// Its name.
+        /// Name of the cluster.
         name: String,
     },
     /// A cluster was deleted.
     ClusterEnded {
-        /// Its name.
+        /// Name of the cluster.
         name: String,
         /// Cause.
         why: &'static str,
     },
     /// The scheduler was requested to end a job, and never to start it.
     StopAsked {
-        /// Its name.
+        /// Name of the job.
         name: String,
     },
     /// A job started.
     JobBegan {
-        /// Its name.
+        /// Name of the job.
         name: String,
     },
     /// A benchmark ended.
     JobEnded {
-        /// Its name.
+        /// Name of the job.
         name: String,
         /// Result, with the scheduler's code.
         how: String,
     },
     /// Rows were loaded into the warehouse.
     Loaded {
-        /// The load's id.
+        /// Id of the load.
         load: String,
         /// Number of rows.
         rows: usize,
     },
     /// A false message about a stage was published.
     Contradicted {
-        /// Of which run.
+        /// Affected run.
         run: RunId,
-        /// Which stage.
+        /// Affected stage.
         stage: Stage,
     },
     /// From here on, every acknowledged event is redelivered.
@@ -142,7 +142,7 @@ impl fmt::Display for Happening {
             Self::BuildEnded { name } => write!(f, "build ends: {name}"),
             Self::ClusterBegan { name, expires_at, late, .. } => {
                 let late = if *late { ", after it was confirmed gone" } else { "" };
-                write!(f, "cluster begins: {name}, until {expires_at}{late}")
+                write!(f, "cluster starts: {name}, until {expires_at}{late}")
             }
             Self::DeleteAsked { name } => write!(f, "cluster is to end: {name}"),
             Self::ClusterEnded { name, why } => write!(f, "cluster ends: {name}, {why}"),
@@ -150,7 +150,7 @@ impl fmt::Display for Happening {
             Self::JobBegan { name } => write!(f, "job begins: {name}"),
             Self::JobEnded { name, how } => write!(f, "job ends: {name}, {how}"),
             Self::Loaded { load, rows } => write!(f, "loaded: {rows} rows as {load}"),
-            Self::Replayed => f.write_str("everything is delivered once more"),
+            Self::Replayed => f.write_str("every event is redelivered"),
             Self::Contradicted { run, stage } => write!(f, "the {stage} stage of {run} is contradicted"),
         }
     }

@@ -64,7 +64,6 @@ enum What {
     },
     /// Print the events of one seed.
     Replay {
-        /// The seed.
         seed: u64,
         /// Wait for Enter after every line.
         #[arg(long)]

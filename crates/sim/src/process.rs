@@ -5,19 +5,19 @@ use std::fmt;
 /// A process of the simulated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimService {
-    /// Not one of our processes: providers, people, the bus itself.
+    /// An external sender: a provider, a user, the bus itself.
     Outside,
     /// One of two conductors.
     Conductor(u8),
-    /// The builder.
+    /// Handles commands about images.
     Builder,
-    /// The provisioner.
+    /// Handles commands about clusters.
     Provisioner,
-    /// The agent.
+    /// Handles commands about jobs, logs and bad nodes.
     Agent,
-    /// The loader.
+    /// Handles commands about rows of the warehouse.
     Loader,
-    /// The judge.
+    /// Handles commands about verdicts.
     Judge,
     /// The independent sweeper: without ledger and bus.
     Sweeper,
@@ -53,7 +53,7 @@ impl fmt::Display for SimService {
     }
 }
 
-/// When a process dies, relative to a call.
+/// Time of a process's death, relative to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     /// Before the effect of the call.
@@ -62,7 +62,7 @@ pub enum Moment {
     After,
 }
 
-/// Condition of a live process.
+/// State of a live process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Condition {
     /// Time until which its calls block.

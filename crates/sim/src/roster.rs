@@ -21,7 +21,7 @@ use crate::{effect::Effects, process::SimService, store::SimStore, world::SimWor
 pub enum Group {
     /// Both conductors.
     Conductors,
-    /// One worker.
+    /// A single process per kind of worker.
     Worker(SimService),
 }
 
@@ -68,7 +68,7 @@ impl Roster {
         Self { world, bucket, alive: Mutex::default() }
     }
 
-    /// Its world.
+    /// World that all processes share.
     pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.world)
     }
@@ -91,7 +91,7 @@ impl Roster {
         }
     }
 
-    /// Where a process parks unreadable events.
+    /// Dead letters of a process.
     pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
         if planted("park_without_keeping") {
             return Arc::new(Nowhere);

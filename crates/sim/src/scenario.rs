@@ -9,12 +9,12 @@ use crate::{
     world::START,
 };
 
-/// A requested run.
+/// A request for a run, with its time.
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
-    /// Its name.
+    /// Name of the run.
     pub run: RunId,
-    /// What it runs.
+    /// Workflow of the run.
     pub workflow: Workflow,
     /// Time of the request, milliseconds after the start.
     pub after: i64,
@@ -25,28 +25,28 @@ pub struct RequestedRun {
 /// A failure of a process.
 #[derive(Clone, Copy, Debug)]
 pub enum Blow {
-    /// Its calls block for this time.
+    /// The process's calls block for this time.
     Silent(i64),
-    /// Its calls are slower by this factor.
+    /// The process's calls are slower by this factor.
     Slow(i64),
     /// Conductors and provisioner do not respond for this time.
     Outage(i64),
-    /// It dies and is restarted.
+    /// The process dies and is restarted.
     Restart,
-    /// Its clock jumps by this much.
+    /// The process's clock jumps by this time.
     Jump(i64),
-    /// Another version takes over.
+    /// Another version replaces the process.
     Rollout,
-    /// It receives an invalid event.
+    /// The process receives an invalid event.
     Poison,
 }
 
-/// One simulation.
+/// All input of a simulation, derived from its seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Seed of all later decisions.
     pub seed: u64,
-    /// Runs.
+    /// Requested runs with their times.
     pub asked: Vec<RequestedRun>,
     /// Rates of random faults.
     pub faults: Faults,
@@ -102,10 +102,10 @@ impl Scenario {
         let dice = &mut Dice::new(seed);
         let mut faults = Faults::choose(dice);
         if faults.rate(Fault::Outage) > 0 {
-            // Redelivering all events of several hours takes a million calls and shows nothing new.
+            // Redelivering all events of several hours takes a million calls and finds no other violations.
             faults.set(Fault::Replay, 0);
         }
-        // It breaks nothing, so its consequences must be correct together with everything else.
+        // This fault breaks no service, so it is combined with all others.
         if dice.once_in(2) {
             faults.set(Fault::SickNode, 800);
         }

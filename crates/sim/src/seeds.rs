@@ -131,7 +131,7 @@ pub fn report(summary: &SeedSummary) -> ExitCode {
     // A quarter is far below the usual rate, and far above that of a broken simulator.
     let too_little = summary.judged() * 4 < runs;
     if too_little {
-        println!("only {} of {runs} runs came to a verdict: this proves nothing", summary.judged());
+        println!("only {} of {runs} runs reached a verdict: too few to be evidence", summary.judged());
     }
     if summary.failed.is_empty() && !too_little { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

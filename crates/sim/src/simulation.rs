@@ -32,7 +32,7 @@ const MOST_CALLS: u64 = 1_000_000;
 /// Ending of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimEnd {
-    /// The run.
+    /// Requested run.
     pub run: RunId,
     /// `completed`, `failed`, ...; `open` if it did not end.
     pub conclusion: String,
@@ -68,9 +68,9 @@ pub struct SimOutcome {
 /// A world with its processes.
 pub struct Simulation {
     scenario: Scenario,
-    /// The shared world.
+    /// World that all processes share.
     pub world: Arc<SimWorld>,
-    /// The bucket.
+    /// Bucket behind the views of all processes.
     pub bucket: Arc<dyn Store>,
     fleet: Arc<Fleet>,
     executor: Executor,
@@ -152,7 +152,7 @@ impl Simulation {
         }
     }
 
-    /// Performs one step. Returns `false` if nothing happens any more.
+    /// Performs one step. Returns `false` if no event remains.
     pub fn step(&mut self) -> bool {
         let limit = self.scenario.horizon();
         let stepped = self.executor.step(limit);

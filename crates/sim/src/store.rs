@@ -21,7 +21,7 @@ pub struct SimStore {
 
 /// Resolves a future that is ready immediately, as in memory.
 pub fn at_once<T>(work: impl Future<Output = T>) -> T {
-    work.now_or_never().unwrap_or_else(|| unreachable!("memory does not wait"))
+    work.now_or_never().unwrap_or_else(|| unreachable!("a store in memory never waits"))
 }
 
 fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {

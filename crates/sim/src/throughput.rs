@@ -40,7 +40,7 @@ fn resident() -> usize {
     pages.unwrap_or(0) * 4096
 }
 
-/// Simulated milliseconds between requests: all arrive before the first run is over.
+/// Simulated milliseconds between requests: all arrive before the first run ends.
 const APART: i64 = 2;
 
 /// Runs this number of runs concurrently to their end and prints the cost. Their objects are in a file, so
@@ -80,7 +80,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let at = |share: usize| busy.get(busy.len() * share / 100).map_or(0.0, |&busy| f64::from(busy) / 1e6);
     let events = simulation.published();
     println!(
-        "{runs:>6} runs, {open:>6} of them open at once: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU a run, {:5.1} records a run, \
+        "{runs:>6} runs, {open:>6} of them open at once: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU per run, {:5.1} records per run, \
          fact to command p50 {:.3} ms p99 {:.3} ms; the heap grew by {:.1} KiB a run, the process by {:.1}, beside a bucket of {:.1} KiB a run",
         events as f64 / took,
         cpu / runs as f64,
@@ -95,7 +95,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts everything and keeps nothing.
+/// A bus that accepts all events and drops them.
 struct Nobody;
 
 #[async_trait::async_trait]

@@ -91,7 +91,7 @@ impl SimWorld {
         })
     }
 
-    /// Its content. The guard is never held across an await.
+    /// The shared content. The guard is never held across an await.
     pub fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -51,20 +51,20 @@ pub struct BuildOutcome {
     pub artifacts: Vec<Artifact>,
 }
 
-/// State of a build.
+/// Progress of a build, from the files of its folder.
 #[derive(Clone, Debug)]
 pub enum BuildState {
     /// Not started.
     Absent,
     /// Its supervisor is running.
     Working,
-    /// Ended.
+    /// The supervisor recorded the result.
     Ended(BuildOutcome),
     /// Its supervisor died before the end.
     Lost,
 }
 
-/// The builds of a folder.
+/// Starts, polls and cancels builds in a folder.
 #[derive(Clone, Debug)]
 pub struct BuildFolder {
     root: PathBuf,
@@ -222,7 +222,7 @@ fn check_out(repository: &SourceRepository, workspace: &Path) -> Result<(), Stri
     let fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--", url, revision];
     for arguments in [&["init", "--quiet"][..], &fetch, &["checkout", "--quiet", "--detach", "FETCH_HEAD"]] {
         let git = std::process::Command::new("git")
-            // A server that sends nothing for a minute is given up.
+            // Give up after a minute without data from the server.
             .args(["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"])
             .args(arguments)
             .current_dir(workspace)
@@ -285,7 +285,7 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
     };
     let outcome = tokio::select! {
         outcome = cloudbuild::local::run(plan, &request, cancel.clone()) => outcome,
-        () = watch => unreachable!("the watch never ends"),
+        () = watch => unreachable!("the watcher never ends"),
     };
     BuildOutcome { status: outcome.status, failure: outcome.failure, artifacts: outcome.artifacts }
 }
@@ -297,7 +297,7 @@ pub(crate) fn wait_for(condition: impl Fn() -> bool, longest: Duration) -> io::R
         if std::time::Instant::now() >= until {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "a started process does not report its start",
+                "a started process did not report its start",
             ));
         }
         std::thread::sleep(Duration::from_millis(2));

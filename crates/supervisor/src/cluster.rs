@@ -19,7 +19,7 @@ use crate::{
     process::{self, SupervisedGroup},
 };
 
-/// State of a cluster.
+/// Progress of a cluster, from the files of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
     /// Not requested.
@@ -105,7 +105,7 @@ impl ClusterFolder {
             let arguments = [OsStr::new("node"), folder.as_os_str(), OsStr::new(&node.name)];
             let mark = [(process::MARK, folder.as_os_str())];
             if let Err(error) = self.program.spawn(&arguments, &mark, &place.join("node.log")) {
-                // Nothing was started: the next attempt starts it.
+                // No process was started: the next attempt starts it.
                 drop(fs::remove_file(place.join("asked")));
                 let program = self.program.0.first().map(|program| program.display().to_string());
                 let why =
@@ -139,7 +139,7 @@ impl ClusterFolder {
                 _ => {
                     let log = fs::read_to_string(place.join("node.log")).unwrap_or_default();
                     let last = log.lines().last().unwrap_or("its log is empty");
-                    return Ok(ClusterState::Broken { why: format!("node {} is gone: {last}", node.name) });
+                    return Ok(ClusterState::Broken { why: format!("node {} has ended: {last}", node.name) });
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::lock_files;
 /// Parameters of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRequest {
-    /// Its nodes.
+    /// Nodes with their slots; each is one process.
     pub nodes: Vec<Node>,
     /// Time at which every node ends by itself.
     pub expires_at: Timestamp,
@@ -18,7 +18,7 @@ pub struct ClusterRequest {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The request; `None` if there is none, or after the cluster was released.
+/// The request; `None` if it is absent, or after the cluster was released.
 pub(crate) fn read(folder: &Path) -> io::Result<Option<ClusterRequest>> {
     lock_files::read_json(&folder.join("cluster.json"))
 }

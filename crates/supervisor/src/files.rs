@@ -38,7 +38,7 @@ pub struct FileListing {
 pub struct FileEntry {
     /// Path below the folder, encoded by [`shown`].
     pub name: String,
-    /// Its size, bytes.
+    /// Size at the time of listing, bytes.
     pub size_bytes: u64,
     /// Device and inode number, which differ if the file was replaced.
     pub identity: (u64, u64),
@@ -111,8 +111,8 @@ fn kind(found: &fs::Metadata) -> &'static str {
 /// Opens a listed file for reading. No part of its path may have become a link.
 ///
 /// # Errors
-/// Returns `NotFound`, `PermissionDenied` or `InvalidInput` if the file is absent, unreadable or not a
-/// regular file. Other errors may be transient.
+/// Returns an error if the file is absent, unreadable or not a regular file: `NotFound`, `PermissionDenied` or
+/// `InvalidInput`. Other errors may be transient.
 pub fn open_file(root: &Path, name: &str) -> io::Result<File> {
     let path = bytes(name);
     let parts: Vec<_> = path.split(|byte| *byte == b'/').map(OsStr::from_bytes).collect();

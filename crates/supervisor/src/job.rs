@@ -41,7 +41,6 @@ impl JobRequest {
 pub struct NodeExit {
     /// `COMPLETED`, `FAILED`, `TIMEOUT` or `CANCELLED`.
     pub state: String,
-    /// Its exit code.
     pub exit_code: Option<i32>,
     /// Signal that terminated it.
     pub signal: Option<i32>,
@@ -51,7 +50,7 @@ pub struct NodeExit {
     pub ended_at: Timestamp,
 }
 
-/// State of a job.
+/// Progress of a job, from the files of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Not submitted.
@@ -128,7 +127,7 @@ impl JobFolder {
             )? {
                 Some(exit) => exits.push(exit),
                 None if alive => running = true,
-                // The job cannot succeed any more, whatever the other nodes do.
+                // The job can no longer succeed, whatever the other nodes report.
                 None => return Ok(JobState::NodeFail { node: node.name.clone() }),
             }
         }

@@ -47,7 +47,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     let mut node =
         NodeProcess { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
     let mut went = Ok(());
-    // Without its folder the cluster cannot be accessed or deleted any more.
+    // Without its folder the cluster can no longer be accessed or deleted.
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
     while went.is_ok() && wanted() && now() < cluster.expires_at {
         went = node.look_around();
@@ -185,7 +185,7 @@ impl NodeProcess {
 }
 
 impl Process {
-    /// How the process ended or was ended, if it did.
+    /// End of the process; `None` while it runs.
     fn verdict(&mut self, folder: &Path) -> io::Result<Option<(&'static str, Option<ExitStatus>)>> {
         if let Some(status) = self.child.try_wait()? {
             self.group.kill(); // kills the rest of the group

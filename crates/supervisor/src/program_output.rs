@@ -9,7 +9,7 @@ use tokio::process::Command;
 pub struct ProgramOutput {
     /// Whether it exited with 0.
     pub good: bool,
-    /// Its standard output.
+    /// Standard output as text.
     pub said: String,
     /// Standard error; its exit status if that is empty.
     pub complained: String,

@@ -12,7 +12,7 @@ use crate::{Program, node, supervise};
 const HOST: &str = "host";
 
 impl Program {
-    /// The running program, which must call [`role`] before anything else.
+    /// The running program, which must call [`role`] first.
     ///
     /// # Errors
     /// Returns an error if the path of the executable is unknown.

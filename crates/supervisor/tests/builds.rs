@@ -41,15 +41,11 @@ fn a_supervisor_outlives_its_parent() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap().parse().unwrap()
     };
-    assert_eq!(
-        group(supervisor),
-        supervisor,
-        "it leads a group of its own: a Ctrl-C for us does not reach it"
-    );
+    assert_eq!(group(supervisor), supervisor, "it leads its own group, so a Ctrl-C for us does not reach it");
 }
 
 #[test]
-fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan() {
+fn a_killed_supervisor_leaves_a_lost_build_and_burying_ends_the_orphan() {
     let world = World::new();
     world
         .builds
@@ -57,11 +53,13 @@ fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan()
         .unwrap();
     let (step, child) = (world.pid("step"), world.pid("child"));
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
-    assert!(runs(step) && runs(child), "nobody ended the step yet");
+    wait("the loss to be reported", || {
+        matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
+    });
+    assert!(runs(step) && runs(child), "the step is still running");
 
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
-    assert!(!runs(step) && !runs(child), "the orphan is gone with its own children");
+    assert!(!runs(step) && !runs(child), "the orphan has ended with its children");
     let outcome = world.outcome("b");
     assert_eq!(
         (outcome.status, outcome.failure.as_deref()),
@@ -69,7 +67,7 @@ fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan()
     );
 
     world.builds.bury("b", BuildStatus::Cancelled, "again").unwrap();
-    assert_eq!(world.outcome("b").status, BuildStatus::InternalError, "what was written down stays");
+    assert_eq!(world.outcome("b").status, BuildStatus::InternalError, "the recorded end is final");
 }
 
 #[test]
@@ -81,7 +79,9 @@ fn burying_finds_steps_with_unrecorded_groups() {
         .unwrap();
     let hidden = world.pid("hidden");
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
+    wait("the loss to be reported", || {
+        matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
+    });
     fs::remove_dir_all(world.builds.folder("b").join("groups")).ok();
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(hidden));
@@ -94,15 +94,17 @@ fn a_lost_build_is_not_restarted() {
     world.builds.start("b", &request).unwrap();
     let step = world.pid("step");
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
-    // Neither by another start, nor by a late supervisor of the same time.
+    wait("the loss to be reported", || {
+        matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
+    });
+    // Neither another start nor a late concurrent supervisor restarts it.
     world.builds.start("b", &request).unwrap();
     let program = support::program().0;
     let mut late = std::process::Command::new(&program[0]);
     let mut late = late.args(&program[1..]).arg("build").arg(world.builds.folder("b")).spawn().unwrap();
-    assert!(wait("the late one to give way", || late.try_wait().unwrap()).success());
+    assert!(wait("the late supervisor to end", || late.try_wait().unwrap()).success());
     assert!(matches!(world.builds.poll("b").unwrap(), BuildState::Lost));
-    assert_eq!(world.text("counter"), "ran\n", "two steps in one workspace would spoil each other's work");
+    assert_eq!(world.text("counter"), "ran\n", "two steps in one workspace would conflict");
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(step));
 }
@@ -156,7 +158,9 @@ fn cancelling_a_lost_build_ends_its_orphans() {
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
+    wait("the loss to be reported", || {
+        matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
+    });
     world.builds.cancel("b").unwrap();
     assert!(!runs(step));
     assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
@@ -174,12 +178,12 @@ fn a_concurrent_start_and_cancel_end_quickly() {
             scope.spawn(|| world.builds.cancel(&name).unwrap());
         });
         assert_eq!(world.outcome(&name).status, BuildStatus::Cancelled);
-        assert!(began.elapsed().as_secs() < 5, "start and cancel waited for each other");
+        assert!(began.elapsed().as_secs() < 5, "start and cancel blocked each other");
     }
 }
 
 #[test]
-fn polls_never_block_a_supervisors_lock() {
+fn polls_never_block_the_lock_of_a_supervisor() {
     let world = World::new();
     let request = world.build("true");
     for number in 0..10 {

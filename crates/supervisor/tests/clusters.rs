@@ -1,4 +1,4 @@
-//! Clusters and jobs as processes: failures are reported, released clusters are gone.
+//! Clusters and jobs as processes: failures are reported, released clusters leave no process.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
     let mut ranks: Vec<_> = text.lines().collect();
     ranks.sort_unstable();
     assert_eq!(ranks, ["0/3", "1/3", "2/3"]);
-    assert_eq!(output(&jobs, "j"), "0/3\n1/3\n2/3\n", "each node's output is in a file of its own");
+    assert_eq!(output(&jobs, "j"), "0/3\n1/3\n2/3\n", "each node has its own output file");
 }
 
 #[test]
@@ -42,19 +42,16 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
     jobs.submit("j", &world.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
     let (zero, one) = (world.pid("rank-0"), world.pid("rank-1"));
     kill(world.node("c", "node-1"));
-    let why = wait("the loss to show", || match world.clusters.poll("c").unwrap() {
+    let why = wait("the loss to be reported", || match world.clusters.poll("c").unwrap() {
         ClusterState::Broken { why } => Some(why),
         _ => None,
     });
     assert!(why.contains("node-1"), "{why}");
     assert_eq!(jobs.poll("j").unwrap(), JobState::NodeFail { node: "node-1".into() });
     world.clusters.create("c", &cluster_request(2, now() + Span::from_secs(30))).unwrap();
-    assert!(
-        matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }),
-        "a loss is seen, not papered over"
-    );
+    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }), "the loss is reported");
     world.clusters.delete("c", now).unwrap();
-    assert!(!runs(zero) && !runs(one), "the dead node's process as well");
+    assert!(!runs(zero) && !runs(one), "the dead node's process has ended as well");
     assert_eq!(jobs.poll("j").unwrap(), JobState::ClusterGone);
 }
 
@@ -108,7 +105,7 @@ fn a_job_cancelled_while_it_runs_ends_everywhere() {
 }
 
 #[test]
-fn a_job_cancelled_after_its_end_stays_as_it_ended() {
+fn a_cancel_after_the_end_of_a_job_has_no_effect() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("true")).unwrap();
@@ -165,11 +162,11 @@ fn a_job_that_cannot_be_started_fails_with_its_reason() {
         assert_eq!(ended(&jobs, &name).state, "FAILED", "{argv:?}");
         assert!(output(&jobs, &name).contains("cannot start"), "{argv:?}");
     }
-    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)), "no node died of it");
+    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)), "no node died");
 }
 
 #[test]
-fn a_job_of_some_nodes_runs_on_these_alone_ranked_as_they_are_named() {
+fn a_job_of_some_nodes_runs_on_these_only_in_the_order_of_their_names() {
     let world = World::new();
     let jobs = world.cluster("c", 4);
     let nodes = vec!["node-3".to_owned(), "node-1".to_owned()];
@@ -182,7 +179,7 @@ fn a_job_of_some_nodes_runs_on_these_alone_ranked_as_they_are_named() {
 }
 
 #[test]
-fn a_job_sees_of_our_environment_only_where_programs_lie() {
+fn a_job_inherits_only_the_search_paths_of_programs() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &JobRequest { argv: vec!["env".into()], ..world.job("") }).unwrap();
@@ -241,7 +238,7 @@ fn a_hidden_process_of_a_dead_node_is_found_as_well() {
 #[test]
 fn only_the_released_cluster_ends() {
     let world = World::new();
-    // One name begins with the other: a mark is compared whole.
+    // One name is a prefix of the other, so marks must be compared completely.
     let (short, long) = (world.cluster("c", 1), world.cluster("c-1", 1));
     long.submit(
         "j",
@@ -314,7 +311,7 @@ fn a_cluster_can_be_released_while_it_starts() {
 }
 
 #[test]
-fn a_cluster_past_its_time_ends_by_itself() {
+fn an_expired_cluster_ends_by_itself() {
     let world = World::new();
     let jobs = world.cluster_until("c", 2, now() + Span::from_millis(1500));
     let script = "setsid sh -c 'echo $$ > $WORLD/hidden-$BURNIN_RANK; sleep 300; sleep 300' & \
@@ -334,15 +331,15 @@ fn a_cluster_past_its_time_ends_by_itself() {
 }
 
 #[test]
-fn a_node_that_cannot_go_on_takes_its_processes_with_it() {
+fn a_failed_node_ends_its_processes() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("echo $$ > $WORLD/rank; exec sleep 300")).unwrap();
     let rank = world.pid("rank");
     fs::create_dir_all(world.path("clusters/c/jobs/j/exits")).unwrap();
-    fs::write(world.path("clusters/c/jobs/j/exits/someone.json"), "not an exit").unwrap();
+    fs::write(world.path("clusters/c/jobs/j/exits/someone.json"), "the exit cannot be written").unwrap();
     wait("the process to end", || (!runs(rank)).then_some(()));
-    wait("the loss to show", || {
+    wait("the loss to be reported", || {
         (jobs.poll("j").unwrap() == JobState::NodeFail { node: "node-0".into() }).then_some(())
     });
 }

@@ -29,7 +29,7 @@ pub struct OnPush {
     pub bots: bool,
 }
 
-/// A push.
+/// Change of one ref of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushEvent {
     /// `owner/name`.

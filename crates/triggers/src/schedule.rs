@@ -44,7 +44,7 @@ impl OnSchedule {
     /// Parses the schedule.
     ///
     /// # Errors
-    /// Returns the invalid field and the expectation.
+    /// Returns an error if a field is invalid: the field and the expectation.
     pub fn read(&self) -> Result<Zoned, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let expected = "expected minute, hour, day of the month, month, day of the week";

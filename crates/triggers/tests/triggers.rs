@@ -27,7 +27,7 @@ fn push(reference: &str, paths: Option<&[&str]>) -> PushEvent {
 }
 
 #[test]
-fn branches_tags_and_paths() {
+fn pushes_match_by_branch_tag_and_path() {
     let cases = [
         (on_push(&[], &[], &[]), "refs/heads/any/thing", None, true),
         (on_push(&[], &[], &[]), "refs/tags/v1", None, false),
@@ -194,7 +194,7 @@ proptest! {
 }
 
 #[test]
-fn an_offered_cluster_is_wanted_by_its_source_its_kind_and_its_name() {
+fn an_offered_cluster_matches_by_source_kind_and_name() {
     let on = |source: &str, system, name: &str| triggers::OnCluster {
         source: source.to_owned(),
         system,
@@ -216,7 +216,7 @@ fn an_offered_cluster_is_wanted_by_its_source_its_kind_and_its_name() {
 }
 
 #[test]
-fn an_offer_chooses_size_and_queue_and_nothing_else_that_the_workflow_does_not_allow() {
+fn an_offer_chooses_only_size_queue_and_allowed_settings() {
     let on = |system: &str, allow: Value| -> triggers::OnCluster {
         serde_json::from_value(json!({"source": "s", "system": system, "allow": allow})).unwrap()
     };
@@ -285,7 +285,7 @@ fn an_offer_chooses_size_and_queue_and_nothing_else_that_the_workflow_does_not_a
 }
 
 #[test]
-fn a_permission_that_is_not_one_is_a_problem() {
+fn an_invalid_permission_is_a_problem() {
     let on = |on: Value| {
         serde_json::from_value::<triggers::Triggers>(json!({"cluster": [on]})).unwrap().problems()
     };

@@ -29,7 +29,7 @@ const PLATEAU: f64 = 0.8;
 const LATENCY: f64 = 2.0;
 /// Scales the median absolute deviation of normal noise to its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// Minimum relative spread: no hardware repeats more exactly, whatever five runs show.
+/// Minimum relative spread: no hardware repeats more exactly, even if five runs do.
 pub const LEAST_SPREAD: f64 = 0.002;
 
 /// A baseline: the document `burnin/baseline/v1`.
@@ -143,7 +143,7 @@ impl Region {
     }
 }
 
-/// Why no baseline can be learned.
+/// Reason why no baseline can be learned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unlearnable {
     /// There are no logs.
@@ -155,7 +155,7 @@ pub enum Unlearnable {
         /// The problem.
         why: String,
     },
-    /// The logs measure different things.
+    /// The logs are not comparable.
     Mixed {
         /// Index of the first log that differs from the first one.
         log: usize,
@@ -174,7 +174,7 @@ pub enum Unlearnable {
 /// A run to learn from.
 #[derive(Clone, Debug)]
 pub struct Healthy<'a> {
-    /// Its measurements.
+    /// Measurements of the run.
     pub reading: &'a Reading,
     /// Environment of the run.
     pub fingerprint: Fingerprint,
@@ -200,7 +200,7 @@ pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
 /// Learns without the outliers, at most a fifth of the runs. Returns the outliers.
 ///
 /// # Errors
-/// Returns an error under the same conditions as [`learn`].
+/// Returns an error if a log is not one complete healthy run, the logs are not comparable, or they do not repeat.
 pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnable> {
     if are_about_metrics(runs) {
         return Ok((of_metrics(runs)?, Vec::new()));
@@ -370,7 +370,7 @@ impl Baseline {
 
 fn whole(reading: &Reading) -> Result<&Table, String> {
     let [table] = reading.tables.as_slice() else {
-        return Err(format!("it holds {} tables, not one", reading.tables.len()));
+        return Err(format!("it has {} tables instead of one", reading.tables.len()));
     };
     if table.ended != LogEnd::Complete {
         return Err("its table has no summary".to_owned());
@@ -385,7 +385,7 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
         return Err("one rank measures no link: its bus bandwidth is 0 by definition".to_owned());
     }
     if table.unmeasured > 0 || table.rows.iter().any(|row| row.partial.is_some()) {
-        return Err("a row of its table is cut off or has an unreadable number".to_owned());
+        return Err("a row of its table is truncated or has an unreadable number".to_owned());
     }
     Ok(table)
 }

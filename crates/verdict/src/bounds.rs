@@ -19,7 +19,7 @@ pub fn same_size(measured: u64, stated: u64) -> bool {
     (measured as f64 - stated).abs() <= SAME_SIZE * stated
 }
 
-/// What is measured, as far as known.
+/// The measured operation, as far as known.
 #[derive(Clone, Debug, Default)]
 pub struct Subject<'a> {
     /// Collective by its name in nccl-tests.
@@ -55,8 +55,8 @@ impl<'a> Subject<'a> {
         format!("{collective}{ranks}")
     }
 
-    /// Whether this is the collective over so many ranks. Old programs print neither: the ratio of bus to algorithm
-    /// bandwidth identifies them.
+    /// Whether this is the collective over this number of ranks. Old programs print neither: the ratio of bus to
+    /// algorithm bandwidth identifies them.
     fn is(&self, collective: Collective, ranks: Option<u32>) -> bool {
         let same_name = self.collective.as_deref().is_none_or(|name| name == collective.as_str());
         let same_ranks = ranks.is_none_or(|of| self.ranks.is_none_or(|here| here == of));
@@ -90,13 +90,13 @@ fn factor(table: &Table) -> Option<f64> {
 /// Floors and reference that apply to a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds<'a> {
-    /// The criteria's, or those of the line rate if the criteria have none for it.
+    /// Floors of the criteria, or of the line rate if the criteria have none for the measurement.
     pub floors: Vec<Floor>,
     /// The published curve, possibly scaled to the number of ranks; its source states that.
     pub reference: Option<Cow<'a, Reference>>,
     /// Highest bus bandwidth that the network permits, GB/s.
     pub limit: Option<f64>,
-    /// The criteria bound the bandwidth, but of other collectives or numbers of ranks.
+    /// The criteria bound only other collectives or numbers of ranks.
     pub inapplicable: bool,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Bounds<'a> {
         let exact =
             criteria.references.iter().find(|reference| subject.is(reference.collective, reference.ranks));
         let reference = exact.map(Cow::Borrowed).or_else(|| nearest(subject, criteria).map(Cow::Owned));
-        // A curve of which no point was measured bounds nothing.
+        // A curve without a measured point bounds nothing.
         let measured = |reference: &Cow<'_, Reference>| {
             reference.points.iter().any(|at| subject.sizes.iter().any(|size| same_size(*size, at.size_bytes)))
         };

@@ -27,16 +27,16 @@ pub struct Comparison {
     pub unmatched: usize,
 }
 
-/// A changed field.
+/// A field of the fingerprint with different values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedField {
-    /// Its name.
+    /// Name of the field.
     pub field: String,
-    /// Its value in the first run.
+    /// Value in the first run.
     pub a: String,
-    /// Its value in the second.
+    /// Value in the second run.
     pub b: String,
-    /// The two runs measure different things.
+    /// The two runs are not comparable because of this field.
     pub identity: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct PointChange {
 }
 
 impl Comparison {
-    /// Whether the two runs have common points and measure the same thing.
+    /// Whether the two runs have common points and are comparable.
     #[must_use]
     pub fn comparable(&self) -> bool {
         !self.points.is_empty() && self.fingerprint.iter().all(|changed| !changed.identity)

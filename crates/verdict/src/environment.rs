@@ -16,12 +16,12 @@ const MAX_SHOWN: usize = 5;
 /// Host of a line that names none.
 const UNKNOWN_HOST: &str = "an unknown host";
 
-/// Who printed a value.
+/// Source of a printed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PrintedBy {
-    /// The job's script: the text of the variable.
+    /// The job's script, which prints the variable's text.
     Script,
-    /// NCCL: what it converted the text to.
+    /// NCCL, which prints the converted value.
     Nccl,
 }
 
@@ -135,7 +135,7 @@ fn differs_as_read(requested: &str, read: &str) -> bool {
     }
 }
 
-/// As `strtoll` with base 0 reads it: decimal, hexadecimal with `0x`, octal with `0`.
+/// Parses a number like `strtoll` with base 0: decimal, hexadecimal with `0x`, octal with `0`.
 fn number(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let (digits, base) = match digits.as_bytes() {

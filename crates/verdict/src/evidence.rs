@@ -1,4 +1,4 @@
-//! Input of a verdict: what is known about a run.
+//! Input of a verdict: the evidence about a run.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub struct RunEvidence<'a> {
     pub reading: &'a Reading,
     /// Other evidence in the logs.
     pub clues: &'a Clues,
-    /// End of the job.
+    /// End state of the job; `None` for a log without a run.
     pub job: Option<&'a JobEnd>,
     /// Requested benchmark.
     pub workload: Option<&'a Workload>,

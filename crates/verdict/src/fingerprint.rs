@@ -23,11 +23,11 @@ const IDENTITY: [&str; 7] = ["check", "collective", "device", "nodes", "program"
 /// A field that is known in two fingerprints with different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference<'a> {
-    /// Its name.
+    /// Name of the field.
     pub name: &'a str,
-    /// Its value in the first.
+    /// Value in the first fingerprint.
     pub before: &'a str,
-    /// Its value in the second.
+    /// Value in the second fingerprint.
     pub after: &'a str,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for Difference<'_> {
 }
 
 impl Fingerprint {
-    /// A field.
+    /// Value of a field; `None` if unknown.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

@@ -2,8 +2,8 @@
 //!
 //! [`segments`] divides a series into stretches of constant level by penalised optimal partitioning under the biweight
 //! loss: Fearnhead and Rigaill, *Changepoint Detection in the Presence of Outliers*, Journal of the American Statistical
-//! Association 114 (2019). A point costs at most `K²` whatever its value, and a change costs at least as much, so that no
-//! single run, however far off, is ever taken for a change: two that agree are needed. Their functional pruning is
+//! Association 114 (2019). A point costs at most `K²`, and a change costs at least as much. So a single run is never
+//! taken for a change, however large its deviation: two runs that agree are required. Their functional pruning is
 //! replaced by a grid of levels, which is exact to a fifth of the noise and linear in the number of runs.
 
 /// Deviations beyond this many standard deviations have a constant cost: the value of the paper.
@@ -18,11 +18,11 @@ const DIFFERENCE_TO_SIGMA: f64 = 1.0483;
 /// A sequence of runs on one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
-    /// Index of its first run.
+    /// Index of the first run.
     pub first: usize,
-    /// Index after its last run.
+    /// Index after the last run.
     pub end: usize,
-    /// Its level, robust against single outliers.
+    /// Level of the segment, robust against single outliers.
     pub level: f64,
 }
 

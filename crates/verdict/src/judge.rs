@@ -19,7 +19,7 @@ use crate::{
 pub struct Judgement {
     /// `burnin/verdict/v1`.
     pub schema: String,
-    /// The verdict.
+    /// Verdict by the most severe reason.
     pub verdict: Verdict,
     /// Reasons, most severe first. A pass also has reasons.
     pub reasons: Vec<Reason>,

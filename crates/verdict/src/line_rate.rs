@@ -1,4 +1,4 @@
-//! Bandwidth that a network of known line rate permits and must at least provide.
+//! Maximum and minimum bandwidth of a network of known line rate.
 //!
 //! Notation: `line` GB/s a node and direction, `ranks` in total, `nodes`, `ranks / nodes` on a node. Bus bandwidth as
 //! nccl-tests defines it (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not depend on the number of ranks for
@@ -40,7 +40,7 @@ impl Network {
             | Collective::ReduceScatter
             | Collective::Broadcast
             | Collective::Reduce => Some(self.line),
-            // Reduced within each node first, every node sends only what the other nodes lack.
+            // Reduced within each node first, every node sends only the data that the other nodes lack.
             Collective::AllReduce => Some(self.line * (ranks - 1.0) / ranks * self.exchange()),
             // Every rank sends to the ranks of all other nodes.
             Collective::Alltoall => {

@@ -18,7 +18,7 @@ pub fn judged(clues: &Clues, required: &str) -> Reason {
     let names = used.iter().copied().collect::<Vec<_>>().join(" and ");
     if used.is_empty() {
         let text =
-            format!("no line names the network in use, {required} is required: run with NCCL_DEBUG=INFO");
+            format!("no line names the network in use, but {required} is required: run with NCCL_DEBUG=INFO");
         Reason::new(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
     } else if used == BTreeSet::from([required]) {
         let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();

@@ -131,8 +131,7 @@ fn against(
     let apart = baseline.repeatability();
     if apart > repeat::MOST {
         let text = format!(
-            "the {} healthy runs of the baseline do not repeat: their plateaus are up to {:.1} % from the median, {:.0} % at \
-             most can be judged by; learn a new one of runs that repeat",
+            "the {} healthy runs of the baseline do not repeat: their plateaus are up to {:.1} % from the median, at most {:.0} % is permitted; learn a new one from runs that repeat",
             baseline.runs,
             100.0 * apart,
             100.0 * repeat::MOST
@@ -171,7 +170,7 @@ fn against(
     reasons
 }
 
-/// Minimum lasting slowdown that counts as a drift: smaller than a single run can show.
+/// Minimum lasting slowdown that counts as a drift: smaller than a change that a single run can show.
 const DRIFT: f64 = 0.005;
 
 fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> {
@@ -185,7 +184,7 @@ fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> 
     }
     let before = stretches[stretches.len() - 2].level;
     let text = format!(
-        "for {} runs now the plateau takes {:.1} % longer than the baseline, {:.1} % longer than in the runs before",
+        "in the last {} runs the plateau takes {:.1} % longer than the baseline, and {:.1} % longer than in the earlier runs",
         end - first,
         100.0 * level,
         100.0 * (level - before)
@@ -221,7 +220,7 @@ fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(R
     let most = baseline.tolerated(region);
     (slower > most).then(|| {
         let text = format!(
-            "{} takes {:.1} % longer than in {} healthy runs; {:.1} % is still noise",
+            "{} takes {:.1} % longer than in {} healthy runs; up to {:.1} % is noise",
             region.words(),
             100.0 * slower,
             baseline.runs,

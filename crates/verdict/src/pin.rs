@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Pin {
     /// Sequence number in the workflow's pin history, starting at 1.
     pub number: u64,
-    /// The run.
+    /// Pinned run.
     pub run: RunId,
     /// Part of the run that is the reference.
     pub source: PinSource,
@@ -25,10 +25,10 @@ pub struct Pin {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PinSource {
-    /// Its measurements.
+    /// The run's own measurements.
     #[default]
     Run,
-    /// The baseline it was judged by.
+    /// The baseline of its verdict.
     Learned,
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
         // Its result is unknown.
         _ if stopped(evidence) => vec![Reason::new(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ if !start::began(evidence) && !start::faulty(evidence) => {
-            let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
+            let error = evidence.reading.first_error.as_deref().unwrap_or("its log has no reason");
             let text = format!(
                 "{how} before the benchmark printed anything, so nothing was measured; correct the image, the command \
                  or the launcher and run again: {error}"
@@ -108,13 +108,13 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
     match table.ended {
         LogEnd::Complete => {}
         LogEnd::Failed => {
-            let error = evidence.reading.first_error.as_deref().unwrap_or("it does not say why");
+            let error = evidence.reading.first_error.as_deref().unwrap_or("the log has no reason");
             // An error printed while the job is being stopped is not its own failure.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
         LogEnd::Truncated | LogEnd::Empty => {
-            // With a summary, something before it is missing.
+            // With a summary, a part before it is missing.
             let how = match table.average_busbw.and(evidence.reading.first_error.as_deref()) {
                 Some(error) => format!("the log is incomplete: {error}"),
                 None => "the log stops before the summary".to_owned(),
@@ -159,8 +159,8 @@ fn ranks(
         criteria.map_or((None, None), |criteria| (criteria.min_nodes, criteria.ranks_per_node));
     if let Some(least) = least.filter(|least| per_node.len() < *least as usize) {
         let text = match per_node.len() {
-            0 => format!("the log does not name the participating nodes, {least} are required"),
-            found => format!("{found} nodes participated, {least} are required"),
+            0 => format!("the log does not name the participating nodes, but {least} are required"),
+            found => format!("{found} nodes participated, but {least} are required"),
         };
         return add(Verdict::Inconclusive, "TOO_FEW_NODES", text);
     }
@@ -201,7 +201,7 @@ fn hole(table: &Table) -> Option<String> {
             Placement::InPlace => "in-place",
         };
         let size = measurement::size(row.size_bytes);
-        return Some(format!("at {size} the {placement} half is cut off or has an unreadable number"));
+        return Some(format!("at {size} the {placement} half is truncated or has an unreadable number"));
     }
     if table.unmeasured > 0 {
         return Some(format!("rows printed with an invalid number: {}", table.unmeasured));

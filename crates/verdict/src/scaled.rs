@@ -14,7 +14,7 @@ use crate::line_rate::{Network, nodes};
 /// Share of the line rate that remains over many nodes: NVIDIA's DGX-1 SuperPOD expects 42 of 50 GB/s, where two nodes
 /// measure 54 (DeepOps documentation).
 const RING: f64 = 0.84;
-/// Maximum bandwidth of the transfer relative to the best point: two noisy points may differ by next to nothing.
+/// Maximum bandwidth of the transfer relative to the best point: two noisy points may be almost equal.
 const MAX_ABOVE_BEST: f64 = 1.05;
 
 /// The curve for `ranks` ranks. `None` if its own number of ranks is unknown, if either does not fill two nodes, if the

@@ -1,4 +1,4 @@
-//! What a run is judged against.
+//! Standard of a run's judgement.
 
 use model::{Criteria, Reason};
 
@@ -15,7 +15,7 @@ pub struct Standard<'a> {
     pub earlier: &'a [f64],
     /// Manual choice of the baseline, if any.
     pub pin: Option<&'a Pin>,
-    /// Reasons about the baseline itself: runs excluded from it, or why the cluster's history does not
+    /// Reasons about the baseline itself: runs excluded from it, or the reason why the cluster's history does not
     /// provide one.
     pub learned: &'a [Reason],
 }

@@ -1,5 +1,5 @@
-//! Checks whether the benchmark started. A job that ended before that measured nothing: its exit code is no
-//! evidence about the cluster.
+//! Checks whether the benchmark started. A job that ended earlier measured nothing: its exit code is no evidence
+//! about the cluster.
 
 use crate::{diagnose::catalogue::Sign, evidence::RunEvidence};
 

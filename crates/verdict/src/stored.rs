@@ -9,7 +9,7 @@ use crate::{Baseline, Judgement, Pin};
 /// A verdict with its inputs: `verdict.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stored {
-    /// The verdict.
+    /// Verdict with its reasons and diagnoses.
     #[serde(flatten)]
     pub judgement: Judgement,
     /// Name and digest of the criteria.
@@ -17,7 +17,7 @@ pub struct Stored {
     /// Digest of the baseline; `None` without a baseline.
     #[serde(default)]
     pub baseline: Option<String>,
-    /// The baseline itself.
+    /// Content of the baseline.
     #[serde(default)]
     pub judged_by: Option<Baseline>,
     /// Manual choice of that baseline, if any.

@@ -5,8 +5,8 @@ use model::measurement::{Half, Table};
 /// A printed bandwidth above this is not a rounded 0.
 const PRINTED: f64 = 0.1;
 
-/// Whether only one rank ran. Without Rank lines the bus bandwidth shows it: no other number of ranks has the
-/// factor 0.
+/// Whether only one rank ran. Without Rank lines the bus bandwidth identifies such a table: no other number of ranks
+/// has the factor 0.
 #[must_use]
 pub fn one_rank(table: &Table) -> bool {
     let mut moved = halves(table).filter(|(_, half)| half.algbw >= PRINTED).peekable();

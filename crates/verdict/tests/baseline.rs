@@ -124,7 +124,7 @@ fn noisy(noise: &mut Noise, step: f64) -> Reading {
 }
 
 #[test]
-fn two_hundred_healthy_runs_raise_no_alarm_and_three_percent_is_never_missed() {
+fn two_hundred_healthy_runs_raise_no_alarm_and_a_slowdown_of_three_percent_is_never_missed() {
     let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
     let (mut alarms, mut missed) = (0, 0);
     for _ in 0..20 {
@@ -150,7 +150,7 @@ fn unmeasured_points_are_reported() {
 }
 
 #[test]
-fn a_run_of_something_else_is_not_compared() {
+fn a_run_with_another_identity_is_not_compared() {
     let baseline = learn(&healthy()).unwrap();
     let mut other = real("healthy-2.log");
     other.tables[0].ranks = Some(8);
@@ -213,7 +213,7 @@ fn a_step_of_one_percent_is_found_within_five_runs_and_a_flat_history_raises_no_
 }
 
 #[test]
-fn a_slow_drift_is_found_within_five_runs_of_having_reached_one_percent() {
+fn a_slow_drift_is_found_within_five_runs_after_it_reaches_one_percent() {
     let mut noise = Noise(0xDA94_2042_E4DD_58B5);
     let drift = |run: usize| 0.001 * (run as f64 - 10.0).max(0.0);
     let mut late: Vec<_> =
@@ -277,14 +277,15 @@ fn learn_without_outliers(readings: &[Reading]) -> Result<(Baseline, Vec<usize>)
 
 #[test]
 fn runs_that_do_not_repeat_give_no_baseline() {
-    // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run far off; then one slightly off.
+    // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run with a large deviation; then one with a small
+    // one.
     let poisoned = [1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0];
     assert_eq!(groups(learn(&at(&poisoned))), [vec![0, 1], vec![3], vec![2], vec![4]]);
     assert_eq!(groups(learn(&at(&[1.0, 2.0, 1.0, 2.0, 1.0]))), [vec![0, 2, 4], vec![1, 3]]);
     assert_eq!(groups(learn(&at(&[1.0, 2.0]))), [vec![0], vec![1]]);
     assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.0, 1.5, 1.0]))), [vec![0, 1, 2, 4], vec![3]]);
     assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.04, 1.0, 1.0]))), [vec![0, 1, 3, 4], vec![2]]);
-    // No gap between them, and still far from the median.
+    // No gap between the runs, but far from the median.
     assert_eq!(groups(learn(&at(&[0.94, 0.955, 0.97, 0.985, 1.0, 1.015, 1.03, 1.045, 1.06]))).len(), 1);
 }
 
@@ -300,7 +301,7 @@ fn a_fifth_of_the_runs_may_be_left_out() {
         assert!(matches!(learn_without_outliers(&at(more)), Err(Unlearnable::Unrepeated { .. })), "{more:?}");
     }
     let (baseline, out) = learn_without_outliers(&healthy()).unwrap();
-    assert_eq!((Ok(baseline), out), (learn(&healthy()), vec![]), "nothing is left out of what repeats");
+    assert_eq!((Ok(baseline), out), (learn(&healthy()), vec![]), "no run is left out if all repeat");
 }
 
 #[test]
@@ -323,7 +324,7 @@ fn real_runs_that_repeat_are_accepted() {
 }
 
 #[test]
-fn a_baseline_that_does_not_repeat_judges_nothing() {
+fn a_baseline_that_does_not_repeat_judges_no_run() {
     let good = learn(&healthy()).unwrap();
     let old = |levels: &[f64], plateau_spread: f64| Baseline {
         repeats_within: None,
@@ -344,7 +345,7 @@ fn a_baseline_that_does_not_repeat_judges_nothing() {
             assert_eq!((judgement.verdict, codes[0]), (Verdict::Inconclusive, "UNSTABLE_BASELINE"), "{why}");
         }
     }
-    // One odd run among many did not move an old baseline.
+    // One deviating run among many did not change an old baseline.
     for fine in [
         old(&[0.0, 0.001, -0.001, 0.002, 0.3], 0.002),
         old(&[], 0.004),
@@ -358,11 +359,15 @@ fn a_baseline_that_does_not_repeat_judges_nothing() {
     written.as_object_mut().unwrap().remove("repeats_within");
     let read: Baseline = serde_json::from_value(written.clone()).unwrap();
     assert_eq!(read.repeats_within, None);
-    assert_eq!(serde_json::to_value(&read).unwrap(), written, "and it is written so again: its digest stays");
+    assert_eq!(
+        serde_json::to_value(&read).unwrap(),
+        written,
+        "an older file is written unchanged, with the same digest"
+    );
 }
 
 #[test]
-fn only_whole_healthy_runs_of_one_thing_are_learned_from() {
+fn a_baseline_is_learned_from_complete_comparable_healthy_runs_only() {
     assert_eq!(learn(&[]), Err(Unlearnable::Nothing));
     let mut mixed = healthy();
     mixed[3].tables[0].ranks = Some(8);

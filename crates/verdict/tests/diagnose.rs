@@ -1,4 +1,4 @@
-//! Every cause from the messages of its programs, and none from healthy runs.
+//! Every cause is found by the messages of its programs; healthy runs have none.
 
 use std::{collections::BTreeSet, io::Read};
 
@@ -48,7 +48,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
 enum Then {
     /// A whole table.
     Measures,
-    /// Nothing more.
+    /// No further line.
     Stops,
 }
 use Then::{Measures, Stops};
@@ -310,14 +310,14 @@ fn a_benchmark_that_did_not_start_is_inconclusive_without_suspects() {
             let named = cause.is_none_or(|cause| causes(&judgement).contains(&cause));
             assert!(named, "{says}: {:?}", causes(&judgement));
         }
-        // The same message after the benchmark began is a failure as before.
+        // The same message after the benchmark's start is a failure.
         let began = judged(&format!("{HEADER}{says}\n"), None, "FAILED");
         assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{says}");
     }
 }
 
 #[test]
-fn a_fault_that_a_line_names_before_the_first_line_of_the_benchmark_is_not_lost() {
+fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
     let cases: &[(&str, Cause, Option<&str>)] = &[
         ("[ 12.3] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.", GpuFault, None),
         (

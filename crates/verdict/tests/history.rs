@@ -23,7 +23,7 @@ fn starts(series: &[f64]) -> Vec<usize> {
 }
 
 #[test]
-fn a_step_is_placed_where_it_is() {
+fn a_step_is_found_at_its_position() {
     let mut noise = Noise(7);
     let series: Vec<f64> =
         (0..60).map(|run| if run < 23 { 0.0 } else { 4.0 } + 0.5 * noise.normal()).collect();
@@ -55,7 +55,7 @@ fn empty_and_short_series_are_supported() {
     assert_eq!(starts(&[3.0]), [0]);
     assert_eq!(starts(&[3.0, 3.0]), [0]);
     assert_eq!(segments(&[f64::NAN], 0.1), []);
-    assert_eq!(starts(&[1.0; 500]), [0], "no noise at all");
+    assert_eq!(starts(&[1.0; 500]), [0], "no noise");
 }
 
 /// Otava's published figure for its own method is 5.5 % of flat series of 90 with an alarm; the target here is 1 %.

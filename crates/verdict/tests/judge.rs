@@ -1,4 +1,4 @@
-//! Never green when broken: each fault and its reason.
+//! A fault never gives a pass: each fault and its reason.
 
 use std::{io, sync::LazyLock};
 
@@ -104,7 +104,7 @@ fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
 }
 
 #[test]
-fn a_good_run_passes_with_reasons() {
+fn a_healthy_run_passes_with_reasons() {
     let judgement = judged(|_, _| {});
     assert_eq!(judgement.verdict, Verdict::Pass);
     let codes: Vec<_> = judgement.reasons.iter().map(|reason| reason.code.as_str()).collect();
@@ -212,7 +212,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
         (
             // No row has the other half, so no row differs from the others.
             &|rows, _| rows.iter_mut().for_each(cut),
-            "at 1 MiB the in-place half is cut off or has an unreadable number",
+            "at 1 MiB the in-place half is truncated or has an unreadable number",
         ),
         (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
         (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),
@@ -237,7 +237,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
 
 /// nccl-tests always prints `N/A` in place for these two; the other placement is judged.
 #[test]
-fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
+fn alltoall_and_sendrecv_are_checked_out_of_place_only() {
     for (collective, in_place_too) in [
         (Collective::Alltoall, false),
         (Collective::Sendrecv, false),
@@ -269,7 +269,7 @@ fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) ->
     judge(&evidence, &standard)
 }
 
-/// As nccl-tests prints one rank: the bus bandwidth is 0, and an in-place time is that of nothing.
+/// The output of nccl-tests for one rank: the bus bandwidth is 0, and an in-place operation is a no-op.
 fn one_rank(in_place_us: f64) -> Reading {
     let (mut reading, _) = good();
     reading.tables[0].ranks = Some(1);
@@ -281,7 +281,7 @@ fn one_rank(in_place_us: f64) -> Reading {
     reading
 }
 
-/// A baseline of one good run.
+/// A baseline of one healthy run.
 fn learned() -> Baseline {
     let (two, _) = good();
     baseline::learn(&[baseline::Healthy { reading: &two, fingerprint: Fingerprint::default() }]).unwrap()
@@ -309,7 +309,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
         let text = &floored.reasons[0].text;
         assert!(text.contains("the floors of test") && text.contains("two GPUs or more"), "{text}");
 
-        // Criteria that state nothing about links pass it, floors or not, and name what was measured.
+        // Criteria without link requirements pass it, floors or not, and name the measurement.
         let alone_passes = Criteria { one_rank: OneRank::Data, ..criteria() };
         let passed = alone(&reading, &alone_passes, None);
         assert_eq!(passed.verdict, Verdict::Pass, "{in_place_us}: {passed:?}");
@@ -324,7 +324,10 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
             &RunEvidence::of(&unknown, &NOTHING),
             &Standard { criteria: Some(&criteria()), ..Standard::default() },
         );
-        assert_eq!(alone.reasons[0].code, "ONE_RANK", "the bus bandwidth tells as well: {alone:?}");
+        assert_eq!(
+            alone.reasons[0].code, "ONE_RANK",
+            "the bus bandwidth identifies a single rank: {alone:?}"
+        );
     }
 }
 
@@ -378,7 +381,7 @@ fn missing_evidence_does_not_pass() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A good run without any of its parts does not pass.
+    /// A healthy run without one of its parts does not pass.
     #[test]
     fn less_evidence_never_passes(row in 0..3usize, which in 0..4u8) {
         let judgement = judged(|reading, _| {
@@ -468,7 +471,7 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
             assert_eq!((judgement.verdict, reason.text.as_str()), (verdict, *text));
         }
     }
-    // Nothing was requested: nothing to compare.
+    // Without a request there is no comparison.
     let alone = judged("a:1:2 [0] NCCL INFO NCCL_NET set by environment to Socket\n", Unequal::Fail);
     assert!(alone.reasons.iter().all(|reason| !reason.code.starts_with("ENVIRONMENT")));
 }

@@ -42,7 +42,7 @@ fn bad_members_are_named() {
 }
 
 #[test]
-fn suspects_use_the_field_of_their_kind() {
+fn suspects_are_named_in_the_field_of_their_kind() {
     let mut results = all(5, |a, _| if a == 0 { 1.0 } else { 300.0 });
     for result in &mut results {
         result.a = result.a[3..].to_owned();
@@ -59,10 +59,10 @@ fn suspects_use_the_field_of_their_kind() {
 #[test]
 fn a_bad_link_is_not_a_bad_member() {
     let mut results = all(6, |a, b| if (a, b) == (1, 3) { 90.0 } else { 330.0 });
-    // Seen once, it may be chance.
+    // A single degraded run may be chance.
     let once = locate(&results);
     assert!(!once.healthy && once.suspects.is_empty() && once.links.is_empty());
-    assert!(once.undecided.expect("it says which").contains("n001 with n003"));
+    assert!(once.undecided.expect("the undecided pair is named").contains("n001 with n003"));
     results.push(result(3, 1, 91.0));
     let twice = locate(&results);
     assert!(!twice.healthy && twice.suspects.is_empty() && twice.undecided.is_none());
@@ -103,7 +103,7 @@ fn several_bad_members_are_named_under_noise() {
         let named = hosts(&located);
         assert!(
             named.len() >= truth.len() || located.undecided.is_some(),
-            "what is missed is said to be open"
+            "missed members are reported as undecided"
         );
         right += u64::from(named == truth);
         wrong += u64::from(named.iter().any(|name| !truth.contains(name)));

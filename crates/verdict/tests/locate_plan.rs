@@ -24,7 +24,7 @@ impl Seeded {
 struct Series {
     /// Tests of each search, ascending.
     counts: Vec<usize>,
-    /// Searches whose likeliest set is the truth.
+    /// Searches whose most likely set is correct.
     right: usize,
     /// Searches that ended with certainty, and the wrong ones of them.
     sure: usize,
@@ -77,11 +77,11 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
         let mut going = GroupSearch::new(&members, options);
         let mut tests = 0;
         while let Some(group) = going.plan().groups.pop() {
-            assert!(group.len() >= 2, "a collective needs two");
+            assert!(group.len() >= 2, "a collective needs two members");
             let degraded = group.iter().any(|name| truth.contains(name)) != seeded.chance(noise);
             going.learn(&GroupOutcome { members: group, degraded });
             tests += 1;
-            assert!(tests < 500, "the search ends");
+            assert!(tests < 500, "timeout: the search has not ended");
         }
         series.add(&going.located(), &truth, tests);
     }
@@ -111,7 +111,7 @@ impl Series {
         let named = hosts(&located.suspects);
         let mut likeliest = [named.clone(), hosts(&located.suspected)].concat();
         likeliest.sort();
-        let told = located.search.as_ref().expect("a search says how far it is");
+        let told = located.search.as_ref().expect("a search reports its progress");
         assert!(located.suspects.iter().all(|suspect| suspect.confidence >= told.named_from));
         assert!(located.suspected.iter().all(|suspect| suspect.confidence < told.named_from));
         assert_eq!(told.sure, located.undecided.is_none());
@@ -143,7 +143,7 @@ fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
     }
 }
 
-/// Planned for noise although there is none, which is the default.
+/// Planned for noise, the default, although the outcomes have none.
 #[test]
 fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
     for (bad, most) in [(0, 22), (1, 22), (2, 31), (3, 39), (5, 55)] {
@@ -152,13 +152,13 @@ fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
     }
 }
 
-/// Five of 232 are 32 bits and such a test gives 0.71 of a bit at best: 45 tests in the mean by that alone, and each
-/// wrong outcome costs six more. No strategy finds all five in 55 tests in more than 95 of 100 searches: with six
-/// wrong outcomes, more sets agree with the results than there are results.
+/// Five of 232 members are 32 bits of information, and a test yields at most 0.71 bit: at least 45 tests on average,
+/// and six more for each wrong outcome. No strategy finds all five in 55 tests in more than 95 of 100 searches: with
+/// six wrong outcomes several sets agree with the results.
 #[test]
-fn with_one_outcome_in_twenty_wrong_no_search_takes_more_and_most_are_right() {
+fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_correct() {
     for (bad, most, correct) in [(0, 22, 0.995), (1, 22, 0.98), (2, 31, 0.95), (3, 39, 0.92), (5, 55, 0.88)] {
-        // One is the usual case, and its searches are short.
+        // One bad member is the usual case, and its searches are short.
         let seeds = if bad == 1 { 5 * SEEDS } else { SEEDS };
         let series = search(bad, 0.05, &suspecting(bad.max(1) as f64), seeds);
         assert!(series.at(1.0) <= most, "{bad} bad: {} tests", series.at(1.0));
@@ -176,10 +176,10 @@ fn with_one_outcome_in_twenty_wrong_no_search_takes_more_and_most_are_right() {
     }
 }
 
-/// With a prior of one bad member and the tests for five, five are found less often: the wrong prior costs
-/// six bits, which is eight tests.
+/// With a prior of one bad member and the tests for five, five are found less often: the wrong prior costs six bits,
+/// or eight tests.
 #[test]
-fn the_number_need_not_be_known_if_there_are_tests_to_spare() {
+fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
     for (bad, correct) in [(1, 0.98), (5, 0.65)] {
         let series = search(bad, 0.05, &PlanOptions { most: Some(55), ..PlanOptions::default() }, SEEDS);
         assert!(series.at(1.0) <= 55);
@@ -189,7 +189,7 @@ fn the_number_need_not_be_known_if_there_are_tests_to_spare() {
 
 /// With enough tests the search continues until it is certain.
 #[test]
-fn a_larger_limit_makes_it_surer() {
+fn a_larger_limit_increases_the_confidence() {
     let options = PlanOptions { most: Some(150), ..suspecting(5.0) };
     let series = search(5, 0.05, &options, SEEDS.div_ceil(3));
     assert!(series.correct() >= if SEEDS > 100 { 0.97 } else { 0.6 });
@@ -210,11 +210,11 @@ fn at_the_limit_likely_members_are_suspected_and_missing_tests_reported() {
         search.learn(&GroupOutcome { members: group, degraded });
     }
     let located = search.located();
-    let told = located.search.clone().expect("it says how far it is");
+    let told = located.search.clone().expect("the search reports its progress");
     assert!(!told.sure && !located.healthy && located.suspects.is_empty());
     assert_eq!((told.tests, told.most), (9, 9));
     assert!((1..=8).contains(&told.more), "{told:?}");
-    let why = located.undecided.expect("it says why");
+    let why = located.undecided.expect("the search reports the reason");
     assert!(why.starts_with("likely, ") && why.ends_with("the maximum number of tests is reached"), "{why}");
 }
 
@@ -310,7 +310,7 @@ fn suspects_are_confirmed_with_disjoint_good_partners() {
     assert_eq!(second.len(), 2);
     assert!(
         second.iter().all(|pair| !first.contains(pair)),
-        "another partner tells the member from the link"
+        "another partner distinguishes the member from the link"
     );
     outcomes.extend(second.iter().map(|(a, b)| PairOutcome { a: a.clone(), b: b.clone(), degraded: true }));
     assert_eq!(plan_pairs(&members, &suspects, &outcomes), []);

@@ -38,8 +38,8 @@ fn the_disturbed_gpu_of_a_real_run_is_named() {
     }
 }
 
-/// Without blocking the medians of the ranks are alike. But in the first iteration of every half the others wait for
-/// rank 2, whose own time is short: eight times of eight.
+/// Without blocking, all ranks have similar medians. But in the first iteration of each of the eight halves the
+/// others wait for rank 2, whose own time is short.
 #[test]
 fn without_blocking_no_other_rank_is_suspected() {
     for reference in [vec![], vec![h200("matrix-healthy-z0")]] {
@@ -51,12 +51,12 @@ fn without_blocking_no_other_rank_is_suspected() {
 
 /// The same faults on the other ranks.
 #[test]
-fn the_name_follows_the_times() {
+fn the_suspect_is_the_rank_with_the_outlying_times() {
     for name in ["matrix-rank2-slow-z3", "matrix-rank2-slow-z0"] {
         for to in [0, 1, 3] {
             let mut reading = h200(name);
             for row in &mut reading.tables[0].rows {
-                let times = row.processes.as_mut().expect("there are times");
+                let times = row.processes.as_mut().expect("the sample has per-process times");
                 times.out_of_place_us.swap(2, to);
                 times.in_place_us.swap(2, to);
             }
@@ -90,8 +90,8 @@ impl Seeded {
 
 const USUAL: [f64; 4] = [120.0, 340.0, 1200.0, 4580.0];
 
-/// A healthy run as the real ones look: in each half every rank is off by its own percent or so, and stays so; every
-/// iteration differs for all together; now and then the scheduler delays one of them.
+/// A healthy run like the real ones: in each half every rank has its own constant deviation of about a percent, each
+/// iteration varies for all ranks together, and the scheduler sometimes delays one rank.
 fn healthy(seeded: &mut Seeded, ranks: usize, iterations: usize) -> Vec<[Vec<Vec<f64>>; 2]> {
     let mut half = |usual: f64| {
         let off: Vec<f64> = (0..ranks).map(|_| 1.0 + 0.008 * seeded.normal()).collect();
@@ -206,7 +206,7 @@ fn a_starved_process_is_named() {
 #[test]
 fn a_gpu_busy_part_of_the_time_is_named() {
     for ranks in [4, 8] {
-        let (right, wrong) = plant("busy now and then", ranks, |seeded, slow, half| {
+        let (right, wrong) = plant("busy part of the time", ranks, |seeded, slow, half| {
             if seeded.part() < 0.6 {
                 let from = seeded.below(15);
                 for at in (from..from + 5).step_by(2) {
@@ -230,7 +230,7 @@ fn a_steadily_slower_rank_is_found_although_all_ranks_slow_down() {
 }
 
 #[test]
-fn a_slowness_of_all_is_not_located() {
+fn a_common_slowdown_is_not_located() {
     let mut named = 0;
     for seed in 0..400 {
         let mut seeded = Seeded(SplitMix64(seed));
@@ -242,7 +242,7 @@ fn a_slowness_of_all_is_not_located() {
         assert_eq!(located.suspects.is_empty(), located.undecided.is_some());
         named += usize::from(!located.suspects.is_empty());
     }
-    println!("slow all together: a process named in {named} of 400");
+    println!("all slow together: a process named in {named} of 400");
     assert!(named <= 2);
 }
 
@@ -271,7 +271,7 @@ fn two_ranks_give_no_suspect() {
         .for_each(|half| half[1].iter_mut().step_by(3).for_each(|time| *time += 2000.0));
     let located = from_processes(&reading(matrices), &[]);
     assert!(!located.healthy && located.suspects.is_empty());
-    assert!(located.undecided.expect("it says why").contains("two ranks"));
+    assert!(located.undecided.expect("the result has a reason").contains("two ranks"));
 }
 
 #[test]
@@ -302,7 +302,8 @@ fn missing_measurements_are_reported() {
 fn a_half_without_one_rank_is_ignored() {
     let mut reading = h200("matrix-rank2-slow-z3");
     reading.tables[0].rows[0].processes.as_mut().expect("there are times").in_place_us.remove(0);
-    reading.tables[0].rows[1].processes.as_mut().expect("there are times").in_place_us[3].clear();
+    reading.tables[0].rows[1].processes.as_mut().expect("the sample has per-process times").in_place_us[3]
+        .clear();
     assert_eq!(ranks(&from_processes(&reading, &[])), [2]);
 }
 

@@ -22,7 +22,7 @@ fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (L
             return (from_tried(&members, &tried, &PairOptions::default()), tried);
         }
         let distinct: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
-        assert_eq!(distinct.len(), 2 * pairs.len(), "pairs of a round have nobody in common");
+        assert_eq!(distinct.len(), 2 * pairs.len(), "the pairs of a round are disjoint");
         for (a, b) in pairs {
             let outcome = match busbw(tried.len(), number(&a), number(&b)) {
                 Some(busbw) if busbw < 0.0 => SweepOutcome::Void { why: "PREEMPTED".to_owned() },
@@ -107,14 +107,14 @@ fn an_unmeasured_member_is_undecided() {
     let undecided = located.undecided.unwrap();
     assert_eq!(undecided, "unknown: n002, n005; no pair of these members was measured (PREEMPTED)");
     let of = |node: &str| tried.iter().filter(|pair| pair.a == node || pair.b == node).count();
-    assert_eq!((of("n002"), of("n005")), (6, 6), "they are given up");
-    // They come back, and one of them is slow.
+    assert_eq!((of("n002"), of("n005")), (6, 6), "no further pair is planned for them");
+    // They return, and one of them is slow.
     let (located, _) = sweep(8, |number, a, b| {
         let slow = if a == 5 || b == 5 { 40.0 } else { 90.0 };
         Some(if taken(a, b) && number < 9 { -1.0 } else { slow })
     });
     assert_eq!((named(&located), located.undecided), (vec![5], None));
-    // Pairs without time.
+    // Pairs without remaining time.
     let few = next_pairs(&cluster(8), &[], &PairOptions::default(), 2);
     let measured = |(a, b): (String, String)| Tried { a, b, outcome: SweepOutcome::Measured { busbw: 90.0 } };
     let tried: Vec<_> = few.into_iter().map(measured).collect();
@@ -129,9 +129,9 @@ fn the_number_of_tests_is_limited() {
 }
 
 proptest! {
-    /// Named nodes are bad, and few bad ones are missed without a report.
+    /// Named nodes are bad, and few bad nodes are missed without a report.
     #[test]
-    fn several_bad_nodes(nodes in 8usize..64, bad in proptest::collection::btree_set(0usize..64, 1..4)) {
+    fn several_bad_nodes_are_named(nodes in 8usize..64, bad in proptest::collection::btree_set(0usize..64, 1..4)) {
         let bad: BTreeSet<usize> = bad.into_iter().filter(|bad| *bad < nodes).collect();
         let (located, _) = sweep(nodes, |_, a, b| Some(if bad.contains(&a) || bad.contains(&b) { 30.0 } else { 90.0 }));
         let named: BTreeSet<usize> = named(&located).into_iter().collect();

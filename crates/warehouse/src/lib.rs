@@ -39,8 +39,8 @@ pub trait Warehouse: Send + Sync + 'static {
     /// first load.
     ///
     /// # Errors
-    /// Returns [`Error::Permanent`] if the rows can never be loaded, and [`Error::Transient`] if nothing was loaded or the
-    /// outcome is unknown: load again under the same id.
+    /// Returns an error if the load failed: [`Error::Permanent`] if the rows can never be loaded,
+    /// [`Error::Transient`] if nothing was loaded or the outcome is unknown: load again under the same id.
     async fn load(&self, id: &str, load: &Load) -> Result<u64, Error>;
 
     /// Measurements of a run, in the order of its logs.

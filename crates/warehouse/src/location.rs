@@ -11,7 +11,7 @@ pub enum WarehouseLocation {
     BigQuery {
         /// Project that owns the dataset and is billed for queries.
         project: String,
-        /// The dataset.
+        /// Name of the dataset with the tables.
         dataset: String,
     },
 }

@@ -12,28 +12,28 @@ use crate::rows::{MeasurementRow, VerdictRow};
 /// Filter for runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastQuery {
-    /// Workflow,
+    /// Workflow name.
     pub workflow: String,
-    /// identity of comparable curves,
+    /// Identity of comparable curves.
     pub identity: String,
-    /// upper bound of the request time,
+    /// Upper bound of the request time.
     pub before: Timestamp,
-    /// number of oldest runs,
+    /// Maximum number of oldest runs.
     pub oldest: u32,
-    /// and number of newest runs.
+    /// Maximum number of newest runs.
     pub newest: u32,
 }
 
 /// An earlier run with a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Past {
-    /// The run.
+    /// Id of the earlier run.
     pub run: String,
-    /// Its verdict.
+    /// Verdict of the run.
     pub verdict: Option<Verdict>,
     /// Environment of the measurement, field by field.
     pub fingerprint: BTreeMap<String, String>,
-    /// Its measurements.
+    /// Measurements of the run.
     pub table: Table,
 }
 

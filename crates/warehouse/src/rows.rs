@@ -17,16 +17,16 @@ pub type SharedText = Arc<str>;
 pub struct Load {
     /// End of the run. At most one row.
     pub runs: Vec<RunRow>,
-    /// Its verdict. At most one row.
+    /// Verdict of the run. At most one row.
     pub verdicts: Vec<VerdictRow>,
-    /// Its measurements.
+    /// Measurements of the run.
     pub rows: Vec<MeasurementRow>,
 }
 
 /// A closed run with all resources released.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRow {
-    /// The run.
+    /// Id of the run.
     pub run: String,
     /// Workflow name.
     pub workflow: String,
@@ -55,7 +55,7 @@ pub struct RunRow {
 /// A run and its verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictRow {
-    /// The run.
+    /// Id of the run.
     pub run: SharedText,
     /// Workflow name.
     pub workflow: SharedText,
@@ -82,10 +82,10 @@ pub struct VerdictRow {
     pub measurements: u64,
 }
 
-/// A measurement.
+/// One placement of one measured size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasurementRow {
-    /// The run.
+    /// Id of the run.
     pub run: SharedText,
     /// Workflow name.
     pub workflow: SharedText,
@@ -137,7 +137,7 @@ pub struct MeasurementRow {
 }
 
 impl Load {
-    /// For a run without a verdict yet.
+    /// The row of a run without a verdict yet.
     ///
     /// `(workflow, check)`: their names; no check for a workflow with a single benchmark.
     pub fn of(
@@ -158,7 +158,7 @@ impl Load {
         Self { verdicts: vec![verdict], ..Self::default() }
     }
 
-    /// For a closed run.
+    /// The row of a closed run.
     pub fn used(run: &RunId, used: &RunUsed) -> Self {
         let (conclusion, failure) = match &used.conclusion {
             Conclusion::Completed => ("completed", None),

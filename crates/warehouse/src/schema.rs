@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::rows::{MeasurementRow, RunRow, VerdictRow};
 
-/// A table.
+/// Name, columns and key of a table, equal in both databases.
 #[derive(Clone, Copy, Debug)]
 pub struct WarehouseTable {
-    /// Its name.
+    /// Name of the table.
     pub name: &'static str,
     /// The schema of its rows.
     pub schema: fn() -> Schema,
@@ -16,7 +16,7 @@ pub struct WarehouseTable {
     pub key: &'static [&'static str],
 }
 
-/// All tables.
+/// The tables of both databases, with their unique keys.
 pub const TABLES: [WarehouseTable; 3] = [
     WarehouseTable {
         name: "verdicts",
@@ -52,10 +52,10 @@ impl WarehouseTable {
     }
 }
 
-/// A column.
+/// Name and type of a column, from a field of the row type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableColumn {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
     /// Data type.
     pub kind: ColumnType,
@@ -72,7 +72,7 @@ pub enum ColumnType {
     Integer,
     /// Any number.
     Float,
-    /// Text.
+    /// Unicode text of any length.
     Text,
     /// A point in time, as RFC 3339.
     Moment,

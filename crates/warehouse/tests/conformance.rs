@@ -57,7 +57,7 @@ async fn unstorable_rows_are_rejected_and_no_row_is_stored() {
         assert!(matches!(refused, Err(Error::Permanent(_))), "{load}: {refused:?}");
         assert_eq!(warehouse.rows("a").await.unwrap(), [], "{load}: all or none");
     }
-    assert_eq!(load(&warehouse, "twice", &[row(0)]).await.unwrap(), 1, "a refused load was no load");
+    assert_eq!(load(&warehouse, "twice", &[row(0)]).await.unwrap(), 1, "a refused load is not recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,7 +98,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
     for number in 0..40 {
         let name = format!("run-{number}");
         let verdict = dice.choice([None, Some(Verdict::Pass), Some(Verdict::Fail)]).unwrap();
-        // Some at the same time.
+        // Some have the same time.
         let load = run(
             &name,
             if dice.u8(..4) == 0 { "b" } else { "a" },
@@ -126,7 +126,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
         assert_eq!(there, here, "{wanted:?}");
         found += here.len();
     }
-    assert!(found > 40, "{found} runs were found: too few to prove anything");
+    assert!(found > 40, "{found} runs were found: too few for the test to be evidence");
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn views_have_descriptions() {
         .iter()
         .map(|row| ((row[0].clone().unwrap(), row[1].clone().unwrap()), (number(&row[2]), number(&row[3]))))
         .collect();
-    assert_eq!(medians.len(), 28, "each run once, for each size and placement: {trend:?}");
+    assert_eq!(medians.len(), 28, "each run once per size and placement: {trend:?}");
     for (at, busbw) in curve.iter().enumerate() {
         let mut before = curve[at.saturating_sub(10)..at].to_vec();
         before.sort_by(f64::total_cmp);

@@ -26,13 +26,13 @@ const MAX_PATH: usize = 2048;
 /// A position in a file, both numbers starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// Number of the line.
     pub line: usize,
     /// Column, in characters.
     pub column: usize,
 }
 
-/// A problem of a file.
+/// An invalid field or syntax error, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileProblem {
     /// File name as given, or `--set`.
@@ -89,10 +89,10 @@ pub struct YamlDocument {
     overridden: Vec<Overridden>,
 }
 
-/// Place of a problem with an override of the command line.
+/// File name of a problem with an override on the command line.
 const SET: &str = "--set";
 
-/// A field that another place than the file states.
+/// A field that is stated outside the file.
 #[derive(Clone, Debug)]
 struct Overridden {
     field: String,
@@ -120,7 +120,7 @@ impl YamlDocument {
     /// overlooked.
     ///
     /// # Errors
-    /// Returns the first syntax error, with its position.
+    /// Returns an error if the text is invalid: the first syntax error, with its position.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileProblems> {
         let mut document = Self {
             file: file.to_owned(),

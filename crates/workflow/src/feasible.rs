@@ -27,9 +27,7 @@ pub enum In {
 /// A reason why a run cannot succeed, or may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeasibilityFinding {
-    /// The file.
     pub file: In,
-    /// The field.
     pub field: String,
     /// The problem with its values, and the correction.
     pub message: String,
@@ -190,8 +188,9 @@ impl FeasibilityFindings {
     fn locate(&mut self, workflow: &Workflow, system: &System) {
         let nodes = system.nodes();
         if workflow.locate.is_some() && nodes < 3 && system.kind() != PROCESSES {
-            let message =
-                format!("{nodes} nodes make one pair at most, which singles out no node; it needs 3 or more");
+            let message = format!(
+                "{nodes} nodes make one pair at most, which cannot identify a bad node; it needs 3 or more"
+            );
             self.warning("locate", message);
         }
     }
@@ -213,7 +212,7 @@ impl FeasibilityFindings {
             return;
         }
         if workflow.check_count() > 1 {
-            // Jobs seldom take their whole limit: with many checks the sum says little.
+            // Jobs seldom take their whole limit: with many checks the sum is a weak bound.
             let message = format!(
                 "{} is shorter than the sum of all limits, {}: the cluster may end before the last check; raise it, or give \
                  the checks a `limit`",

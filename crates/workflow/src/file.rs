@@ -55,11 +55,11 @@ pub struct WorkflowFile {
 pub enum ImageFile {
     /// Built for the run.
     Build(BuildFile),
-    /// Prebuilt.
+    /// An existing image, identified by its digest.
     Prebuilt(Image),
 }
 
-/// A build.
+/// Config and input of the image's build.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildFile {
@@ -256,7 +256,7 @@ pub struct ExistingFile {
     pub name: String,
 }
 
-/// A benchmark.
+/// The only measurement of a workflow without checks.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BenchmarkFile {
@@ -313,7 +313,7 @@ pub struct MatrixFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadFile {
-    /// The collective.
+    /// Operation that the program measures.
     pub collective: Collective,
     /// Smallest message (`-b`).
     pub min_bytes: ByteSize,

@@ -1,8 +1,8 @@
-//! Values that only the user knows (project, zone, reservation), and the check of what a deployment's steps receive.
+//! Values that only the user knows (project, zone, reservation), and the check of a deployment's substitutions.
 //!
 //! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow:
 //! value` for the workflow itself; a mapping as value sets the fields in it and leaves the others. A parameters file beside a deployment is a JSON Schema, written in YAML, of its
-//! substitutions; a description states what is expected and where to find it.
+//! substitutions; a description states the expected value and its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -58,7 +58,7 @@ impl MatrixCell {
     }
 }
 
-/// Each element, or nothing once if there is none.
+/// Each element, or one `None` for an empty list.
 fn each<T>(list: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
     let list: Vec<_> = list.into_iter().map(Some).collect();
     if list.is_empty() { vec![None] } else { list }
@@ -359,12 +359,12 @@ impl<'a> WorkflowReader<'a> {
             let uses = kept::substitution(part);
             if !kept::is_part(part) || deploy.config["substitutions"].get(&uses).is_none() {
                 let message =
-                    format!("is not a part that the deployment can use again: it does not declare {uses}");
+                    format!("is not a part that the deployment can reuse: it does not declare {uses}");
                 self.complain(&field, message);
             } else if destroy.config["substitutions"].get(kept::KEEP).is_none() {
                 self.complain(
                     &field,
-                    format!("the teardown cannot leave it: it does not declare {}", kept::KEEP),
+                    format!("the teardown cannot keep it: it does not declare {}", kept::KEEP),
                 );
             } else if span.0.is_zero() || span.0 > LONGEST_KEPT {
                 self.complain(&field, "expected a span from 1s to 366d".to_owned());
@@ -382,7 +382,7 @@ impl<'a> WorkflowReader<'a> {
         }
     }
 
-    /// Checks what the steps that deploy receive, before they cost anything.
+    /// Checks the substitutions of the deploying steps before they incur cost.
     /// `settings`: fields that state a substitution by its name.
     fn parameters(&mut self, path: &Path, deploy: &BuildSpec, settings: &BTreeMap<&str, String>) {
         let Some(schema) = self.named("cluster.rent.deployed.parameters", path) else { return };

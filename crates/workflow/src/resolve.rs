@@ -28,7 +28,7 @@ pub struct Resolved {
 /// Properties of a workflow file for triggers and requests.
 #[derive(Clone, Debug)]
 pub struct Offered {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
     /// Description for display.
     pub description: String,
@@ -41,7 +41,7 @@ pub struct Offered {
 /// Reads these properties of a workflow file, without the files it names.
 ///
 /// # Errors
-/// Returns all problems of the file.
+/// Returns an error if the file is invalid, with all problems.
 pub fn offered(path: &Path) -> Result<Offered, FileProblems> {
     offered_by(&YamlDocument::read(path)?)
 }
@@ -49,7 +49,7 @@ pub fn offered(path: &Path) -> Result<Offered, FileProblems> {
 /// The same, for an already parsed file.
 ///
 /// # Errors
-/// Returns all problems of the file.
+/// Returns an error if the file is invalid, with all problems.
 pub fn offered_by(document: &YamlDocument) -> Result<Offered, FileProblems> {
     let WorkflowFile { name, description, on, parameters, .. } = document.read_as()?;
     let problems = on.problems();
@@ -90,7 +90,7 @@ impl std::str::FromStr for Override {
 /// Reads a workflow file and all files it names.
 ///
 /// # Errors
-/// Returns all problems of all files.
+/// Returns an error if a file is invalid, with all problems of all files.
 pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, FileProblems> {
     resolve_on(path, overrides, None)
 }
@@ -98,7 +98,7 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, FileProb
 /// The same, on an existing cluster instead of the file's own: `existing` is the value of `cluster.existing`.
 ///
 /// # Errors
-/// Returns all problems of all files and of `existing`.
+/// Returns an error if a file or `existing` is invalid, with all problems.
 pub fn resolve_on(
     path: &Path,
     overrides: &[Override],
@@ -110,7 +110,7 @@ pub fn resolve_on(
 /// Reads a workflow file, with the user's values from a second file if there is one; it replaces the file's own `values`.
 ///
 /// # Errors
-/// Returns all problems of all files.
+/// Returns an error if a file is invalid, with all problems of all files.
 pub fn resolve_with_values(
     path: &Path,
     values: Option<&Path>,
@@ -123,7 +123,7 @@ pub fn resolve_with_values(
 /// The same, for an already parsed file; the files it names are read now, relative to `path`.
 ///
 /// # Errors
-/// Returns all problems of all files and of `existing`.
+/// Returns an error if a file or `existing` is invalid, with all problems.
 pub fn resolve_document(
     mut document: YamlDocument,
     path: &Path,

@@ -5,7 +5,7 @@ use model::Notify;
 use crate::file::WorkflowFile;
 
 /// Fields that a request must not override: the name, triggers and parameters would define another workflow,
-/// and the requester must not choose who is notified.
+/// and the requester must not choose the notified channels.
 const FIXED: [&str; 5] = ["", "name", "notify", "on", "parameters"];
 
 /// Reports each broken rule with its field and the expectation.

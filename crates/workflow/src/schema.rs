@@ -11,7 +11,7 @@ impl YamlDocument {
     /// Deserializes the document as a `T`.
     ///
     /// # Errors
-    /// Returns all problems.
+    /// Returns an error if the document is invalid, with all problems.
     pub fn read_as<T: JsonSchema + DeserializeOwned>(&self) -> Result<T, FileProblems> {
         let schema = schemars::schema_for!(T).to_value();
         let validator = jsonschema::validator_for(&schema).map_err(|error| {

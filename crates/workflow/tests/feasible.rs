@@ -46,7 +46,7 @@ substitutions: {_CLUSTER: '', _PROJECT: ''}
 artifacts: {objects: {location: 'gs://any/', paths: [gone.json]}}
 ";
 
-/// A workflow, its criteria, and what `--set` replaces.
+/// A workflow, its criteria, and the values of `--set`.
 type Input<'a> = (&'a str, &'a str, &'a [&'a str]);
 
 /// Errors and warnings of a workflow, without the folder's path.
@@ -203,7 +203,9 @@ fn possible_failures_are_warnings() {
     assert_eq!(errors, Vec::<String>::new());
     assert_eq!(
         warnings,
-        ["--set: locate: 2 nodes make one pair at most, which singles out no node; it needs 3 or more"]
+        [
+            "--set: locate: 2 nodes make one pair at most, which cannot identify a bad node; it needs 3 or more"
+        ]
     );
     let (errors, warnings) = found(DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=100"]);
     assert_eq!(errors, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Wrong files: every problem at once, each with file, line, field and what was expected.
+//! Invalid files: all problems at once, each with file, line, field and expectation.
 
 use std::{fs, path::Path};
 
@@ -37,7 +37,7 @@ fn problems(workflow: &str, set: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_workflows_of_this_repository_are_good() {
+fn the_workflows_of_this_repository_are_valid() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let mut checked = 0;
     for entry in fs::read_dir(workflows).unwrap() {
@@ -55,7 +55,7 @@ fn the_workflows_of_this_repository_are_good() {
 
 /// The triggers that the four systems' files show as comments.
 #[test]
-fn commented_triggers_are_good() {
+fn commented_triggers_are_valid() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     for name in
         ["a3-mega-slurm", "a3-mega-slurm-lustre", "a3-mega-existing", "dgx-slurm-perf", "a4-gke-testbed"]
@@ -77,7 +77,7 @@ fn commented_triggers_are_good() {
 }
 
 #[test]
-fn the_build_config_of_this_repository_is_good() {
+fn the_build_config_of_this_repository_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cloudbuild.yaml");
     let config: cloudbuild::BuildConfig = YamlDocument::read(&path).unwrap().read_as().unwrap();
     cloudbuild::plan::check(&config, &cloudbuild::Inputs::default())
@@ -85,7 +85,7 @@ fn the_build_config_of_this_repository_is_good() {
 }
 
 #[test]
-fn a_good_file_resolves_with_every_default() {
+fn a_valid_file_resolves_with_every_default() {
     let folder = folder(GOOD);
     let resolved = resolve(&folder.path().join("w.yaml"), &["limits.attempts=3".parse().unwrap()]).unwrap();
     let workflow = resolved.workflow;
@@ -221,7 +221,7 @@ fn a_workflow_may_name_its_values_file() {
     fs::write(folder.path().join("mine.yaml"), "limits.job: 7m\n").unwrap();
     assert_eq!(job(&[]).unwrap().0.as_secs(), 7 * 60);
     let set = "limits.job=9m".parse().unwrap();
-    assert_eq!(job(&[set]).unwrap().0.as_secs(), 9 * 60, "the command line comes last");
+    assert_eq!(job(&[set]).unwrap().0.as_secs(), 9 * 60, "the command line has priority");
     fs::write(folder.path().join("mine.yaml"), "_NO_SUCH: 7\n").unwrap();
     let said = job(&[]).unwrap_err().to_string();
     assert!(said.contains("mine.yaml:1:") && said.contains("_NO_SUCH"), "{said}");
@@ -266,14 +266,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_panics(text in any::<String>()) {
+    fn no_text_causes_a_panic(text in any::<String>()) {
         if let Ok(document) = YamlDocument::parse("f", &text) {
             drop(document.read_as::<workflow::WorkflowFile>());
         }
     }
 
     #[test]
-    fn sizes_are_written_as_they_are_read(bytes in any::<u64>()) {
+    fn sizes_round_trip(bytes in any::<u64>()) {
         prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
     }
 
@@ -362,7 +362,7 @@ fn triggers_and_parameters_are_checked_with_positions() {
 }
 
 #[test]
-fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
+fn a_kubernetes_cluster_is_named_and_its_invalid_fields_are_too() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/kubernetes-cpu.yaml");
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     let Some(ClusterSpec::Existing { system, .. }) = resolved.workflow.cluster else {

@@ -8,7 +8,7 @@ const MIB: usize = 1 << 20;
 /// The largest file that is read at all.
 const LARGEST: usize = 256 << 10;
 
-/// Texts of a megabyte that once took gigabytes, or might.
+/// Texts of a megabyte that could use gigabytes of memory.
 fn hostile() -> Vec<(&'static str, String)> {
     let fill = |piece: &str| piece.repeat(MIB / piece.len());
     vec![
@@ -16,7 +16,7 @@ fn hostile() -> Vec<(&'static str, String)> {
             let children: String = (0..12_000).map(|child| format!("  k{child}: 1\n")).collect();
             format!("? {}\n:\n{children}", "x".repeat(40_000))
         }),
-        ("a long key within the limit, over and over", {
+        ("a long key within the limit, repeated", {
             let key = "k".repeat(250);
             let mut text = String::new();
             for depth in 0..7 {
@@ -28,7 +28,7 @@ fn hostile() -> Vec<(&'static str, String)> {
             text.truncate(MIB);
             text
         }),
-        ("a list of nothing", fill("- \n")),
+        ("a list without values", fill("- \n")),
         ("a flow list", format!("[{}]", "1,".repeat(MIB / 2 - 2))),
         ("brackets", fill("[")),
         ("braces", fill("{")),
@@ -49,7 +49,7 @@ fn hostile() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Reads one of the texts, in a process of its own: its peak of memory is that of the text.
+/// Reads one of the texts in a separate process, to measure its peak memory.
 #[test]
 fn a_megabyte_of_anything_takes_little_memory_and_time() {
     if let Ok(name) = std::env::var("HOSTILE") {
@@ -81,7 +81,8 @@ fn a_megabyte_of_anything_takes_little_memory_and_time() {
         let [millis, problems, peak_kib] = numbers[..] else { panic!("{name}: {line}") };
         assert!(problems < 100_000, "{name}: {problems} bytes of messages");
         assert!(peak_kib < 64 << 10, "{name}: {peak_kib} KiB");
-        // Ten times the limit of an optimised program: this one is not, and shares the machine with other tests.
+        // Ten times the limit of an optimised program: this one is not optimised and shares the machine with other
+        // tests.
         assert!(millis < 10_000, "{name}: {millis} ms");
         eprintln!("{name}: {millis} ms, {peak_kib} KiB, {problems} bytes of messages");
     }

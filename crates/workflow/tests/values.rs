@@ -90,7 +90,11 @@ fn a_value_is_stated_once() {
         substitutions.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
     };
     assert_eq!(of(&deploy.substitutions), ["_NODES=3", "_PROJECT=mine", "_TOOLS=ours"]);
-    assert_eq!(of(&destroy.substitutions), ["_TOOLS=ours"], "as far as its config declares them");
+    assert_eq!(
+        of(&destroy.substitutions),
+        ["_TOOLS=ours"],
+        "a build receives the values that its config declares"
+    );
 
     // The values file takes precedence over the workflow, the command line over both.
     let values = "_PROJECT: mine\n_TOOLS: theirs\ncluster.rent.deployed.slurm.nodes: 4\n";
@@ -229,7 +233,7 @@ const A3_MEGA: Filled = &[
 
 /// Missing values of a template are reported, and a filled one passes.
 #[test]
-fn the_shipped_templates_lead_to_a_good_workflow() {
+fn filled_templates_give_a_valid_workflow() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let folder = tempfile::tempdir().unwrap();
     let values = folder.path().join("values.yaml");
@@ -237,7 +241,7 @@ fn the_shipped_templates_lead_to_a_good_workflow() {
         let workflow = workflows.join(name).with_extension("yaml");
         let template =
             fs::read_to_string(workflows.join("values").join(template).with_extension("yaml")).unwrap();
-        // Commented lines are examples of further values: they are known, too.
+        // Commented lines are examples of further values, which must be valid, too.
         let all: String = template
             .lines()
             .map(|line| {
@@ -271,9 +275,9 @@ fn the_shipped_templates_lead_to_a_good_workflow() {
     }
 }
 
-/// `burnin check` rejects what the steps would reject: every parameter, by name.
+/// `burnin check` rejects every parameter that the steps would reject, by name.
 #[test]
-fn hostile_values_are_refused_by_every_shipped_schema() {
+fn every_shipped_schema_refuses_hostile_values() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let folder = tempfile::tempdir().unwrap();
     let values = folder.path().join("values.yaml");
@@ -303,9 +307,9 @@ fn hostile_values_are_refused_by_every_shipped_schema() {
     }
 }
 
-/// The workflow of an existing cluster differs from that of a deployed one in where the cluster comes from.
+/// The workflows of an existing and of a deployed cluster differ in the source of the cluster only.
 #[test]
-fn an_existing_a3_mega_is_measured_as_a_deployed_one() {
+fn an_existing_a3_mega_is_measured_like_a_deployed_one() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let existing = resolve(&workflows.join("a3-mega-existing.yaml"), &[])
         .unwrap_or_else(|problems| panic!("{problems}"))

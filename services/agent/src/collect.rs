@@ -30,7 +30,7 @@ const RESERVE: u64 = 1 << 20;
 /// Maximum number of stored versions of a file that changes between attempts.
 const VERSIONS: u32 = 9;
 
-/// Limits of what is collected of a job.
+/// Limits of a job's collected output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectLimits {
     /// Maximum size of a file, bytes.
@@ -78,7 +78,7 @@ impl Collector {
     /// Collects the output of jobs given by name, into the folder of `owner`.
     ///
     /// # Errors
-    /// See [`Collector::collect`].
+    /// Returns an error if the cluster or the bucket request fails.
     pub async fn collect_for(
         &self,
         owner: ArtifactOwner<'_>,
@@ -191,7 +191,7 @@ impl Collector {
                 return Ok(object);
             }
         }
-        let why = format!("{VERSIONS} tries met {VERSIONS} other contents of {}", file.name);
+        let why = format!("{} changed between all {VERSIONS} attempts to store it", file.name);
         Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
     }
 }
@@ -224,7 +224,8 @@ struct RemainingLimits {
 }
 
 impl RemainingLimits {
-    /// Returns how many bytes of the next file may be stored while `others` wait: one oversized file must not use up their share.
+    /// Returns how many bytes of the next file may be stored while `others` are pending: one oversized file must not
+    /// use up their share.
     fn take(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
         self.files = self.files.checked_sub(1)?;
         let others = others.min(self.files) as u64;

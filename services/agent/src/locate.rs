@@ -34,7 +34,7 @@ const LEAST_LIMIT: Span = Span::from_secs(10);
 
 /// Messages of a benchmark or of NCCL: a pair whose log has one of them started, even without the benchmark's banner.
 const FAILURES: [&str; 5] = ["CUDA failure", "Cuda failure", "HIP failure", "NCCL failure", "NCCL WARN"];
-/// Scheduler codes for a job lost because of one of its nodes. Other codes say nothing about the nodes.
+/// Scheduler codes for a job lost because of one of its nodes. Other codes are no evidence about the nodes.
 const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];
 
 /// Locates bad nodes.
@@ -46,7 +46,7 @@ pub struct Locator {
     pub collector: Collector,
 }
 
-/// Why no new pair may start.
+/// Reason why no new pair may start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Over {
@@ -64,7 +64,7 @@ struct SearchRecord {
 }
 
 impl Locator {
-    /// Stops a search: no new pair starts. The search is over when a step reports it.
+    /// Stops a search: no new pair starts. The search has ended when a step reports its end.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.

@@ -72,7 +72,9 @@ impl Scheduler for Files {
                 let (one, rest) = content.split_at(content.len() / 3);
                 Ok(Box::new(Cursor::new(one.to_vec()).chain(Cursor::new(rest.to_vec()))))
             }
-            None => Err(PortError::Permanent(Failure::new(Class::Workload, "UNREADABLE", "it is gone"))),
+            None => {
+                Err(PortError::Permanent(Failure::new(Class::Workload, "UNREADABLE", "the file is absent")))
+            }
         }
     }
 
@@ -199,7 +201,7 @@ async fn an_oversized_log_keeps_its_beginning_and_end() {
         let (head, rest) = stored.split_at(cut.at_bytes as usize);
         let left = cut.left_out_bytes.unwrap() as usize;
         let mark = format!("[burnin: cut here, {left} bytes left out]\n");
-        let tail = rest.strip_prefix(mark.as_bytes()).expect("a line of its own");
+        let tail = rest.strip_prefix(mark.as_bytes()).expect("the mark is a separate line");
         assert!(flood.starts_with(head) && flood.ends_with(tail), "{limit}");
         assert_eq!(head.len() + left + tail.len(), flood.len(), "{limit}");
         assert!(head.is_empty() || head.ends_with(b"\n"), "{limit}");
@@ -223,7 +225,7 @@ async fn without_random_access_only_the_beginning_is_kept() {
     assert!(stored.ends_with(b"xxx\n[burnin: cut here, the rest left out]\n") && stored.len() < 2_000_100);
     let collected = object.collected.as_ref().unwrap();
     assert_eq!(collected.cut.as_ref().unwrap().left_out_bytes, None);
-    assert!(collected.read_bytes < 3_000_000, "the flood is not read to its end");
+    assert!(collected.read_bytes < 3_000_000, "the oversized file is not read completely");
 }
 
 #[tokio::test]
@@ -242,7 +244,7 @@ async fn a_retry_reuses_stored_files_and_stores_changed_ones_beside() {
     assert_eq!(names, ["1/a.log", "1/b.log~2", "1/c.log"]);
     assert_eq!(objects["1/b.log~2"].1, b"two and more");
     assert_eq!(after.objects[0], before.objects[0]);
-    assert_eq!(again.collect().await.0, after, "what was committed stays");
+    assert_eq!(again.collect().await.0, after, "the committed manifest is unchanged");
 }
 
 #[tokio::test]
@@ -257,9 +259,9 @@ async fn files_that_change_during_collection_are_reported() {
     let (manifest, objects) = world.collect().await;
     let changed = |name: &str| objects[name].0.collected.as_ref().unwrap().changed.as_deref();
     assert_eq!(changed("1/rotated"), Some("replaced"));
-    assert_eq!(objects["1/rotated.1"].1, b"old", "what was rotated away is found under its new name");
+    assert_eq!(objects["1/rotated.1"].1, b"old", "a rotated file is found under its new name");
     assert_eq!((changed("1/grown"), changed("1/same")), (None, None));
-    assert!(manifest.left_out.iter().any(|left| left.file == "gone" && left.why == "it is gone"));
+    assert!(manifest.left_out.iter().any(|left| left.file == "gone" && left.why == "the file is absent"));
 }
 
 #[tokio::test]

@@ -249,7 +249,7 @@ impl World {
                 Err(PortError::Permanent(failure)) => return Fact::NodesFailed(failure),
             }
         }
-        panic!("the search does not end");
+        panic!("timeout: the search has not ended");
     }
 
     async fn located(&self, search: &NodeSearch) -> Suspects {
@@ -276,8 +276,8 @@ async fn the_bad_node_is_located_with_its_drain_command() {
         assert_eq!(suspects.undecided, None);
         assert_eq!(suspects.tests as usize, world.paper.jobs.lock().unwrap().len());
         assert!(suspects.best_busbw.is_some_and(|busbw| (busbw - 83.9).abs() < 0.1), "{suspects:?}");
-        assert_eq!(world.located(&search).await, suspects, "asked again, it says the same");
-        assert!(world.paper.drained.lock().unwrap().is_empty(), "nothing was done to it");
+        assert_eq!(world.located(&search).await, suspects, "a repeated step returns the same result");
+        assert!(world.paper.drained.lock().unwrap().is_empty(), "no node was changed");
         let released = world.paper.released.lock().unwrap();
         assert!(world.paper.jobs.lock().unwrap().keys().all(|pair| released.contains(pair)), "{released:?}");
     }
@@ -338,7 +338,7 @@ async fn without_evidence_no_node_is_suspected() {
     assert!(two.paper.jobs.lock().unwrap().is_empty());
 }
 
-/// After any failed call the search continues: the same pairs, each once, and the same result.
+/// The search continues after any failed call, with the same pairs, each once, and the same result.
 #[tokio::test]
 async fn failed_calls_do_not_change_the_result() {
     let search = search(6, Locate { drain: Drain::Apply, ..Locate::default() });
@@ -367,7 +367,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
             let fact = world.end(&search, 0).await;
             assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
             assert_eq!(world.paper.going(), 0, "after {steps} steps");
-            // An agent that missed the cancel is too late.
+            // An agent that missed the cancel starts no pair.
             let jobs = world.paper.jobs.lock().unwrap().len();
             assert_eq!(world.end(&search, 0).await, fact);
             assert_eq!(world.paper.jobs.lock().unwrap().len(), jobs);
@@ -375,7 +375,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
     }
 }
 
-/// A submission that is reported as failed may still arrive, long after the search is over.
+/// A submission that is reported as failed may still arrive, long after the end of the search.
 #[tokio::test]
 async fn a_late_submission_of_a_pair_does_not_start() {
     for (at, cancelled) in [(0, true), (600_000, false)] {

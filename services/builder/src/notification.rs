@@ -1,4 +1,4 @@
-//! Messages of the topic `cloud-builds`: a reason to poll a build, see [`notification`].
+//! Messages of the topic `cloud-builds`: each one triggers a poll of its build, see [`notification`].
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Notified {
         let BuildNotification { key, build } = told;
         let command = key.command();
         let seen = async {
-            self.builds.submissions().told_of(key, build).await?;
+            self.builds.submissions().on_notification(key, build).await?;
             self.builds.poll(key).await
         };
         match seen.await.map(|seen| seen.map(crate::ended)) {

@@ -86,7 +86,7 @@ async fn reordered_and_repeated_notifications_give_one_end() {
                 assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
             }
             let mut facts = service.heard.take();
-            assert_eq!(facts.len(), 6, "whatever a message says, a look says how it stands");
+            assert_eq!(facts.len(), 6, "the polled state is published, whatever the message states");
             facts.dedup();
             assert_eq!(facts.len(), 1, "{facts:?}");
             assert_eq!(facts[0][0], fact);
@@ -110,7 +110,7 @@ async fn notifications_of_running_builds_publish_nothing() {
         later["status"] = status.into();
         assert_eq!(service.push(&notification(&later)).await, Disposition::Done, "{status}");
     }
-    assert_eq!(service.heard.take(), Vec::<Value>::new(), "nobody's word is taken for an end");
+    assert_eq!(service.heard.take(), Vec::<Value>::new(), "a message alone ends no build");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn a_notification_reveals_a_build_missing_in_the_list() {
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done);
     service.world.start(&spec("SUCCESS")).await.unwrap();
     service.world.image().await;
-    assert_eq!(service.world.cloud.asked().0, 1, "nothing else was created");
+    assert_eq!(service.world.cloud.asked().0, 1, "no other build was created");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,14 +137,18 @@ async fn a_build_that_appears_after_its_cancel_is_cancelled() {
     world.builds.cancel(&id()).await.unwrap();
     world.clock.advance(SETTLE);
     let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
-    assert_eq!(failure.class, Class::Cancelled, "no list showed it for long enough");
+    assert_eq!(
+        failure.class,
+        Class::Cancelled,
+        "the build was missing in the lists for longer than the settle time"
+    );
     assert_eq!(world.statuses(), ["QUEUED"]);
     assert_eq!(service.push(&world.cloud.notifications()[0]).await, Disposition::Done);
     assert_eq!(world.statuses(), ["CANCELLED"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_peoples_builds_are_acknowledged() {
+async fn foreign_builds_are_acknowledged() {
     let service = Service::new().await;
     let theirs = json!({"id": "b1", "status": "SUCCESS", "tags": ["nightly"], "projectId": "proj"});
     assert_eq!(service.push(&notification(&theirs)).await, Disposition::Done);
@@ -156,7 +160,7 @@ async fn other_peoples_builds_are_acknowledged() {
     let pushes = service.world.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
     assert_eq!(service.heard.take(), Vec::<Value>::new());
-    assert_eq!(service.world.builds.poll(&id()).await.unwrap(), None, "a forged build is not noted");
+    assert_eq!(service.world.builds.poll(&id()).await.unwrap(), None, "a forged build is not recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +183,11 @@ async fn commands_are_passed_to_the_command_handler() {
     let event: Event = serde_json::from_slice(&command.unwrap()).unwrap();
     assert_eq!(service.door.handle(&event).await, Disposition::Done);
     let facts = service.heard.take();
-    assert_eq!((facts.len(), &facts[0][0]), (1, &json!("dev.burnin.image.failed.v1")), "absent, and says so");
+    assert_eq!(
+        (facts.len(), &facts[0][0]),
+        (1, &json!("dev.burnin.image.failed.v1")),
+        "the absent build is reported"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ fn said(variables: &[(&str, &str)]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn wrong_variables_are_named_all_at_once() {
+fn all_invalid_variables_are_reported_at_once() {
     let (code, text) = said(&[
         ("BURNIN_ARTEFACTS", "gs://artefacts"),
         ("BURNIN_BUILDS", "cloud-build:val-prod"),

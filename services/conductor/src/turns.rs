@@ -8,7 +8,7 @@ use std::{
 use model::RunId;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// The runs with a wake-up in progress.
+/// Runs with a wake-up in progress.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<BTreeMap<RunId, WakingRun>>);
 
@@ -21,12 +21,12 @@ struct WakingRun {
 
 /// The turn of one wake-up; dropping it lets the next wake-up of the run proceed.
 pub(crate) struct Turn<'a> {
-    // Released before the entry is removed: fields are dropped in this order.
+    // Fields are dropped in this order: the lock is released before the entry is removed.
     _lock: OwnedMutexGuard<()>,
     _user: User<'a>,
 }
 
-/// A counted user of a run's entry, also while it waits.
+/// A reference to a run's entry, counted also while it waits.
 struct User<'a> {
     turns: &'a Turns,
     run: RunId,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_run_without_a_wake_up_is_forgotten_and_a_cancelled_wait_counts_no_longer() {
+    async fn a_run_without_a_wake_up_is_dropped_and_a_cancelled_wait_no_longer_counts() {
         let turns = Turns::default();
         let run: RunId = "night-1".parse().unwrap();
         let first = turns.take(&run).await;

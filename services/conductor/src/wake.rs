@@ -27,8 +27,8 @@ const STATES: usize = 1000;
 pub struct Settings {
     /// Delay before an owed command is sent again.
     pub resend: Span,
-    /// How long a tick relies on the records known to this process. Zero: each tick lists the ledger. An append by another
-    /// process is found at the latest by the first tick after this time.
+    /// Maximum age of the records known to this process at a tick. Zero: each tick lists the ledger. An append by
+    /// another process is found at the latest by the first tick after this time.
     pub refresh: Span,
 }
 
@@ -40,9 +40,9 @@ pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 pub enum Woken {
     /// The run was never requested.
     Unknown,
-    /// The fact changed nothing, for this reason.
+    /// The fact had no effect, for this reason.
     Ignored(Ignored),
-    /// The run was advanced, or had nothing to do.
+    /// The run was advanced, or had no pending work.
     Went,
 }
 
@@ -73,7 +73,7 @@ struct KnownState {
     listed_at: Timestamp,
 }
 
-/// What an input added to the ledger.
+/// Result of an input: the records that it added to the ledger.
 struct Recorded {
     known: KnownState,
     ignored: Option<Ignored>,
@@ -120,7 +120,7 @@ impl Conductor {
     /// Wakes every open run.
     ///
     /// # Errors
-    /// Returns the first error, after all runs were woken.
+    /// Returns an error if a wake-up is incomplete: the first one, after all runs were woken.
     pub async fn tick(&self) -> Result<(), WakeError> {
         let mut first = Ok(());
         let open = self.ledger.open_runs().await?;
@@ -176,7 +176,7 @@ impl Conductor {
     /// Appends the records for the input. `None` for an unknown run.
     async fn record(&self, run: &RunId, input: &Input) -> Result<Option<Recorded>, AppendError> {
         let now = self.clock.now();
-        // After an error or a lost race the state is not put back: the next attempt lists the ledger.
+        // After an error or a lost race the state is not kept: the next attempt lists the ledger.
         let known = self.states().remove(run);
         let fresh = known.as_ref().filter(|known| {
             matches!(input, Input::Tick) && now.since(known.listed_at) < self.settings.refresh
@@ -192,7 +192,7 @@ impl Conductor {
             if !matches!(occurrence.fact, Fact::RunRequested(_)) {
                 return Ok(None);
             }
-            // Write the hint first: a hint without a run is harmless, a run without a hint is forgotten.
+            // Write the hint first: a hint without a run is harmless, a run without a hint is lost.
             if !planted("no_hint") {
                 let hinted = self.ledger.mark_open(run).await;
                 hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
@@ -300,7 +300,7 @@ impl Conductor {
         }
     }
 
-    /// Whether this process has seen the run before; remembers the run.
+    /// Whether this process knows the run; adds it.
     fn knows(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);

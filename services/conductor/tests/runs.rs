@@ -7,11 +7,11 @@ use service::{Clock, Disposition, Event, Handler};
 use support::*;
 
 #[tokio::test]
-async fn a_good_run_writes_twelve_records_and_sends_each_command_once() {
+async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
-    assert_eq!(world.hints().await, [run()], "from the first moment the tick knows of the run");
+    assert_eq!(world.hints().await, [run()], "the tick finds the run from its first record on");
     feed(&conductor, answers()).await;
 
     let records = world.records().await;
@@ -21,10 +21,10 @@ async fn a_good_run_writes_twelve_records_and_sends_each_command_once() {
     let closings = world.bus.closings();
     let closed = RunClosed { conclusion: Conclusion::Completed, verdict: Some(Verdict::Pass) };
     assert_eq!(closings.into_iter().map(|(_, closed)| closed).collect::<Vec<_>>(), [closed]);
-    let [used] = &world.bus.used()[..] else { panic!("its use is published once") };
+    let [used] = &world.bus.used()[..] else { panic!("its usage is published once") };
     assert_eq!((used.workflow.as_str(), used.nodes), ("quickstart", 2));
     assert!(used.requested_at <= used.closed_at, "{used:?}");
-    assert_eq!(world.hints().await, [], "nothing is owed any more");
+    assert_eq!(world.hints().await, [], "no command is owed");
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn repeated_facts_change_nothing() {
     assert_eq!(world.records().await.len(), 12);
     assert_eq!(world.bus.commands(), COMMANDS);
     let ids: Vec<String> = world.bus.closings().into_iter().map(|(id, _)| id).collect();
-    assert!(ids.iter().all(|id| *id == ids[0]), "said again, it is the same event: {ids:?}");
+    assert!(ids.iter().all(|id| *id == ids[0]), "a repeated publication is the same event: {ids:?}");
     assert_eq!(world.hints().await, []);
 }
 
@@ -49,7 +49,7 @@ async fn a_fact_about_an_unknown_run_is_parked() {
         let parked = conductor.handle(&event).await;
         assert!(matches!(&parked, Disposition::Park(why) if why.contains("quickstart-1")), "{parked:?}");
     }
-    assert_eq!(world.store.list("").await.unwrap(), [""; 0], "and leaves no trace");
+    assert_eq!(world.store.list("").await.unwrap(), [""; 0], "a parked fact creates no object");
     assert_eq!(world.bus.commands(), [""; 0]);
 }
 
@@ -84,14 +84,14 @@ async fn a_tick_resends_owed_commands_when_due() {
 
     world.clock.advance(Span::from_millis(4_999));
     conductor.tick().await.unwrap();
-    assert_eq!(world.bus.commands().len(), 1, "a moment too early");
+    assert_eq!(world.bus.commands().len(), 1, "one moment too early");
     world.clock.advance(Span::from_millis(1));
     feed(&conductor, [requested()]).await;
     assert_eq!(world.bus.commands().len(), 1, "a fact sends only what is new");
     conductor.tick().await.unwrap();
     assert_eq!(world.bus.commands(), ["image.1.start"; 2]);
     conductor.tick().await.unwrap();
-    assert_eq!(world.bus.commands().len(), 2, "and waits again");
+    assert_eq!(world.bus.commands().len(), 2, "the command waits for the next interval");
     assert_eq!(world.records().await.len(), 1, "sending is not recorded");
 }
 
@@ -101,7 +101,7 @@ async fn a_command_refused_by_the_bus_is_sent_with_the_next_delivery() {
     let conductor = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.image.build.v1");
     assert!(matches!(conductor.handle(&requested()).await, Disposition::Retry(_)));
-    assert_eq!(world.records().await.len(), 1, "what was recorded stays");
+    assert_eq!(world.records().await.len(), 1, "recorded facts are kept");
     *world.bus.refuses.lock().unwrap() = None;
     feed(&conductor, [requested()]).await;
     assert_eq!(world.bus.commands(), ["image.1.start"]);
@@ -178,7 +178,7 @@ async fn a_recorded_but_unpublished_end_is_published_after_a_restart() {
     assert!(matches!(killed.handle(&last).await, Disposition::Retry(_)));
     drop(killed);
     assert!(world.state().await.closed.is_some());
-    assert_eq!(world.hints().await, [run()], "the hint outlives the fall");
+    assert_eq!(world.hints().await, [run()], "the hint survives the crash");
 
     *world.bus.refuses.lock().unwrap() = None;
     let restarted = world.conductor();
@@ -214,7 +214,7 @@ async fn one_unreadable_run_does_not_block_the_others() {
     let error = world.conductor().tick().await.unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
     assert_eq!(world.bus.commands(), ["image.1.start"]);
-    assert_eq!(world.hints().await, [damaged, run()], "a person has to look at it, so it stays known");
+    assert_eq!(world.hints().await, [damaged, run()], "an operator has to inspect it, so its hint is kept");
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn a_cluster_that_reappears_after_closing_is_released_again() {
     assert_eq!(world.hints().await, []);
     let state = world.state().await;
     assert!(state.leases_returned());
-    assert_eq!(state.settled.unwrap().0, Conclusion::Completed, "the answer stands");
+    assert_eq!(state.settled.unwrap().0, Conclusion::Completed, "the result is unchanged");
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
     gate.go.notify_one();
     closed.await.unwrap();
     assert!(!world.state().await.leases_returned());
-    assert_eq!(world.hints().await, [run()], "while a cluster costs money, the tick knows of its run");
+    assert_eq!(world.hints().await, [run()], "while a cluster costs money, the tick finds its run");
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
     assert_eq!(world.bus.commands(), ["image.1.start"]);
     let conclusion = Conclusion::Failed { stage: Stage::Image, check: Default::default(), failure };
     assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
-    assert_eq!(world.bus.used()[0].nodes, 0, "it never asked for a cluster");
+    assert_eq!(world.bus.used()[0].nodes, 0, "it never requested a cluster");
     assert_eq!(world.hints().await, []);
 }
 
@@ -288,7 +288,7 @@ async fn closed_runs_are_not_kept_in_memory() {
     for event in answers() {
         assert!(matches!(nobody.handle(&event).await, Disposition::Park(_)));
     }
-    assert_eq!(nobody.remembered(), 0, "facts about runs that nobody asked for leave nothing behind");
+    assert_eq!(nobody.remembered(), 0, "facts about unrequested runs leave no state");
 }
 
 #[tokio::test]

@@ -63,14 +63,14 @@ async fn storm(seed: u64, temper: Temper) {
         if world.hints().await.is_empty() {
             break;
         }
-        assert!(round < 19, "seed {seed}: the run does not close: {:?}", world.state().await);
+        assert!(round < 19, "seed {seed}: timeout: the run is not closed: {:?}", world.state().await);
         if !world.state().await.leases_returned() {
             assert!(world.bus.commands().contains(&"cluster.1.delete".to_owned()), "seed {seed}");
             world.clock.advance(Span::from_millis(10));
             deliver(&conductors[round % 2], &event("provisioner", deleted(world.clock.now()))).await;
         }
         for conductor in &conductors {
-            conductor.tick().await.ok(); // over a store that lies a tick may fail; there is always another one
+            conductor.tick().await.ok(); // with an unreliable store a tick may fail; another one follows
         }
     }
 
@@ -81,7 +81,10 @@ async fn storm(seed: u64, temper: Temper) {
     assert_eq!(state.verdict().map(|verdict| verdict.verdict), Some(Verdict::Pass), "seed {seed}");
     let closings = world.bus.closings();
     assert!(!closings.is_empty(), "seed {seed}: the end was published");
-    assert!(closings.iter().all(|closing| *closing == closings[0]), "seed {seed}: always the same event");
+    assert!(
+        closings.iter().all(|closing| *closing == closings[0]),
+        "seed {seed}: each publication is the same event"
+    );
     let commands = world.bus.commands();
     for command in &commands {
         // A cluster that reappears after its confirmed deletion is released again.

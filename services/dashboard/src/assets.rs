@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Cached for ever: the URL contains the program's version.
+/// Cached without an expiry, because the URL contains the program's version.
 const KEPT: &str = "public, max-age=31536000, immutable";
 
 /// `GET /assets/{name}`.

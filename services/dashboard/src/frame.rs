@@ -73,7 +73,6 @@ fn answer(status: StatusCode, page: String) -> Response {
     (status, headers, Html(page)).into_response()
 }
 
-/// An error page.
 pub struct ErrorPage {
     status: StatusCode,
     why: String,

@@ -51,7 +51,7 @@ pub trait Plans: Send + Sync + 'static {
     /// All workflows, by name.
     ///
     /// # Errors
-    /// Returns the reason as text if they cannot be read.
+    /// Returns an error if they cannot be read: the reason.
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String>;
 
     /// Other configuration errors, one line each, such as channels without an address.
@@ -67,7 +67,7 @@ pub trait Plans: Send + Sync + 'static {
 
 /// Dependencies of the pages.
 pub struct Dashboard {
-    /// Index of runs.
+    /// Source of all lists and pages of runs.
     pub view: Arc<RunIndex>,
     /// Bucket of the logs.
     pub store: Arc<dyn Store>,

@@ -85,7 +85,7 @@ async fn read(
     let mut line = Vec::new();
     loop {
         line.clear();
-        // Limit memory for an endless line.
+        // Bounds the memory for an endless line.
         let read = (&mut body).take(LONGEST as u64).read_until(b'\n', &mut line).await?;
         if read == 0 {
             return Ok((lines, None));

@@ -100,7 +100,6 @@ impl WorkflowProblems {
     }
 }
 
-/// A run in a list.
 #[derive(Serialize)]
 struct ListedRun {
     shown: NightRun,

@@ -173,7 +173,7 @@ async fn missing_pages_are_reported() {
     assert_eq!(get(&pages, "/compare").await.0, 200);
 }
 
-/// Not a measurement of this machine: a page that reads every ledger again would take many times as long.
+/// The limit is generous, because a page that reads every ledger again would take many times as long.
 #[tokio::test]
 async fn the_overview_stays_small_and_fast_with_many_runs() {
     let pages = pages(2000).await;

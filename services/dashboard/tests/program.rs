@@ -46,7 +46,7 @@ fn done(ledger: &Path, run: &str) {
 }
 
 #[test]
-fn it_serves_its_pages_and_changes_nothing() {
+fn the_program_serves_its_pages_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     // More than one segment: a process with write access would store them.
     for number in 0..140 {
@@ -77,5 +77,5 @@ fn it_serves_its_pages_and_changes_nothing() {
     assert!(events.contains("event: end"), "{events}");
     assert_eq!((get("/api/v1/runs").0, get("/runs/nobody").0), (404, 404));
     assert_eq!(served.ask("POST", "/chores/requests", "").0, 404);
-    assert_eq!(files(folder.path()), before, "nothing was written");
+    assert_eq!(files(folder.path()), before, "no object was written");
 }

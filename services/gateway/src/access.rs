@@ -1,4 +1,4 @@
-//! Access to a local server: every caller proves that it belongs to the user who started the server.
+//! Access to a local server: each caller authenticates as the user who started the server.
 //!
 //! Programs send a token in the header `Authorization`; a browser has a cookie, set in exchange for the code in a sign-in link. A
 //! code is valid once: other users may see the link in the process list when a program opens it.

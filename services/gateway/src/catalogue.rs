@@ -281,7 +281,7 @@ impl CatalogueEntry {
     /// Resolves the workflow and everything that it references, with an existing cluster if it names one.
     ///
     /// # Errors
-    /// Returns all errors of all files.
+    /// Returns an error if a file is invalid, with all errors of all files.
     pub async fn resolve(
         &self,
         set: &[Override],

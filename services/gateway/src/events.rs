@@ -32,7 +32,7 @@ impl Gateway {
             Err(why) => Err((why, true)),
             Ok(RunRequest { workflow, set, image }) => {
                 let wish = StartRequest {
-                    // A source of its own: no sender can imitate another kind of key.
+                    // A separate source, so that no sender can imitate another kind of key.
                     key: EventKey { source: format!("//burnin/messages/{}", key.source), id: key.id.clone() },
                     workflow,
                     set,
@@ -75,7 +75,7 @@ impl Gateway {
             Ok(read) => read,
             Err(error) => return Disposition::Retry(error.to_string()),
         };
-        // A refused workflow does not keep the others from starting.
+        // A refused workflow does not prevent the others from starting.
         let mut refusals = Vec::new();
         for (name, entry) in &read.workflows {
             let Some(on) = entry.offered.on.build.iter().find(|on| build.is_of(&on.trigger)) else {

@@ -27,7 +27,7 @@ use crate::{Gateway, StartError, StartRequest, api::ApiProblem, start};
 pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub's maximum payload, bytes.
 const BODY_LIMIT: usize = 25 << 20;
-/// Maximum total bytes of bodies with unchecked signatures: any caller may send them.
+/// Maximum total bytes of bodies with unchecked signatures: such a body may come from any caller.
 const UNCHECKED: usize = 2 * BODY_LIMIT;
 /// GitHub's timeout of a delivery.
 const DELIVERY: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ impl FromStr for WebhookSecrets {
 }
 
 impl WebhookSecrets {
-    /// Whether there is no secret: every webhook is refused.
+    /// Whether no secret is set: then every webhook is refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -163,13 +163,13 @@ impl Default for Unchecked {
     }
 }
 
-/// Why a body was not read.
+/// Reason why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 enum Unread {
     TooLarge,
     TooSlow,
     Broken,
-    /// Other bodies use up the maximum.
+    /// Other bodies occupy the maximum.
     Full,
 }
 

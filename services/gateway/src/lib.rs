@@ -1,7 +1,7 @@
 //! The gateway starts runs: on HTTP requests, pushes, messages, successful builds, cluster offers, and schedules. All of them
 //! call [`Starter::start`].
 //!
-//! | trigger | key, unique for ever |
+//! | trigger | key, permanently unique |
 //! |---|---|
 //! | `POST /api/v1/runs` | the caller and its `Idempotency-Key`; without one each request is new |
 //! | a push, from a webhook or from polling | repository, ref and commit |
@@ -65,7 +65,7 @@ pub struct GatewaySetup {
     pub ledger: Ledger,
     /// Bucket of artefacts, requests and marks.
     pub store: Arc<dyn Store>,
-    /// Index of runs.
+    /// Source of all lists and pages of runs.
     pub view: Arc<RunIndex>,
     /// Available workflows.
     pub catalogue: Catalogue,
@@ -158,7 +158,7 @@ impl Gateway {
         self.catalogue.read().await
     }
 
-    /// Its periodic tasks.
+    /// Tasks for schedules, polling of refs and unrecorded requests.
     pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         periodic_tasks::all(self)
     }

@@ -9,7 +9,7 @@ use triggers::OfferedCluster;
 
 use crate::{Gateway, StartError, StartRequest, start};
 
-/// Record of an offer and the workflows that accepted it. Later workflows do not get it.
+/// Record of an offer and the workflows that accepted it. Later workflows do not receive it.
 #[derive(Debug, Deserialize, Serialize)]
 struct OfferMark {
     format: u32,
@@ -19,7 +19,7 @@ struct OfferMark {
     workflows: Vec<String>,
 }
 
-/// Why an offer starts nothing.
+/// Reason why an offer starts no run.
 enum Why {
     Permanent(String),
     Transient(String),
@@ -63,7 +63,7 @@ impl Gateway {
         let mut problems = Vec::new();
         for workflow in workflows {
             let wish = StartRequest {
-                // A source of its own: no sender can imitate another kind of key.
+                // A separate source, so that no sender can imitate another kind of key.
                 key: EventKey { source: format!("//burnin/offers/{}", key.source), id: key.id.clone() },
                 workflow: workflow.clone(),
                 set: Default::default(),

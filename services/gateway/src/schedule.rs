@@ -30,7 +30,7 @@ pub struct Night {
     pub moment: Timestamp,
     /// The run; null if the time was missed.
     pub run: Option<RunId>,
-    /// Why the time was missed.
+    /// Reason why the time was missed.
     #[serde(default)]
     pub missed: Option<String>,
     /// Whether the run started late.
@@ -138,7 +138,7 @@ impl Gateway {
     /// Any number of gateways may call it.
     ///
     /// # Errors
-    /// Returns a transient error, after all workflows were handled.
+    /// Returns an error if a workflow failed temporarily, after all workflows were handled.
     pub async fn keep_time(&self) -> Result<(), StartError> {
         let read = self.catalogue.read().await.map_err(StartError::transient)?;
         let mut result = Ok(());
@@ -195,7 +195,7 @@ impl Gateway {
         let missed = if !newest {
             Some("a later time was due as well".to_owned())
         } else if after > window {
-            Some(format!("it was noticed {after} late; the maximum is {window}"))
+            Some(format!("it was detected {after} late; the maximum is {window}"))
         } else {
             None
         };

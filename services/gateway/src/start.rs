@@ -24,7 +24,7 @@ const HINTS: &str = "requests/open/";
 /// A request for a run.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
-    /// Idempotency key: requests with the same key are the same request, for ever.
+    /// Idempotency key: requests with the same key are permanently the same request.
     pub key: EventKey,
     /// Workflow name.
     pub workflow: String,
@@ -38,20 +38,20 @@ pub struct StartRequest {
     pub cluster: Option<(String, ClusterOffer)>,
     /// Cause, recorded with the run.
     pub trigger: Trigger,
-    /// Where to report the end, besides the channels of the workflow.
+    /// Receiver of the result, besides the channels of the workflow.
     pub origin: Option<Origin>,
 }
 
 /// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOutcome {
-    /// Run id.
+    /// Id of the new or existing run.
     pub run: RunId,
     /// Whether this request created the run.
     pub new: bool,
 }
 
-/// Why no run was started.
+/// Reason why no run was started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No such workflow.
@@ -97,7 +97,6 @@ impl StartError {
     }
 }
 
-/// A stored request.
 #[derive(Debug, Deserialize, Serialize)]
 struct StoredRequest {
     format: u32,
@@ -125,7 +124,8 @@ impl Starter {
     /// Starts a run, or returns the one that an earlier request with this key started.
     ///
     /// # Errors
-    /// Returns [`StartError`] if nothing was started. After [`StartError::Transient`] the outcome is unknown: retry with the same key.
+    /// Returns an error if no run was started. After [`StartError::Transient`] the outcome is unknown: retry with the
+    /// same key.
     pub async fn start(&self, wish: &StartRequest) -> Result<StartOutcome, StartError> {
         let (name, asked) = (object(&wish.key, &wish.workflow), wish.digest());
         if let Some(before) = self.request(&name).await? {
@@ -164,7 +164,7 @@ impl Starter {
         let requested = RunRequested { workflow, trigger, origin };
         let request =
             StoredRequest { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
-        // Write the hint first: a hint without a request is removed, a request without a hint would be forgotten.
+        // Write the hint first: a hint without a request is removed, a request without a hint would be lost.
         let hint = format!("{HINTS}{}", request.run);
         self.store.create(&hint, name.clone().into()).await.map_err(StartError::transient)?;
         match self.store.create_json(&name, &request).await.map_err(StartError::transient)? {
@@ -183,7 +183,7 @@ impl Starter {
     /// Publishes requests that the conductor has not recorded yet.
     ///
     /// # Errors
-    /// Returns a transient error.
+    /// Returns an error if a request or the bus failed temporarily.
     pub async fn recover(&self) -> Result<(), StartError> {
         for hint in self.store.list(HINTS).await.map_err(StartError::transient)? {
             let run = hint.strip_prefix(HINTS).and_then(|run| run.parse::<RunId>().ok());

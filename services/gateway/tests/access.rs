@@ -47,12 +47,16 @@ async fn other_users_of_the_host_are_refused() {
         }
     }
     assert_eq!(front.runs().await, [""; 0]);
-    assert!(front.store.list("").await.unwrap().is_empty(), "nothing is kept of what they send");
+    assert!(front.store.list("").await.unwrap().is_empty(), "refused requests store nothing");
     // The health check and GitHub's signed webhook need no token.
     let anonymous = [("cookie", "")];
     assert_eq!(front.ask("GET", "/healthz", &anonymous, "").await.0, 200);
-    assert_eq!(front.ask("POST", "/hooks/github", &anonymous, "{}").await.0, 401, "for want of a signature");
-    assert_eq!(front.get("/api/v1/runs").await.0, 200, "the user is answered");
+    assert_eq!(
+        front.ask("POST", "/hooks/github", &anonymous, "{}").await.0,
+        401,
+        "refused because the signature is missing"
+    );
+    assert_eq!(front.get("/api/v1/runs").await.0, 200, "the user's request is accepted");
 }
 
 #[tokio::test]
@@ -76,7 +80,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let browser = [("cookie", pair), HTML];
     assert_eq!(front.ask("GET", "/", &browser, "").await.0, 200);
     assert_eq!(front.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);
-    // Another user with the link is too late; the browser that used it stays signed in.
+    // Another user can no longer use the link; the browser that used it stays signed in.
     let (status, headers, page) = front.ask("GET", &first, &anonymous, "").await;
     assert_eq!(status, 401);
     assert!(page.contains("Not signed in") && !headers.contains_key("set-cookie"), "{page}");
@@ -85,7 +89,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let known = links();
     assert_eq!(known.len(), 2, "a new link for the next browser");
     assert_eq!(front.ask("GET", &path(&known[1]), &anonymous, "").await.0, 200);
-    // Only a navigation to the first page signs in.
+    // Only a navigation to the first page signs a browser in.
     let third = path(&links()[2]);
     assert_eq!(front.ask("POST", &third, &anonymous, "").await.0, 401);
     assert_eq!(front.ask("GET", &third.replace("/?", "/api?"), &anonymous, "").await.0, 401);
@@ -113,7 +117,10 @@ async fn runs_carry_the_users_name_and_old_keys_stay_valid() {
     let kept = kept.iter().find(|name| !name.contains("/open/")).unwrap();
     let kept = front.store.read(kept).await.unwrap().unwrap();
     let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
-    assert_eq!(kept["key"]["source"], "//burnin/callers/somebody", "as before users were known");
+    assert_eq!(
+        kept["key"]["source"], "//burnin/callers/somebody",
+        "the key is the one of versions without users"
+    );
 }
 
 #[tokio::test]

@@ -60,10 +60,14 @@ async fn an_unpublished_request_is_published_later() {
     assert_eq!(front.chore("requests").await, 503, "still cut");
     front.wire.broken.store(false, Ordering::Relaxed);
     assert_eq!(front.chore("requests").await, 204);
-    assert_eq!(front.runs().await.len(), 1, "nobody asked again");
+    assert_eq!(front.runs().await.len(), 1, "the caller did not repeat the request");
     assert_eq!(front.store.list("requests/open/").await.unwrap().len(), 1);
     assert_eq!(front.chore("requests").await, 204);
-    assert_eq!(front.store.list("requests/open/").await.unwrap(), [""; 0], "recorded, and seen to be");
+    assert_eq!(
+        front.store.list("requests/open/").await.unwrap(),
+        [""; 0],
+        "the run is recorded, and its hint is removed"
+    );
     let (_, again) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
     assert_eq!(again["run"].as_str().unwrap(), front.runs().await[0]);
 }
@@ -133,7 +137,7 @@ async fn invalid_requests_are_refused_with_the_reason() {
         let (status, problem) = front.get(&format!("/api/v1/{path}")).await;
         assert_eq!((status, problem["status"].as_u64()), (404, Some(404)), "{path}");
     }
-    assert_eq!(front.runs().await, [""; 0], "nothing of this started a run");
+    assert_eq!(front.runs().await, [""; 0], "no invalid request started a run");
 }
 
 #[tokio::test]
@@ -182,7 +186,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
     };
     for (workflow, body, status, why) in [
         ("w", json!({"run": run}), 422, "the run is not closed yet"),
-        ("v", json!({"run": run}), 422, "it is a run of w, not of v"),
+        ("v", json!({"run": run}), 422, "it is a run of w; expected a run of v"),
         ("w", json!({"run": "nobody"}), 422, "run: there is no run nobody"),
         ("w", json!({"run": "No Body"}), 422, "run: "),
         ("w", json!({"run": run, "source": "guessed"}), 422, "unknown variant `guessed`"),
@@ -205,7 +209,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
     assert_eq!(front.ask("DELETE", "/api/v1/baselines/w", &[], "").await.0, 404);
     let long = format!("/api/v1/baselines/w?why={}", "x".repeat(501));
     assert_eq!(front.ask("DELETE", &long, &[], "").await.0, 400);
-    assert_eq!(front.store.list("baselines/").await.unwrap(), [""; 0], "nothing of this was written");
+    assert_eq!(front.store.list("baselines/").await.unwrap(), [""; 0], "no refused pin was stored");
 }
 
 #[tokio::test]
@@ -220,7 +224,7 @@ async fn callers_above_their_rate_are_refused() {
     }
     assert_eq!(told[..10], [(404, false); 10]);
     assert!(told.contains(&(429, true)), "{told:?}");
-    assert_eq!(front.get("/api/v1/runs").await.0, 200, "looking is another matter");
+    assert_eq!(front.get("/api/v1/runs").await.0, 200, "reads have a separate rate");
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn unauthenticated_callers_are_refused_and_keys_are_per_caller() {
     let (_, again) = ask(&front, "POST", "/api/v1/runs", Some("a@x"), wish).await;
     let (_, b) = ask(&front, "POST", "/api/v1/runs", Some("b@x"), wish).await;
     assert_eq!((status, &a["run"]), (202, &again["run"]));
-    assert_ne!(a["run"], b["run"], "another caller's key is another key");
+    assert_ne!(a["run"], b["run"], "keys of different callers are distinct");
     let (_, shown) = ask(&front, "GET", a["links"]["run"].as_str().unwrap(), Some("b@x"), "").await;
     assert_eq!(shown["trigger"]["by"], "a@x");
 }

@@ -121,7 +121,7 @@ async fn a_build_of_a_trigger_starts_its_workflow_with_the_built_image() {
 }
 
 #[tokio::test]
-async fn a_refused_workflow_does_not_keep_the_others_from_starting() {
+async fn a_refused_workflow_does_not_prevent_the_others_from_starting() {
     let front = Front::new(&[
         ("a", "on: {build: [{trigger: nccl-image, image: registry.example/nccl}]}\n"),
         ("b", "on: {build: [{trigger: all-images}]}\n"),

@@ -140,7 +140,7 @@ async fn irrelevant_and_unsigned_pushes_start_nothing() {
     // No signature, another key, or other bytes.
     let body = good.to_string();
     let altered = signature(SECRET, &body.replace("a@example.com", "b@example.com"));
-    for signed in ["", "sha256=", &signature("another secret of letters", &body), &altered] {
+    for signed in ["", "sha256=", &signature("another secret of 16 letters", &body), &altered] {
         let headers = [("x-github-event", "push"), ("x-hub-signature-256", signed)];
         assert_eq!(front.ask("POST", "/hooks/github", &headers, &body).await.0, 401, "{signed}");
     }
@@ -152,14 +152,18 @@ async fn forced_pushes_new_branches_and_tags_ignore_path_filters() {
     let front = Front::new(&[("w", ON_MAIN)]);
     let mut forced = push("refs/heads/main", B, A, &["docs/a.md"]);
     forced["forced"] = true.into();
-    assert_eq!(runs(&deliver(&front, "push", "d-1", &forced).await.1), 1, "what it undid is not told");
+    assert_eq!(
+        runs(&deliver(&front, "push", "d-1", &forced).await.1),
+        1,
+        "a forced push does not list the reverted files"
+    );
     let back = push("refs/heads/main", A, B, &["images/a"]);
     assert_eq!(runs(&deliver(&front, "push", "d-2", &back).await.1), 1);
     let (_, again) = deliver(&front, "push", "d-3", &forced).await;
     assert_eq!(
         (runs(&again), front.runs().await.len()),
         (1, 2),
-        "the commit was validated on this branch already"
+        "this commit has a run of this branch already"
     );
     let tag = push("refs/tags/v1.0", NONE, A, &[]);
     assert_eq!(runs(&deliver(&front, "push", "d-4", &tag).await.1), 1, "the same commit under another ref");
@@ -209,7 +213,7 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     forge.commit("images/Dockerfile", "one");
     forge.work(&["push", "--quiet", "origin", "main"]);
-    assert_eq!(front.chore("refs").await, 204, "the first poll: existing commits were not pushed to us");
+    assert_eq!(front.chore("refs").await, 204, "the first poll: existing commits are not new pushes");
     assert_eq!(front.runs().await.len(), 0);
 
     let hook = Path::new(&forge.url()).join("hooks/post-receive");
@@ -229,18 +233,18 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     assert_eq!(front.runs().await.len(), 1, "told");
     forge.commit("docs/a.md", "three");
     push(&["push", "--quiet", "origin", "main"]).await;
-    assert_eq!(front.runs().await.len(), 1, "told, and of no interest");
+    assert_eq!(front.runs().await.len(), 1, "reported, but irrelevant");
     push(&["push", "--quiet", "origin", "main:topic"]).await;
     push(&["push", "--quiet", "origin", "--delete", "topic"]).await;
     assert_eq!(front.chore("refs").await, 204);
-    assert_eq!(front.runs().await.len(), 1, "a look finds nothing that was not told");
+    assert_eq!(front.runs().await.len(), 1, "a poll finds no missed push");
 
     // The webhook is lost. Polling waits for it, and then reports the push.
     fs::remove_file(&hook).unwrap();
     forge.work(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
     push(&["push", "--quiet", "--force", "origin", "main"]).await;
     assert_eq!(front.chore("refs").await, 204);
-    assert_eq!(front.runs().await.len(), 1, "it may still be on its way");
+    assert_eq!(front.runs().await.len(), 1, "the webhook may still arrive");
     front.clock.advance(Span::from_secs(180));
     for _ in 0..3 {
         assert_eq!(front.chore("refs").await, 204);
@@ -261,7 +265,7 @@ async fn without_webhooks_polling_starts_the_run_at_once() {
     }
     assert_eq!(front.runs().await.len(), 1);
     fs::remove_dir_all(forge.url()).unwrap();
-    assert_eq!(front.chore("refs").await, 503, "a repository that is gone is said to be");
+    assert_eq!(front.chore("refs").await, 503, "an absent repository is reported");
 }
 
 #[tokio::test]
@@ -285,5 +289,5 @@ async fn unsigned_deliveries_do_not_use_up_the_rate_of_signed_ones() {
             deliver(&front, "ping", &number.to_string(), &json!({})).await.0 == StatusCode::TOO_MANY_REQUESTS,
         );
     }
-    assert!(refused > 50, "what is signed has its rate: {refused} of 100 refused");
+    assert!(refused > 50, "signed deliveries have a rate: {refused} of 100 refused");
 }

@@ -35,17 +35,17 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
         assert_eq!(existing["name"], "gpu-a");
         assert_eq!(
             existing["system"]["slurm"]["shared_folder"], "/shared/burnin",
-            "in place of the file's own"
+            "the offered cluster replaces the file's own"
         );
         assert_eq!(requested["trigger"]["by"], "//acme/rack, which offered gpu-a");
     }
-    // Replayed, by another process, with a workflow that came later: nothing more.
+    // Replayed by another process after a workflow was added: no further run starts.
     front.write("late", ON);
     front.restart();
     assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
     assert_eq!(front.runs().await, runs);
     let answers = front.said(RUN_ANSWERED);
-    assert_eq!(answers.len(), 4, "each time, for each workflow");
+    assert_eq!(answers.len(), 4, "one answer per delivery and workflow");
     let key = json!({"source": "//acme/rack", "id": "7"});
     assert!(answers.iter().all(|answer| answer["request"] == key && answer["run"].is_string()));
     assert_eq!(answers[..2], answers[2..]);

@@ -41,7 +41,7 @@ fn served(root: &Path, serves: &str) -> Served {
 fn the_public_service_serves_only_webhooks() {
     let folder = tempfile::tempdir().unwrap();
     let served = served(folder.path(), "hooks");
-    assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401, "signed by nobody");
+    assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401, "a webhook without a signature");
     for (method, path) in [
         ("GET", "/"),
         ("POST", "/"),
@@ -58,7 +58,7 @@ fn the_public_service_serves_only_webhooks() {
 }
 
 #[test]
-fn it_serves_its_api_and_its_chores_over_folders() {
+fn the_program_serves_its_api_and_its_chores_over_folders() {
     let folder = tempfile::tempdir().unwrap();
     let served = served(folder.path(), "everything");
     let get = |path: &str| served.get(path);

@@ -29,28 +29,28 @@ async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
     ];
     assert_eq!(
         there, expected,
-        "branches and tags, each with what a push would tell; no HEAD, nothing peeled"
+        "branches and tags, each with the commit that a push reports; no HEAD, no peeled tags"
     );
     assert_ne!(
         expected[2].commit,
         forge.work(&["rev-parse", "heavy^{}"]),
-        "the annotated tag is an object of its own"
+        "the annotated tag is a separate object"
     );
     let why = refs.list(nowhere).await.unwrap_err();
     assert!(!why.is_empty() && !why.contains('\n'), "{why}");
 }
 
 #[tokio::test]
-async fn git_itself() {
+async fn git_lists_branches_and_tags() {
     let forge = forge();
     conforms(&GitRefs, &forge, &forge.url(), "/nowhere/at/all.git").await;
-    assert!(GitRefs.list("ext::sh -c true").await.is_err(), "no program is run for a URL");
-    assert!(GitRefs.list("--upload-pack=true").await.is_err(), "a URL is no option");
+    assert!(GitRefs.list("ext::sh -c true").await.is_err(), "a URL starts no program");
+    assert!(GitRefs.list("--upload-pack=true").await.is_err(), "a URL is not parsed as an option");
 }
 
 #[cfg(feature = "gcp")]
 #[tokio::test(flavor = "multi_thread")]
-async fn over_http() {
+async fn http_lists_branches_and_tags() {
     use axum::{Router, extract::Query, http::StatusCode, routing::get};
 
     // Responses of git's own server.

@@ -16,7 +16,7 @@ async fn front(more: &str, now: &str) -> Front {
     let ahead = at(now).since(at("2026-11-20T12:00:00Z"));
     front.clock.advance(ahead);
     assert_eq!(front.chore("schedule").await, 204);
-    assert_eq!(front.runs().await, [""; 0], "what lies before the first look was not missed");
+    assert_eq!(front.runs().await, [""; 0], "times before the first check were not missed");
     front
 }
 
@@ -30,7 +30,7 @@ async fn a_scheduled_time_starts_one_run_with_several_gateways() {
     let mut front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
     front.clock.advance(Span::from_secs(13 * 3600 + 29 * 60));
     assert_eq!(front.chore("schedule").await, 204);
-    assert_eq!(front.runs().await.len(), 0, "01:29 UTC: a minute too early");
+    assert_eq!(front.runs().await.len(), 0, "01:29 UTC: one minute too early");
     front.clock.advance(Span::from_secs(60));
     assert!(join_all((0..10).map(|_| front.chore("schedule"))).await.iter().all(|status| *status == 204));
     front.restart();
@@ -44,19 +44,19 @@ async fn a_scheduled_time_starts_one_run_with_several_gateways() {
 }
 
 #[tokio::test]
-async fn a_missed_time_runs_late_within_its_window_and_is_reported_after_it() {
+async fn a_missed_time_runs_late_within_its_window_and_is_reported_afterwards() {
     let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
-    // Back two hours after the night.
+    // Restarted two hours after the night.
     front.clock.advance(Span::from_secs(15 * 3600 + 30 * 60));
     front.chore("schedule").await;
     assert_eq!(front.runs().await.len(), 1);
     assert_eq!(nights(&front).await[0]["late"], true);
-    // Away for three nights, back at noon.
+    // Stopped for three nights, restarted at noon.
     front.clock.advance(Span::from_secs(3 * 24 * 3600 + 8 * 3600));
     for _ in 0..3 {
         assert_eq!(front.chore("schedule").await, 204);
     }
-    assert_eq!(front.runs().await.len(), 1, "the window is over");
+    assert_eq!(front.runs().await.len(), 1, "the window has ended");
     let nights = nights(&front).await;
     let told: Vec<_> = nights
         .iter()
@@ -76,7 +76,7 @@ async fn of_several_due_times_only_the_last_runs() {
     front.chore("schedule").await;
     assert_eq!(front.runs().await.len(), 1);
     let nights = nights(&front).await;
-    assert_eq!(nights.len(), 3, "a moment of two schedules is one moment: {nights:?}");
+    assert_eq!(nights.len(), 3, "equal times of two schedules count once: {nights:?}");
     assert_eq!(nights[0]["moment"], "2026-11-20T15:00:00.000Z");
     assert!(nights[0]["run"].is_string() && nights[1]["missed"].is_string());
 }
@@ -113,7 +113,11 @@ async fn a_workflow_with_overdue_validation_is_stale() {
     let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
     let offer = async || front.get("/api/v1/workflows").await.1["workflows"][0].clone();
     let new = offer().await;
-    assert_eq!((&new["stale"], &new["validated_at"]), (&json!(false), &Value::Null), "a new one has time");
+    assert_eq!(
+        (&new["stale"], &new["validated_at"]),
+        (&json!(false), &Value::Null),
+        "a new workflow has the full interval"
+    );
     assert_eq!(new["next"], json!(["2026-11-21T01:30:00.000Z"]));
     front.clock.advance(Span::from_secs(26 * 3600));
     assert_eq!(offer().await["stale"], false);

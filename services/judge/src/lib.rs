@@ -30,7 +30,7 @@ use warehouse::Warehouse;
 
 pub use verdict::Stored;
 
-/// The judge's handler.
+/// Handles `run.judge`: parses logs, computes and stores verdicts.
 pub struct Judge {
     artefacts: Artefacts,
     history: Arc<dyn Warehouse>,

@@ -15,8 +15,8 @@ use warehouse::{Past, PastQuery, Warehouse};
 const FEWEST: usize = 5;
 /// Number of passed runs from which missing repeatability is reported.
 const ENOUGH: usize = 10;
-/// Maximum number of runs in a baseline. The baseline is fixed then: one that moved along with its cluster would never show a
-/// drift.
+/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of its
+/// cluster.
 const MOST: u32 = 20;
 /// Maximum number of later runs searched for a change.
 const SINCE: u32 = 200;
@@ -30,7 +30,7 @@ pub struct Own {
     pub earlier: Vec<f64>,
     /// The pin, if a person decided on the baseline.
     pub pin: Option<Pin>,
-    /// Reasons about the baseline itself: dropped runs, or why there is none.
+    /// Reasons about the baseline itself: dropped runs, or the reason for its absence.
     pub said: Vec<Reason>,
 }
 
@@ -72,7 +72,7 @@ pub async fn own(
 impl Fixed {
     fn over(self, past: &[Past]) -> Own {
         let Self { baseline, pin } = self;
-        // A pin settles everything before it: the history starts at the pinned run.
+        // A pin replaces the earlier history, which starts at the pinned run.
         let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
         let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
@@ -81,7 +81,7 @@ impl Fixed {
 }
 
 /// Learns from the oldest passed runs that repeat, or from later, faster ones: slow first runs must neither define the healthy
-/// state nor prevent a baseline for ever.
+/// state nor prevent a baseline permanently.
 fn learned(past: &[Past]) -> Own {
     let passed = |past: &&Past| past.verdict == Some(Verdict::Pass);
     let Some(first) = past.iter().find(passed) else { return Own::default() };
@@ -129,7 +129,7 @@ fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
     let groups: Vec<_> =
         groups.iter().map(|group| format!("{} at {:.1} GB/s", group.runs.len(), group.busbw)).collect();
     let text = format!(
-        "the {} oldest passed runs do not repeat, so they are no baseline: {}; pin a good run with `burnin baseline pin`, or \
+        "the {} oldest passed runs do not repeat, so they cannot be a baseline: {}; pin a good run with `burnin baseline pin`, or \
          set `history: false` in the criteria",
         runs.len(),
         groups.join(", ")

@@ -60,21 +60,21 @@ fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_changed_log_is_damage() {
+async fn a_changed_log_is_reported_as_damage() {
     let store = told("log-damaged").await;
     replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
     service(store).honours_twice("log-damaged").await;
 }
 
 #[tokio::test]
-async fn logs_without_their_manifest_are_damage() {
+async fn logs_without_their_manifest_are_reported_as_damage() {
     let store = told("manifest-missing").await;
     store.remove("artefacts/missing-1/logs/1/manifest.json").await.unwrap();
     service(store).honours_twice("manifest-missing").await;
 }
 
 #[tokio::test]
-async fn a_replaced_manifest_is_damage_even_if_it_matches_its_logs() {
+async fn a_replaced_manifest_is_reported_as_damage_even_if_it_matches_its_logs() {
     let store = told("manifest-replaced").await;
     let fewer = |bytes: Vec<u8>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -86,7 +86,7 @@ async fn a_replaced_manifest_is_damage_even_if_it_matches_its_logs() {
 }
 
 #[tokio::test]
-async fn a_good_log_passes_and_the_complete_verdict_is_stored() {
+async fn a_healthy_log_passes_and_the_complete_verdict_is_stored() {
     let store = told("pass").await;
     service(store.clone()).honours_twice("pass").await;
     let stored = store.read("artefacts/quickstart-1/verdict/1/verdict.json").await.unwrap().unwrap();
@@ -96,18 +96,18 @@ async fn a_good_log_passes_and_the_complete_verdict_is_stored() {
     assert_eq!(
         said["facts"][0]["data"]["log_sha256"],
         Digest::of(&test_support::contract::log()).sha256,
-        "the log with the table"
+        "the verdict names the log with the table"
     );
     assert_eq!(verdict["reasons"], said["facts"][0]["data"]["reasons"]);
 }
 
 #[tokio::test]
-async fn a_slow_log_fails_and_a_log_of_other_ranks_proves_nothing() {
+async fn a_slow_log_fails_and_a_log_of_other_ranks_is_inconclusive() {
     service(told("fail").await).honours_twice("fail").await;
     service(told("inconclusive").await).honours_twice("inconclusive").await;
 }
 
-/// A run of the log's own curve, so many times as long, on the day before.
+/// A run on the day before, with the log's own times multiplied by a factor.
 fn past_run(number: i64, slower: f64) -> Load {
     let facts = test_support::contract::facts(SERVICE, "own-past");
     let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
@@ -128,7 +128,7 @@ fn past_run(number: i64, slower: f64) -> Load {
 #[tokio::test]
 async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
     let past = Arc::<Memory>::default();
-    // The log of the case takes as long as each of these plus a twentieth.
+    // The log of the case takes 5 % longer than each of these.
     for number in 0..5 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
     }
@@ -137,11 +137,11 @@ async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
     let stored = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
     let stored: judge::Stored = serde_json::from_slice(&stored).unwrap();
     assert_eq!(stored.judgement.reasons[0].code, "BELOW_BASELINE");
-    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline lies beside the verdict it led to");
+    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline is stored beside its verdict");
 
     past.set_unavailable(true);
     let repeated = with_past(store, past.clone()).deliver("own-past").await;
-    assert_eq!(repeated["answer"], "done", "what was reached needs no past");
+    assert_eq!(repeated["answer"], "done", "a stored verdict does not depend on the history");
     let fresh = with_past(told("own-past").await, past).deliver("own-past").await;
     assert!(
         fresh["answer"]["retry"].is_string() || fresh["facts"][0]["type"] == "dev.burnin.verdict.failed.v1"
@@ -149,7 +149,7 @@ async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
 }
 
 #[tokio::test]
-async fn four_passed_runs_prove_nothing_yet() {
+async fn four_passed_runs_give_no_baseline() {
     let past = Arc::<Memory>::default();
     for number in 0..4 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();

@@ -76,7 +76,11 @@ async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
     let first = stored(&store).await;
     let pin_used = first.pin.clone().unwrap();
     assert_eq!((pin_used.number, pin_used.run.as_str(), pin_used.by.as_str()), (2, "four-gpus-2", "ann"));
-    assert_eq!(first.judged_by, Some(curve(1.0 / 1.05, &[])), "with the whole baseline beside it");
+    assert_eq!(
+        first.judged_by,
+        Some(curve(1.0 / 1.05, &[])),
+        "the complete baseline is stored with the verdict"
+    );
 
     // A reached verdict stays, whatever is pinned afterwards.
     pin(&store, "four-gpus-3", curve(1.0, &[])).await;

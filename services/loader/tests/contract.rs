@@ -61,21 +61,21 @@ fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_changed_log_is_damage() {
+async fn a_changed_log_is_reported_as_damage() {
     let store = told("log-damaged").await;
     replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
     service(store).honours_twice("log-damaged").await;
 }
 
 #[tokio::test]
-async fn logs_without_their_manifest_are_damage() {
+async fn logs_without_their_manifest_are_reported_as_damage() {
     let store = told("manifest-missing").await;
     store.remove("artefacts/missing-1/logs/1/manifest.json").await.unwrap();
     service(store).honours_twice("manifest-missing").await;
 }
 
 #[tokio::test]
-async fn a_replaced_manifest_is_damage_even_if_it_matches_its_logs() {
+async fn a_replaced_manifest_is_reported_as_damage_even_if_it_matches_its_logs() {
     let store = told("manifest-replaced").await;
     let fewer = |bytes: Vec<u8>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -141,7 +141,7 @@ async fn cluster_usage_is_loaded_once_and_again_if_it_grew() {
     let [row] = &warehouse.runs("over-1").await.unwrap()[..] else { panic!("one row") };
     assert_eq!((row.workflow.as_str(), row.conclusion.as_str(), row.nodes), ("nightly", "completed", 4));
     assert_eq!((row.node_hours, row.busy_node_hours, row.cost), (2.0, 1.0, Some(5.0)));
-    // A cluster that showed up later was given back too.
+    // A cluster that appeared later was released as well.
     let later = RunUsed { held: Span::from_secs(3600), ..used };
     loader.on_fact(&run, &Fact::RunUsed(later)).await.unwrap();
     assert_eq!(warehouse.runs("over-1").await.unwrap().len(), 2);

@@ -5,7 +5,7 @@ use std::process::Command;
 fn told(variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-loader"));
     program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");
-    // Nothing listens there, and nothing is asked before everything else is in order.
+    // No server listens there; the program sends no request before all variables are valid.
     program.env("PUBSUB_EMULATOR_HOST", "127.0.0.1:1").envs(variables.iter().copied());
     let output = program.output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

@@ -46,11 +46,7 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
     end.will(Mood::Takes);
     assert_eq!(sender.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
     let once = matches!(first.letter, OutgoingMessage::Check(_));
-    assert_eq!(
-        of(&first.id),
-        if once { 1 } else { 2 },
-        "under the same id, and once if the receiver deduplicates"
-    );
+    assert_eq!(of(&first.id), if once { 1 } else { 2 }, "a repeated delivery has the same id");
 
     let busy = notice(2);
     end.will(Mood::Busy(7));

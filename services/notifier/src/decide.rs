@@ -32,7 +32,7 @@ pub enum RunOutcome {
     Inconclusive,
     /// The infrastructure failed.
     Broken,
-    /// Cancelled.
+    /// Cancelled by a user or a trigger.
     Cancelled,
 }
 
@@ -63,7 +63,7 @@ impl RunOutcome {
 /// A run whose notices are decided.
 #[derive(Clone, Copy, Debug)]
 pub struct NoticeSubject<'a> {
-    /// Summary of the run.
+    /// Summary from the run index.
     pub line: &'a RunSummary,
     /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
     /// system.
@@ -77,7 +77,7 @@ pub struct NoticeSubject<'a> {
 /// One notice for one addressee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telling {
-    /// Addressee.
+    /// Receiver of the notice.
     pub to: Addressee,
     /// Content.
     pub what: Occasion,

@@ -6,7 +6,7 @@
 //!
 //! | fact | action |
 //! |---|---|
-//! | `run.closed` | sends the notices; replies to the message that requested the run, if there was one |
+//! | `run.closed` | sends the notices; replies to the message that requested the run, if any |
 //! | `run.requested` of a push | the commit gets a pending status, once the run is recorded |
 
 pub mod conformance;
@@ -53,7 +53,7 @@ pub struct NotifierSetup {
     pub link: Option<RunLink>,
 }
 
-/// The notifier.
+/// Handler of facts, and the periodic search for missed endings.
 pub struct Notifier {
     view: RunIndex,
     outbox: outbox::Outbox,
@@ -75,7 +75,7 @@ impl Notifier {
         Arc::new(Self { view, outbox, sender, bus, clock, link, looked_at: Mutex::default() })
     }
 
-    /// Its periodic tasks.
+    /// The search for missed endings and undelivered notices.
     pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }

@@ -17,7 +17,7 @@ pub struct Notice {
     pub format: u32,
     /// Idempotency key, derived from run, addressee and content.
     pub id: String,
-    /// The run.
+    /// Run that the notice reports.
     pub run: RunId,
     /// Time of the decision.
     pub made_at: Timestamp,
@@ -52,7 +52,7 @@ pub enum OutgoingMessage {
 /// A commit status, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitStatus {
-    /// The commit.
+    /// Commit that receives the status.
     pub push: Push,
     /// `pending`, `success`, `failure` or `error`.
     pub state: String,
@@ -67,7 +67,7 @@ pub struct CommitStatus {
 /// A completed check run, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// The commit.
+    /// Commit that receives the check run.
     pub push: Push,
     /// Name of the check.
     pub name: String,
@@ -98,7 +98,7 @@ pub struct Posted {
     pub news: News,
     /// Outcome of the run.
     pub outcome: RunOutcome,
-    /// Start of the failure that the notice is about.
+    /// Start of the reported failure.
     pub since: Timestamp,
     /// First failed run.
     pub first_run: RunId,
@@ -128,7 +128,7 @@ pub struct Posted {
     pub link: Option<String>,
 }
 
-/// Failure of a stage.
+/// The stage that failed the run, with its cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageFailure {
     /// Failed stage.

@@ -40,10 +40,10 @@ pub const GIVEN_UP: Span = Span::from_secs(24 * 3600);
 #[derive(Clone)]
 pub struct Outbox(Arc<dyn Store>);
 
-/// Key of a notice.
+/// Run and channel, which identify a notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoticeKey {
-    /// Run id.
+    /// Run that the notice reports.
     pub run: RunId,
     /// Channel name, unique within the run.
     pub channel: String,
@@ -76,7 +76,7 @@ struct FailedAttempt {
     not_before: Timestamp,
 }
 
-/// End of a delivery.
+/// Final result of a delivery, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeliveryEnd {
     /// Time of the end.
@@ -140,8 +140,8 @@ impl Outbox {
         }))
     }
 
-    /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a notice
-    /// without a hint would be forgotten.
+    /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a
+    /// notice without a hint would be lost.
     pub async fn put(&self, notice: &Notice) -> Result<Creation, StoreError> {
         let place = NoticeKey::of(notice);
         if self.read::<DeliveryEnd>(&(place.folder() + "end.json")).await?.is_some() {
@@ -237,7 +237,8 @@ impl Outbox {
         self.0.remove(&place.hint()).await
     }
 
-    /// Records that all notices of a run's end are decided: `channels` get one, out of all in `listened`.
+    /// Records that all notices of a run's end are decided: of the channels in `listened`, those in `channels`
+    /// receive one.
     pub async fn mark(
         &self,
         run: &RunId,

@@ -25,7 +25,7 @@ const NAME: usize = 100;
 
 /// A run, as input of the templates.
 pub struct RunText<'a> {
-    /// Summary of the run.
+    /// Summary from the run index.
     pub line: &'a RunSummary,
     /// State from the ledger.
     pub state: &'a RunState,
@@ -135,7 +135,7 @@ impl RunText<'_> {
         reasons.into_iter().filter(|reason| reason.weighs == verdict).collect()
     }
 
-    /// Failure of the stage that ended the run, if there is one.
+    /// Failure of the stage that ended the run, if any.
     fn failure(&self) -> Option<StageFailure> {
         let stages = self.state.stages.iter();
         stages.filter(|(step, _)| step.stage != Stage::Locate).find_map(|(step, state)| match &state.end {

@@ -1,6 +1,6 @@
 //! Addresses and keys by name. They are read at each use, so that a change needs no restart, and never printed.
 //!
-//! | what | variable | file in the folder |
+//! | secret | variable | file in the folder |
 //! |---|---|---|
 //! | address of `ops-channel` | `BURNIN_CHANNEL_OPS_CHANNEL_URL` | `ops-channel.url` |
 //! | signing keys for it, one per line | `BURNIN_CHANNEL_OPS_CHANNEL_KEY` | `ops-channel.key` |
@@ -98,7 +98,7 @@ impl Secrets {
     /// The secret of a channel name: letters, digits and `-`.
     ///
     /// # Errors
-    /// Returns an error that names the places searched if the secret is absent or unreadable.
+    /// Returns an error if the secret is absent or unreadable, with the searched places.
     pub fn find(&self, name: &str, kind: SecretOrigin) -> Result<SecretText, String> {
         let variable = format!("{PREFIX}{}_{}", name.replace('-', "_"), kind.as_str()).to_ascii_uppercase();
         let known = self.variables.get(&variable).cloned();

@@ -177,7 +177,7 @@ impl Notifier {
     /// Searches for missed endings: the bus may lose facts, and another process may drive a run.
     ///
     /// # Errors
-    /// Returns a transient error, after all runs were examined.
+    /// Returns an error if a run failed temporarily, after all runs were examined.
     pub(crate) async fn poll_ledger(&self) -> Result<(), CommandError> {
         let recent = self.recent().await?;
         let lines = self.view.all().await.map_err(CommandError::transient)?;

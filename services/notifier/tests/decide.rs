@@ -46,7 +46,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
     }
 }
 
-/// News if every channel knows of every earlier run.
+/// News if every channel received the notices of every earlier run.
 fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
     let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
     let heard: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
@@ -159,10 +159,10 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
     let next = line(3, 'f', 4.0);
     for others in [[slow.clone(), quick.clone(), next.clone()], [next.clone(), quick.clone(), slow.clone()]] {
         assert_eq!(news(&slow, &others), Some((News::Failed, at(3.0), "w-001".to_owned())));
-        assert_eq!(news(&quick, &others), None, "what ended later is not known yet");
+        assert_eq!(news(&quick, &others), None, "later endings do not count");
         assert_eq!(news(&next, &others), None);
     }
-    // Of two simultaneous runs one is the first, for every process.
+    // Every process orders two simultaneous runs alike.
     let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
     let both = [two.clone(), one.clone()];
     assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
@@ -184,7 +184,7 @@ fn systems_are_tracked_separately() {
     assert_eq!(told(std::slice::from_ref(&failed), Some("c1")), 0);
     let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
     assert_eq!(told(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another existing cluster");
-    assert_eq!(told(&[elsewhere], None), 0, "clusters that come and go are one system");
+    assert_eq!(told(&[elsewhere], None), 0, "provisioned clusters of a workflow are one system");
     let other = RunSummary { workflow: "v".to_owned(), ..failed };
     assert_eq!(told(&[other], Some("c1")), 1, "another workflow");
 }
@@ -210,7 +210,7 @@ fn a_commit_gets_a_status_for_every_run() {
         let what = Occasion::Ended(outcome);
         assert_eq!(tellings[0], Telling { to: Addressee::Status(push.clone()), what: what.clone() });
         assert_eq!(tellings[1], Telling { to: Addressee::Check(push.clone()), what });
-        assert_eq!(tellings[2..], of(line, None), "a run that nobody pushed has no commit");
+        assert_eq!(tellings[2..], of(line, None), "a run without a push has no commit");
     }
     let count = |number: usize| of(&lines[number], None).len();
     assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
@@ -223,7 +223,7 @@ fn a_commit_gets_a_status_for_every_run() {
         [Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
     );
     assert_eq!(begins(&open, None), []);
-    assert_eq!(begins(&over, Some(&push)), [], "what is over does not begin");
+    assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");
     // Even a cancelled run ends for its commit.
     assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
@@ -257,7 +257,7 @@ fn news_depends_on_what_the_channel_received() {
         ("ff", all, 1.0, Some((Failed, "w-000"))),
         ("f*f", all, 1.0, None),
         ("pff", all, 1.0, Some((Failed, "w-001"))),
-        // A channel that came later, or that was never reached.
+        // A channel that was added later, or never received a notice.
         ("f-f", all, 1.0, Some((Failed, "w-000"))),
         ("f-f*f", all, 1.0, None),
         ("f*b", all, 1.0, Some((Broken, "w-001"))),

@@ -86,7 +86,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         world.clock.advance(Span::from_millis(1));
         world.chore().await;
     }
-    assert_eq!(waited, [2, 4, 8, 900], "the receiver's own wish counts where it is longer");
+    assert_eq!(waited, [2, 4, 8, 900], "a longer delay requested by the receiver has priority");
     assert_eq!(sender.taken().len(), 1);
     assert_eq!(world.names("notices/open/").await, [""; 0]);
 }
@@ -104,14 +104,14 @@ async fn a_refusal_is_final_and_logged() {
     assert!(sender.taken().is_empty());
     let end = world.json("notices/w-1/webhook-pager/end.json").await;
     assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
-    assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one try, and its end");
+    assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one attempt, and its end");
 }
 
 #[tokio::test]
 async fn a_notice_is_given_up_after_a_day() {
     let (world, sender) = world();
     for _ in 0..1000 {
-        sender.answer(false, Reply::transient("it cannot be reached"));
+        sender.answer(false, Reply::transient("the receiver is unreachable"));
     }
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for quarter in 0..110 {
@@ -119,7 +119,7 @@ async fn a_notice_is_given_up_after_a_day() {
         world.chore().await;
     }
     let end = world.json("notices/w-1/webhook-pager/end.json").await;
-    assert_eq!((&end["how"], &end["why"]), (&json!("given_up"), &json!("it cannot be reached")));
+    assert_eq!((&end["how"], &end["why"]), (&json!("given_up"), &json!("the receiver is unreachable")));
     let tries = end["tries"].as_u64().unwrap();
     assert!((50..150).contains(&tries), "{tries}");
     assert_eq!(world.names("notices/open/").await, [""; 0]);
@@ -208,7 +208,11 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-1 failed"]);
     let OutgoingMessage::Webhook { body, .. } = &sender.taken()[0].letter else { panic!("a webhook") };
-    assert_eq!(serde_json::from_str::<Value>(body).unwrap()["first_run"], "w-0", "with when it began");
+    assert_eq!(
+        serde_json::from_str::<Value>(body).unwrap()["first_run"],
+        "w-0",
+        "the notice states the start of the failure"
+    );
     // A later channel receives the current state.
     let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(both.clone())).await;
@@ -245,7 +249,11 @@ async fn late_runs_are_decided_in_the_order_of_their_ends() {
     world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", PASS, 3.0).telling(pager())).await;
     world.chore().await;
-    assert_eq!(news(&sender), ["w-3 recovered", "w-1 failed"], "each once, whatever is delivered first");
+    assert_eq!(
+        news(&sender),
+        ["w-3 recovered", "w-1 failed"],
+        "each notice arrives once, whatever the order of deliveries"
+    );
 }
 
 #[tokio::test]
@@ -258,7 +266,7 @@ async fn marks_of_older_versions_still_count() {
         world.store.create(&format!("notices/{run}/ended.json"), mark.into()).await.unwrap();
     }
     world.ends(&paper("w-3", FAIL, 3.0)).await;
-    assert_eq!(news(&sender), [""; 0], "the first of them was sent then");
+    assert_eq!(news(&sender), [""; 0], "the first failure's notice was sent");
     world.ends(&paper("w-4", PASS, 4.0)).await;
     assert_eq!(news(&sender), ["w-4 recovered"]);
 }
@@ -310,7 +318,7 @@ async fn a_pending_status_never_follows_the_final_one() {
     world.ends(&Paper { how: PASS, ..open.clone() }).await;
     world.now_is(9.0);
     world.chore().await;
-    assert_eq!(states(&sender), ["success"], "what did not arrive in time is given up");
+    assert_eq!(states(&sender), ["success"], "an undelivered pending status is given up");
     let end = world.json("notices/w-1/github-begun/end.json").await;
     assert_eq!(end["how"], "superseded");
 

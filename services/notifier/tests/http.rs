@@ -24,7 +24,7 @@ use support::{
     *,
 };
 
-const KEY: &str = "a key that nobody knows";
+const KEY: &str = "a key for tests only";
 const TOKEN: &str = "ghs_s3cr3t";
 
 /// A receiver, and a sender that knows it as `pager`, as `ops` and as GitHub.
@@ -197,9 +197,9 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
         matches!(&said, Reply::Transient { why, .. } if why.contains("timeout waiting for the response")),
         "{said:?}"
     );
-    assert!(began.elapsed() >= Duration::from_secs(9), "it had its time");
+    assert!(began.elapsed() >= Duration::from_secs(9), "the attempt lasted until its timeout");
     assert_eq!(sender.deliver(&posted(1)).await, Reply::Delivered);
-    assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "heard twice, known by its id");
+    assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "received twice with the same id");
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     world.restart();
     world.ends(&failed).await;
     world.chore().await;
-    assert_eq!(receiver.came().len(), before, "nothing is sent again");
+    assert_eq!(receiver.came().len(), before, "no notice is sent again");
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn github_requests_match_its_documentation() {
     }
 }
 
-/// Whatever is logged.
+/// Collects all log lines.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -67,7 +67,7 @@ async fn a_failure_notice_names_the_failed_stage() {
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
     let told = letters(Paper::new("w-1", UNSURE, 1.0)).await;
     let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
-    assert_eq!(check.conclusion, "action_required", "never neutral, which counts as good");
+    assert_eq!(check.conclusion, "action_required", "never neutral, which GitHub treats as success");
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn external_text_is_escaped() {
         let said = posted.reasons.first().map(|reason| &reason.text);
         let said =
             said.or(posted.failure.as_ref().and_then(|failed| Some(&failed.failure.as_ref()?.message)));
-        assert_eq!(said.map(String::as_str), Some(HOSTILE), "a program gets it as it was written");
+        assert_eq!(said.map(String::as_str), Some(HOSTILE), "a webhook contains the unescaped text");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Messages of the topic `cloud-builds`: a reason to poll a deployment or a teardown by Cloud Build, see [`notification`].
+//! Messages of the topic `cloud-builds`: each one triggers a poll of its deployment or teardown, see
+//! [`notification`].
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Notified {
     async fn poll(&self, told: &BuildNotification) -> Result<(), CommandError> {
         let BuildNotification { key, build } = told;
         let (command, name) = (key.command(), key.command().resource_name());
-        let noted = self.builds.submissions().told_of(key, build).await;
+        let noted = self.builds.submissions().on_notification(key, build).await;
         let seen = match noted {
             Err(error) => Err(error),
             Ok(()) if key.is_whole() => self.clusters.poll(&name).await.map(crate::poll_result),

@@ -6,7 +6,8 @@ use cluster_local::LocalClusters;
 use model::{Class, DEPLOYED, Deleted, Failure, PROCESSES, System};
 use service::PortError;
 
-/// All providers. A name does not contain its kind, so every provider is asked for it; a deletion is sent to all providers.
+/// All providers. A name does not contain its kind, so all providers are polled for it, and a deletion is sent to all
+/// of them.
 pub struct Providers {
     /// Clusters deployed by steps.
     pub deployed: DeployedClusters,

@@ -33,7 +33,7 @@ pub enum Fate {
 /// A listed cluster and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// The listed cluster.
+    /// Cluster with its labels, from the provider's list.
     pub cluster: ListedCluster,
     /// Result of the sweep.
     pub fate: Fate,

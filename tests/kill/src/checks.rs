@@ -16,9 +16,7 @@ use crate::runs::{NODES, Requests, SIZES};
 
 /// A closed run.
 pub struct Ended {
-    /// Its name.
     pub run: RunId,
-    /// Its records.
     pub records: usize,
     /// Number of repeated starts.
     pub attempts: u32,
@@ -47,7 +45,7 @@ pub fn run(
         say(format!("{:?}, {:?}", state.settled, state.verdict()));
     }
     if !state.leases_returned() {
-        say("its cluster is not given back".to_owned());
+        say("its cluster is not released".to_owned());
     }
     // Each attempt starts each job once, and nothing failed: one attempt, one start.
     let attempts = state.leases.len();
@@ -55,7 +53,7 @@ pub fn run(
     expected.insert("builds".to_owned(), 1);
     let counted = counted(&requests.counts(run));
     if counted != expected {
-        say(format!("begun {counted:?}, and not {expected:?}; {attempts} lease(s)"));
+        say(format!("starts: expected {expected:?}, found {counted:?}; {attempts} lease(s)"));
     }
     Ended { run: run.clone(), records, attempts: attempts.saturating_sub(1) as u32 }
 }
@@ -111,10 +109,12 @@ impl Warehouse {
         };
         // Two placements: out of place, in place.
         if (rows, different) != (SIZES * 2, SIZES * 2) {
-            wrong.push(format!("{run}: {rows} rows in the warehouse, {different} of them different"));
+            wrong.push(format!(
+                "{run}: expected each row once, found {rows} rows, {different} of them distinct"
+            ));
         }
         if verdicts != 1 {
-            wrong.push(format!("{run}: {verdicts} verdicts in the warehouse"));
+            wrong.push(format!("{run}: expected 1 verdict in the warehouse, found {verdicts}"));
         }
         Ok(())
     }

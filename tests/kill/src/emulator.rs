@@ -29,7 +29,8 @@ impl Emulator {
         command.args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"]).arg(jar);
         command.args(["--host=127.0.0.1", &format!("--port={port}")]).stdin(Stdio::null());
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(told)?;
-        let mut said = BufReader::new(process.stderr.take().ok_or("the emulator does not speak")?);
+        let mut said =
+            BufReader::new(process.stderr.take().ok_or("the emulator's standard error is not readable")?);
         let mut file = File::create(log).map_err(told)?;
         let mut line = String::new();
         // If its port is in use, it keeps running: only this line means that it serves.

@@ -33,7 +33,6 @@ pub struct Fleet {
 pub struct RunLocation {
     /// Folder or bucket of the objects.
     pub name: OsString,
-    /// The warehouse.
     pub warehouse: OsString,
     /// The stand-ins for Cloud Storage and for BigQuery.
     pub emulators: Option<(String, String)>,
@@ -151,7 +150,7 @@ impl Fleet {
     pub fn ended(&mut self) -> Vec<String> {
         let ended = |service: &mut Service| {
             let status = service.process.try_wait().ok().flatten()?;
-            Some(format!("{} on port {} ended by itself: {status}", service.name, service.port))
+            Some(format!("{} on port {} ended without a kill: {status}", service.name, service.port))
         };
         self.services.iter_mut().filter_map(ended).collect()
     }

@@ -5,8 +5,8 @@
 mod checks;
 mod emulator;
 mod fleet;
+mod receiver;
 mod runs;
-mod told;
 
 use std::{
     collections::BTreeSet,
@@ -30,12 +30,12 @@ use crate::{
     checks::Warehouse,
     emulator::Emulator,
     fleet::{Fleet, RunLocation},
+    receiver::PublishedFacts,
     runs::Requests,
-    told::PublishedFacts,
 };
 
 #[derive(Parser)]
-#[command(about = "Kills services at random while runs go on, and counts the results")]
+#[command(about = "Kills services at random during runs, and counts the results")]
 struct Arguments {
     /// Duration of the kills.
     #[arg(long = "for", default_value = "3m")]
@@ -68,7 +68,7 @@ struct Arguments {
 /// Reports a missing program, in the gates' form.
 const SKIPPED: u8 = 77;
 
-/// A free port.
+/// A port that no process listens on at the moment.
 pub fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
@@ -143,8 +143,8 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
     let requests = Requests::new(&folder.join("runs"))?;
-    let told_of = PublishedFacts::start().await?;
-    let url = told_of.url.clone();
+    let receiver = PublishedFacts::start().await?;
+    let url = receiver.url.clone();
     let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
     let gateways = fleet.gateways();
     let clock = tokio::spawn(chores(fleet.chores()));
@@ -157,7 +157,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     loop {
         let killing = began.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
-            told::failed_before(&*store, &runs::name(asked), service::Clock::now(&service::SystemClock))
+            receiver::failed_before(&*store, &runs::name(asked), service::Clock::now(&service::SystemClock))
                 .await?;
             open.insert(requests.ask(asked, &gateways).await?);
             asked += 1;
@@ -180,7 +180,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
                 break;
             }
             if since.elapsed() > arguments.rest.0 {
-                wrong.extend(open.iter().map(|run| format!("{run} does not come to its end")));
+                wrong.extend(open.iter().map(|run| format!("timeout: {run} has not ended")));
                 break;
             }
         }
@@ -206,7 +206,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     while (decided().await? < ended.len() || !untold().await?.is_empty()) && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    told_of.check(ended.iter().map(|ended| &ended.run), &mut wrong);
+    receiver.check(ended.iter().map(|ended| &ended.run), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
     // Pending notices have a short time to finish; the rest counts as undelivered.
@@ -237,7 +237,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     let records: usize = ended.iter().map(|run| run.records).sum();
     println!(
-        "{} runs ended, {kills} kills in {:.0} s; at rest {:.0} s later; {:.1} records a run, {} retried",
+        "{} runs ended, {kills} kills in {:.0} s; idle {:.0} s later; {:.1} records per run, {} retried",
         ended.len(),
         began.elapsed().as_secs_f64() - rest.as_secs_f64(),
         rest.as_secs_f64(),

@@ -128,7 +128,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
                 let begun: Result<Value, _> = answer.json().await;
                 match begun.ok().and_then(|begun| begun["run"].as_str()?.parse().ok()) {
                     Some(run) => return Ok(run),
-                    None => "half an answer".to_owned(),
+                    None => "an incomplete response".to_owned(),
                 }
             }
             Ok(answer) if answer.status().is_client_error() => {
@@ -138,7 +138,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
             Err(error) => error.to_string(),
         };
         if Instant::now() > until {
-            return Err(format!("{name} could not be asked for: {said}"));
+            return Err(format!("{name} could not be requested: {said}"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

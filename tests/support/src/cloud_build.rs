@@ -32,7 +32,7 @@ impl World {
         Self { cloud, store, clock, builds }
     }
 
-    /// Another builder in the same world.
+    /// Another builder with the same bucket and stand-in.
     pub fn another(&self) -> CloudBuilds {
         self.at(&self.cloud.endpoint)
     }
@@ -52,10 +52,10 @@ impl World {
             match self.builds.poll(&id()).await.unwrap() {
                 Some(BuildPhase::Running) => {}
                 Some(ended) => return ended,
-                None => panic!("the build is not known"),
+                None => panic!("the build is absent"),
             }
         }
-        panic!("the build does not end")
+        panic!("timeout: the build has not ended")
     }
 
     pub async fn image(&self) -> Image {

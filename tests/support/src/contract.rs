@@ -36,7 +36,7 @@ impl Bus for Catch {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let mut event = serde_json::to_value(&event).unwrap();
         let attributes = event.as_object_mut().unwrap();
-        assert!(attributes.remove("time").is_some(), "every fact says when it was published");
+        assert!(attributes.remove("time").is_some(), "every fact has its time of publication");
         attributes.remove("traceparent");
         self.0.lock().unwrap().push(event);
         Ok(())
@@ -102,9 +102,12 @@ impl Service {
         let again = self.deliver(case).await;
         assert_eq!(again["answer"], "done");
         let (first, again) = (first["facts"].as_array().unwrap(), again["facts"].as_array().unwrap());
-        assert!(!again.is_empty(), "a repeated command is answered");
-        assert!(again.iter().all(|fact| first.contains(fact)), "with nothing new: {again:#?}");
-        assert_eq!(again.last(), first.last(), "and with the end");
+        assert!(!again.is_empty(), "a repeated command publishes a fact again");
+        assert!(
+            again.iter().all(|fact| first.contains(fact)),
+            "a repeated command publishes no new fact: {again:#?}"
+        );
+        assert_eq!(again.last(), first.last(), "a repeated command publishes the last fact again");
     }
 
     /// Checks that foreign and unreadable events are parked.

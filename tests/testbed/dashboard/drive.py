@@ -75,7 +75,7 @@ class Person:
     def until(self, words):
         try:
             self.wait.until(lambda _: words in self.text())
-        except TimeoutException:  # read the page only now, because it may have changed before
+        except TimeoutException:  # read the page after the wait, because it may have changed
             raise AssertionError(f"timeout: expected on the page: {words}\n{self.driver.current_url}\n{self.text()}") from None
 
     def find(self, what):

@@ -49,7 +49,7 @@ def versions():
 
 
 def make():
-    """Creates the cluster with Cluster Toolkit, or uses the existing one. First stores what destroy.py needs."""
+    """Creates the cluster with Cluster Toolkit, or uses the existing one. First stores the input of destroy.py."""
     values = read_parameters()
     write("ordered.json", values)
     tools.keep(values["state"], "ordered.json")

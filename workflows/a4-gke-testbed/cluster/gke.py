@@ -1,4 +1,4 @@
-"""The GKE cluster: its name, its API's address, who may reach that address, credentials for kubectl."""
+"""The GKE cluster: its name, its API's address, the networks that may reach that address, credentials for kubectl."""
 
 import ipaddress
 
@@ -31,7 +31,7 @@ def get_credentials(values, found):
 
 
 def own_network():
-    """This machine's public address, as a network of one address: Google's name server returns the address that asks it. Upstream's
+    """This machine's public address, as a network of one address: Google's name server returns the sender's address. Upstream's
     own builds of this cluster do the same (cluster-toolkit v1.82.0, tools/cloud-build/daily-tests/builds/gke-a4.yml)."""
     found = tools.run("dig", "-4", "+short", "TXT", "o-o.myaddr.l.google.com", "@ns1.google.com", shown=False).strip().strip('"')
     try:

@@ -17,7 +17,7 @@ fn told(inventory: &str, parameters: &[(&str, &str)]) -> (Option<i32>, String) {
 
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
-fn a_good_inventory() {
+fn a_valid_inventory_is_accepted() {
     assert_eq!(
         told(GOOD, &[]),
         (Some(0), "inventory: 1 in [slurm-master], 3 in [slurm-node], 1 in [nfs-server]\n".into())
@@ -26,7 +26,7 @@ fn a_good_inventory() {
 
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
-fn a_bad_inventory_is_one_clear_error() {
+fn an_invalid_inventory_is_reported_with_its_line() {
     for (bad, expected) in [
         ("[slurm-node]\na\n", "[slurm-master]: expected one host, found none"),
         ("[slurm-master]\nm\n", "[slurm-node]: expected at least one host"),
@@ -81,7 +81,7 @@ fn a_bad_inventory_is_one_clear_error() {
 
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
-fn a_bad_parameter_is_one_clear_error() {
+fn an_invalid_parameter_is_reported_by_name() {
     for (name, value, expected) in [
         ("_SHARE", "smb", "_SHARE: expected existing or nfs, found 'smb'"),
         ("_SHARED_FOLDER", "/mnt/../etc", "_SHARED_FOLDER: expected an absolute path"),
@@ -110,7 +110,7 @@ fn a_bad_parameter_is_one_clear_error() {
         assert!(said.contains(expected), "{name}={value}: {said}");
     }
     let (_, said) = told("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
-    assert_eq!(said.lines().count(), 5, "every problem at once: {said}");
+    assert_eq!(said.lines().count(), 5, "all problems are reported at once: {said}");
 }
 
 /// A build config declares each parameter with the default of the check.

@@ -11,7 +11,7 @@ impl Bed {
     pub fn here() -> Self {
         Self(
             std::env::var_os("BURNIN_ANSIBLE_BED")
-                .expect("BURNIN_ANSIBLE_BED, as .ci/ansible.sh sets it")
+                .expect("BURNIN_ANSIBLE_BED is set by .ci/ansible.sh")
                 .into(),
         )
     }

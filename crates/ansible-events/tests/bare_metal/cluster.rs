@@ -38,7 +38,7 @@ fn a_cluster_is_provisioned() {
     assert_eq!(
         bed.on("login", "hostname") + &bed.on("dgx04", "hostname"),
         "login\ndgx04\n",
-        "names are left alone"
+        "host names are unchanged"
     );
 
     bed.leave("cluster.json", &workspace.read("cluster.json"));
@@ -96,7 +96,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
     let message = why("gpu_probe=nvidia-smi");
     assert!(message.contains("expected 8 tasks, found 0") && message.contains("nvidia-smi"), "{message}");
 
-    // Each task is a world of its own: every rank succeeds, and it is not one job.
+    // Each task is an MPI world of its own: every rank succeeds, but they are not one job.
     let probe = "/mnt/shared/burnin-dgx/mpi_world_check.py";
     let alone = format!(
         "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \
@@ -118,7 +118,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
     bed.on("login", "mkdir -p /mnt/shared/silent && printf '#!/bin/sh\n' >/mnt/shared/silent/all_reduce_perf && chmod -R a+rx /mnt/shared/silent");
     let message = why_no_programs("nccl_tests=/mnt/shared/silent");
     bed.on("login", "rm -r /mnt/shared/silent");
-    assert!(message.contains("(exit code 0)"), "no result is no success: {message}");
+    assert!(message.contains("(exit code 0)"), "a missing result is a failure: {message}");
 
     bed.on("login", "scontrol update nodename=dgx02 state=drain reason='a fan'");
     let message = why("validate_patience=2");
@@ -129,7 +129,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn the_cluster_is_given_back() {
+fn the_cluster_is_released() {
     let bed = Bed::here();
     let setting = "cd /mnt/shared/burnin-dgx && mkdir -p jobs/left && cd jobs/left && sbatch --parsable -N2 --wrap 'srun sleep 600' && \
                    cd /tmp && sbatch --parsable -N1 -w dgx04 --output=/dev/null --wrap 'exec sleep 600' && \

@@ -84,7 +84,7 @@ fn playbooks_are_called_by_the_age_of_the_checkout() {
 
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
-fn a_folder_that_is_no_checkout_is_refused() {
+fn a_folder_without_a_checkout_is_refused() {
     for playbooks in [&[][..], &["playbooks/slurm-cluster.yml"], &["playbooks/slurm-perf-cluster.yml"]] {
         let (workspace, folder) = checkout(playbooks);
         assert_eq!(workspace.python(&["check.py"]).0, Some(0));

@@ -1,6 +1,6 @@
-//! The workflow `dgx-slurm-perf` as it is: its checks, its playbooks by a real Ansible over real ssh on the machines of
-//! `tests/testbed/ansible`, and what its events say. Those tests that need more than this crate are `ignored`; the gate
-//! `.ci/ansible.sh` runs them, some before others.
+//! The workflow `dgx-slurm-perf` unchanged: its checks, its playbooks by a real Ansible over real ssh on the machines
+//! of `tests/testbed/ansible`, and its events. Tests that need the test bed are `ignored`; the gate `.ci/ansible.sh`
+//! runs them, some before others.
 
 mod asked;
 mod bed;

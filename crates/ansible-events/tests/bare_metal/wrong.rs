@@ -14,7 +14,7 @@ fn state(bed: &Bed) -> Vec<String> {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn a_host_that_is_cut_off() {
+fn an_unreachable_host_is_reported() {
     let bed = Bed::here();
     let before = state(&bed);
     bed.cut("dgx03");
@@ -37,7 +37,7 @@ fn a_host_that_is_cut_off() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn a_wrong_sudo_password() {
+fn a_wrong_sudo_password_is_reported() {
     let bed = Bed::here();
     let before = state(&bed);
     let workspace = bed.workspace().set("_SSH_USER", "asked");
@@ -60,7 +60,7 @@ fn a_wrong_sudo_password() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn a_folder_that_is_not_shared() {
+fn an_unshared_folder_is_reported() {
     let bed = Bed::here();
     bed.on("dgx02", "umount /mnt/shared && mkdir -p /mnt/shared && chmod 777 /mnt/shared");
     let workspace = bed.workspace();
@@ -86,7 +86,7 @@ fn a_folder_that_is_not_shared() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn a_kernel_without_nfs() {
+fn a_kernel_without_nfs_is_reported() {
     let bed = Bed::here();
     if bed.on("login", "modprobe nfsd 2>/dev/null; grep -w nfsd /proc/filesystems").contains("nfsd") {
         println!("skipped: a kernel without NFS, because this one has it");
@@ -113,7 +113,7 @@ fn a_kernel_without_nfs() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn a_foreign_slurm_configuration() {
+fn a_foreign_slurm_configuration_is_kept() {
     let bed = Bed::here();
     bed.on("dgx01", "echo ClusterName=production > /etc/slurm/slurm.conf");
     let before = state(&bed);

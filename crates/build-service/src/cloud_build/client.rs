@@ -80,7 +80,7 @@ impl CloudBuildClient {
     /// Creates a build. The API has no request id, so this is never repeated here.
     ///
     /// # Errors
-    /// Returns [`RequestFailure::Unclear`] if the build may exist.
+    /// Returns an error if the request fails: [`RequestFailure::Unclear`] if the build may exist.
     pub async fn create(&self, build: Build) -> Result<Build, RequestFailure> {
         // With `project_id` the client would use the path without a location.
         let create = self.api().await?.create_build().set_parent(&self.parent).set_build(build);

@@ -1,7 +1,7 @@
 //! Records of a command's builds, in the bucket.
 //!
 //! ```text
-//! builds/{resource name}/journal/cancelled          no build may start any more
+//! builds/{resource name}/journal/cancelled          no further build may start
 //!                                claim-{n}          a builder is creating a build, or has created it
 //!                                released-{n}       the claim certainly created no build
 //!                                build-{n}-{id}     the claim created this build
@@ -30,7 +30,7 @@ pub struct Journal {
 /// Content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// No build may start any more.
+    /// No further build may start.
     pub cancelled: bool,
     /// All claims with the ids of their builds.
     pub claims: BTreeMap<u32, BTreeSet<String>>,

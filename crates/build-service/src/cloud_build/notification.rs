@@ -15,7 +15,7 @@ use crate::BuildKey;
 /// A build of one of our commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildNotification {
-    /// Key of the build.
+    /// Command that the build belongs to, by the build's tags.
     pub key: BuildKey,
     /// The build's id.
     pub build: String,
@@ -24,7 +24,7 @@ pub struct BuildNotification {
 /// Reads a notification; `None` for a build of others.
 ///
 /// # Errors
-/// Returns the problem of an invalid message.
+/// Returns an error if the message is invalid: its problem.
 pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
     let data = event.data().cloned().ok_or("a notification without a build")?;
     let data: Value = data.try_into().map_err(|error| format!("a notification that is not JSON: {error}"))?;

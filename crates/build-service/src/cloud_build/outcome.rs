@@ -69,7 +69,7 @@ pub fn pushed(build: &model::Build) -> Option<(String, String)> {
 /// The files in a build's artifact manifest, as object names in `bucket`.
 ///
 /// # Errors
-/// Returns the first line that is invalid or names another bucket.
+/// Returns an error if a line is invalid or names another bucket: the first one.
 pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
     struct StepLine {

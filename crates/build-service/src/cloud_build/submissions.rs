@@ -58,7 +58,7 @@ pub struct Submissions {
 pub struct Survey {
     /// The authoritative build: the oldest.
     pub build: Option<Build>,
-    /// No build may start any more.
+    /// No further build may start.
     pub cancelled: bool,
     /// An unknown build may exist.
     pub pending: bool,
@@ -91,7 +91,7 @@ impl Submissions {
         Self { client, journal: Journal::new(store), clock, timing }
     }
 
-    /// The client.
+    /// Client of Cloud Build's API, for requests about a known build.
     pub fn client(&self) -> &CloudBuildClient {
         &self.client
     }
@@ -99,7 +99,7 @@ impl Submissions {
     /// Submits a build unless one exists. `make` receives the claim and creates the request.
     ///
     /// # Errors
-    /// Returns [`PortError::Transient`] if it is not certain yet whether a build exists.
+    /// Returns an error if a request fails: [`PortError::Transient`] if it is not certain yet whether a build exists.
     pub async fn submit(
         &self,
         key: &BuildKey,
@@ -121,7 +121,7 @@ impl Submissions {
         build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
         if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
-            return Err(PortError::Transient(format!("{key}: another builder is about to create it")));
+            return Err(PortError::Transient(format!("{key}: another builder is creating it")));
         }
         // A cancellation writes its mark before it reads the claims: at least one of both sides sees the
         // other.
@@ -232,7 +232,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn told_of(&self, key: &BuildKey, build: &str) -> Result<(), PortError> {
+    pub async fn on_notification(&self, key: &BuildKey, build: &str) -> Result<(), PortError> {
         if self.journal.read(key).await.map_err(PortError::transient)?.builds().contains(build) {
             return Ok(());
         }

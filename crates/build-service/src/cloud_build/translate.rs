@@ -46,7 +46,7 @@ pub struct Frame<'a> {
 /// The build described by a config.
 ///
 /// # Errors
-/// Returns all problems of the config.
+/// Returns an error if the config is invalid, with all problems.
 pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<BuildProblem>> {
     let config: BuildConfig = serde_json::from_value(limit::within(frame.limit, &spec.config))
         .map_err(|error| vec![problem("config", format!("not a Cloud Build config: {error}"))])?;
@@ -99,8 +99,8 @@ fn assemble(
         build.options = Some(read);
     }
     if is_automapped(config) {
-        // Without a word in the config the API demands that every substitution is used in a field; whether a script's environment
-        // counts as a use is documented nowhere. Burnin's own check has found unused names before.
+        // Without this option the API demands that every substitution is used in a field; its documentation does not
+        // state whether a script's environment counts as a use. Burnin's own check has found unused names before.
         let options = build.options.get_or_insert_default();
         if options.substitution_option == SubstitutionOption::default() {
             options.substitution_option = SubstitutionOption::AllowLoose;
@@ -202,13 +202,14 @@ fn known(options: &ConfigOptions, read: &BuildOptions, problems: &mut Vec<BuildP
     ];
     for (field, word, number) in words {
         if let (Some(word), None) = (word, number) {
-            problems.push(problem(format!("options.{field}"), format!("Cloud Build knows no {word:?}")));
+            problems
+                .push(problem(format!("options.{field}"), format!("Cloud Build does not support {word:?}")));
         }
     }
     for (index, hash) in read.source_provenance_hash.iter().enumerate() {
         if hash.value().is_none() {
             let path = format!("options.sourceProvenanceHash[{index}]");
-            problems.push(problem(path, format!("Cloud Build knows no {hash}")));
+            problems.push(problem(path, format!("Cloud Build does not support {hash}")));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lost requests and responses: there is one build in every case.
+//! Lost requests and responses: one build exists in every case.
 
 use std::sync::Arc;
 
@@ -46,10 +46,13 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
     world.cloud.next_create(Fault::LandsAndAnswers(503));
     world.cloud.stale_lists(100);
     assert!(passes(&world.start(&spec("SUCCESS")).await));
-    assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running), "it may be there");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running), "the build may exist");
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     let another = world.another();
-    assert!(passes(&another.start(&id(), &spec("SUCCESS"), LIMIT).await), "nor another builder");
+    assert!(
+        passes(&another.start(&id(), &spec("SUCCESS"), LIMIT).await),
+        "another builder creates no build either"
+    );
     world.cloud.stale_lists(0);
     world.start(&spec("SUCCESS")).await.unwrap();
     world.image().await;
@@ -58,14 +61,14 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_never_came_is_created_again_once_that_is_certain() {
+async fn a_build_that_was_not_created_is_created_again_once_that_is_certain() {
     let world = World::new().await;
-    world.cloud.next_create(Fault::Refused(503)); // nothing happened, but nobody can know
+    world.cloud.next_create(Fault::Refused(503)); // no build was created, but the builder cannot know
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert_eq!(world.cloud.asked().0, 1);
     world.clock.advance(SETTLE);
-    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "it is not there");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "the build is absent");
     world.start(&spec("SUCCESS")).await.unwrap();
     world.image().await;
     assert_eq!(world.statuses(), ["SUCCESS"]);
@@ -78,12 +81,12 @@ async fn of_two_builds_the_older_is_kept() {
     world.cloud.stale_lists(1000);
     world.cloud.freeze(true);
     assert!(passes(&world.start(&spec("SUCCESS")).await));
-    world.clock.advance(SETTLE); // later than any list was ever seen to be
+    world.clock.advance(SETTLE); // longer than any observed delay of a list
     world.start(&spec("SUCCESS")).await.unwrap();
     assert_eq!(world.statuses(), ["QUEUED", "QUEUED"]);
     world.cloud.stale_lists(0);
     assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
-    assert_eq!(world.statuses(), ["QUEUED", "CANCELLED"], "one goes on");
+    assert_eq!(world.statuses(), ["QUEUED", "CANCELLED"], "only the older build continues");
     world.cloud.freeze(false);
     world.image().await;
     let oldest = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
@@ -127,14 +130,14 @@ async fn a_permanent_rejection_is_repeated() {
             world.cloud.next_create(Fault::Refused(status));
             let failure = refused(world.start(&spec("SUCCESS")).await);
             assert_eq!((failure.class, failure.code.as_str()), (class, code));
-            assert!(failure.message.contains("refused, as planned"), "{failure:?}");
+            assert!(failure.message.contains("injected fault"), "{failure:?}");
         }
     }
-    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "nothing was begun");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "no build was started");
     world.cloud.next_create(Fault::Refused(429));
-    assert!(passes(&world.start(&spec("SUCCESS")).await), "too many at once is no answer");
+    assert!(passes(&world.start(&spec("SUCCESS")).await), "status 429 is transient");
     world.start(&spec("SUCCESS")).await.unwrap();
-    assert_eq!(world.cloud.builds().len(), 1, "certain refusals hold nobody up");
+    assert_eq!(world.cloud.builds().len(), 1, "a definite rejection does not block the next attempt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,13 +148,13 @@ async fn an_unsent_request_blocks_no_other() {
     let unreachable = world.at(&format!("http://{gone}"));
     assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));
     let noted = world.store.list("builds/a-run-image-1/journal/released-1").await.unwrap();
-    assert_eq!(noted.len(), 1, "the claim certainly became nothing");
+    assert_eq!(noted.len(), 1, "the claim certainly created no build");
     world.start(&spec("SUCCESS")).await.unwrap();
-    assert_eq!(world.cloud.builds().len(), 1, "so the next is not waited with");
+    assert_eq!(world.cloud.builds().len(), 1, "the next claim starts without a delay");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_config_that_cannot_be_translated_is_refused_before_anything_is_begun() {
+async fn an_untranslatable_config_is_refused_before_a_build_is_created() {
     let world = World::new().await;
     let mut broken = spec("SUCCESS");
     broken.config["options"]["logging"] = "LOUD".into();
@@ -173,7 +176,7 @@ async fn a_build_that_lands_after_its_cancel_is_ended() {
     assert_eq!(
         world.builds.poll(&id()).await.unwrap(),
         Some(BuildPhase::Running),
-        "it is not certain that none began"
+        "a build may have started"
     );
     world.cloud.stale_lists(0);
     assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
@@ -181,7 +184,7 @@ async fn a_build_that_lands_after_its_cancel_is_ended() {
     assert_eq!(failure.class, Class::Cancelled);
     assert_eq!(world.statuses(), ["CANCELLED"]);
     world.start(&spec("SUCCESS")).await.unwrap();
-    assert_eq!(world.cloud.asked().0, 1, "none begins afterwards");
+    assert_eq!(world.cloud.asked().0, 1, "no build starts after the cancel");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -242,7 +245,7 @@ async fn one_build_remains_despite_failures() {
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;
-        // A known build cannot change any more.
+        // A known build can no longer change.
         if random.u32(0..4) > 0 {
             world.cloud.next_create(Fault::LandsAndTears);
             world.cloud.stale_lists(random.u32(20..200));
@@ -282,5 +285,5 @@ async fn one_build_remains_despite_failures() {
         assert!(!going, "seed {seed}: {statuses:?}");
         several += u32::from(statuses.len() > 1);
     }
-    assert!(several > 0, "no seed made two builds: the test is too kind");
+    assert!(several > 0, "no seed created two builds, so the test covers nothing");
 }

@@ -26,7 +26,7 @@ async fn files_are_the_image_with_the_log_beside_them() {
     assert!(String::from_utf8_lossy(&log).contains("this is the last line"));
     let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().unwrap();
     assert_eq!(committed.manifest.objects.len(), 3);
-    assert_eq!(world.image().await, image, "and says so again");
+    assert_eq!(world.image().await, image, "a repeated poll returns the same image");
     assert_eq!(
         world.another().poll(&id()).await.unwrap(),
         Some(BuildPhase::Built(image)),
@@ -78,7 +78,7 @@ async fn every_failure_has_a_class() {
             "gs://burnin-artefacts/builds/a-run-image-1/1/log-{}.txt",
             world.cloud.builds()[0]["id"].as_str().unwrap()
         );
-        assert!(failure.message.contains(&log), "and where it lies: {failure:?}");
+        assert!(failure.message.contains(&log), "its log's address is reported: {failure:?}");
     }
 }
 

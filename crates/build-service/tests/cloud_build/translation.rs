@@ -83,7 +83,7 @@ fn a_repository_is_fetched_by_cloud_build() {
 }
 
 #[test]
-fn every_field_goes_to_the_api_as_it_is_written() {
+fn every_field_reaches_the_api_unchanged() {
     let mut expected = everything();
     // As on this host, files go to Burnin's bucket, whatever the config states.
     expected["artifacts"]["objects"]["location"] = "gs://bucket/builds/r-image-1/1/files/".into();
@@ -103,7 +103,7 @@ fn every_field_goes_to_the_api_as_it_is_written() {
 }
 
 #[test]
-fn every_field_but_one_has_a_place_in_the_apis_types() {
+fn all_fields_but_one_are_in_the_apis_types() {
     // The types carry unknown fields along; only this one is expected.
     let build = translate(&build(everything()), &frame()).unwrap();
     let debug = format!("{build:?}");
@@ -114,13 +114,13 @@ fn every_field_but_one_has_a_place_in_the_apis_types() {
 }
 
 #[test]
-fn a_build_ends_with_its_stage_and_logs_beside_its_files() {
+fn a_build_has_the_timeout_of_its_stage_and_logs_beside_its_files() {
     let built = translated(json!({"steps": [{"name": "bash"}], "timeout": "86400s"}));
-    assert_eq!(built["timeout"], "1800s", "never longer than the stage");
-    assert_eq!(built["queueTtl"], "1800s", "nor does it wait longer");
+    assert_eq!(built["timeout"], "1800s", "the timeout is at most that of the stage");
+    assert_eq!(built["queueTtl"], "1800s", "the queue's timeout is at most that of the stage");
     assert_eq!(built["logsBucket"], "gs://bucket/builds/r-image-1/1");
     let quiet = json!({"steps": [{"name": "bash"}], "options": {"logging": "CLOUD_LOGGING_ONLY"}});
-    assert_eq!(translated(quiet)["logsBucket"], Value::Null, "none where the config wants none");
+    assert_eq!(translated(quiet)["logsBucket"], Value::Null, "a config without a log bucket has none");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn substitutions_of_scripts_need_no_other_use() {
     assert_eq!(script(json!({"options": {"automapSubstitutions": true}})), Some(ALLOW_LOOSE));
     let step = json!([{"name": "bash", "script": "echo $_A", "automapSubstitutions": true}]);
     assert_eq!(script(json!({"steps": step})), Some(ALLOW_LOOSE));
-    assert_eq!(script(json!({})), None, "as the config says");
+    assert_eq!(script(json!({})), None, "the config's own option applies");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_source_is_an_object_of_the_bucket() {
 }
 
 #[test]
-fn values_of_the_workflow_win_over_those_of_the_config() {
+fn the_workflows_values_override_those_of_the_config() {
     let mut spec = build(json!({"steps": [{"name": "bash"}], "substitutions": {"_A": "1", "_B": "2"}}));
     spec.substitutions = [("_B".to_owned(), "$(id)".to_owned())].into_iter().collect();
     let built = translate(&spec, &frame()).unwrap();

@@ -24,6 +24,6 @@ pub fn kill_supervisor(folder: &Path) {
         std::fs::read(process.path().join("cmdline")).is_ok_and(|line| line.ends_with(&wanted))
     });
     let pids: Vec<_> = pids.map(|process| process.file_name()).collect();
-    let [pid] = &pids[..] else { panic!("one supervisor, not {pids:?}") };
+    let [pid] = &pids[..] else { panic!("expected one supervisor, found {pids:?}") };
     assert!(std::process::Command::new("kill").arg("-KILL").arg(pid).status().unwrap().success());
 }

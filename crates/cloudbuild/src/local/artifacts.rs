@@ -43,7 +43,7 @@ pub(super) fn collect(workspace: &Path, objects: &ArtifactObjects) -> Result<Vec
 }
 
 fn matching(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    let root_text = root.to_str().ok_or("the path of the workspace is not UTF-8")?;
+    let root_text = root.to_str().ok_or("the workspace's path is not UTF-8")?;
     let whole = format!("{}/{pattern}", glob::Pattern::escape(root_text));
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let paths = glob::glob_with(&whole, options).map_err(|error| error.to_string())?;

@@ -19,7 +19,6 @@ pub(super) struct ProcessGroup {
     reaped: bool,
 }
 
-/// A started process.
 pub(super) struct StartedProcess {
     pub(super) group: ProcessGroup,
     /// Both output streams, in the order of writing.

@@ -30,7 +30,6 @@ pub(super) struct StepContext<'a> {
     pub(super) stop: &'a CancellationToken,
 }
 
-/// End of a step.
 pub(super) enum StepEnd {
     /// Its process ended by itself.
     Exited(Option<i32>),
@@ -38,7 +37,7 @@ pub(super) enum StepEnd {
     TimedOut(Duration),
     /// The build stopped it.
     Stopped,
-    /// It could not be started.
+    /// It could not start.
     NotStarted(io::Error),
 }
 

@@ -69,8 +69,7 @@ fn missing_for(step: &PlannedStep, request: &PlanRequest) -> Option<BuildProblem
                     BuildProblem::new(
                         format!("{at}.script"),
                         format!(
-                            "step {label}: the script needs `{tool}`, which image {} would bring and the local runner \
-                             cannot pull; install it on this host",
+                            "step {label}: the script needs `{tool}`, which image {} contains, but the local runner cannot pull images; install it on this host",
                             step.image
                         ),
                     )

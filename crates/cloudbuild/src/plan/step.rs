@@ -116,7 +116,7 @@ impl Shared<'_> {
             problems.push(BuildProblem::new(
                 format!("{at}.args[{arg}]"),
                 format!(
-                    "step {} would paste the value of a substitution into the script of a shell, which would run it; \
+                    "step {} would insert the value of a substitution into a shell script, which would execute it; \
                      use `script`, and `env` or `automapSubstitutions` to pass the value",
                     label(index, step.id.as_deref())
                 ),

@@ -223,7 +223,7 @@ fn every_collective_follows_nccl_tests_and_checks_its_data() {
 }
 
 #[test]
-fn four_ranks_print_the_whole_table() {
+fn four_ranks_print_a_complete_table() {
     let (code, text) = run("-b 8 -e 4M -f 4 -n 5 -w 1 -g 4", &[]);
     assert_eq!(code, 0, "{text}");
     let rows = rows(&text);
@@ -267,7 +267,7 @@ fn wrong_data_is_counted_and_fails() {
 }
 
 #[test]
-fn a_rank_that_dies_takes_the_others_along() {
+fn a_failed_rank_ends_the_others() {
     let started = Instant::now();
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "exit:1:9")]);
     assert_eq!(code, 9, "the code of the rank that died: {text}");
@@ -277,7 +277,7 @@ fn a_rank_that_dies_takes_the_others_along() {
 }
 
 #[test]
-fn a_rank_that_hangs_is_not_waited_for() {
+fn a_hanging_rank_ends_the_run_at_the_timeout() {
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4 -T 1", &[("BURNIN_FAULT", "hang:3")]);
     assert_eq!(code, 4, "{text}");
     assert!(text.contains("timeout (1s): rank 0 waits for rank 3"), "{text}");

@@ -77,5 +77,5 @@ async fn the_log_has_a_limit() {
     let log = world.log();
     assert!(log.len() < 2400, "{}", log.len());
     assert_eq!(log.matches("[log limit of 2000 bytes reached: further output is dropped]\n").count(), 1);
-    assert!(log.ends_with("FAILURE\n"), "the end is still told: {log}");
+    assert!(log.ends_with("FAILURE\n"), "the log still records the end: {log}");
 }

@@ -102,14 +102,14 @@ async fn tolerated_failures_do_not_end_the_build() {
         (json!({"allowExitCodes": [4], "allowFailure": true}), 3, false),
         (json!({"allowFailure": true}), 0, true),
     ];
-    for (fields, code, goes_on) in table {
+    for (fields, code, continues) in table {
         let world = World::new();
         let mut step = sh("a", &format!("exit {code}"));
         step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let outcome = world.run(json!({"steps": [step, sh("b", "true")]})).await;
         let of = |well| if well { BuildStatus::Success } else { BuildStatus::Failure };
-        assert_eq!(outcome.status, of(goes_on), "{fields}");
-        let second = if goes_on { BuildStatus::Success } else { BuildStatus::Queued };
+        assert_eq!(outcome.status, of(continues), "{fields}");
+        let second = if continues { BuildStatus::Success } else { BuildStatus::Queued };
         assert_eq!(statuses(&outcome), [of(code == 0), second], "{fields}");
     }
 }
@@ -164,7 +164,7 @@ async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
 }
 
 #[tokio::test]
-async fn a_missing_workspace_is_not_the_builds_fault() {
+async fn a_missing_workspace_is_an_internal_error() {
     let mut world = World::new();
     world.request.workspace = world.outside().join("gone");
     let outcome = world.run(json!({"steps": [sh("a", "true")]})).await;

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, is_gone};
 
-/// A child of the step's process, and a process that ignores the polite signal.
+/// A child of the step's process, and a process that ignores SIGTERM.
 const FAMILY: &str = "sleep 100 & echo $! > child
 sh -c 'trap \"\" TERM; echo $$ > stubborn.part; mv stubborn.part stubborn; while :; do sleep 0.05; done' &
 wait";
@@ -86,7 +86,7 @@ async fn a_cancel_ends_all_steps() {
 }
 
 #[tokio::test]
-async fn a_build_that_was_cancelled_before_runs_nothing() {
+async fn a_build_cancelled_before_its_start_runs_no_step() {
     let world = World::new();
     world.cancel.cancel();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "touch ran"}]})).await;

@@ -10,7 +10,7 @@ use service::{Clock, PortError};
 
 use crate::provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 
-/// A provider that brings every cluster up at the second poll.
+/// A provider whose clusters are ready at the second poll.
 pub struct FakeClusters {
     clock: Arc<dyn Clock>,
     clusters: Mutex<BTreeMap<String, Fake>>,

@@ -18,7 +18,7 @@ use crate::{
 /// A kind of cluster that accepts jobs.
 #[async_trait::async_trait]
 pub trait ClusterKind: Send + Sync {
-    /// Its settings.
+    /// Name, schema and rules of its settings.
     fn form(&self) -> SettingsForm;
 
     /// Whether an external system may offer such a cluster (`dev.burnin.cluster.offered.v1`).
@@ -65,7 +65,7 @@ pub struct SettingsForm {
 }
 
 impl SettingsForm {
-    /// The form of a type.
+    /// The form of the settings `S`.
     pub const fn of<S: Settings>() -> Self {
         Self {
             kind: S::KIND,

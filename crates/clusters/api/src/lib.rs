@@ -1,8 +1,8 @@
-//! What a kind of cluster is. One crate implements each kind; `clusters` lists them.
+//! The ports of a kind of cluster. One crate implements each kind; `clusters` lists them.
 //!
-//! | part | what it does |
+//! | part | responsibility |
 //! |---|---|
-//! | [`Settings`] | the settings in workflow files: their form, their rules, what they say about nodes and ranks |
+//! | [`Settings`] | the settings in workflow files: schema, rules, number of nodes and ranks |
 //! | [`ClusterKind`] | the settings of one kind, the probe of an existing cluster, and its scheduler |
 //! | [`Scheduler`] | submits, polls and cancels jobs, reads their output, drains nodes |
 //! | [`ClusterProvider`] | creates and deletes clusters |

@@ -26,7 +26,7 @@ impl PollPace {
         running.get(job).is_some_and(|polled| polled.elapsed() < self.interval)
     }
 
-    /// Notes the result of a poll. Any result but a running job makes the next poll a real one.
+    /// Records the result of a poll. After any result but a running job the next poll reaches the scheduler.
     pub fn note(&self, job: &str, status: Option<&JobStatus>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match status {
@@ -35,7 +35,7 @@ impl PollPace {
         };
     }
 
-    /// Makes the next poll a real one.
+    /// Sends the next poll to the scheduler.
     pub fn forget(&self, job: &str) {
         self.note(job, None);
     }

@@ -49,13 +49,13 @@ pub struct ListedCluster {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A provider of clusters.
+/// Creates, lists and deletes clusters of an external system.
 #[async_trait::async_trait]
 pub trait ClusterProvider: Send + Sync + 'static {
     /// Creates a cluster, or adopts an existing one of that name. Returns the provider's handle.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if the cluster can never be created.
+    /// Returns an error if the provider request fails: [`PortError::Permanent`] if the cluster can never be created.
     async fn create(&self, order: &Order) -> Result<String, PortError>;
 
     /// State of a cluster.

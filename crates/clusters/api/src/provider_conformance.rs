@@ -51,7 +51,7 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
     );
 
     gone(clusters, &order(2).name).await;
-    assert!(clusters.create(&order(2)).await.is_err(), "and stays refused");
+    assert!(clusters.create(&order(2)).await.is_err(), "a repeated create after the delete is refused");
 }
 
 /// Deletes a cluster; polls a slow deletion.
@@ -60,10 +60,10 @@ async fn gone(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
         match clusters.delete(name).await {
             Ok(deleted) => return deleted,
             Err(PortError::Transient(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
-            Err(error) => panic!("{name} is not deleted: {error:?}"),
+            Err(error) => panic!("{name}: cannot be deleted: {error:?}"),
         }
     }
-    panic!("{name} is not deleted");
+    panic!("timeout: {name} is not deleted");
 }
 
 async fn ready(clusters: &dyn ClusterProvider, name: &str) -> Cluster {
@@ -71,8 +71,8 @@ async fn ready(clusters: &dyn ClusterProvider, name: &str) -> Cluster {
         match clusters.poll(name).await.expect("an answer") {
             ClusterStatus::Ready(cluster) => return cluster,
             ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
-            other => panic!("{name} does not come up: {other:?}"),
+            other => panic!("{name}: expected a ready cluster, found {other:?}"),
         }
     }
-    panic!("{name} does not come up");
+    panic!("timeout: {name} is not ready");
 }

@@ -94,7 +94,7 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Submits a job unless one of that name exists. Returns the scheduler's handle.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if the job can never run.
+    /// Returns an error if the scheduler request fails: [`PortError::Permanent`] if the job can never run.
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
 
     /// State of a job.
@@ -118,13 +118,14 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Opens one output file, up to its current end.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if this file can never be read: deleted or not permitted. Other files may still be readable.
+    /// Returns an error if the file cannot be read: [`PortError::Permanent`] if it is deleted or not permitted. Other
+    /// files may still be readable.
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError>;
 
-    /// Deletes what is left of a job on its cluster, after its output is stored. Returns once nothing is left.
+    /// Deletes the remains of a job from its cluster, after its output is stored. Returns once nothing is left.
     ///
     /// # Errors
-    /// [`PortError::Transient`] while something is left.
+    /// Returns an error if something is left: [`PortError::Transient`].
     async fn release(&self, _: &Cluster, _name: &str) -> Result<(), PortError> {
         Ok(())
     }
@@ -132,7 +133,7 @@ pub trait Scheduler: Send + Sync + 'static {
     /// The last `bytes` bytes of a file, without reading the rest; `None` if the adapter cannot do this.
     ///
     /// # Errors
-    /// See [`Scheduler::output`].
+    /// Returns an error if the file cannot be read, like [`Scheduler::output`].
     async fn ending(
         &self,
         _: &Cluster,
@@ -154,12 +155,12 @@ pub trait Scheduler: Send + Sync + 'static {
     /// A subset of the cluster's nodes, as a cluster whose jobs run on these nodes only.
     ///
     /// # Errors
-    /// Returns a permanent failure if the cluster's access cannot be read.
+    /// Returns an error if the cluster's access cannot be read; it is permanent.
     fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
         Ok(cluster.part(names, cluster.access.clone()))
     }
 
-    /// Shell command for draining a node by hand; `None` if there is no such command.
+    /// Shell command for draining a node by hand; `None` without such a command.
     fn drain_command(&self, _: &Cluster, _node: &str, _reason: &str) -> Option<String> {
         None
     }
@@ -167,7 +168,8 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Drains a node: its jobs may end, no new job starts. Idempotent.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if it is not permitted, or the node was drained for another reason.
+    /// Returns an error if the request fails: [`PortError::Permanent`] if it is not permitted, or the node was
+    /// drained for another reason.
     async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
         let why = "nodes of this kind of cluster cannot be drained";
         Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))

@@ -63,7 +63,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
         if let Some(mut ending) = scheduler.ending(cluster, "one", name, 3).await.expect("an answer") {
             let mut end = String::new();
             ending.body.read_to_string(&mut end).await.expect("text");
-            assert!(text.ends_with(&end) && end.len() <= 3, "{name} ends as it ends");
+            assert!(text.ends_with(&end) && end.len() <= 3, "the tail of {name} equals its last bytes");
             assert_eq!(ending.from as usize + end.len(), text.len() - before);
         }
     }
@@ -101,7 +101,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
 /// Panics if a check fails.
 pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, folder: &Path) {
     let outside = folder.with_extension("outside");
-    fs::write(&outside, "not the job's").expect("a file");
+    fs::write(&outside, "not a file of the job").expect("a file");
     fs::create_dir_all(folder.join("deep/er")).expect("a folder");
     let names = [
         &b"hostile-new\nline"[..],
@@ -128,7 +128,7 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
         let mut content = Vec::new();
         let mut body = scheduler.output(cluster, name, &file.name).await.expect("a file");
         body.read_to_end(&mut content).await.expect("bytes");
-        assert_ne!(content, b"not the job's", "{} leads out", file.name);
+        assert_ne!(content, b"not the job's", "{} is outside the job's folder", file.name);
         found.insert(content);
     }
     for file in names {
@@ -155,5 +155,5 @@ async fn ended(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str) -> JobE
             other => panic!("{name}: {other:?}"),
         }
     }
-    panic!("{name} does not end");
+    panic!("timeout: {name} has not ended");
 }

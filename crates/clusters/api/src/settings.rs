@@ -51,7 +51,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// Reads and checks settings.
     ///
     /// # Errors
-    /// Returns every problem.
+    /// Returns an error if the settings are invalid, with every problem.
     fn checked(given: &Value) -> Result<Self, SettingsProblems> {
         let read = Self::deserialize(given).map_err(|error| vec![(String::new(), error.to_string())])?;
         let read = read.completed();
@@ -72,7 +72,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// The checked settings of a cluster of this kind.
     ///
     /// # Errors
-    /// Returns a permanent failure if the cluster is of another kind or its settings are invalid.
+    /// Returns an error if the cluster is of another kind or its settings are invalid; it is permanent.
     fn of(cluster: &Cluster) -> Result<Self, PortError> {
         if cluster.access.kind() != Self::KIND {
             return Err(wrong_kind(cluster, Self::KIND));
@@ -103,7 +103,7 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
 pub struct ProblemList(SettingsProblems);
 
 impl ProblemList {
-    /// Adds the problem of a field, if there is one.
+    /// Adds the problem of a field, if any.
     pub fn add(&mut self, field: &str, problem: Option<String>) {
         self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
     }
@@ -127,7 +127,7 @@ impl ProblemList {
 /// Checks a job name that becomes a folder name and an element of comma-separated lists.
 ///
 /// # Errors
-/// Returns a permanent failure for any other name.
+/// Returns an error if the name is invalid; it is permanent.
 pub fn check_job_name(name: &str) -> Result<(), PortError> {
     let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
     if letters && name.len() <= 128 && name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
@@ -145,18 +145,18 @@ pub fn shown(text: &str) -> String {
     text.chars().take(60).flat_map(char::escape_debug).collect()
 }
 
-/// Why a number is outside 1 to `most`.
+/// Problem of a number outside 1 to `most`.
 pub fn not_in_range(number: u32, most: u32) -> Option<String> {
     (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
 }
 
-/// Why a text is not a value of `NCCL_DEBUG`.
+/// Problem of a text that is not a value of `NCCL_DEBUG`.
 pub fn not_a_debug_level(level: &str) -> Option<String> {
     let good = level.bytes().all(|byte| byte.is_ascii_alphanumeric()) && level.len() <= 16;
     (!good).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned())
 }
 
-/// Why a text is not an absolute path.
+/// Problem of a text that is not an absolute path.
 pub fn not_a_path(path: &str) -> Option<String> {
     let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
     bad.then(|| {
@@ -167,7 +167,7 @@ pub fn not_a_path(path: &str) -> Option<String> {
     })
 }
 
-/// Why a name and a value are not an environment variable. `longest`: maximum length of the name, bytes.
+/// Problem of a name and a value that are not an environment variable. `longest`: maximum length of the name, bytes.
 pub fn not_a_variable(name: &str, value: &str, longest: usize) -> Option<String> {
     let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');

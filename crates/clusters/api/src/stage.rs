@@ -16,7 +16,7 @@ static DRAFTS: AtomicU64 = AtomicU64::new(0);
 /// Downloads the image's files from the bucket into `folder`, which contains only this image.
 ///
 /// # Errors
-/// [`PortError::Permanent`] if a file is missing or its digest differs.
+/// Returns an error if the download fails: [`PortError::Permanent`] if a file is missing or its digest differs.
 pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<(), PortError> {
     std::fs::create_dir_all(folder).map_err(PortError::transient)?;
     for file in &image.files {

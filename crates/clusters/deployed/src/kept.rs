@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! clusters/kept/{key}/{part}/{cluster}   a part that later runs may use, until its lease ends
-//! clusters/open/{cluster}-kept           the same as a cluster of its own: the sweeper releases it, and removes this object
+//! clusters/open/{cluster}-kept           a separate cluster for the sweeper: the sweeper releases it, and removes
+//! this object
 //! ```
 //!
 //! The first is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
@@ -44,7 +45,7 @@ pub struct KeptOf {
     pub cluster: String,
 }
 
-/// Name of the kept parts of a cluster, as a cluster of their own.
+/// Name of the kept parts of a cluster, as a separate cluster.
 pub fn name_of(cluster: &str) -> String {
     format!("{cluster}{SUFFIX}")
 }

@@ -180,7 +180,7 @@ impl DeployedClusters {
         Ok(None)
     }
 
-    /// Records the parts that a teardown has left: first as a cluster of their own, which the sweeper releases, then for
+    /// Records the parts that a teardown has kept: first as a separate cluster, which the sweeper releases, then for
     /// later runs.
     async fn leave_parts(&self, name: &str, asked: &DeployRequest) -> Result<Vec<String>, PortError> {
         let longest = asked.keeps().map(|(_, span)| span).max();
@@ -370,7 +370,8 @@ fn ready(
         }
     }
     let settings = (form.complete)(&completed).map_err(|problems| first(form.kind, problems))?;
-    let layout = (form.layout)(&settings).ok_or_else(|| format!("{}: it has no layout", form.kind))?;
+    let layout =
+        (form.layout)(&settings).ok_or_else(|| format!("{}: the settings state no nodes", form.kind))?;
     if nodes.len() != layout.nodes as usize {
         return Err(format!("expected {} nodes, found {}", layout.nodes, nodes.len()));
     }
@@ -451,7 +452,7 @@ impl ClusterProvider for DeployedClusters {
         self.note(&note(name, "given-back"), &self.clock.now()).await?;
         if let Some(user) = self.user_of(name).await? {
             let why = format!(
-                "cluster {user} uses these parts; no later run will, release them again when it is gone"
+                "cluster {user} uses these parts; later runs cannot use them; release them again after it is deleted"
             );
             return Err(PortError::Transient(why));
         }

@@ -81,7 +81,7 @@ async fn clusters_deployed_by_cloud_build_conform() {
     assert_eq!(
         wishes,
         ["burnin.conformance.cluster.1", "burnin.conformance.cluster.1.destroy-1"],
-        "one build up and one down, and none for the name that was given back first"
+        "one deployment and one teardown, and no deployment of the name that was released first"
     );
     assert!(builds.iter().all(|(_, cluster, _)| cluster == "conformance-cluster-1"), "{builds:?}");
 }
@@ -127,5 +127,9 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
         }
     };
     assert!(said.contains("the build ended as TIMEOUT") && said.contains("the next at"), "{said}");
-    assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "and it is listed until it is gone");
+    assert_eq!(
+        world.clusters.list().await.unwrap().clusters.len(),
+        1,
+        "the cluster is listed until it is deleted"
+    );
 }

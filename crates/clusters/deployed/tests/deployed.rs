@@ -104,7 +104,7 @@ impl World {
                 other => return other,
             }
         }
-        panic!("{name} does not settle")
+        panic!("timeout: {name} is still changing")
     }
 
     /// Retries until the cluster is deleted, or the reason is neither a running nor a started teardown.
@@ -159,7 +159,9 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
     let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
     let order = world.order(world.deploy("", &made), world.destroy(""));
     world.clusters.create(&order).await.unwrap();
-    let ClusterStatus::Ready(cluster) = world.settled(&order.name).await else { panic!("it comes up") };
+    let ClusterStatus::Ready(cluster) = world.settled(&order.name).await else {
+        panic!("the cluster is ready")
+    };
     let settings = Slurm::of(&cluster).unwrap();
     assert_eq!((settings.shared_folder.as_str(), settings.nodes), ("/mnt/really here", 2));
     assert_eq!(settings.partition.as_deref(), Some("a3mega"));
@@ -268,7 +270,7 @@ async fn a_partial_deployment_is_destroyed() {
     world.clusters.create(&order).await.unwrap();
     let ClusterStatus::Broken(why) = world.settled(&order.name).await else { panic!("it fails") };
     assert!(why.contains("quota H100 exceeded"), "{why}");
-    assert_eq!(world.has(), [order.name.as_str()], "half of it is there");
+    assert_eq!(world.has(), [order.name.as_str()], "half of the resources exist");
     world.delete(&order.name).await.unwrap();
     assert_eq!(world.has(), [""; 0]);
 }
@@ -284,7 +286,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
     assert_eq!(world.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Coming);
     world.delete(&order.name).await.unwrap();
     assert_eq!(world.has(), [""; 0]);
-    assert!(world.clusters.create(&order).await.is_err(), "and stays so");
+    assert!(world.clusters.create(&order).await.is_err(), "a released name is not deployed again");
     assert_eq!(world.has(), [""; 0]);
 }
 
@@ -324,7 +326,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         world.settled(&order.name).await;
         let why = world.delete(&order.name).await.unwrap_err();
         assert!(why.contains(said), "{said}: {why}");
-        assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "so it is listed");
+        assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "the cluster is listed");
 
         // The independent sweeper finds it, and reports the reason.
         world.clock.advance(LIFE);
@@ -392,7 +394,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     let part = |part: &str| format!("{}.{part}", first.name);
     assert_eq!(sorted(world.has()), [part("base"), part("image")]);
 
-    // They are a cluster of their own, with their own lease.
+    // They are a separate cluster, with their own lease.
     let listed = world.clusters.list().await.unwrap().clusters;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
@@ -426,7 +428,8 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert!(world.has().contains(&format!("{}.base", late.name)));
     world.keep.clear();
 
-    // In time the sweeper releases everything, the kept parts of the late run at the end of their own lease.
+    // At the end of the leases the sweeper releases everything, the kept parts of the late run at the end of their
+    // own lease.
     world.clock.advance(Span::from_secs(700));
     for _ in 0..3000 {
         let swept = sweep(&world.clusters, Span::from_secs(0), true).await.unwrap();
@@ -446,7 +449,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     }
     assert_eq!(world.has(), Vec::<String>::new());
 
-    // What was released is not used.
+    // Released parts are not used.
     world.keep = [("base".to_owned(), month)].into();
     let anew = order_of(&world, "anew", |_| {});
     world.clusters.create(&anew).await.unwrap();
@@ -504,7 +507,7 @@ async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_deployment_keeps_nothing() {
+async fn a_failed_deployment_keeps_no_parts() {
     let mut world = World::new();
     world.keep = [("base".to_owned(), Span::from_secs(3600))].into();
     let order = order_of(&world, "night-1", |deploy| {

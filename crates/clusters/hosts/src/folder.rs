@@ -34,9 +34,9 @@ pub struct Folder(PathBuf);
 pub enum Launcher {
     /// No start has claimed the job.
     None,
-    /// It runs.
+    /// The start is running.
     Running,
-    /// It is gone, or never existed.
+    /// The start has ended, or its process never existed.
     Gone,
 }
 
@@ -44,7 +44,7 @@ pub enum Launcher {
 /// folder that another user created first is refused.
 ///
 /// # Errors
-/// Returns a permanent failure for a folder that cannot be used.
+/// Returns an error if the folder cannot be used; it is permanent.
 pub fn own(hosts: &Hosts) -> Result<(), PortError> {
     let path = Path::new(&hosts.work_folder);
     let checked = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -140,12 +140,12 @@ impl Folder {
         }
     }
 
-    /// Records a result unless there is one. Returns the first one recorded.
+    /// Records a result unless one exists. Returns the first one recorded.
     pub fn record(&self, state: &str, why: &str, now: Timestamp) -> io::Result<JobStatus> {
         let line: String = why.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         let text = format!("{state}\n\n{now}\n{now}\n{line}\n");
         lock_files::create(&self.0.join("end"), text.as_bytes())?;
-        self.end()?.ok_or_else(|| io::Error::other("the result of the job is gone"))
+        self.end()?.ok_or_else(|| io::Error::other("the result of the job is absent after its creation"))
     }
 }
 

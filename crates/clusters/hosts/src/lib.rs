@@ -1,7 +1,8 @@
 //! A list of machines reached by ssh. Open MPI's `mpirun` on the agent's machine starts the ranks.
 //!
-//! The agent's machine must stay: a laptop, a login node or a virtual machine, not Cloud Run. `mpirun` runs under a script of its
-//! own there, so that a job outlives the agent; hosts must be able to connect to that machine, as Open MPI requires.
+//! The agent's machine must keep running: a laptop, a login node or a virtual machine, not Cloud Run. `mpirun` runs
+//! there under a separate script, so that a job outlives the agent; hosts must be able to connect to that machine, as
+//! Open MPI requires.
 
 mod folder;
 mod hostfile;
@@ -22,7 +23,7 @@ use service::PortError;
 pub use scheduler::HostsJobs;
 pub use settings::{Host, Hosts, Mpi};
 
-/// The kind `hosts`.
+/// Machines reached by ssh, as a kind of cluster.
 pub struct HostsKind;
 
 #[async_trait::async_trait]

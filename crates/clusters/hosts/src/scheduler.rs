@@ -20,7 +20,7 @@ use crate::{
     ssh,
 };
 
-/// Wait for a started script to claim its job.
+/// Maximum wait for a started script to claim its job.
 const CLAIM: Duration = Duration::from_secs(10);
 
 /// Scheduler of lists of hosts.
@@ -43,11 +43,11 @@ impl HostsJobs {
         Ok(Some(folder))
     }
 
-    /// Result of a job whose start is gone: killed, or this machine was restarted.
+    /// Result of a job whose start ended without a result: it was killed, or this machine was restarted.
     async fn orphaned(&self, hosts: &Hosts, folder: &Folder, job: &str) -> Result<JobStatus, PortError> {
         let left = sweep(hosts, folder, job).await?;
         if folder.is_cancelled().map_err(PortError::transient)? {
-            // Cancelled means that no process is left: the hosts that do not answer are asked again.
+            // A job is cancelled only when no process is left, so hosts without a response are polled again.
             return match left.is_empty() {
                 true => record(folder, "CANCELLED", ""),
                 false => Err(PortError::Transient(format!(
@@ -56,7 +56,7 @@ impl HostsJobs {
                 ))),
             };
         }
-        let mut why = "the process that ran mpirun on this machine is gone, without a result".to_owned();
+        let mut why = "the process that ran mpirun on this machine has ended without a result".to_owned();
         if !left.is_empty() {
             why += &format!("; its processes may be left: {}", left.join("; "));
         }
@@ -117,10 +117,10 @@ impl Scheduler for HostsJobs {
         let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;
         let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
         folder.write(&files).map_err(PortError::transient)?;
-        // A session of its own: signals to the agent's terminal do not reach it, and it outlives the agent.
+        // A separate session, so that signals to the agent's terminal do not reach it, and it outlives the agent.
         let mut start = tokio::process::Command::new("setsid");
         start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
-        // Before the script starts: /proc shows a process the variables that it started with.
+        // Set before the script starts, because /proc shows only the variables with which a process started.
         start.env("BURNIN_JOB", script::mark(&job.name, &path));
         start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status =

@@ -39,7 +39,7 @@ const OWN: &str = r#"own() {
 }
 "#;
 
-/// Receives the image from standard input, whole or not at all. `$1`: work folder, `$2`: the image's folder.
+/// Receives the image from standard input, atomically. `$1`: work folder, `$2`: the image's folder.
 const RECEIVE: &str = r#"own "$1"
 [[ ! -d $2 ]] || { cat >/dev/null; exit 0; }
 mkdir -p -- "${2%/*}" && draft=$(mktemp -d -- "${2%/*}/draft-XXXXXX") && tar -C "$draft" -xf - || exit 1
@@ -182,7 +182,8 @@ for entry in "${entries[@]}"; do
 done
 "#;
 
-/// The variable `BURNIN_JOB` of a job: its name, and a digest of the folder, which tells apart equal names of two installations.
+/// The variable `BURNIN_JOB` of a job: its name, and a digest of the folder, which distinguishes equal names of two
+/// installations.
 pub fn mark(job: &str, folder: &str) -> String {
     format!("{job}@{}", &ledger::Digest::of(folder.as_bytes()).sha256[..12])
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{hostfile, rules};
 
 /// Machines reached by ssh from the agent's machine; Open MPI's `mpirun` there starts the ranks. ssh's own configuration
-/// (`~/.ssh/config`, agent, known hosts) applies where nothing else is set; passwords are never asked for.
+/// (`~/.ssh/config`, agent, known hosts) applies where nothing else is set; ssh never prompts for a password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hosts {

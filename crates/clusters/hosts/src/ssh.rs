@@ -1,4 +1,4 @@
-//! ssh to the hosts: its configuration for one cluster, and commands on hosts. Passwords are never asked for.
+//! ssh to the hosts: its configuration for one cluster, and commands on hosts. ssh never prompts for a password.
 
 use std::{fmt::Write, path::Path, time::Duration};
 
@@ -49,7 +49,7 @@ pub fn config(settings: &Hosts) -> String {
 /// Runs a bash script on a host. Returns its last line of error text if it fails.
 ///
 /// # Errors
-/// Returns why the host does not answer, or what the script reported.
+/// Returns an error if the host does not respond or the script fails, with the reported reason.
 pub async fn run(config: &Path, host: &str, script: &str) -> Result<String, String> {
     let command = format!("exec bash -c {}", quote(script));
     let argv = ["ssh", "-F", &config.display().to_string(), "-T", host, &command].map(str::to_owned);

@@ -1,5 +1,5 @@
-//! The hosts scheduler with real sshd and real Open MPI. `.ci/hosts.sh` starts four ssh hosts in namespaces of their own and
-//! runs these tests in their network, one after the other; elsewhere they are ignored.
+//! The hosts scheduler with real sshd and real Open MPI. `.ci/hosts.sh` starts four ssh hosts in separate namespaces
+//! and runs these tests in their network, one after the other; elsewhere they are ignored.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -121,7 +121,7 @@ async fn settled(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
             Ok(status) => return status,
             Err(error) => panic!("{}: {error:?}", job.name),
         }
-        assert!(started.elapsed() < PATIENCE, "{} does not end", job.name);
+        assert!(started.elapsed() < PATIENCE, "timeout: {} has not ended", job.name);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

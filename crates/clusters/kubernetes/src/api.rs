@@ -43,7 +43,7 @@ struct CachedClient {
     kueue: KueueVersion,
 }
 
-/// The version in which the API server serves Kueue, once it was asked.
+/// The version in which the API server serves Kueue; empty before the first query.
 type KueueVersion = Arc<Mutex<Option<&'static str>>>;
 
 impl ClientCache {
@@ -120,7 +120,7 @@ impl NamespacedCluster {
     /// Creates a JobSet unless the name exists.
     ///
     /// # Errors
-    /// After [`PortError::Transient`] the JobSet may exist: read it.
+    /// Returns an error if the API request fails. After [`PortError::Transient`] the JobSet may exist: read it.
     pub async fn create_jobset(&self, jobset: &manifest::JobSet) -> Result<Created, PortError> {
         create(&self.jobsets(), jobset, "JobSet").await
     }
@@ -128,7 +128,7 @@ impl NamespacedCluster {
     /// Creates a secret unless the name exists.
     ///
     /// # Errors
-    /// See [`NamespacedCluster::create_jobset`].
+    /// Returns an error if the API request fails. After [`PortError::Transient`] the secret may exist.
     pub async fn create_secret(&self, secret: &Secret) -> Result<Created, PortError> {
         create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
     }
@@ -190,7 +190,7 @@ impl NamespacedCluster {
         let workloads = self.objects(KUEUE, version, "Workload", "workloads");
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
         let found = limited(workloads.list(&label)).await?;
-        // Not served any more, after an upgrade: the next call asks the API server again.
+        // After an upgrade the version is no longer served: the next call queries it again.
         let gone = matches!(&found, Err(kube::Error::Api(status)) if status.code == 404);
         *self.kueue.lock().unwrap_or_else(PoisonError::into_inner) = (!gone).then_some(version);
         match found {
@@ -220,7 +220,7 @@ impl NamespacedCluster {
                         name == jobset || name.starts_with(&format!("{jobset}-"))
                     }));
                 }
-                // Events only explain, they decide nothing: continue without them.
+                // Events explain a state and do not decide it: continue without them.
                 Err(kube::Error::Api(status)) if status.code == 403 => {}
                 Err(error) => return Err(trouble(&error, "Event")),
             }
@@ -232,7 +232,8 @@ impl NamespacedCluster {
     /// Cordons a node and records the reason as its annotation: running pods may end, no new pod starts. Idempotent.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if the node is cordoned for another reason, is absent, or cordoning is forbidden.
+    /// Returns an error if the API request fails: [`PortError::Permanent`] if the node is cordoned for another
+    /// reason, is absent, or cordoning is forbidden.
     pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         let refused = |error: &kube::Error| match error {

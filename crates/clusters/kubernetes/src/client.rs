@@ -15,7 +15,7 @@ use crate::ApiAccess;
 /// A client for the API.
 ///
 /// # Errors
-/// Returns a failure with code `CREDENTIALS` without credentials for it on this host.
+/// Returns an error if this host has no credentials for the API; its code is `CREDENTIALS`.
 pub async fn client(access: &ApiAccess) -> Result<Client, PortError> {
     let unreadable = |field: &str, why: String| {
         PortError::Permanent(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))

@@ -1,4 +1,4 @@
-//! Objects of a job, and what they amount to.
+//! Objects of a job, and the state derived from them.
 
 use k8s_openapi::api::{
     batch::v1::Job,

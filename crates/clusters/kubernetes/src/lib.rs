@@ -58,7 +58,7 @@ pub use settings::{ApiAccess, Kubernetes, Launch, Plugin, Topology};
 #[cfg(not(feature = "client"))]
 pub use without_client::KubernetesJobs;
 
-/// The kind `kubernetes`.
+/// Kubernetes clusters, as a kind of cluster.
 pub struct KubernetesKind;
 
 #[async_trait::async_trait]
@@ -71,7 +71,7 @@ impl ClusterKind for KubernetesKind {
         Arc::new(KubernetesJobs::new(store))
     }
 
-    /// Without the feature `client` nothing is checked here: the agent reports what is missing.
+    /// Without the feature `client` nothing is checked here; the agent reports missing parts.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError> {
         let settings: Kubernetes = match system.read() {
             Ok(settings) => settings,

@@ -44,10 +44,10 @@ pub struct ContainerOutput {
     pub stream: String,
 }
 
-/// How a pass over the output ended.
+/// End of a pass over the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passage {
-    /// The API returned everything.
+    /// The API returned the complete output.
     Through,
     /// Another agent stores the same output: its pieces are not stored again.
     Overtaken,
@@ -62,7 +62,7 @@ enum Read {
     Line,
     /// The end of the output.
     End,
-    /// None yet: the pending lines must be stored now.
+    /// No complete line: the pending lines must be stored now.
     Due,
 }
 

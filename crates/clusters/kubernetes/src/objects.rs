@@ -17,7 +17,7 @@ use serde::Deserialize;
 pub struct JobSet {
     /// Name, uid, annotations, deletion.
     pub metadata: ObjectMeta,
-    /// Its state.
+    /// Observed state.
     pub status: JobSetStatus,
 }
 
@@ -27,7 +27,7 @@ pub struct JobSet {
 pub struct JobSetStatus {
     /// `Completed` or `Failed`; older versions have conditions only.
     pub terminal_state: Option<String>,
-    /// Among them `Completed` and `Failed`.
+    /// Conditions, including `Completed` and `Failed`.
     pub conditions: Option<Vec<Condition>>,
 }
 
@@ -38,7 +38,7 @@ pub struct JobSetStatus {
 pub struct Workload {
     /// Name and uid.
     pub metadata: ObjectMeta,
-    /// Its state.
+    /// Observed state.
     pub status: WorkloadStatus,
 }
 
@@ -46,7 +46,7 @@ pub struct Workload {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkloadStatus {
-    /// Among them `QuotaReserved`, `Evicted` and `Preempted`.
+    /// Conditions, including `QuotaReserved`, `Evicted` and `Preempted`.
     pub conditions: Option<Vec<Condition>>,
 }
 
@@ -54,9 +54,9 @@ pub struct WorkloadStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LocalQueue {
-    /// Its configuration.
+    /// Configured state.
     pub spec: LocalQueueSpec,
-    /// Its state.
+    /// Observed state.
     pub status: LocalQueueStatus,
 }
 
@@ -72,7 +72,7 @@ pub struct LocalQueueSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LocalQueueStatus {
-    /// Among them `Active`.
+    /// Conditions, including `Active`.
     pub conditions: Option<Vec<Condition>>,
 }
 
@@ -80,14 +80,14 @@ pub struct LocalQueueStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Condition {
-    /// What it is about.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A word for programs.
+    /// Machine-readable reason.
     pub reason: String,
-    /// A sentence for people.
+    /// Human-readable message.
     pub message: String,
 }
 

@@ -19,7 +19,7 @@ use crate::{
 /// Checks everything that a job needs from the cluster.
 ///
 /// # Errors
-/// Returns what is missing with its code, or an error if the API request fails.
+/// Returns an error if the cluster lacks something, with a code, or the API request fails.
 pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     let client = match client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
@@ -85,7 +85,7 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
     })
 }
 
-/// Why this queue admits no jobs.
+/// Reason why this queue admits no jobs.
 fn closed(queue: &str, namespace: &str, found: Option<&LocalQueue>) -> Option<String> {
     let Some(found) = found else {
         return Some(format!(
@@ -102,7 +102,7 @@ fn closed(queue: &str, namespace: &str, found: Option<&LocalQueue>) -> Option<St
     })
 }
 
-/// Nodes that can run a pod of the job, and why others cannot.
+/// Nodes that can run a pod of the job, and the reasons why others cannot.
 #[derive(Default)]
 struct Count {
     fit: Vec<String>,
@@ -134,7 +134,7 @@ impl Count {
     }
 }
 
-/// Why this node cannot run a pod of the job.
+/// Reason why this node cannot run a pod of the job.
 fn unfit(node: &Node, settings: &Kubernetes) -> Option<String> {
     let label = |key: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(key));
     let hostname = label(HOSTNAME);

@@ -55,7 +55,7 @@ struct JobContext {
 enum FoundObjects {
     Nothing,
     Ours(JobSet),
-    /// It only reserves the name.
+    /// The object only reserves the name.
     Fence(JobSet),
 }
 
@@ -115,7 +115,7 @@ impl KubernetesJobs {
         Ok(known)
     }
 
-    /// State of a job. Also ends what must not continue, and records an end, which is then final.
+    /// State of a job. Also ends a job that must not continue, and records the end state, which is then final.
     async fn status(&self, place: &JobContext, name: &str) -> Result<JobStatus, PortError> {
         let JobContext { settings, cluster, notes, jobset: called } = place;
         if let Some(recorded) = notes.recorded_end().await? {
@@ -403,7 +403,7 @@ impl Scheduler for KubernetesJobs {
             only_nodes: names.iter().map(|&name| name.to_owned()).collect(),
             // Named nodes may be any distance apart.
             topology: whole.topology.as_ref().map(|_| Topology::Unconstrained),
-            // Many short jobs: the failed one that matters is the whole job.
+            // Parts run many short tests; only a failure of the whole job is inspected.
             keep_on_failure: None,
             ..whole
         };

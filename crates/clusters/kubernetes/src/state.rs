@@ -131,7 +131,7 @@ pub fn node_lost(pod: &Pod) -> bool {
     matches!(disrupted(std::slice::from_ref(pod)), Some(PodFinding::Lost { code, .. }) if code == "NODE_LOST")
 }
 
-/// Why a JobSet failed.
+/// Reason why a JobSet failed.
 fn failed(known: &PodState) -> PodFinding {
     if let Some(lost) = disrupted(&known.pods) {
         return lost;

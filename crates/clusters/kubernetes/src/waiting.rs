@@ -1,4 +1,4 @@
-//! Why a job has not started. Pure.
+//! Reasons why a job has not started. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use model::{Class, Failure};
@@ -98,7 +98,7 @@ fn never_schedulable(pod: &Pod, said: &Condition, settings: &Kubernetes) -> Opti
     })
 }
 
-/// Why Kueue has not reserved quota.
+/// Reason why Kueue has not reserved quota.
 fn not_admitted(workload: &Workload) -> Option<PodFinding> {
     let Condition { reason, message: why, .. } =
         workload.condition("QuotaReserved").filter(|said| said.status == "False")?;

@@ -72,7 +72,11 @@ async fn a_complete_cluster_is_ready_with_its_nodes() {
     assert_eq!(bed.nodes(json!({"nodes": 1})).await, ["any-0"]);
     assert_eq!(bed.nodes(json!({"nodes": 9, "autoscaled": true})).await.len(), 9);
     bed.api.deny("list nodes");
-    assert_eq!(bed.nodes(json!({})).await, ["any-0", "any-1"], "who may not list nodes is not stopped");
+    assert_eq!(
+        bed.nodes(json!({})).await,
+        ["any-0", "any-1"],
+        "without the permission to list nodes the cluster is ready"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +86,7 @@ async fn missing_installations_are_reported() {
     let why = bed.refused(json!({"queue": "a4"})).await;
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "NOT_INSTALLED"));
     assert!(why.message.starts_with("cluster lab: queue: Kueue"), "{}", why.message);
-    assert_eq!(bed.nodes(json!({})).await.len(), 2, "without a queue nobody needs it");
+    assert_eq!(bed.nodes(json!({})).await.len(), 2, "without a queue Kueue is not required");
     bed.api.deny("jobset.x-k8s.io");
     let why = bed.refused(json!({})).await;
     assert!(why.code == "NOT_INSTALLED" && why.message.contains("install JobSet"), "{}", why.message);

@@ -123,11 +123,11 @@ fn every_line_of_the_recorded_watches_is_read() {
 }
 
 #[test]
-fn unknown_fields_and_values_are_no_error() {
+fn unknown_fields_and_values_are_accepted() {
     let jobset: JobSet = typed(
         &json!({"kind": "JobSet", "new": {"a": 1}, "status": {"terminalState": "Paused", "newer": []}}),
     );
-    assert!(state::over(&jobset), "another end state is an end");
+    assert!(state::over(&jobset), "an unknown end state is an end");
     let workload: Workload = typed(
         &json!({"metadata": {}, "status": {"conditions": [{"type": "New", "status": "Maybe", "x": 1}]}}),
     );
@@ -198,7 +198,7 @@ fn a_pod_on_an_unreachable_node_is_lost_at_once() {
 
 /// Kueue's message for three pods in one block of two nodes, each with room for one.
 #[test]
-fn an_unsatisfied_topology_is_a_named_wait() {
+fn an_unsatisfied_topology_is_reported_as_the_reason_for_waiting() {
     let known = recorded("topology-too-large");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
@@ -347,7 +347,7 @@ fn every_failure_has_a_code() {
             ),
         ),
         ("waits QUOTA", queued("WaitingForQuota", "waiting")),
-        ("input quota", queued("ExceedsMaxQuota", "more than there is")),
+        ("input quota", queued("ExceedsMaxQuota", "more than the quota")),
         (
             "waits TOPOLOGY",
             queued(

@@ -68,7 +68,7 @@ impl Scheduler for LocalJobs {
                 why: format!("{node} was lost while the job ran"),
             },
             JobState::ClusterGone => {
-                JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
+                JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is deleted".to_owned() }
             }
         })
     }

@@ -52,7 +52,7 @@ async fn a_host_with_gpus_is_one_node() {
             match provider.poll(&name).await.unwrap() {
                 ClusterStatus::Ready(cluster) => break cluster,
                 ClusterStatus::Coming => tokio::task::yield_now().await,
-                other => panic!("the cluster does not come up: {other:?}"),
+                other => panic!("expected a ready cluster, found {other:?}"),
             }
         };
         provider.delete(&name).await.unwrap();

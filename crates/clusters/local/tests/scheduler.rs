@@ -60,7 +60,7 @@ impl Rented {
             match clusters.poll("c").unwrap() {
                 ClusterState::Ready(cluster) => return Self { clusters, cluster },
                 ClusterState::Coming => std::thread::yield_now(),
-                other => panic!("the cluster does not come up: {other:?}"),
+                other => panic!("expected a ready cluster, found {other:?}"),
             }
         }
     }
@@ -81,7 +81,7 @@ async fn the_fake_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_of_processes() {
+async fn the_process_scheduler_conforms() {
     let root = tempfile::tempdir().unwrap();
     let rented = Rented::under(root.path());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
@@ -138,6 +138,6 @@ async fn concurrent_staging_gives_complete_images() {
     let staged = supervisor::JobFolder::at(rented.cluster.access.processes_folder().unwrap())
         .image_folder(&image.digest);
     let files: Vec<_> = std::fs::read_dir(&staged).unwrap().map(|file| file.unwrap().file_name()).collect();
-    assert_eq!(files, ["all_reduce_perf"], "no draft stays behind");
+    assert_eq!(files, ["all_reduce_perf"], "no temporary file remains");
     assert!(std::fs::read(staged.join("all_reduce_perf")).unwrap() == program.as_bytes());
 }

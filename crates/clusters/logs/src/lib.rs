@@ -19,7 +19,7 @@ pub use settings::LogSettings;
 
 use crate::marker::Marker;
 
-/// The kind `logs`.
+/// Existing logs, as a kind of cluster.
 pub struct LogsKind;
 
 #[async_trait::async_trait]

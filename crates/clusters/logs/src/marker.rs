@@ -63,7 +63,7 @@ impl Marker {
     /// Whether the folder holds every file as it was written: copies end early.
     ///
     /// # Errors
-    /// Returns an error for the first file that is missing or differs.
+    /// Returns an error if a file is missing or differs.
     pub fn check(&self, folder: &Path) -> Result<(), String> {
         debug_assert_eq!(self.schema, SCHEMA);
         for (name, Entry { bytes, sha256 }) in &self.files {
@@ -82,7 +82,7 @@ impl Marker {
         Ok(())
     }
 
-    /// The end of the job. Any exit status but 0 is a failure of it.
+    /// The end of the job. Any exit status but 0 is a failure.
     pub fn end(&self) -> JobEnd {
         let state = if self.exit_status == 0 { "COMPLETED" } else { "FAILED" };
         let ended_at = self.ended.checked_mul(1000).map(Timestamp::from_millis);

@@ -32,13 +32,13 @@ impl LogJobs {
         Ok(self.store.read(object).await.map_err(PortError::transient)?.is_some())
     }
 
-    /// Records an end unless there is one. Returns the final one.
+    /// Records an end unless one exists. Returns the final one.
     async fn record_end(&self, job: &str, end: &JobEnd) -> Result<JobEnd, PortError> {
         let object = note(job, "end.json");
         self.store.create_json(&object, end).await?;
         match self.recorded_end(job).await? {
             Some(end) => Ok(end),
-            None => Err(PortError::Transient(format!("{object}: not there after its creation"))),
+            None => Err(PortError::Transient(format!("{object}: absent after its creation"))),
         }
     }
 

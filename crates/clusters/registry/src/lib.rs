@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_the_least_settings_can_be_read_again() {
+    fn names_are_unique_and_minimal_settings_round_trip() {
         let mut names = names(|_| true);
         names.sort_unstable();
         names.dedup();
@@ -67,7 +67,7 @@ mod tests {
             let form = kind.form();
             let least = (form.defaults)();
             assert_eq!(System::new(form.kind, &least).nodes(), 1, "{}: settings state `nodes`", form.kind);
-            assert_eq!((form.read)(&least).as_ref(), Ok(&least), "stored settings are read again");
+            assert_eq!((form.read)(&least).as_ref(), Ok(&least), "stored settings round trip");
             let layout = (form.layout)(&least);
             assert!(layout.is_none_or(|layout| layout.nodes == 1), "{}", form.kind);
             let problems = (form.complete)(&json!({"unknown": 1})).unwrap_err();

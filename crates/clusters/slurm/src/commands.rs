@@ -36,7 +36,8 @@ impl Commands {
     /// Submits a job and returns its id.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if Slurm refuses the job; after any other error the outcome is unknown.
+    /// Returns an error if the submission fails: [`PortError::Permanent`] if Slurm refuses the job; after any other
+    /// error the outcome is unknown.
     pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
         let mut argv = vec!["sbatch".to_owned()];
         argv.extend_from_slice(options);
@@ -119,7 +120,7 @@ impl Commands {
         let held = self.ask(["scontrol", "hold", &number].map(str::to_owned).into()).await?;
         match held.good {
             true => self.good(&["scancel", "--quiet", &number]).await.map(drop),
-            false => Ok(()), // it will find the claim
+            false => Ok(()), // the started job finds the claim and exits
         }
     }
 
@@ -154,7 +155,8 @@ impl Commands {
     /// Drains a node unless it is drained already.
     ///
     /// # Errors
-    /// [`PortError::Permanent`] if the node was drained for another reason, or Slurm refuses.
+    /// Returns an error if the request fails: [`PortError::Permanent`] if the node was drained for another reason, or
+    /// Slurm refuses.
     pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         if let Some(out) = self.drained(node, None).await?.into_iter().next() {

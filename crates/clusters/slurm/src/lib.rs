@@ -18,7 +18,7 @@ use service::PortError;
 pub use scheduler::SlurmJobs;
 pub use settings::Slurm;
 
-/// The kind `slurm`.
+/// Slurm clusters, as a kind of cluster.
 pub struct SlurmKind;
 
 #[async_trait::async_trait]

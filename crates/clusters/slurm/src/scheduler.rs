@@ -75,7 +75,7 @@ impl SlurmJobs {
         read(folder, move |folder| folder.note_number(number)).await.map(Some)
     }
 
-    /// State of a job. Also ends what must not continue, and records an end, which is then final.
+    /// State of a job. Also ends a job that must not continue, and records the end state, which is then final.
     async fn status(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
         if let Some(recorded) = read(folder, Folder::recorded_end).await? {
             return Ok(recorded);
@@ -102,7 +102,8 @@ impl SlurmJobs {
         read(folder, move |folder| folder.record_end(status)).await
     }
 
-    /// What the folder and the controller report. A successful benchmark reports its own end, whether the controller runs or not.
+    /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, whether
+    /// the controller runs or not.
     async fn evidence(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let marks = read(folder, Folder::marks).await?;
         if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {

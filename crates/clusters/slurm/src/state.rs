@@ -176,9 +176,9 @@ pub struct LauncherEnd {
     pub launched: bool,
     /// Exit code of the benchmark, or of the error that prevented its start.
     pub exit_code: i32,
-    /// Start time.
+    /// Start, from the job's own record.
     pub started_at: DateTime<chrono::Utc>,
-    /// End time.
+    /// End, from the job's own record.
     pub ended_at: DateTime<chrono::Utc>,
     /// Nodes, as a Slurm node list.
     #[serde(default)]
@@ -199,7 +199,7 @@ impl LauncherEnd {
     }
 }
 
-/// State derived from both.
+/// State derived from Slurm's records and the job's marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlurmFinding {
     /// Unknown to Slurm, and never started.
@@ -258,9 +258,7 @@ fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> 
         (SlurmStateKind::Lost, word, _) => lost(word, row, "Slurm ended it"),
         (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
         (SlurmStateKind::Ended, "COMPLETED", None) if young(row, now) => SlurmFinding::Going,
-        (SlurmStateKind::Ended, "COMPLETED", None) => {
-            lost("NO_END", row, "it ended without a record of its own")
-        }
+        (SlurmStateKind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without its own record"),
         (SlurmStateKind::Ended, word, _) => SlurmFinding::Ended(row.end(word)),
         _ => SlurmFinding::Going,
     }

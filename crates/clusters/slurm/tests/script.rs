@@ -41,12 +41,12 @@ fn rendered(slurm: serde_json::Value, programs: Option<&str>) -> String {
 }
 
 #[test]
-fn the_least_that_can_be_said() {
+fn minimal_settings_give_the_reviewed_script() {
     insta::assert_snapshot!(rendered(serde_json::json!({"nodes": 2, "shared_folder": "/home/burnin"}), None));
 }
 
 #[test]
-fn everything_that_can_be_said() {
+fn complete_settings_give_the_reviewed_script() {
     let slurm = serde_json::json!({
         "nodes": 16, "ranks_per_node": 8, "shared_folder": "/home/it's \"shared\" $HOME",
         "partition": "a3mega", "account": "burnin", "qos": "high", "reservation": "maintenance",
@@ -57,7 +57,7 @@ fn everything_that_can_be_said() {
     insta::assert_snapshot!(rendered(slurm, Some("/home/programs")));
 }
 
-/// One shell for all words: each is printed with a zero byte behind it.
+/// One shell for all words: each is printed followed by a zero byte.
 fn read_back(words: &[String]) -> Vec<String> {
     let quoted: String = words.iter().map(|word| format!("printf '%s\\0' {}\n", quote(word))).collect();
     let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -82,7 +82,7 @@ impl Download {
         }
         let (at, size, sum, crc32c) = (self.at, self.size, self.sum, self.crc32c);
         Err(RequestError::damaged(format!(
-            "{at} bytes with CRC32C {sum:08x} came, not {size} with {crc32c:08x}"
+            "expected {size} bytes with CRC32C {crc32c:08x}, received {at} with {sum:08x}"
         )))
     }
 

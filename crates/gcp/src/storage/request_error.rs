@@ -120,7 +120,7 @@ impl Tries {
     /// Waits before the next attempt, about twice as long each time.
     ///
     /// # Errors
-    /// Returns the failure if it is permanent or no time is left.
+    /// Returns an error if the failure is permanent or no time is left: the failure.
     pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
         // Random, so that concurrent callers do not retry together.
         let wait = self.pause.mul_f64(0.5 + fastrand::f64());

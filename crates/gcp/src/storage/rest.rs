@@ -50,7 +50,6 @@ impl CreatedObject {
     }
 }
 
-/// Progress of an upload.
 pub enum UploadProgress {
     /// Number of stored bytes.
     Kept(u64),
@@ -140,7 +139,7 @@ impl Rest {
         Ok((names.collect(), page.next_page_token))
     }
 
-    /// Removes an object. Succeeds if absent.
+    /// Removes an object. An absent object is no error.
     pub async fn remove(&self, name: &str) -> Result<(), RequestError> {
         let answer = self.send(self.http.delete(self.object(name))).await?;
         match answer.status() {

@@ -55,7 +55,7 @@ pub async fn upload(inner: &Inner, name: &str, body: ObjectReader) -> Result<(Cr
         Ok(creation) => creation,
         Err(trouble) => {
             upload.give_up().await;
-            // A cancelled upload cannot create the object any more, so the check is final.
+            // A cancelled upload can no longer create the object, so the check is final.
             inner.seen(name, trouble).await.map_err(|trouble| trouble.store("upload", name))?
         }
     };
@@ -100,7 +100,8 @@ impl Upload<'_> {
                     ));
                 }
                 Ok(UploadProgress::Kept(kept)) if kept < start || kept > end => {
-                    let why = format!("{kept} bytes are kept, {start} were before and {end} were sent");
+                    let why =
+                        format!("{kept} bytes are stored, {start} were stored before and {end} were sent");
                     return Err(RequestError::damaged(why));
                 }
                 Ok(UploadProgress::Kept(kept)) => {

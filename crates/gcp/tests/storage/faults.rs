@@ -54,7 +54,7 @@ async fn the_result_of_a_create_is_exact() {
         standin.fault(Wants::Insert, kind);
         let created = store.create("name", body.clone()).await;
         assert_eq!(outcome(&created, |creation| *creation), expected, "{kind:?}");
-        assert_eq!(standin.heal(), 0, "{kind:?} came to pass");
+        assert_eq!(standin.heal(), 0, "{kind:?} occurred");
         let there = standin.object(BUCKET, "name").map(|object| object.body);
         let refused = matches!(kind, Kind::Refuse(400 | 403));
         assert_eq!(there, (!refused).then(|| body.clone()), "{kind:?}");
@@ -129,16 +129,20 @@ async fn an_interrupted_read_continues_and_is_verified() {
         standin.fault(Wants::Media, kind);
         let mut read = Vec::new();
         let ended = store.open("name").await.unwrap().unwrap().read_to_end(&mut read).await;
-        assert_eq!(ended.unwrap_err().kind(), ErrorKind::InvalidData, "{kind:?}: a stream does not end well");
+        assert_eq!(
+            ended.unwrap_err().kind(),
+            ErrorKind::InvalidData,
+            "{kind:?}: a damaged stream is an error"
+        );
         standin.fault(Wants::Media, kind);
-        assert_eq!(store.read("name").await.unwrap().unwrap(), body, "{kind:?}: it is whole the second time");
+        assert_eq!(store.read("name").await.unwrap().unwrap(), body, "{kind:?}: the second read is complete");
         standin.faults(Fault { on: Wants::Media, kind, times: FOR_GOOD, after: 0 });
         assert!(store.read("name").await.is_err(), "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn an_object_that_is_replaced_while_it_is_read_is_not_mixed_with_the_next() {
+async fn an_object_that_is_replaced_during_a_read_is_not_mixed_with_the_next() {
     let standin = standin(Duration::ZERO).await;
     standin.put(BUCKET, "name", vec![1; 3_000_000]);
     standin.fault(Wants::Media, Kind::HalfAnswer);
@@ -146,12 +150,12 @@ async fn an_object_that_is_replaced_while_it_is_read_is_not_mixed_with_the_next(
     let mut read = vec![0; 1000];
     reader.read_exact(&mut read).await.unwrap();
     standin.put(BUCKET, "name", vec![2; 3_000_000]);
-    assert!(reader.read_to_end(&mut read).await.is_err(), "its rest is gone");
+    assert!(reader.read_to_end(&mut read).await.is_err(), "the rest of the replaced object is absent");
     assert!(read.iter().all(|byte| *byte == 1));
 }
 
 #[tokio::test]
-async fn listing_and_removing_are_tried_again() {
+async fn listing_and_removing_are_retried() {
     let after = [Kind::FailAfter(503), Kind::CutAfter, Kind::StallAfter];
     for kind in [Kind::Refuse(503), Kind::CutBefore, Kind::StallBefore].into_iter().chain(after) {
         let standin = standin(Duration::ZERO).await;
@@ -227,7 +231,7 @@ async fn a_stream_that_is_not_stored_leaves_nothing() {
 
 /// These bytes, then an error.
 fn breaking(bytes: Bytes) -> ledger::ObjectReader {
-    let broken = futures::stream::iter([Ok(bytes), Err(std::io::Error::other("the disk is gone"))]);
+    let broken = futures::stream::iter([Ok(bytes), Err(std::io::Error::other("the disk was removed"))]);
     Box::new(tokio_util::io::StreamReader::new(broken))
 }
 

@@ -47,11 +47,11 @@ async fn the_store_conforms() {
     }
 }
 
-/// The same suites on a server that is not ours, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
+/// The same suites on another server, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
 /// `suite-a`, `suite-b` and `suite-c` must exist and be empty.
 #[tokio::test]
-#[ignore = "needs a server: BURNIN_STORAGE_AT names it"]
-async fn it_does_the_same_elsewhere() {
+#[ignore = "needs a server: BURNIN_STORAGE_AT is its address"]
+async fn the_store_conforms_on_another_server() {
     let server: gcp::storage::Emulator = std::env::var("BURNIN_STORAGE_AT").unwrap().parse().unwrap();
     let at = |bucket: &str| Arc::new(CloudStorage::with_patience(bucket, Some(server.clone()), patience()));
     conformance::store(at("suite-a")).await;
@@ -73,11 +73,7 @@ async fn names_come_back_as_they_were_given() {
     }
     let mut sorted = names;
     sorted.sort();
-    assert_eq!(
-        standin.names(BUCKET),
-        sorted,
-        "the service has them under these names, not under quoted ones"
-    );
+    assert_eq!(standin.names(BUCKET), sorted, "the service stores these names, not their escaped forms");
     for name in names {
         store.remove(name).await.unwrap();
     }
@@ -111,7 +107,7 @@ async fn permanent_failures_are_returned_at_once() {
         assert!(told.contains("404") && told.contains("bucket nowhere does not exist"), "{told}");
     }
     let asked: Vec<u16> = standin.requests().into_iter().map(|(_, status)| status).collect();
-    assert_eq!(asked, [404; 3], "nobody asks twice");
+    assert_eq!(asked, [404; 3], "a permanent failure is not retried");
 
     standin.put(BUCKET, "kept", "x");
     standin.retain(BUCKET, Duration::from_secs(60));

@@ -141,8 +141,7 @@ async fn compete(faults: Vec<Fault>) {
     let run: RunId = "run".parse().unwrap();
     let both =
         async { tokio::join!(writer(ledger(), run.clone(), "one"), writer(ledger(), run.clone(), "two")) };
-    let (one, two) =
-        tokio::time::timeout(Duration::from_secs(30), both).await.expect("both come to their end");
+    let (one, two) = tokio::time::timeout(Duration::from_secs(30), both).await.expect("both have ended");
     standin.heal();
     // No faults from here: this read waits until it completes.
     let healed = CloudStorage::new(BUCKET, Some(standin.url().parse().unwrap()));
@@ -153,9 +152,9 @@ async fn compete(faults: Vec<Fault>) {
     }
     let mut once = there.clone();
     once.sort();
-    assert_eq!(once, ["one-0", "one-1", "one-2", "two-0", "two-1", "two-2"], "each event is there once");
+    assert_eq!(once, ["one-0", "one-1", "one-2", "two-0", "two-1", "two-2"], "each event is recorded once");
     let numbers = one.keys().filter(|seq| two.contains_key(seq)).count();
-    assert_eq!(numbers, 0, "no number was given to both");
+    assert_eq!(numbers, 0, "no number was assigned twice");
 }
 
 proptest! {

@@ -61,7 +61,7 @@ async fn the_same_file_may_be_stored_again_and_another_one_may_not(store: &Arc<d
     assert_eq!(name, "artefacts/again/logs/1/1/node-0.log");
     assert_eq!(why, "different content was stored before");
     let stored = store.read(&name).await.unwrap().unwrap();
-    assert_eq!(stored, "hello", "the first content stays");
+    assert_eq!(stored, "hello", "the first content is kept");
 }
 
 async fn a_second_commit_finds_the_first(store: &Arc<dyn Store>) {

@@ -9,7 +9,7 @@ pub fn failure(class: Class) -> Failure {
     Failure::new(class, "CODE", "it broke")
 }
 
-/// A workflow that looks for the bad node after a failed verdict.
+/// A workflow that searches for the bad node after a failed verdict.
 pub fn searching() -> Workflow {
     Workflow { locate: Some(Locate::default()), ..workflow() }
 }
@@ -51,7 +51,7 @@ impl Book {
         let event = EventKey { source: "//test".into(), id: "request".into() };
         let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact: requested(workflow) });
         let record = record(1, START, entry);
-        let state = fold([&record]).expect("a request begins a ledger");
+        let state = fold([&record]).expect("a request starts a ledger");
         Self { records: vec![record], state, now: START }
     }
 
@@ -88,7 +88,7 @@ impl Book {
         ignored
     }
 
-    /// What is owed, as `stage.attempt.verb`.
+    /// Owed commands, as `stage.attempt.verb`.
     pub fn owes(&self) -> Vec<String> {
         let short = |id: CommandId| id.to_string().split_once('.').map(|(_, rest)| rest.to_owned()).unwrap();
         owed(&self.state, self.now).into_iter().map(|owed| short(owed.command.id)).collect()

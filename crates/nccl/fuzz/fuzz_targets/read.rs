@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading them ends, and what was read was measured.
+//! Reading ends for any bytes, and returns only measured numbers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

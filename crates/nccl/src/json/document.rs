@@ -66,7 +66,7 @@ impl JsonDocument {
             Stop::Cut => Ok(()),
             Stop::Input(error) => Err(error),
             Stop::Malformed => {
-                self.problem = Some("the JSON output is malformed, and what follows there was not read");
+                self.problem = Some("the JSON output is malformed; its rest was not read");
                 Ok(())
             }
         }

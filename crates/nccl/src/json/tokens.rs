@@ -28,7 +28,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// A value in place of a number or `null`.
+/// A value where a number or `null` is expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Nullable {
     Null,

@@ -1,9 +1,8 @@
-//! What is known about a row before it is parsed.
+//! Context of a row before it is parsed.
 
 use crate::layout::Layout;
 use std::collections::BTreeSet;
 
-/// Context of a row.
 pub(crate) struct RowContext<'a> {
     pub(crate) layout: &'a Layout,
     /// The hosts of the Rank lines.

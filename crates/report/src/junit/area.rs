@@ -19,7 +19,7 @@ pub enum CheckArea {
 }
 
 impl CheckArea {
-    /// Name of its test case.
+    /// Name of the check's test case.
     pub fn name(self) -> String {
         let of = |what: &str, region: Option<Region>| match region {
             Some(Region::Plateau) => format!("{what}: plateau"),

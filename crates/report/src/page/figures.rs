@@ -51,7 +51,7 @@ struct Cells {
 #[derive(Serialize)]
 struct Figure {
     text: String,
-    /// Column of its placement: `time`, `algbw`, `busbw` or `slower`.
+    /// Column of the placement: `time`, `algbw`, `busbw` or `slower`.
     kind: &'static str,
     bad: bool,
 }

@@ -19,19 +19,19 @@ use crate::{
     words,
 };
 
-/// Maximum reasons visible initially,
+/// Maximum number of reasons visible initially.
 const FIRST: usize = 10;
-/// reasons in total,
+/// Maximum number of reasons.
 const REASONS: usize = 100;
-/// diagnoses,
+/// Maximum number of diagnoses.
 const DIAGNOSES: usize = 20;
-/// their lines of evidence,
+/// Maximum number of lines of evidence.
 const LINES: usize = 3;
-/// suspects,
+/// Maximum number of suspects.
 const SUSPECTS: usize = 30;
-/// logs,
+/// Maximum number of logs.
 const LOGS: usize = 50;
-/// and records of the ledger.
+/// Maximum number of ledger records.
 const RECORDS: usize = 400;
 /// Maximum length of a record's text, characters. The ledger has the full text.
 const SAID: usize = 300;

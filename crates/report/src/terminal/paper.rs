@@ -101,7 +101,7 @@ impl Paper {
         let indent = head.chars().count();
         let mut rows = vec![String::new()];
         for word in text::line(text).split(' ') {
-            let row = rows.last_mut().expect("there is always a row");
+            let row = rows.last_mut().expect("the list has at least one row");
             if row.is_empty() {
                 row.push_str(word);
             } else if indent + row.chars().count() + 1 + word.chars().count() <= WIDTH {

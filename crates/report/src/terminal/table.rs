@@ -10,11 +10,11 @@ use crate::{
     text::{self, figure},
 };
 
-/// Tables with more rows are abridged
+/// Maximum number of rows of an unabridged table.
 const LONG: usize = 14;
-/// to this number of rows.
+/// Number of rows of an abridged table.
 const ROWS: usize = 10;
-/// Maximum remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
+/// Maximum number of remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
 const REMARKABLE: usize = 4;
 
 /// Columns that only some tables have.
@@ -25,7 +25,7 @@ struct Columns {
     floors: bool,
 }
 
-/// Writes a part of the table within `room` lines. `all` names the place of the full table.
+/// Writes a part of the table within `room` lines. `all` names the format with the full table.
 pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: &str) {
     let rows = &measured.rows;
     let columns = Columns {

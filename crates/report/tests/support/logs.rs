@@ -71,7 +71,7 @@ fn source((name, reading, judgement): &(String, Reading, Judgement)) -> LogStory
     LogStory { name, reading, judgement: Some(judgement) }
 }
 
-/// Two nodes of eight, 64 B to 4 GiB: 27 sizes; `slower` is how much longer each size takes.
+/// Two nodes of eight, 64 B to 4 GiB: 27 sizes; `slower` is the excess time of each size.
 pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
     let half = |size: u64, latency: f64| {
         let time_us = (latency + size as f64 / 410e3) * (1.0 + slower(size));
@@ -160,7 +160,7 @@ pub fn history() -> Vec<f64> {
     (0..200).map(|run| 0.002 * noise(run) + if run < 150 { 0.0 } else { 0.011 }).collect()
 }
 
-/// A log that says that half of the data goes over sockets.
+/// A log in which half of the data goes over sockets.
 const SOCKETS: &str = "a3-0:10:20 [0] NCCL INFO cudaDriverVersion 12080
 a3-0:10:20 [0] NCCL INFO Using network FasTrak
 a3-1:11:21 [0] NCCL INFO NET/FasTrak disabled by the environment
@@ -177,7 +177,7 @@ pub fn bad() -> Logs {
     Logs::judged(vec![log], Some(criteria()), Some(baseline()), history())
 }
 
-/// As healthy as the baseline.
+/// A log at the level of the baseline.
 pub fn healthy() -> Logs {
     let log = reading(|size| 0.001 * noise(size));
     let clues = clues(

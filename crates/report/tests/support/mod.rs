@@ -52,7 +52,7 @@ pub fn workflow() -> Workflow {
     }
 }
 
-/// A curve as a healthy pair of nodes draws it: latency first, then a plateau.
+/// The curve of a healthy pair of nodes: latency first, then a plateau.
 pub fn reading(workflow: &Workflow) -> Reading {
     let sizes = workflow.benchmark.as_ref().map_or_else(Vec::new, |benchmark| benchmark.workload.sizes());
     let half = |size: u64, latency: f64, peak: f64| {
@@ -138,7 +138,7 @@ pub fn places() -> Places {
     }
 }
 
-/// A run, and everything that its report is made from.
+/// A run, and all input of its report.
 pub struct Run {
     pub records: Vec<Record>,
     pub state: RunState,
@@ -155,7 +155,7 @@ impl Run {
         let event = EventKey { source: "//test".into(), id: "request".into() };
         let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact });
         let record = record(1, START, entry);
-        let state = fold([&record]).expect("a request begins a ledger");
+        let state = fold([&record]).expect("a request starts a ledger");
         Self { records: vec![record], state, reading: None, judgement: None, places: places(), now: START }
     }
 
@@ -213,7 +213,7 @@ impl Run {
     pub fn gone(&mut self) -> &mut Self {
         let deleted = Deleted {
             name: "quickstart-1-cluster-1".into(),
-            evidence: "no process of it is left, its folder is gone".into(),
+            evidence: "no process remains, its folder is deleted".into(),
             confirmed_at: self.now,
         };
         self.fact(220, 1, Fact::ClusterDeleted(deleted))

@@ -18,12 +18,12 @@ use tokio::time::Sleep;
 
 use super::Connection;
 
-/// The body of a request, which fails when it is not complete in time. The deadline is for the whole body: a limit for
+/// The body of a request; reading fails after the deadline. The deadline is for the whole body: a limit for
 /// each part would let a client send one byte at a time for hours.
 pub struct Deadline {
     body: Incoming,
     limit: Duration,
-    /// Set when the body is first read.
+    /// Deadline; set when the body is first read.
     ends: Option<Pin<Box<Sleep>>>,
     late: Late,
 }
@@ -38,7 +38,7 @@ impl Late {
     }
 }
 
-/// The body was not complete in time.
+/// The body missed its deadline.
 #[derive(Debug)]
 pub struct TooSlow(Duration);
 

@@ -20,7 +20,7 @@ use super::Connection;
 pub struct Stream {
     socket: TcpStream,
     limit: Duration,
-    /// Runs while a write waits for the client.
+    /// Timer that runs while a write waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
     connection: Arc<Connection>,
 }

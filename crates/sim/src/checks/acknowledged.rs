@@ -35,10 +35,10 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// Why a fact is missing in the ledger at a position of the history; `None` if it is not.
+/// Reason why a fact is missing in the ledger at a position of the history; `None` if it is recorded.
 fn missing(evidence: &RunFiles, place: usize, event: &Event) -> Option<String> {
-    let Ok(message) = Message::from_event(event) else { return Some("nobody can read it".to_owned()) };
-    let Content::Fact(fact) = &message.content else { return Some("it is no fact".to_owned()) };
+    let Ok(message) = Message::from_event(event) else { return Some("it is unreadable".to_owned()) };
+    let Content::Fact(fact) = &message.content else { return Some("it is not a fact".to_owned()) };
     let known = evidence.runs.get(&message.run);
     let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(place)?))) else {
         return Some("its run has no ledger".to_owned());

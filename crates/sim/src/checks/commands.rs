@@ -12,7 +12,7 @@ use crate::{Happening, cloud::SECRET, process::SimService};
 /// Commands by id, each with the number of records from which it is pending.
 type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
 
-const OWED: &str = "only what is owed is sent";
+const OWED: &str = "only owed commands are sent";
 const NO_SECRET: &str = "I9 no secret is stored";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {

@@ -41,7 +41,7 @@ impl CheckedRun {
 
 /// All input of the checks.
 pub struct RunFiles {
-    /// The scenario.
+    /// Requested runs and faults.
     pub scenario: Scenario,
     /// All events, with their time.
     pub history: Vec<(i64, Happening)>,

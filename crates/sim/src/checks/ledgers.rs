@@ -13,7 +13,7 @@ const SOUND: &str = "ledger sound";
 const TERMINAL: &str = "I6 an end never changes";
 const CLOSES: &str = "every run closes";
 const RETRIES: &str = "only infrastructure is retried";
-const TIMEOUTS: &str = "asked before timed out";
+const TIMEOUTS: &str = "polled before timed out";
 const TOLD: &str = "the end is published";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
@@ -35,7 +35,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
         if !closed || !quiet {
             let end = last.map(|state| (&state.settled, &state.leases, state.frontier()));
             let hints = evidence.objects.keys().filter(|name| name.starts_with("open/")).count();
-            let what = format!("{} has not come to rest: {end:?}, {hints} open hints", asked.run);
+            let what = format!("{} is not idle: {end:?}, {hints} open hints", asked.run);
             found.push(Violation::new(CLOSES, what));
         }
     }
@@ -53,13 +53,13 @@ fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     let mut before = None;
     for (expected, (_, record)) in (1..).zip(&run.records) {
         if record.seq != expected {
-            wrong(format!("record {} stands where {expected} belongs", record.seq));
+            wrong(format!("expected record {expected}, found {}", record.seq));
         }
         if !nonces.insert(&record.nonce) {
-            wrong(format!("record {expected} has the nonce of another"));
+            wrong(format!("record {expected} has the nonce of another record"));
         }
         if before.is_some_and(|before| record.recorded_at < before) {
-            wrong(format!("time goes back at record {expected}"));
+            wrong(format!("the time decreases at record {expected}"));
         }
         before = Some(record.recorded_at);
         if let RecordEntry::Accepted { event, .. } = &record.entry
@@ -84,7 +84,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
             let now = state.verdict_of(check);
             let before = verdicts.insert(check, now).flatten();
             if before.is_some() && now != before {
-                wrong(TERMINAL, "another verdict took the place of the first".to_owned());
+                wrong(TERMINAL, "another verdict replaced the first".to_owned());
             }
         }
     }
@@ -146,13 +146,13 @@ fn timeouts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
         });
         let grace = run.states.last().map(|state| state.workflow.limits.grace).unwrap_or_default();
         if asked.is_none_or(|asked| asked + grace > record.recorded_at) {
-            let what = format!("{id}: the {stage} stage timed out although nobody had asked it in time");
+            let what = format!("{id}: the {stage} stage timed out without a poll before its limit");
             found.push(Violation::new(TIMEOUTS, what));
         }
     }
 }
 
-/// Without faults, every run must reach its verdict. A simulator without successful runs proves nothing.
+/// Without faults, every run must reach its verdict. A simulator without successful runs is no evidence.
 fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     if Fault::ALL.iter().any(|fault| evidence.scenario.faults.rate(*fault) > 0)
         || !evidence.scenario.crash_at.is_empty()

@@ -15,11 +15,11 @@ use crate::{
 const ONE_CLUSTER: &str = "I1 one cluster a run";
 const ONE_JOB: &str = "I2 one job a run";
 const NEEDS: &str = "a check needs a pass of others";
-const NOTHING_LEFT: &str = "I3 nothing is left";
+const NOTHING_LEFT: &str = "I3 no resource is left";
 const CAP: &str = "I10 no more clusters than runs";
 const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
-const STOPPED: &str = "what was stopped does not begin";
-const CLOSED: &str = "closed means returned";
+const STOPPED: &str = "a stopped job does not start";
+const CLOSED: &str = "closed means released";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
 const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
@@ -43,7 +43,7 @@ fn id(run: &str) -> Option<RunId> {
 }
 
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    // Name to run, and whether it could have been known.
+    // Run by name, and whether a caller could have known the cluster.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         match happening {
@@ -58,7 +58,7 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 }
                 let known = alive.values().filter(|(_, late)| !late).count();
                 if known > evidence.scenario.asked.len() {
-                    found.push(Violation::new(CAP, format!("{known} clusters when {name} began")));
+                    found.push(Violation::new(CAP, format!("{known} clusters when {name} started")));
                 }
                 deadman(evidence, place, name, run, *expires_at, found);
             }
@@ -84,7 +84,7 @@ fn deadman(
     let lease = state.and_then(|state| state.leases.get(&attempt?));
     if lease.is_none_or(|lease| lease.expires_at != expires_at) {
         let what =
-            format!("{name} lives until {expires_at}, its lease says {:?}", lease.map(|l| l.expires_at));
+            format!("{name} exists until {expires_at}, its lease ends at {:?}", lease.map(|l| l.expires_at));
         found.push(Violation::new(NOTHING_LEFT, what));
     }
 }
@@ -99,7 +99,7 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
             }
             Happening::JobBegan { name } => {
                 if stopped.contains(name.as_str()) {
-                    found.push(Violation::new(STOPPED, format!("{name} begins after it was stopped")));
+                    found.push(Violation::new(STOPPED, format!("{name} starts after it was stopped")));
                 }
                 let run = run_of(name);
                 if is_pair(name) {
@@ -119,7 +119,7 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     Some(state) => {
                         let check = attempt_of(name).map(|attempt| attempt.check).unwrap_or_default();
                         if state.job_of(check).is_some() {
-                            let what = format!("{name} begins after the job was done");
+                            let what = format!("{name} starts after the job has ended");
                             found.push(Violation::new(ONE_JOB, what));
                         }
                         needs(state, check, name, found);
@@ -143,7 +143,7 @@ fn needs(state: &RunState, check: CheckIndex, name: &str, found: &mut Vec<Violat
     for other in earlier {
         let verdict = state.verdict_of(other).map(|reached| reached.verdict);
         if verdict != Some(Verdict::Pass) {
-            let what = format!("{name} begins although the check that it needs has the verdict {verdict:?}");
+            let what = format!("{name} starts although the check that it needs has the verdict {verdict:?}");
             found.push(Violation::new(NEEDS, what));
         }
     }
@@ -172,7 +172,7 @@ fn pair(
             })
         })
     }) {
-        found.push(Violation::new(PAIRS, format!("{name} begins and nobody searches")));
+        found.push(Violation::new(PAIRS, format!("{name} starts without a search")));
     }
 }
 
@@ -185,7 +185,7 @@ fn named(evidence: &RunFiles, found: &mut Vec<Violation>) {
             let cluster = cluster.and_then(|name| evidence.clouds.clusters.get(name));
             let sick = cluster.and_then(|cluster| cluster.sick).map(|node| format!("node-{node}"));
             for suspect in suspects.nodes.iter().filter(|suspect| Some(&suspect.node) != sick.as_ref()) {
-                let what = format!("{id}: {} is named, {sick:?} is slow", suspect.node);
+                let what = format!("{id}: {} is suspected, but {sick:?} is slow", suspect.node);
                 found.push(Violation::new(NAMED, what));
             }
         }
@@ -215,7 +215,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     .is_none_or(|s| s.closed.is_some())
                     && !evidence.lied_about(&run)
                 {
-                    found.push(Violation::new(CLOSED, format!("{name} begins after its run was closed")));
+                    found.push(Violation::new(CLOSED, format!("{name} starts after its run was closed")));
                 }
                 alive.insert(name, run);
             }
@@ -231,7 +231,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
             // it.
             let believed = |name: &str| evidence.lied_about(run) && !name.contains("-cluster-");
             for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
-                found.push(Violation::new(CLOSED, format!("{run} is closed and {name} is there")));
+                found.push(Violation::new(CLOSED, format!("{run} is closed, but {name} exists")));
             }
         }
     }
@@ -262,7 +262,7 @@ pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
 
 fn zombies(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (name, overstay) in overstays(evidence).into_iter().filter(|(_, overstay)| *overstay > ZOMBIE_MOST) {
-        found.push(Violation::new(ZOMBIE, format!("{name} was there for {} s too long", overstay / 1000)));
+        found.push(Violation::new(ZOMBIE, format!("{name} existed {} s beyond its lease", overstay / 1000)));
     }
 }
 
@@ -296,7 +296,7 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     };
                     fact.failure().is_some()
                         || through
-                        // Without a benchmark the cluster has served its purpose once it is ready.
+                        // Without a benchmark the cluster may be deleted once it is ready.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.check_count() == 0
                 }
                 RecordEntry::AttemptOpened { .. }

@@ -12,7 +12,7 @@ use model::{
 use super::{CheckedRun, RunFiles, Violation};
 use crate::{Happening, cloud::JobStage, workload};
 
-const LOG_BYTES: &str = "I4 logs are what was written";
+const LOG_BYTES: &str = "I4 stored logs equal the written ones";
 const ROWS_ONCE: &str = "I5 each row once";
 const HONEST: &str = "no pass without proof";
 
@@ -80,7 +80,7 @@ fn bytes(
         }
         let job = format!("{id}-job-{attempt}");
         let Some(log) = evidence.clouds.jobs.get(&job).map(|known| known.output.text(&job)) else {
-            wrong(format!("{name} comes from no job"));
+            wrong(format!("{name} belongs to no job"));
             continue;
         };
         // An abandoned job may be read while it is running.
@@ -92,7 +92,7 @@ fn bytes(
         let whole = stored[..] == *log.as_bytes();
         let begun = half && log.as_bytes().starts_with(stored);
         if !whole && !begun {
-            wrong(format!("{name} is not what the job wrote"));
+            wrong(format!("{name} differs from the job's output"));
         }
     }
     let state = run.state_at(place);
@@ -186,7 +186,7 @@ fn rows(
     }
     if results.rows != expected as u64 || keys.len() != expected {
         wrong(format!(
-            "{expected} rows were measured, {} are reported, {} are in the warehouse",
+            "expected {expected} measured rows, found {} reported and {} in the warehouse",
             results.rows,
             keys.len()
         ));

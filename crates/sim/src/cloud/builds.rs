@@ -94,7 +94,7 @@ impl Builds for SimBuilds {
     async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
         let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(PlannedBuild::state));
-        answered(self.0.call(EffectKind::Provider, || format!("look at build {name}"), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("poll build {name}"), effect).await)
     }
 
     async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {

@@ -61,7 +61,7 @@ impl Inner {
         let later = up + self.dice.between(0, 300_000);
         if self.strikes(Fault::NodeFails) {
             self.later(world, &order.name, later, |inner, name| {
-                inner.turn(name, SimClusterState::Ready, SimClusterState::Broken("node-1 went away"));
+                inner.turn(name, SimClusterState::Ready, SimClusterState::Broken("node-1 failed"));
                 inner.lose_jobs(name, "NODE_FAIL");
             });
         }
@@ -111,7 +111,7 @@ impl ClusterProvider for SimClusters {
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut Inner| {
             if inner.clouds.given_back.contains(&order.name) {
-                let why = format!("{} was given back", order.name);
+                let why = format!("{} was released", order.name);
                 return Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
             }
             if !inner.clouds.clusters.contains_key(&order.name) && inner.strikes(Fault::LandsLate) {
@@ -146,7 +146,7 @@ impl ClusterProvider for SimClusters {
                 SimClusterState::Gone => ClusterStatus::Absent,
             })
         };
-        let what = || format!("look at cluster {name}");
+        let what = || format!("poll cluster {name}");
         answered(self.0.call(EffectKind::Provider, what, effect).await)
     }
 
@@ -175,7 +175,7 @@ impl ClusterProvider for SimClusters {
                 let takes = inner.dice.between(2_000, 40_000);
                 inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
             }
-            passing("something of it is still there")
+            passing("parts of it still exist")
         };
         let what = || format!("delete cluster {name}");
         let said = answered(self.0.call(EffectKind::Provider, what, effect).await);

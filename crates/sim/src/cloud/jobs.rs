@@ -132,7 +132,7 @@ impl Scheduler for SimScheduler {
             };
             match inner.clouds.clusters.get(&job.cluster.name).map(|cluster| &cluster.state) {
                 Some(SimClusterState::Ready) => {}
-                Some(SimClusterState::Coming) => return passing("the cluster is coming up"),
+                Some(SimClusterState::Coming) => return passing("the cluster is starting"),
                 Some(SimClusterState::Broken(_)) => return gone("NODE_FAIL"),
                 Some(SimClusterState::Ending | SimClusterState::Gone) | None => return gone("CLUSTER_GONE"),
             }
@@ -160,7 +160,7 @@ impl Scheduler for SimScheduler {
         let effect = |inner: &mut Inner| {
             let there = inner.clouds.clusters.get(&cluster.name);
             if there.is_none_or(|cluster| cluster.state == SimClusterState::Gone) {
-                let why = "the cluster is gone".to_owned();
+                let why = "the cluster is deleted".to_owned();
                 return Ok(JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why });
             }
             Ok(match inner.clouds.jobs.get(name).map(|job| &job.stage) {
@@ -168,12 +168,11 @@ impl Scheduler for SimScheduler {
                 Some(SimJobStage::Pending | SimJobStage::Running) => JobStatus::Going,
                 Some(SimJobStage::Ended(end)) => JobStatus::Ended(end.clone()),
                 Some(SimJobStage::Lost(code)) => {
-                    JobStatus::Lost { code: (*code).to_owned(), why: "a node went away".to_owned() }
+                    JobStatus::Lost { code: (*code).to_owned(), why: "a node failed".to_owned() }
                 }
             })
         };
-        let said =
-            answered(self.0.call(EffectKind::Provider, || format!("look at job {name}"), effect).await);
+        let said = answered(self.0.call(EffectKind::Provider, || format!("poll job {name}"), effect).await);
         if planted("no_answer_means_no_job") && said.is_err() { Ok(JobStatus::Absent) } else { said }
     }
 

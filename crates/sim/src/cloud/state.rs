@@ -20,7 +20,7 @@ pub struct Clouds {
     pub stopped_builds: BTreeSet<String>,
     /// Clusters by name.
     pub clusters: BTreeMap<String, SimCluster>,
-    /// Names that must not be used for a cluster any more.
+    /// Names that must no longer be used for a cluster.
     pub given_back: BTreeSet<String>,
     /// Jobs by name. Boxed, because half of a tree's slots are empty.
     pub jobs: BTreeMap<String, Box<SimJob>>,
@@ -53,12 +53,12 @@ impl Clouds {
 pub struct PlannedBuild {
     /// Whether it has ended.
     pub(super) over: bool,
-    /// How it ends.
+    /// Planned end.
     pub(super) end: BuildPhase,
 }
 
 impl PlannedBuild {
-    /// Whether it costs money.
+    /// Whether it exists and costs money.
     pub const fn going(&self) -> bool {
         !self.over
     }
@@ -98,7 +98,7 @@ pub struct SimCluster {
     pub sick: Option<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
-    /// State.
+    /// Progress of the cluster's life.
     pub state: SimClusterState,
 }
 
@@ -130,11 +130,11 @@ pub enum SimJobStage {
     Lost(&'static str),
 }
 
-/// A job.
+/// A job with its planned output.
 pub struct SimJob {
     /// The cluster it is on.
     pub cluster: String,
-    /// Its nodes.
+    /// Names of the nodes that the job runs on.
     pub nodes: Vec<String>,
     /// State.
     pub stage: SimJobStage,

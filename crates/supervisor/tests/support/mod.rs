@@ -130,7 +130,7 @@ impl World {
 
     pub fn cluster_until(&self, name: &str, nodes: usize, expires_at: Timestamp) -> JobFolder {
         self.clusters.create(name, &cluster_request(nodes, expires_at)).unwrap();
-        let cluster = wait("the cluster to come up", || match self.clusters.poll(name).unwrap() {
+        let cluster = wait("the cluster to become ready", || match self.clusters.poll(name).unwrap() {
             ClusterState::Ready(cluster) => Some(cluster),
             ClusterState::Coming => None,
             other => panic!("{name}: {other:?}"),

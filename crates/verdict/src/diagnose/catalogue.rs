@@ -69,7 +69,7 @@ const fn of_host(text: &'static str, sign: Sign) -> CausePhrase {
     CausePhrase { text, sign, names_host: true }
 }
 
-/// All phrases.
+/// Phrases that are searched in every line, in one pass.
 pub const PHRASES: &[CausePhrase] = &[
     // NCCL's configuration.
     p("NCCL INFO Using network ", Sign::Network),

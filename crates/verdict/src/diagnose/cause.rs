@@ -28,7 +28,7 @@ macro_rules! causes {
             /// All causes.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name.
+            /// Name of the cause.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
@@ -111,7 +111,7 @@ causes! {
     OverriddenSetting = "overridden_setting", Nobody,
         "A setting that changes NCCL's speed is set in the environment: run without it.";
     WentSilent = "went_silent", Nobody,
-        "The run started and then printed nothing more, not even an error: it hung, or its output was cut.";
+        "The run started and then printed nothing more, not even an error: it hung, or its output was truncated.";
 }
 
 impl std::fmt::Display for Cause {

@@ -1,8 +1,8 @@
 //! Named causes, each with the log lines that prove it.
 //!
 //! A diagnosis explains a verdict and never changes it. Measurements are judged without it, so a phrase with
-//! a different meaning in a new version of NCCL cannot fail a run, and a missing one cannot pass it. For a
-//! failed job, phrases decide whether the benchmark had started, that is, between fail and inconclusive.
+//! a different meaning in a new version of NCCL cannot fail a run, and a missing one cannot pass it. For a failed
+//! job, phrases decide whether the benchmark had started: only then is it a fail, otherwise inconclusive.
 
 pub mod catalogue;
 mod cause;
@@ -26,7 +26,7 @@ pub use cause::Cause;
 /// A probable cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Its name.
+    /// Name of the cause.
     pub cause: Cause,
     /// Explanation and next step, for display.
     pub text: String,

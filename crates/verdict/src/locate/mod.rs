@@ -39,14 +39,14 @@ pub use sweep::{SweepOutcome, Tried, best_of, from_tried, next_pairs};
 pub struct Located {
     /// `burnin/locate/v1`.
     pub schema: String,
-    /// The evidence suffices, and nothing is bad.
+    /// The evidence suffices, and no member is bad.
     pub healthy: bool,
     /// Bad members, highest confidence first.
     pub suspects: Vec<Suspect>,
     /// Bad links between two members that work with all others, highest confidence first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SuspectLink>,
-    /// Why the evidence does not decide, or not completely.
+    /// Reason why the evidence does not decide, or not completely.
     pub undecided: Option<String>,
     /// Probably bad members below the confidence required for a suspect, most likely first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,7 +59,7 @@ pub struct Located {
 /// Progress of a search by group tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Searched {
-    /// The search is complete: the bad members are known, and known to be all.
+    /// The search is complete: all bad members are known.
     pub sure: bool,
     /// Probability that exactly the named and suspected members are bad, 0 to 1.
     pub confidence: f64,
@@ -98,7 +98,7 @@ pub struct Suspect {
     pub confidence: f64,
 }
 
-/// One suspected link.
+/// A link that is probably bad between two good members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspectLink {
     /// First member of the pair.

@@ -119,7 +119,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
     // Some of these may be noise. Do not guess; one more run of each decides.
     if !open.is_empty() {
         located.undecided = Some(format!(
-            "degraded by a member, the link or chance, which is not decided: {}; run these pairs again, and each member with others",
+            "degraded by a member, the link or chance, which is undecided: {}; run these pairs again, and each member with others",
             few(&open)
         ));
     }
@@ -203,7 +203,7 @@ impl<'a> PairEvidence<'a> {
     fn most_likely(&self) -> BTreeSet<usize> {
         let mut bad = BTreeSet::new();
         let mut gains: Vec<f64> = (0..self.names.len()).map(|member| self.gain(&bad, member)).collect();
-        // Every step gains, so no set recurs; the bound covers rounding errors.
+        // Every step increases the likelihood, so no set recurs; the bound covers rounding errors.
         for _ in 0..2 * self.names.len() {
             let of = |member: usize| if bad.contains(&member) { -gains[member] } else { gains[member] };
             let best = (0..gains.len()).max_by(|a, b| of(*a).total_cmp(&of(*b)));

@@ -41,7 +41,7 @@ pub struct PlanOptions {
     pub members: Members,
     /// Fraction of outcomes that may be wrong.
     pub noise: f64,
-    /// Maximum remaining doubt at the end of the search: per bad member, and once more for the rest being
+    /// Maximum remaining doubt at the end of the search: per bad member, and the same for the remaining members being
     /// good.
     pub doubt: f64,
     /// Expected number of bad members. A wrong value costs only a few tests.

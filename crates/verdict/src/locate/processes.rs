@@ -61,7 +61,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
             seen.split
         )),
         Slowness::Unknown if seen.halves < 2 || matrices.iterations() < ITERATIONS => Located::open(format!(
-            "{} iterations of {} placements are too few to tell, and no reference measured the same",
+            "{} iterations of {} placements are too few for a decision, and no reference measured the same",
             matrices.iterations(),
             seen.halves
         )),
@@ -90,14 +90,14 @@ fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
 }
 
 fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Vec<Suspect> {
-    // A few slow iterations disappear in the mean that is compared with the reference; being apart does not
-    // need it. The longest of several fast ranks is not a problem.
+    // A few slow iterations disappear in the mean that is compared with the reference, so ranks that are apart count
+    // regardless of it. The longest of several fast ranks is not a problem.
     let (allowed_apart, allowed_longest) = match slowness {
         Slowness::Unknown => (FALSE_ALARM, FALSE_ALARM),
         Slowness::AsFast => (FALSE_ALARM, AGAINST_REFERENCE),
         Slowness::Slower(_) => (WRONG_NAME, WRONG_NAME),
     };
-    // A single iteration of one half proves nothing; a faulty rank recurs.
+    // A single iteration of one half is no evidence, because a faulty rank recurs.
     let returns =
         |process: usize| seen.apart_halves[process] >= 2 || (seen.halves == 1 && seen.apart[process] >= 5);
     let mut apart = chances(&seen.apart, None);

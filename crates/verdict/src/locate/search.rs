@@ -54,7 +54,7 @@ impl<'a> GroupSearch<'a> {
         options.doubt = within(options.doubt, 1e-9, 0.5, usual.doubt);
         options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
         options.sure = within(options.sure, 0.5, 1.0 - 1e-6, usual.sure);
-        // Without wrong outcomes, certainty costs almost nothing.
+        // Without wrong outcomes, certainty costs hardly any tests.
         options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -79,7 +79,7 @@ impl<'a> GroupSearch<'a> {
         self.tests += 1;
     }
 
-    /// Whether the bad members are known, and known to be all.
+    /// Whether all bad members are known.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let likeliest = self.belief.sets.first();
@@ -96,7 +96,7 @@ impl<'a> GroupSearch<'a> {
         TestPlan { groups: next.into_iter().map(named).collect() }
     }
 
-    /// The bad members, with confidence. Reports how many more tests are needed.
+    /// The bad members, with confidence. Reports the number of further tests.
     #[must_use]
     pub fn located(&self) -> Located {
         if self.members.is_empty() {
@@ -166,7 +166,7 @@ pub fn plan_groups(members: &[String], outcomes: &[GroupOutcome], options: &Plan
     replay(members, outcomes, options).plan()
 }
 
-/// The bad members after these group tests, with confidence. Reports how many more tests are needed.
+/// The bad members after these group tests, with confidence. Reports the number of further tests.
 #[must_use]
 pub fn from_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> Located {
     replay(members, outcomes, options).located()

@@ -55,7 +55,7 @@ pub enum SweepOutcome {
 ///
 /// First every member runs with two or three others: a pair of two bad members does not stand out. Then
 /// doubtful members run with good ones, a bad pair of two good members is repeated, and finally each suspect
-/// runs once more.
+/// runs again.
 /// Deterministic: the same outcomes, in the same order, give the same pairs.
 #[must_use]
 pub fn next_pairs(

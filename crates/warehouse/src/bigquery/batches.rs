@@ -43,20 +43,19 @@ impl Batch {
 
 enum FoundBatch {
     In(Batch),
-    /// Neither marked nor in the last batch. It may be in an earlier one whose members are not all marked
+    /// Neither marked nor in the last batch. The load may be in an earlier batch whose members are not all marked
     /// yet.
     NotIn {
         last: Option<Batch>,
     },
 }
 
-/// All batches.
 pub struct Batches {
     spool: LoadStore,
     options: BigQueryOptions,
     /// Highest known batch; 0 always exists.
     known: AtomicU64,
-    /// Within one process, one call creates a batch; the others find themselves in it.
+    /// Within one process, one call creates a batch, which contains the loads of the others.
     making: Mutex<()>,
 }
 
@@ -84,7 +83,7 @@ impl Batches {
                 // The next iteration reads whether this batch or a concurrent one was stored.
                 self.create_after(last.as_ref(), note).await?;
             } else {
-                // A new last batch restarts the wait: another process may take this load along meanwhile.
+                // A new last batch restarts the wait: another process may include this load meanwhile.
                 waited_after = Some(number);
                 tokio::time::sleep(self.pause_after(last.as_ref())).await;
             }
@@ -195,7 +194,7 @@ impl Batches {
         let batch = found.ok_or_else(|| wrong("was deleted".to_owned()))?;
         if batch.rules != RULES || batch.number != number {
             return Err(wrong(format!(
-                "follows rules {}, known are {RULES}: it was created by a newer loader",
+                "follows rules {}, but this loader supports {RULES}: a newer loader created it",
                 batch.rules
             )));
         }

@@ -43,7 +43,6 @@ struct Apis {
 pub struct FinishedJob {
     /// Time of its end, milliseconds since 1970, by BigQuery's clock.
     pub at: u64,
-    /// Result.
     pub how: JobResult,
 }
 
@@ -130,7 +129,7 @@ impl BigQueryClient {
                     };
                     if !has.get(&column.name).is_some_and(fits) {
                         return Err(Error::Transient(format!(
-                            "BigQuery: table {name} has no column {} that takes {}: update it to schemas/bigquery/{}.json",
+                            "BigQuery: table {name} has no column {} for {}: update it to schemas/bigquery/{}.json",
                             column.name, column.kind.bigquery(), table.name
                         )));
                     }
@@ -155,7 +154,7 @@ impl BigQueryClient {
         self.until_answered(asked).await.map_err(|failed| unavailable(&failed))
     }
 
-    /// Waits for the end of a load job, and creates it if absent. An id identifies one job forever.
+    /// Waits for the end of a load job, and creates it if absent. An id permanently identifies one job.
     ///
     /// # Errors
     /// Returns an error if the job could not be created. It may still be running.
@@ -185,7 +184,7 @@ impl BigQueryClient {
                 Some(job) => job,
                 None => match self.until_answered(insert).await {
                     Ok(job) => job,
-                    // It was created before, possibly by this call before a lost response.
+                    // An earlier call created it, or this one before a lost response.
                     Err(failed) if failed.http_status_code() == Some(409) => {
                         self.until_answered(get).await.map_err(|failed| unavailable(&failed))?
                     }

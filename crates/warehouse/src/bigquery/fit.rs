@@ -10,7 +10,7 @@ use crate::{ColumnType, Error, Load, TABLES, TableColumn, WarehouseTable};
 /// Checks that the tables can hold these rows.
 ///
 /// # Errors
-/// Returns [`Error::Permanent`] with the first invalid cell.
+/// Returns an error if a cell is invalid: [`Error::Permanent`] with the first one.
 pub fn check(load: &Load) -> Result<(), Error> {
     for table in &TABLES {
         match table.name {

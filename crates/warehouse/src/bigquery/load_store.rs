@@ -51,7 +51,7 @@ impl LoadEnd {
 /// Load ids become part of object names, and of URI patterns for BigQuery, in which `*` is a wildcard.
 ///
 /// # Errors
-/// Returns [`Error::Permanent`] for an invalid id.
+/// Returns an error if the id is invalid: [`Error::Permanent`].
 pub fn check(load: &str) -> Result<(), Error> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !load.is_empty() && load.len() <= 200 && load.bytes().all(legal) && !load.starts_with('.') {

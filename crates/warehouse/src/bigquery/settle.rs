@@ -92,7 +92,7 @@ impl LoadJobs<'_> {
         Ok(loads.iter().map(|load| (load.load.clone(), end(load))).collect())
     }
 
-    /// Loads the rows of a table for some loads, atomically and once, or returns why rows among them are
+    /// Loads the rows of a table for some loads, atomically and once, or returns the reason why rows among them are
     /// rejected permanently.
     async fn table(&self, table: &str, set: &[&LoadNote]) -> Result<Result<(), String>, Error> {
         let uris: BTreeSet<_> =
@@ -114,7 +114,10 @@ impl LoadJobs<'_> {
             let due = at.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
             tokio::time::sleep(Duration::from_millis(due.saturating_sub(now())).min(LONGEST)).await;
         }
-        Err(Error::Transient(format!("BigQuery: batch {} was tried too often", self.batch)))
+        Err(Error::Transient(format!(
+            "BigQuery: batch {} exceeds the maximum number of attempts",
+            self.batch
+        )))
     }
 
     /// Equal only for the same objects in the same table: object names include their digest, so a job under

@@ -9,7 +9,7 @@ use warehouse::{Error, Warehouse, bigquery::BigQueryOptions};
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 
 #[tokio::test]
-async fn loads_that_come_together_share_a_job_for_each_table() {
+async fn concurrent_loads_share_a_job_for_each_table() {
     let bed = Bed::new().await;
     let options = BigQueryOptions { company: Duration::from_millis(700), ..hasty() };
     let (one, two) = (bed.warehouse(options.clone()), bed.warehouse(options));
@@ -50,7 +50,7 @@ async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
 }
 
 #[tokio::test]
-async fn no_batch_is_larger_than_it_may_be() {
+async fn no_batch_exceeds_its_maximum_size() {
     let bed = Bed::new().await;
     let options = BigQueryOptions { company: Duration::from_millis(300), most: 4, ..hasty() };
     let warehouse = bed.warehouse(options);
@@ -69,9 +69,13 @@ async fn a_load_is_recognized_by_another_loader() {
     let bed = Bed::new().await;
     assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 4)).await, Ok(4));
     let other = bed.warehouse(hasty());
-    assert_eq!(other.load("a.1", &load("a", 1)).await, Ok(4), "the first load decides what a load is");
+    assert_eq!(
+        other.load("a.1", &load("a", 1)).await,
+        Ok(4),
+        "the first writer of a load decides its content"
+    );
     assert_eq!(bed.count(MEASUREMENTS)["a"], 4);
-    assert_eq!(bed.bigquery.jobs().len(), 2, "one job a table");
+    assert_eq!(bed.bigquery.jobs().len(), 2, "one job per table");
 }
 
 #[tokio::test]
@@ -92,7 +96,7 @@ async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
             assert_eq!(another.load(id, load).await, Ok(2), "{unwritten:?}, {id}");
         }
     }
-    assert_eq!(bed.bigquery.jobs().len(), jobs, "nobody began another job");
+    assert_eq!(bed.bigquery.jobs().len(), jobs, "no other job was started");
     assert!(bed.count(MEASUREMENTS).values().all(|rows| *rows == 2));
     assert!(bed.count(VERDICTS).values().all(|rows| *rows == 1));
 }

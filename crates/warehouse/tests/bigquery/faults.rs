@@ -63,12 +63,12 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
 #[tokio::test]
 async fn only_rejected_rows_are_rejected() {
     let bed = Bed::new().await;
-    bed.bigquery.dislike("nobody likes this");
+    bed.bigquery.dislike("the rejected text");
     let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
     let mut loads: Vec<_> =
         (0..9).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 2))).collect();
-    loads[4].1.rows[1].log = "nobody likes this".to_owned();
-    loads[7].1.verdicts[0].reasons = "nobody likes this".to_owned();
+    loads[4].1.rows[1].log = "the rejected text".to_owned();
+    loads[7].1.verdicts[0].reasons = "the rejected text".to_owned();
     let ends = join_all(loads.iter().map(|(id, load)| warehouse.load(id, load))).await;
     for (number, end) in ends.iter().enumerate() {
         match number {
@@ -121,7 +121,7 @@ async fn invalid_rows_are_rejected_before_batching() {
         assert!(matches!(warehouse.load(id, &load("a", 1)).await, Err(Error::Permanent(_))), "{id}");
     }
     assert!(bed.bigquery.jobs().is_empty());
-    assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2), "a refused load was no load");
+    assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2), "a refused load is not recorded");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
     bed.bigquery.table("val-prod", "older", "verdicts", &schema).unwrap();
     let endpoint = Some(bed.bigquery.endpoint.clone());
     for (dataset, said) in [
-        ("older", "table val-prod.older.verdicts has no column baseline that takes STRING"),
+        ("older", "table val-prod.older.verdicts has no column baseline for STRING"),
         ("nowhere", "404: Not found: Table val-prod:nowhere.verdicts"),
     ] {
         let store = std::sync::Arc::new(ledger::MemoryStore::default());

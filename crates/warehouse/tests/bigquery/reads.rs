@@ -38,7 +38,7 @@ async fn every_cell_is_read_back_unchanged() {
 }
 
 #[tokio::test]
-async fn answers_that_are_slow_lost_or_in_pages_are_whole() {
+async fn slow_lost_or_paged_responses_are_read_completely() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     let given = load("a", 30);
@@ -66,7 +66,7 @@ async fn rejections_are_reported() {
         newest: 1,
     };
     let told = warehouse.past(&wanted).await.unwrap_err();
-    assert_eq!(told, Error::Transient("BigQuery answered 403: it goes wrong, as planned".to_owned()));
+    assert_eq!(told, Error::Transient("BigQuery answered 403: injected fault".to_owned()));
     assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
     assert_eq!(warehouse.table(), "val-prod.burnin (tables measurements, verdicts and runs)");
 }

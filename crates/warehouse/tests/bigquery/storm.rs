@@ -45,7 +45,7 @@ async fn storm(seed: u64) -> u32 {
     let mut dice = Rng::with_seed(seed);
     bed.bigquery.storm(Storm { dice: dice.fork(), percent: 40 });
     bed.bigquery.jobs_take(Duration::from_millis(30));
-    bed.bigquery.dislike("nobody likes this");
+    bed.bigquery.dislike("the rejected text");
     // The bucket has faults, too: responses lost after their effect are the hardest.
     for wants in [Wants::Insert, Wants::Get, Wants::Media, Wants::List] {
         for kind in [Kind::CutAfter, Kind::Refuse(503), Kind::FailAfter(503), Kind::CutBefore] {
@@ -59,7 +59,7 @@ async fn storm(seed: u64) -> u32 {
         .map(|number| {
             let mut load = load(&format!("run-{number}"), 1 + number as u32 % 5);
             if number % 13 == 5 {
-                load.rows[0].dtype = "nobody likes this".to_owned();
+                load.rows[0].dtype = "the rejected text".to_owned();
             }
             (format!("run-{number}.1"), load)
         })
@@ -69,8 +69,9 @@ async fn storm(seed: u64) -> u32 {
         let loaders = &loaders;
         async move { (id, load, bring(loaders, id, load, dice).await) }
     });
-    let told =
-        tokio::time::timeout(Duration::from_secs(150), join_all(callers)).await.expect("it comes to an end");
+    let told = tokio::time::timeout(Duration::from_secs(150), join_all(callers))
+        .await
+        .expect("timeout: the loads have not ended");
 
     let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
     let mut refused = BTreeSet::new();
@@ -81,11 +82,14 @@ async fn storm(seed: u64) -> u32 {
             Ok(rows) => assert_eq!(
                 (*rows, there),
                 (load.rows.len() as u64, (Some(*rows), Some(1))),
-                "seed {seed}: {id}: every row once"
+                "seed {seed}: {id}: every row exists once"
             ),
             Err(why) => {
-                assert!(load.rows[0].dtype.starts_with("nobody"), "seed {seed}: {id} is refused: {why}");
-                assert_eq!(there, (None, None), "seed {seed}: {id} is refused and there");
+                assert!(
+                    load.rows[0].dtype.starts_with("the rejected"),
+                    "seed {seed}: {id} is refused: {why}"
+                );
+                assert_eq!(there, (None, None), "seed {seed}: {id} is refused, but its rows exist");
                 refused.insert(run);
             }
         }
@@ -100,5 +104,5 @@ async fn every_row_is_loaded_exactly_once() {
     for seed in 0..2 {
         dropped += storm(seed).await;
     }
-    assert!(dropped > 50, "{dropped} calls were dropped: too few to prove anything");
+    assert!(dropped > 50, "{dropped} calls were dropped: too few for the test to be evidence");
 }

@@ -1,6 +1,6 @@
 //! Content of a file as stored: secrets redacted, and the middle of an oversized file cut out.
 //!
-//! The beginning of a log shows what was run and its end shows the result, so both are kept. The stored bytes depend only on
+//! The beginning of a log has the command and its end the result, so both are kept. The stored bytes depend only on
 //! the file and its limit, not on how they arrived: a retry after a crash stores the same bytes.
 
 use std::{

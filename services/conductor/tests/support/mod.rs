@@ -272,12 +272,12 @@ impl World {
         Ledger::new(Arc::clone(&self.store), Arc::new(nonce))
     }
 
-    /// A conductor after a start, without memory.
+    /// A newly started conductor without state.
     pub fn conductor(&self) -> Arc<Conductor> {
         self.conductor_over(Arc::clone(&self.store), Span::default())
     }
 
-    /// The same over another view of the store, and with another refresh time.
+    /// A new conductor with another view of the store and another refresh time.
     pub fn conductor_over(&self, store: Arc<dyn Store>, refresh: Span) -> Arc<Conductor> {
         let nonce = || NONCES.fetch_add(1, Ordering::Relaxed).to_string();
         let ledger = Ledger::new(store, Arc::new(nonce));
@@ -314,7 +314,7 @@ pub async fn deliver(conductor: &Conductor, event: &Event) {
             Disposition::Park(why) => panic!("parked: {why}"),
         }
     }
-    panic!("never dealt with");
+    panic!("the event is never handled");
 }
 
 /// Checks that the ledger has one completed run without repeated starts.

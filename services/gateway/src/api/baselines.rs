@@ -32,7 +32,7 @@ pub struct PinRequest {
     /// Closed run of the workflow with verdict pass.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,49}$"))]
     run: String,
-    /// What to pin: the run's measurements, or the baseline that judged it.
+    /// Pinned baseline: the run's measurements, or the baseline that judged it.
     #[serde(default)]
     source: PinSource,
     /// Reason, shown in the history.

@@ -12,7 +12,6 @@ use service::auth::Caller;
 use super::problem::ApiProblem;
 use crate::LocalUser;
 
-/// JSON body.
 pub struct JsonBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
@@ -76,8 +75,8 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     }
 }
 
-/// Identity for keys and rates. All requests to `burnin up` belong to one user and count as `somebody`'s, so that keys from
-/// versions without users stay valid.
+/// Identity for keys and rates. All requests to `burnin up` belong to one user and count as those of `somebody`, so
+/// that keys from versions without users stay valid.
 pub struct RequestedBy(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for RequestedBy {

@@ -35,7 +35,7 @@ pub struct FileList {
     schema: &'static str,
     /// Whether the logs are complete and final.
     safe: bool,
-    /// The files.
+    /// Collected files with their digests.
     files: Vec<ManifestObject>,
     /// Files that were not collected, with the reason.
     left_out: Vec<LeftOut>,
@@ -165,7 +165,7 @@ pub async fn report(
             return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
         }
     };
-    // The page loads nothing, and text from logs must not load anything either.
+    // The page loads no resources, and text from logs must not load any either.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
     Ok(([(CONTENT_TYPE, media), (CONTENT_SECURITY_POLICY, policy)], text).into_response())
 }

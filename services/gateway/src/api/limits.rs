@@ -16,7 +16,7 @@ use crate::Gateway;
 /// Maximum rates per caller, per second; a burst may be ten times as large.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// All requests.
+    /// Maximum rate of all requests, reads included.
     pub requests: NonZeroU32,
     /// Requests that start, cancel or change something.
     pub changes: NonZeroU32,

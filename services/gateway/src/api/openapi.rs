@@ -27,7 +27,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Burnin",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Proves that GPU clusters are good: runs of NCCL benchmarks, their verdicts and their logs.",
+            "description": "Validates GPU clusters: runs of NCCL benchmarks, their verdicts and their logs.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

@@ -58,7 +58,7 @@ pub struct Begin {
 pub struct StartedRun {
     /// `burnin/begun/v1`.
     schema: &'static str,
-    /// Run id.
+    /// Id of the new or existing run.
     run: RunId,
     /// False if an earlier request with this key started the run.
     new: bool,
@@ -198,7 +198,7 @@ pub async fn begin(
         origin: None,
     };
     let started = gateway.starter.start(&wish).await?;
-    // Callers read the run next and should find it. With a slow conductor they have to retry.
+    // Callers read the run next and should find it; with a slow conductor they must retry.
     let until = Instant::now() + RECORDED;
     while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
         tokio::time::sleep(PAUSE).await;

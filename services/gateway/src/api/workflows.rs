@@ -33,7 +33,7 @@ pub struct BrokenFile {
     pub problems: Vec<String>,
 }
 
-/// A workflow.
+/// A workflow that can be requested, with its state.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowOffer {
     /// Workflow name.
@@ -42,7 +42,7 @@ pub struct WorkflowOffer {
     pub description: String,
     /// Fields that a request may override.
     pub parameters: Vec<String>,
-    /// Its triggers.
+    /// Triggers from the file.
     pub on: Triggers,
     /// Next start of each of its schedules.
     pub next: Vec<Timestamp>,

@@ -41,7 +41,7 @@ pub trait Refs: Send + Sync + 'static {
     /// Branches and tags of a repository.
     ///
     /// # Errors
-    /// Returns the reason as text if the refs cannot be read.
+    /// Returns an error if the refs cannot be read: the reason.
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String>;
 }
 
@@ -60,7 +60,7 @@ impl Gateway {
     /// Polls every repository with a URL, and handles missed pushes.
     ///
     /// # Errors
-    /// Returns a transient error, after all repositories were polled.
+    /// Returns an error if a repository failed temporarily, after all repositories were polled.
     pub async fn look_at_refs(&self) -> Result<(), StartError> {
         let read = self.catalogue.read().await.map_err(StartError::transient)?;
         let pushes = || read.workflows.values().flat_map(|entry| &entry.offered.on.push);
@@ -105,13 +105,13 @@ impl Gateway {
             }
             let push =
                 PushEvent { repository: repository.to_owned(), reference: name, paths: None, bot: false };
-            self.pushed(github::DeliveryLog { push, commit, told_by: "a look at the refs".to_owned() })
+            self.pushed(github::DeliveryLog { push, commit, told_by: "a poll of the refs".to_owned() })
                 .await?;
         }
         Ok(())
     }
 
-    /// Whether the webhook is overdue. It is preferred because it contains more than the ref.
+    /// Whether the webhook is overdue. It is preferred because it contains more data than the ref.
     async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();

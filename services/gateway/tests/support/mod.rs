@@ -44,7 +44,7 @@ pub struct Wire {
 impl Bus for Wire {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         if self.broken.load(Ordering::Relaxed) {
-            return Err(BusError { id: event.id().to_owned(), why: "the wire is cut".to_owned() });
+            return Err(BusError { id: event.id().to_owned(), why: "the connection is cut".to_owned() });
         }
         self.said.lock().unwrap().push(event.clone());
         let conductor = self.conductor.lock().unwrap().clone();
@@ -138,12 +138,12 @@ impl Front {
         fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
     }
 
-    /// As `burnin up` serves it.
+    /// The routes of `burnin up`.
     pub fn router(&self) -> Router {
         gateway::at_home(self.router_behind(None), Arc::clone(&self.access), &self.gateway)
     }
 
-    /// As it is deployed.
+    /// The routes of the deployed service.
     pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Authenticator>>) -> Router {
         let service = Service {
             name: "gateway",

@@ -19,7 +19,7 @@ const LONGEST: usize = 4 << 20;
 /// Maximum delay that a receiver can request.
 const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);
 
-/// HTTP client, created at first use: a host without certificates must still do everything else.
+/// HTTP client, created at first use: a host without certificates must still perform all other tasks.
 #[derive(Default)]
 pub struct Http(OnceLock<Client>);
 
@@ -98,7 +98,7 @@ impl Http {
         Ok(self.client()?.request(method, url))
     }
 
-    /// Sends one request. Without a response the receiver may have accepted it nevertheless.
+    /// Sends one request. The receiver may have accepted a request without a response.
     pub async fn send(&self, request: RequestBuilder) -> Result<HttpReply, Reply> {
         let failed = |error: reqwest::Error| {
             let what =

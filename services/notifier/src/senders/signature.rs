@@ -6,7 +6,7 @@ use sha2::Sha256;
 /// Signatures `v1=` and hex, separated by commas, one for each key (one key per line), so that keys can be rotated.
 pub fn sign(keys: &str, timestamp: &str, body: &[u8]) -> String {
     let signed = keys.lines().map(str::trim).filter(|key| !key.is_empty()).filter_map(|key| {
-        let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).ok()?; // any length will do
+        let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).ok()?; // HMAC accepts keys of any length
         mac.update(timestamp.as_bytes());
         mac.update(b".");
         mac.update(body);

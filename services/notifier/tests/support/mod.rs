@@ -30,7 +30,7 @@ pub fn push() -> Push {
     }
 }
 
-/// How a simulated run ends.
+/// End of a simulated run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Verdict(Verdict),

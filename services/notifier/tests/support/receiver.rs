@@ -146,7 +146,7 @@ async fn say(answer: Answer) -> Response {
         }
         Answer::Hangs => std::future::pending().await,
         // A panic in a handler: the connection ends without an answer.
-        Answer::Breaks => panic!("broken on purpose"),
+        Answer::Breaks => panic!("injected fault"),
     }
 }
 
@@ -171,7 +171,7 @@ fn denied(headers: &HeaderMap) -> Option<Response> {
     }
     assert_eq!(said("accept"), "application/vnd.github+json");
     assert_eq!(said("x-github-api-version"), "2022-11-28");
-    assert!(said("user-agent").starts_with("burnin/"), "GitHub answers nobody without a user agent");
+    assert!(said("user-agent").starts_with("burnin/"), "GitHub rejects requests without a user agent");
     None
 }
 

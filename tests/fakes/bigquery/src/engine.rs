@@ -14,7 +14,7 @@ pub const BUCKETS: &str = "BURNIN_BIGQUERY_BUCKETS";
 
 /// An emulator of BigQuery, with a project for the caller.
 pub struct Engine {
-    /// Its URL.
+    /// Address for the client, `http://host:port`.
     pub endpoint: String,
     project: String,
     buckets: PathBuf,
@@ -71,7 +71,7 @@ impl Engine {
     /// Rows of a statement's result: cells as text or null.
     ///
     /// # Errors
-    /// When the engine refuses the statement.
+    /// Returns an error if the engine rejects the statement.
     pub async fn select(&self, statement: &str) -> Result<Vec<Vec<Option<String>>>, String> {
         let asked = json!({"query": statement, "useLegacySql": false, "location": "europe-west4"});
         let mut answer = self.post("queries", asked).await?;
@@ -86,7 +86,7 @@ impl Engine {
     /// A bucket that it reads.
     ///
     /// # Errors
-    /// When its folder cannot be made.
+    /// Returns an error if its folder cannot be created.
     pub fn bucket(&self, name: &str) -> Result<Arc<dyn Store>, String> {
         let folder = FolderStore::open(self.buckets.join(name)).map_err(|error| error.to_string())?;
         Ok(Arc::new(Bucket { name: name.to_owned(), folder }))

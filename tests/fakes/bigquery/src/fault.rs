@@ -11,7 +11,7 @@ pub enum On {
     Insert,
     /// Status of a job.
     Get,
-    /// A query.
+    /// Request for a query's result.
     Query,
     /// Read of a table's schema.
     Table,

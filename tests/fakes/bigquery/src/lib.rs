@@ -31,7 +31,7 @@ pub use fault::{Fault, On, Storm};
 
 /// The server; stops on drop.
 pub struct BigQuery {
-    /// Its URL.
+    /// Address for the client, `http://host:port`.
     pub endpoint: String,
     world: World,
     serving: JoinHandle<()>,

@@ -51,7 +51,7 @@ pub(crate) fn begin(world: &World, project: &str, mut job: Value) -> Result<Valu
     let strange =
         load.as_object().into_iter().flat_map(Map::keys).find(|key| !UNDERSTOOD.contains(&key.as_str()));
     if let Some(field) = strange {
-        return Err(invalid(format!("this stand-in does not understand configuration.load.{field}")));
+        return Err(invalid(format!("this stand-in does not support configuration.load.{field}")));
     }
     for (field, only) in [
         ("sourceFormat", json!("NEWLINE_DELIMITED_JSON")),
@@ -59,12 +59,14 @@ pub(crate) fn begin(world: &World, project: &str, mut job: Value) -> Result<Valu
         ("writeDisposition", json!("WRITE_APPEND")),
     ] {
         if load[field] != only {
-            return Err(invalid(format!("this stand-in takes only {only} for configuration.load.{field}")));
+            return Err(invalid(format!(
+                "this stand-in supports only {only} for configuration.load.{field}"
+            )));
         }
     }
     for field in ["maxBadRecords", "ignoreUnknownValues", "autodetect"] {
         if !matches!(&load[field], Value::Null | Value::Bool(false)) && load[field] != 0 {
-            return Err(invalid(format!("this stand-in does not take configuration.load.{field}")));
+            return Err(invalid(format!("this stand-in does not support configuration.load.{field}")));
         }
     }
     let uris = load["sourceUris"].as_array().map_or(0, Vec::len);
@@ -126,7 +128,7 @@ async fn run(world: World, key: Key, takes: Duration, elsewhere: bool) {
     };
     tokio::time::sleep(takes / 2).await;
     let bodies = match fault {
-        Some(Fault::Fails(reason)) => Err(Failure::new(reason, "it fails, as planned")),
+        Some(Fault::Fails(reason)) => Err(Failure::new(reason, "injected fault")),
         _ if elsewhere => Err(Failure::new("notFound", format!("Not found: Dataset in location {}", key.1))),
         _ => fetch(&world, &load["sourceUris"]).await,
     };
@@ -148,7 +150,7 @@ async fn fetch(world: &World, uris: &Value) -> Result<Vec<(String, String)>, Fai
     for uri in uris.as_array().into_iter().flatten().filter_map(Value::as_str) {
         let place = uri.strip_prefix("gs://").and_then(|place| place.split_once('/'));
         let Some((bucket, name)) = place.filter(|(_, name)| !name.contains('*')) else {
-            return Err(Failure::new("badRequest", format!("this stand-in does not read {uri}")));
+            return Err(Failure::new("badRequest", format!("this stand-in does not support {uri}")));
         };
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let url = format!("{}/storage/v1/b/{bucket}/o/{name}?alt=media", world.storage);

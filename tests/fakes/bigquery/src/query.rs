@@ -17,7 +17,7 @@ fn invalid(why: impl Into<String>) -> Refusal {
 /// Executes a statement; returns the first page of its result.
 pub(crate) fn ask(inner: &mut Inner, project: &str, asked: &Value) -> Result<Value, Refusal> {
     if asked["useLegacySql"] != false {
-        return Err(invalid("legacy SQL: useLegacySql is true where it is not said"));
+        return Err(invalid("legacy SQL is not supported: useLegacySql must be false"));
     }
     let location = asked["location"].as_str().unwrap_or("US").to_owned();
     if location != inner.location {
@@ -98,7 +98,7 @@ fn select(
     let wrong = |error: rusqlite::Error| invalid(format!("{error}: {statement}"));
     let mut select = inner.rows.prepare(&sqlite).map_err(wrong)?;
     if !select.readonly() {
-        return Err(invalid("a query that changes something"));
+        return Err(invalid("only SELECT is supported"));
     }
     for place in 1..=select.parameter_count() {
         let name = select.parameter_name(place).unwrap_or_default().trim_start_matches('@').to_owned();

@@ -62,7 +62,7 @@ fn planned(code: u16) -> Response {
         404 => "notFound",
         _ => "backendError",
     };
-    Refusal::new(code, reason, "it goes wrong, as planned").into_response()
+    Refusal::new(code, reason, "injected fault").into_response()
 }
 
 /// A response that is truncated after its first bytes.

@@ -83,7 +83,7 @@ fn job(id: &str, uris: &[String]) -> Value {
 }
 
 #[tokio::test]
-async fn an_id_is_good_once_however_its_job_ended() {
+async fn an_id_can_be_used_once_however_its_job_ended() {
     let bed = Bed::new().await;
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];
     bed.bigquery.fault(On::Job, Fault::Fails("backendError"));
@@ -99,7 +99,7 @@ async fn an_id_is_good_once_however_its_job_ended() {
     // A load under another id appends the rows again: there are no keys.
     bed.insert("again", &uris).await;
     assert_eq!((bed.ended("again").await.0, bed.rows()), (json!({"state": "DONE"}), 2));
-    assert_eq!(bed.get("jobs/again?location=US").await.0, 404, "a job is known where it is");
+    assert_eq!(bed.get("jobs/again?location=US").await.0, 404, "a job is found in its own location only");
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn unsupported_requests_are_rejected() {
         (json!({"query": "SELECT @a", "useLegacySql": false, "location": "europe-west4"}), "'a' not found"),
         (
             json!({"query": "DELETE FROM `p.d.rows`", "useLegacySql": false, "location": "europe-west4"}),
-            "changes something",
+            "only SELECT is supported",
         ),
     ] {
         let (status, error) = bed.post("queries", &query).await;

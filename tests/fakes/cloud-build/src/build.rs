@@ -1,4 +1,4 @@
-//! Builds: validation of requests, and their course.
+//! Validates build requests and advances builds.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ pub enum Fault {
 
 /// The server; stops on drop.
 pub struct CloudBuild {
-    /// Its URL.
+    /// Address for the client, `http://host:port`.
     pub endpoint: String,
     world: World,
     serving: JoinHandle<()>,
@@ -100,7 +100,7 @@ impl CloudBuild {
         self.world.lock().page = builds;
     }
 
-    /// Stops or continues the course of builds.
+    /// Pauses or resumes all builds.
     pub fn freeze(&self, frozen: bool) {
         self.world.lock().frozen = frozen;
     }

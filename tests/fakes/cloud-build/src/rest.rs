@@ -46,7 +46,7 @@ async fn create(
     inner.creates += 1;
     let fault = inner.faults.pop_front();
     if let Some(Fault::Refused(code)) = fault {
-        return error(code, "refused, as planned");
+        return error(code, "injected fault");
     }
     if let Some(why) = refused(&build) {
         return error(400, &why);
@@ -62,7 +62,7 @@ async fn create(
         "done": false,
     });
     match fault {
-        Some(Fault::LandsAndAnswers(code)) => error(code, "the answer is lost, as planned"),
+        Some(Fault::LandsAndAnswers(code)) => error(code, "injected fault: the response is lost"),
         Some(Fault::LandsAndTears) => torn(&operation),
         _ => Json(operation).into_response(),
     }
@@ -96,7 +96,7 @@ async fn list(
 ) -> Response {
     let tag = asked.filter.strip_prefix("tags=\"").and_then(|rest| rest.strip_suffix('"'));
     let Some(tag) = tag.filter(|tag| !tag.contains('"')) else {
-        return error(400, &format!("a filter this stand-in does not read: {}", asked.filter));
+        return error(400, &format!("unsupported filter: {}", asked.filter));
     };
     let Ok(skip) = (if asked.page_token.is_empty() { Ok(0) } else { asked.page_token.parse::<usize>() })
     else {

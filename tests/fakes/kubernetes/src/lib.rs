@@ -44,7 +44,7 @@ type Rule = (&'static str, &'static str, Fault);
 
 /// The API server; stops on drop.
 pub struct Api {
-    /// Its URL.
+    /// Address for the client, `http://host:port`.
     pub endpoint: String,
     state: State,
     tasks: Vec<JoinHandle<()>>,

@@ -118,7 +118,7 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
     // Faults apply only to Burnin's requests: the simulated controllers send another user agent.
     let fault = if world(&head.headers) { None } else { fault(&state, &head.method, head.uri.path()) };
     if let Some(Fault::Refused(code)) = fault {
-        return refused(&(code, "InternalError", "as the test wants it".to_owned()));
+        return refused(&(code, "InternalError", "injected fault".to_owned()));
     }
     if fault == Some(Fault::CutBefore) {
         return broken();
@@ -141,7 +141,7 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
     match (fault, written) {
         (Some(Fault::CutAfter), _) => broken(),
         (Some(Fault::LandsAndAnswers(code)), _) => {
-            refused(&(code, "InternalError", "as the test wants it".to_owned()))
+            refused(&(code, "InternalError", "injected fault".to_owned()))
         }
         (_, Ok(mut object)) => {
             (object["kind"], object["apiVersion"]) = (json!(kind), json!(version));

@@ -16,7 +16,6 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// A change, as a watch reports it.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Its number.
     pub version: u64,
     /// `ADDED`, `MODIFIED`, `DELETED`.
     pub kind: &'static str,
@@ -29,7 +28,7 @@ pub struct Change {
 /// A rejection: code, reason, message.
 pub type Refused = (u16, &'static str, String);
 
-/// All objects.
+/// Objects of the API server, with their recorded changes.
 #[derive(Debug, Default)]
 pub struct Objects {
     version: u64,
@@ -70,7 +69,7 @@ impl Objects {
         self.created.iter().filter(ours).count()
     }
 
-    /// An object.
+    /// The object with this key; `None` if absent.
     pub fn get(&self, key: &Key) -> Option<&Value> {
         self.all.get(key)
     }
@@ -144,7 +143,7 @@ impl Objects {
     /// Applies a merge patch to an object.
     ///
     /// # Errors
-    /// See [`Objects::replace`].
+    /// Returns an error if the object is absent or has another version.
     pub fn merge(&mut self, key: &Key, patch: &Value) -> Result<Value, Refused> {
         let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
         lay(&mut object, patch);
@@ -192,7 +191,7 @@ impl Objects {
         Ok(self.changed("MODIFIED", key, object))
     }
 
-    /// One round of the garbage collector: deletes objects without their owner, and owners whose objects are gone.
+    /// One round of the garbage collector: deletes objects without their owner, and owners whose objects are deleted.
     pub fn collect(&mut self) {
         let uids: Vec<Value> = self.all.values().map(|object| object["metadata"]["uid"].clone()).collect();
         for (key, object) in self.all.clone() {

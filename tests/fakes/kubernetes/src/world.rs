@@ -440,7 +440,7 @@ impl Turn {
         }
         let ended = child.wait().await.ok();
         if let Some(group) = group {
-            end(group); // what it left running
+            end(group); // remaining processes of the pod
         }
         while reading.join_next().await.is_some() {}
         self.logs.end(&name, &which);

@@ -141,7 +141,7 @@ pub(crate) async fn answer(
     match fault {
         Some(Kind::Refuse(status)) => {
             noted(status);
-            return spoken(Answer::refusal((status, "this was to go wrong".to_owned())), None);
+            return spoken(Answer::refusal((status, "injected fault".to_owned())), None);
         }
         Some(Kind::CutBefore) => {
             noted(0);
@@ -161,7 +161,7 @@ pub(crate) async fn answer(
         let later = std::time::Duration::from_millis(millis);
         tokio::spawn(async move {
             tokio::time::sleep(later).await;
-            drop(route(&shared, wants, &asked)); // without a response
+            drop(route(&shared, wants, &asked)); // the client receives no response
         });
         return pending().await;
     }
@@ -169,7 +169,7 @@ pub(crate) async fn answer(
     match fault {
         Some(Kind::FailAfter(status)) => {
             noted(status);
-            spoken(Answer::refusal((status, "this was to go wrong afterwards".to_owned())), None)
+            spoken(Answer::refusal((status, "injected fault after the request".to_owned())), None)
         }
         Some(Kind::CutWithin(_) | Kind::CutAfter) => {
             noted(0);
@@ -270,7 +270,7 @@ fn route(shared: &Arc<Shared>, wants: Wants, asked: &Asked) -> Result<Answer, Re
             Ok(Answer::empty(204))
         }
         ("GET", ["standin", "events"]) => Ok(Answer::json(&json!(shared.world().events))),
-        _ => Err((404, format!("{} {} is not something this stand-in knows", asked.method, path.join("/")))),
+        _ => Err((404, format!("this stand-in does not support {} {}", asked.method, path.join("/")))),
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Wants {
     Get,
     /// Read of content.
     Media,
-    /// List.
+    /// List of object names.
     List,
     /// Deletion of an object.
     Delete,
@@ -66,7 +66,7 @@ pub enum Kind {
 pub struct Fault {
     /// Kind of the requests.
     pub on: Wants,
-    /// Its effect.
+    /// Effect on a matching request.
     pub kind: Kind,
     /// Number of requests.
     #[serde(default = "once")]

@@ -91,7 +91,7 @@ impl StandIn {
         let routes = Router::new().fallback(answers::answer).with_state(Arc::clone(&shared));
         let service = routes.into_make_service_with_connect_info::<Line>();
         let server = tokio::spawn(async move {
-            drop(axum::serve(Lines(listener), service).await); // it serves until it is ended
+            drop(axum::serve(Lines(listener), service).await); // ends only when the task is aborted
         });
         Ok(Self { shared, server })
     }

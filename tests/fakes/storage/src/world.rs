@@ -20,7 +20,7 @@ pub type Query = HashMap<String, String>;
 /// An object's current state.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its bytes.
+    /// Content of the object.
     pub body: Bytes,
     /// CRC32C in the API's encoding.
     pub crc32c: String,
@@ -28,7 +28,7 @@ pub struct Object {
     pub md5: String,
     /// Generation of the name.
     pub generation: u64,
-    /// Metageneration.
+    /// Version of the metadata.
     pub metageneration: u64,
     /// Metadata from its creator.
     pub given: Map<String, Value>,
@@ -68,13 +68,11 @@ pub fn crc32c(bytes: &[u8]) -> String {
 /// An incomplete upload.
 #[derive(Debug)]
 pub struct Session {
-    /// Its bucket.
     pub bucket: String,
-    /// Its name.
     pub name: String,
-    /// Its preconditions.
+    /// Preconditions of the object.
     pub query: Query,
-    /// Its metadata.
+    /// Metadata of the object, as stated by the client.
     pub given: Map<String, Value>,
     /// Received bytes.
     pub body: BytesMut,
@@ -82,7 +80,7 @@ pub struct Session {
     pub done: Option<Value>,
 }
 
-/// A bucket.
+/// Objects of a bucket, with their write times and retention.
 #[derive(Debug, Default)]
 pub struct Bucket {
     /// Objects by name.
@@ -154,7 +152,7 @@ impl World {
     /// Whether an object can be written under these preconditions.
     ///
     /// # Errors
-    /// Returns the reason.
+    /// Returns an error if a rule forbids the write.
     pub fn may_write(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
         let pause = std::mem::take(&mut self.pause);
         let may = self.writable(bucket, name, query);

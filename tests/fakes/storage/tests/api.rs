@@ -1,4 +1,4 @@
-//! The stand-in answers as the service's documentation says, also where Burnin's store does not ask.
+//! Compares the stand-in with Cloud Storage's documentation, including requests that Burnin's store does not send.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn ask(request: RequestBuilder) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn generations_and_preconditions() {
+async fn preconditions_compare_generations_and_metagenerations() {
     let (_standin, http, url) = standin().await;
     let put = |query: &str, body: &'static str| {
         let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a%2Fb&{query}");
@@ -65,7 +65,7 @@ async fn bytes_that_differ_from_the_stated_checksum_are_rejected() {
 }
 
 #[tokio::test]
-async fn ranges() {
+async fn a_range_request_returns_the_requested_bytes() {
     let (standin, http, url) = standin().await;
     standin.put("bucket", "a", "0123456789");
     let table = [
@@ -159,7 +159,7 @@ async fn notifications_of_objects_are_pushed_until_acknowledged() {
 }
 
 #[tokio::test]
-async fn faults_are_ordered_over_the_wire_too() {
+async fn faults_can_be_injected_over_http() {
     let (standin, http, url) = standin().await;
     standin.put("bucket", "a", "x");
     let fault = json!({"on": "get", "kind": {"refuse": 503}, "times": 1});

@@ -60,7 +60,7 @@ impl World {
         let resolved = workflow::resolve(&path, &[unchecked]).unwrap_or_else(|problems| panic!("{problems}"));
         let cluster = resolved.workflow.cluster.expect("a cluster");
         let Some(mut deployed) = Deployed::of(cluster.system()) else {
-            panic!("{workflow} rents no cluster by steps")
+            panic!("{workflow} deploys no cluster by steps")
         };
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
         for build in [&mut deployed.deploy, &mut deployed.destroy] {

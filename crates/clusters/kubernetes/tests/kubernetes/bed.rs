@@ -120,7 +120,7 @@ pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, Port
             Ok(JobStatus::Going) | Err(PortError::Transient(_)) => {}
             end => return end,
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "{} does not end", job.name);
+        assert!(start.elapsed() < Duration::from_secs(60), "timeout: {} has not ended", job.name);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -85,7 +85,7 @@ async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
     assert!(log.contains("pod 0 answers: ") && log.contains("127.0.0.1 slots=8\n"), "{log}");
     assert!(log.contains("measured it's $(x) with INFO: -b 8 -e 64"), "{log}");
     jobs.release(&job.cluster, "mpi").await.unwrap();
-    assert!(bed.api.list("/secrets").is_empty(), "the keys go with the job");
+    assert!(bed.api.list("/secrets").is_empty(), "the keys are deleted with the job");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +165,7 @@ async fn a_cause_in_a_termination_message_is_the_failure() {
         "{end:?}"
     );
     let told = jobs.poll(&job.cluster, "glibc").await;
-    assert_eq!(format!("{told:?}"), format!("{end:?}"), "and stays so");
+    assert_eq!(format!("{told:?}"), format!("{end:?}"), "the end state is final");
     assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
 }
 
@@ -183,7 +183,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     bed.world.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
-    until("Kueue says why", async || {
+    until("Kueue reports the reason", async || {
         assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
         let spool = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, "waits");
         spool.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
@@ -194,7 +194,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     assert!(text(&jobs, &job, "waiting.log").await.contains("insufficient unused quota"));
 }
 
-/// Kueue is replaced while a job waits, by a version that no longer serves what the first one served.
+/// While a job waits, Kueue is replaced by a release that no longer serves the first API version.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_is_read_in_the_served_version() {
     for (name, first, second) in [("upgraded", "v1beta1", "v1beta2"), ("reverted", "v1beta2", "v1beta1")] {
@@ -231,7 +231,11 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
     until("its objects are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty()).await;
     bed.world.hold(false);
     jobs.submit(&job).await.unwrap();
-    assert_eq!((bed.made("late"), last(&jobs, &job).await.is_err()), (1, true), "and is not begun again");
+    assert_eq!(
+        (bed.made("late"), last(&jobs, &job).await.is_err()),
+        (1, true),
+        "the job is not started again"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -264,9 +268,9 @@ async fn a_deletion_is_confirmed() {
         assert_eq!(bed.api.list(kind), [] as [serde_json::Value; 0], "{kind}");
     }
     jobs.release(&job.cluster, "gone").await.unwrap();
-    assert_eq!(jobs.submit(&job).await.unwrap(), "default/gone", "what is over is not begun again");
+    assert_eq!(jobs.submit(&job).await.unwrap(), "default/gone", "an ended job is not started again");
     assert_eq!((bed.made("gone"), ended(&bed.jobs(), &job).await.state.as_str()), (1, "COMPLETED"));
-    assert_eq!(text_of_outputs(&bed.jobs(), &job).await, before, "its output is safe");
+    assert_eq!(text_of_outputs(&bed.jobs(), &job).await, before, "its output is stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,7 +38,7 @@ async fn a_job_runs_on_its_named_nodes() {
 }
 
 #[tokio::test]
-async fn with_named_nodes_the_first_mpi_pod_decides() {
+async fn with_named_nodes_the_first_mpi_pod_decides_the_result() {
     let bed = Bed::up("true").await;
     let mut mpi =
         bed.settings(json!({"launch": "mpi", "only_nodes": ["a", "b"], "node_selector": {"gpu": "b200"}}));

@@ -33,7 +33,7 @@ async fn a_lost_response_creates_no_second_jobset() {
     for (number, fault) in faults.into_iter().enumerate() {
         let job = bed.job(&format!("lost-{number}"), json!({}));
         bed.api.fault("POST", "jobsets", fault);
-        // After one process gives up, others follow at once.
+        // After a failed attempt another process submits at once.
         while bed.jobs().submit(&job).await.is_err() {}
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_cancel_at_any_point_of_a_submission_wins() {
         let done = cut.await;
         bed.jobs().cancel(&job.cluster, &job.name).await.unwrap();
         if done.is_none() {
-            submission.await.unwrap(); // it goes on where it was
+            submission.await.unwrap(); // the submission resumes
         }
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "after {polls} polls");
         until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
@@ -170,6 +170,6 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
             bed.api.creations("jobs", &format!("{}-n-0", cluster_kubernetes::names::name(&job.name))),
             1
         );
-        assert!(bed.api.list("jobset.x-k8s.io/jobsets").is_empty(), "nor what keeps its name: {fault:?}");
+        assert!(bed.api.list("jobset.x-k8s.io/jobsets").is_empty(), "no object reserves its name: {fault:?}");
     }
 }

@@ -27,7 +27,7 @@ fn whole(text: &str) {
         next += 1;
     }
     assert!(next > 3, "{next} lines");
-    assert_eq!(last, "no newline", "what stands behind the last newline is output too");
+    assert_eq!(last, "no newline", "text after the last newline is output");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +65,7 @@ async fn stored_lines_survive_log_rotation() {
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
     let spool = JobNotes::of(&bed.store, "rotates");
-    until("some is kept", async || {
+    until("some lines are stored", async || {
         jobs.poll(&job.cluster, "rotates").await.unwrap();
         let streams = spool.streams().await.unwrap();
         match streams.first() {
@@ -97,7 +97,7 @@ async fn stored_lines_survive_log_rotation() {
     let mut lines: Vec<_> = all.lines().filter(|line| line.starts_with("line ")).collect();
     let count = lines.len();
     lines.dedup();
-    assert_eq!(lines.len(), count, "none is doubled");
+    assert_eq!(lines.len(), count, "no line is duplicated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +107,7 @@ async fn an_expired_watch_is_restarted() {
     bed.world.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("old", json!({"nodes": 1, "queue": "a4"})));
     jobs.submit(&job).await.unwrap();
-    until("it is watched", async || bed.api.asked("GET pods") > 2).await;
+    until("the pod is watched", async || bed.api.asked("GET pods") > 2).await;
     bed.api.compact();
     bed.api.cut();
     bed.world.hold(false);

@@ -27,7 +27,7 @@ struct Real {
 impl Real {
     async fn up(program: &str) -> Self {
         let folder =
-            PathBuf::from(std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets"));
+            PathBuf::from(std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh"));
         let programs = tempfile::tempdir().unwrap();
         let file = programs.path().join("all_reduce_perf");
         std::fs::write(&file, format!("#!/bin/bash\n{program}\n")).unwrap();
@@ -79,7 +79,7 @@ async fn jobs_on_a_real_api_server_conform() {
     let cluster = real.cluster(json!({}));
     scheduler_conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
     for name in ["one", "two", "three"] {
-        until("it is confirmed gone", async || real.jobs().release(&cluster, name).await.is_ok()).await;
+        until("its deletion is confirmed", async || real.jobs().release(&cluster, name).await.is_ok()).await;
     }
     assert_eq!(real.left(), "");
 }
@@ -109,7 +109,7 @@ async fn every_manifest_is_accepted_by_jobset() {
     );
     assert_eq!(made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "a4");
     // Kubernetes' job controller receives the objects that JobSet would create.
-    until("its job is made and its pods are", async || {
+    until("its job and its pods are created", async || {
         real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
     })
     .await;
@@ -118,10 +118,12 @@ async fn every_manifest_is_accepted_by_jobset() {
         serde_json::from_str(&real.kubectl("get secret everything-ssh -n burnin -o json")).unwrap();
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
     real.jobs().cancel(&job.cluster, "everything").await.unwrap();
-    // Cancelled, or unfit before that: there is no mpirun where this test runs.
+    // Cancelled, or failed before that, because this host has no mpirun.
     _ = last(&real.jobs(), &job).await;
-    until("it is confirmed gone", async || real.jobs().release(&job.cluster, "everything").await.is_ok())
-        .await;
+    until("its deletion is confirmed", async || {
+        real.jobs().release(&job.cluster, "everything").await.is_ok()
+    })
+    .await;
     assert_eq!(real.left(), "");
 }
 
@@ -151,10 +153,12 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
             begun += text(&real.jobs(), &job, &file.name).await.matches("begun\n").count();
         }
         assert_eq!(begun, 2, "after {polls} polls");
-        until("it is confirmed gone", async || real.jobs().release(&job.cluster, &job.name).await.is_ok())
-            .await;
+        until("its deletion is confirmed", async || {
+            real.jobs().release(&job.cluster, &job.name).await.is_ok()
+        })
+        .await;
         real.jobs().submit(&job).await.unwrap();
-        assert_eq!(real.left(), "", "and is not begun again");
+        assert_eq!(real.left(), "", "the job is not started again");
         ended_well += u32::from(!cut);
         if ended_well == 2 {
             break;

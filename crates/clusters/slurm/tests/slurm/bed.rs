@@ -135,9 +135,9 @@ impl Bed {
 
     /// Ends a daemon at once, by its process id.
     pub fn kill(&self, daemon: &str) {
-        let pid = self.pid(daemon).expect("a daemon that was started");
+        let pid = self.pid(daemon).expect("the daemon has a process id");
         self.run(&format!("kill -9 {pid}"));
-        self.until("the daemon is gone", || !self.alive(daemon));
+        self.until("the daemon has ended", || !self.alive(daemon));
     }
 
     pub fn start_controller(&self, how: &str) {
@@ -163,7 +163,9 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     let begun = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
-            Ok(JobStatus::Going) => assert!(begun.elapsed() < PATIENCE, "{} goes on for ever", job.name),
+            Ok(JobStatus::Going) => {
+                assert!(begun.elapsed() < PATIENCE, "timeout: {} has not ended", job.name)
+            }
             Ok(standing) => return standing,
             Err(service::PortError::Transient(why)) => {
                 assert!(begun.elapsed() < PATIENCE, "{}: {why}", job.name)

@@ -52,8 +52,8 @@ async fn an_unreachable_node_loses_the_job() {
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert!(code == "NODE_FAIL" && why.contains("out of service: n3: "), "{code}: {why}");
     bed.link(3, "up");
-    assert_eq!(lost(&bed.jobs(), &job).await, (code, why), "and that stays what happened");
-    assert_eq!(bed.begun("cut"), 4, "it is not begun again");
+    assert_eq!(lost(&bed.jobs(), &job).await, (code, why), "the first end state is final");
+    assert_eq!(bed.begun("cut"), 4, "it is not started again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn a_failed_prolog_is_reported_with_the_drained_node() {
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert_eq!(code, "LAUNCH_FAILED", "{why}");
     assert!(why.contains("n2: Prolog error"), "{why}");
-    bed.until("nothing of it waits", || bed.run("squeue -h -n prolog").is_empty());
+    bed.until("no job waits", || bed.run("squeue -h -n prolog").is_empty());
     assert_eq!(bed.begun("prolog"), 0);
 }
 
@@ -104,12 +104,12 @@ async fn a_requeued_job_does_not_run_again() {
     running(&bed, "requeue");
     // An administrator overrides the job's own setting.
     let refused = bed.run(&format!("scontrol requeue {number}"));
-    assert!(refused.contains("disabled"), "a job of ours cannot be requeued as it is: {refused}");
+    assert!(refused.contains("disabled"), "Burnin's jobs are not requeueable: {refused}");
     bed.run(&format!("scontrol update jobid={number} requeue=1"));
     bed.run(&format!("scontrol requeue {number}"));
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert_eq!(code, "REQUEUED", "{why}");
-    bed.until("nothing of it is left", || bed.run("squeue -h -n requeue").is_empty());
+    bed.until("no job remains", || bed.run("squeue -h -n requeue").is_empty());
     assert_eq!(bed.begun("requeue"), 4);
 }
 

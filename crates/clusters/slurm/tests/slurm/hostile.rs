@@ -111,7 +111,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
     for (n, value) in values.iter().enumerate() {
         assert_eq!(seen.get(format!("V{n}").as_str()), Some(&value.as_str()));
     }
-    assert!(!std::path::Path::new("/tmp/burnin-was-here").exists(), "nothing of it was run");
+    assert!(!std::path::Path::new("/tmp/burnin-was-here").exists(), "no part of the value was executed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,7 +162,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
             settings[field] = value.clone().into();
             let slurm: cluster_slurm::Slurm = serde_json::from_value(settings).unwrap();
             if slurm.problems().is_empty() {
-                harmless += 1; // a word: Slurm itself says whether it knows it
+                harmless += 1; // a word: Slurm itself checks whether the name exists
                 continue;
             }
             let cluster = model::Cluster { access: slurm.access(), ..whole.cluster.clone() };
@@ -186,7 +186,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
             );
         }
     }
-    assert!(harmless < 150, "{harmless} of them are words");
+    assert!(harmless < 150, "{harmless} values are accepted as words");
     assert_eq!(bed.run("squeue -h -t all -o %i"), before, "nothing was submitted");
 }
 

@@ -59,7 +59,7 @@ async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
     let jobs = bed.jobs().with_commands(&twice);
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
-    bed.until("nothing of the name is left", || bed.run("squeue -h -n twice").is_empty());
+    bed.until("no job of the name remains", || bed.run("squeue -h -n twice").is_empty());
     assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
 
     // Both start: only the claim decides.
@@ -70,13 +70,13 @@ async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
         "cd / && sbatch --parsable -N4 --job-name=both --partition=main --output=/dev/null \"{}\"",
         script.display().to_string().replace('$', "\\$").replace('"', "\\\"")
     ));
-    bed.until("both are over", || bed.run("squeue -h -n both").is_empty());
+    bed.until("both have ended", || bed.run("squeue -h -n both").is_empty());
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
     assert_eq!((bed.numbers("both").len(), bed.begun("both")), (2, 4));
     assert_eq!(
         std::fs::read_dir(folder.join("refused")).unwrap().count(),
         1,
-        "the second says that it did nothing"
+        "the second reports that it did nothing"
     );
 }
 
@@ -115,7 +115,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
-        bed.until("nothing of the name is left", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        bed.until("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
         assert_eq!(bed.begun(&name), 4, "moment {moment}: {:?}", bed.numbers(&name));
     }
     assert!(cut_first >= 8, "only {cut_first} of 16 submissions were cut short");
@@ -134,7 +134,7 @@ async fn a_cancel_before_its_submission_wins() {
         bed.jobs().cancel(&job.cluster, &name).await.unwrap();
         _ = submission.await;
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED");
-        bed.until("nothing of the name is left", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        bed.until("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
     }
 }
 
@@ -145,9 +145,9 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
     for job in [&good, &bad] {
         bed.jobs().submit(job).await.unwrap();
-        bed.until("it has said how it ended", || bed.folder(&job.name).join("end.json").exists());
+        bed.until("it has recorded its end", || bed.folder(&job.name).join("end.json").exists());
     }
-    bed.until("nothing is left", || bed.run("squeue -h").is_empty());
+    bed.until("no object is left", || bed.run("squeue -h").is_empty());
     // The controller reports ends to the accounting with a delay. Killed before that, it leaves jobs open, which its successor
     // closes as CANCELLED.
     if bed.run("scontrol show config").contains("accounting_storage/slurmdbd") {
@@ -158,11 +158,11 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
     }
     bed.kill("slurmctld");
     bed.start_controller("-c");
-    assert_eq!(bed.run("squeue -h -t all"), "", "a controller without memory");
+    assert_eq!(bed.run("squeue -h -t all"), "", "a controller without saved state");
     let (well, badly) = (ended(&bed.jobs(), &good).await, ended(&bed.jobs(), &bad).await);
     assert_eq!((well.state.as_str(), well.exit_code), ("COMPLETED", Some(0)));
     assert_eq!((badly.state.as_str(), badly.exit_code), ("FAILED", Some(9)));
-    bed.jobs().submit(&good).await.expect("the old number");
+    bed.jobs().submit(&good).await.expect("the reused job id");
     assert_eq!(
         (bed.numbers("forgotten-good").len(), bed.begun("forgotten-good")),
         (0, 4),

@@ -22,10 +22,9 @@ const REFUSED: usize = 2;
 /// Received notices: number by run, news and id.
 type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
-/// The receiver.
+/// A receiver on a local port; clones share their records.
 #[derive(Clone)]
 pub struct PublishedFacts {
-    /// Its URL.
     pub url: String,
     heard: Arc<Mutex<Heard>>,
     /// Number of rejections by id.
@@ -33,7 +32,6 @@ pub struct PublishedFacts {
 }
 
 impl PublishedFacts {
-    /// Starts it.
     pub async fn start() -> Result<Self, String> {
         let told = |error: std::io::Error| error.to_string();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(told)?;
@@ -84,7 +82,7 @@ impl PublishedFacts {
             .entry(text("id"))
             .or_default() += 1;
         if silent && refused {
-            return None; // heard, and not said so
+            return None; // received, but not acknowledged
         }
         let taken = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
         stream.write_all(taken).await.ok()
@@ -107,13 +105,13 @@ impl PublishedFacts {
             match heard.get(&(run.to_string(), "recovered".to_owned())).map(BTreeMap::len) {
                 Some(1) => {}
                 Some(ids) => wrong.push(format!("{run} was reported under {ids} ids")),
-                None => wrong.push(format!("{run} was not told of")),
+                None => wrong.push(format!("{run} was not reported")),
             }
         }
         let came: usize = heard.values().flat_map(BTreeMap::values).sum();
-        println!("{came} deliveries of {} notices of {ended} runs", heard.len());
+        println!("{came} deliveries of {} notices about {ended} runs", heard.len());
         if heard.len() != ended {
-            wrong.push(format!("{} notices of {ended} runs: {:?}", heard.len(), heard.keys()));
+            wrong.push(format!("{} notices about {ended} runs: {:?}", heard.len(), heard.keys()));
         }
     }
 }
