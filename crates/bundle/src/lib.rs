@@ -62,7 +62,7 @@ pub struct Contents {
     pub schema: String,
     /// Id of the exported run.
     pub run: RunId,
-    /// The workflow's name.
+    /// Name of the workflow.
     pub workflow: String,
     /// Time of the request.
     pub requested_at: Timestamp,

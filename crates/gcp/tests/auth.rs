@@ -171,7 +171,7 @@ async fn any_other_token_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eighty_at_once_lead_to_one_fetch() {
+async fn eighty_concurrent_callers_cause_one_fetch() {
     let scene = scene();
     let token = token(&scene.google, "k1", &claims());
     let calls: Vec<_> = (0..80)

@@ -71,7 +71,7 @@ impl Bucket {
         write(&self.artefacts, &self.judging(), &document).await.unwrap().unwrap()
     }
 
-    /// Replaces the object, and names the digest of what replaces it.
+    /// Replaces the object, and records the digest of the new content.
     async fn replaced(&self, file: &MeasurementsFile, body: Vec<u8>) -> MeasurementsFile {
         self.store.remove(&file.object).await.unwrap();
         let sha256 = Digest::of(&body).sha256;

@@ -42,7 +42,7 @@ pub enum RecordEntry {
     AttemptOpened {
         /// Stage of the failed attempt.
         stage: Stage,
-        /// The new attempt.
+        /// Number of the opened attempt.
         attempt: Attempt,
         /// Failure of the previous attempt.
         because: Failure,

@@ -71,7 +71,7 @@ impl ConnectionLimits {
     }
 }
 
-/// One open connection.
+/// State of a connection, to select the one that has waited longest.
 struct Connection {
     /// Start of its wait for a request; `None` while it handles one.
     idle_since: Mutex<Option<Instant>>,

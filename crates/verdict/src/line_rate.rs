@@ -6,9 +6,9 @@
 
 use model::{Collective, Floor};
 
-/// Smallest message at which a collective of few ranks reaches its bandwidth, bytes.
+/// Minimum message size at which a collective of few ranks reaches its bandwidth, bytes.
 const LARGE: u64 = 1 << 30;
-/// Smallest part of a rank at which a ring of many ranks does, bytes.
+/// Minimum part of a rank at which a ring of many ranks reaches its bandwidth, bytes.
 const LARGE_PART: u64 = 16 << 20;
 
 /// Network of a run.

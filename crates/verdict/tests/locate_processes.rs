@@ -301,7 +301,12 @@ fn missing_measurements_are_reported() {
 #[test]
 fn a_half_without_one_rank_is_ignored() {
     let mut reading = h200("matrix-rank2-slow-z3");
-    reading.tables[0].rows[0].processes.as_mut().expect("there are times").in_place_us.remove(0);
+    reading.tables[0].rows[0]
+        .processes
+        .as_mut()
+        .expect("the sample has per-process times")
+        .in_place_us
+        .remove(0);
     reading.tables[0].rows[1].processes.as_mut().expect("the sample has per-process times").in_place_us[3]
         .clear();
     assert_eq!(ranks(&from_processes(&reading, &[])), [2]);

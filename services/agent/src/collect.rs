@@ -224,7 +224,7 @@ struct RemainingLimits {
 }
 
 impl RemainingLimits {
-    /// Returns how many bytes of the next file may be stored while `others` are pending: one oversized file must not
+    /// Returns the maximum bytes of the next file to store while `others` are pending: one oversized file must not
     /// use up their share.
     fn take(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
         self.files = self.files.checked_sub(1)?;

@@ -82,7 +82,7 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
             OutgoingMessage::Webhook { target: target.clone(), body }
         }
         (Addressee::Webhook(_), _) => {
-            return Err(Error::new(ErrorKind::InvalidOperation, "webhooks get only changes"));
+            return Err(Error::new(ErrorKind::InvalidOperation, "webhooks receive only changes"));
         }
     })
 }

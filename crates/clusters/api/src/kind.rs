@@ -37,7 +37,7 @@ pub trait ClusterKind: Send + Sync {
     /// Whether an existing cluster accepts a job with these settings. `name` is the one in its own system.
     ///
     /// # Errors
-    /// Returns an error if a request fails, or a permanent one that names what the cluster lacks.
+    /// Returns an error if a request fails, or the cluster lacks something; then the error is permanent and names it.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 }
 

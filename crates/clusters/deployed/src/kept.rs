@@ -55,7 +55,7 @@ pub fn substitution(part: &str) -> String {
     format!("_{}", part.to_ascii_uppercase())
 }
 
-/// Identity of what a deployment creates, whatever its number of nodes.
+/// Identity of a deployment's resources, for any number of nodes.
 pub fn key(deploy: &BuildSpec) -> String {
     let mut deploy = deploy.clone();
     deploy.substitutions.remove("_NODES");

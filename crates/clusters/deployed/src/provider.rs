@@ -8,7 +8,7 @@
 //! clusters/{name}/state/         files of the steps
 //! ```
 //!
-//! Kept parts have objects of their own: see [`kept`].
+//! Kept parts have separate objects: see [`kept`].
 //!
 //! All objects are in the artefact bucket, so that any process with access to the bucket can destroy the cluster. A failed
 //! teardown is repeated with growing delays until one reports that nothing is left.

@@ -19,7 +19,7 @@ pub struct Change {
     pub version: u64,
     /// `ADDED`, `MODIFIED`, `DELETED`.
     pub kind: &'static str,
-    /// The object's key.
+    /// Kind, namespace and name of the object.
     pub key: Key,
     /// The current or last state.
     pub object: Value,
