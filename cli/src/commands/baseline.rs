@@ -61,6 +61,10 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     write_file(save, text.as_bytes())?;
     let few = if baseline.runs < 5 { "; learn from five or more for a better baseline" } else { "" };
     let runs = report::count(baseline.runs, "run");
+    if !baseline.metrics.is_empty() {
+        print(&format!("{}: {} metrics of {runs}{few}\n", save.display(), baseline.metrics.len()));
+        return Ok(Exit::Pass);
+    }
     print(&format!(
         "{}: {} points of {runs}, the plateau repeats within {:.1} %{few}\n",
         save.display(),

@@ -60,7 +60,8 @@ impl RowLimit {
     /// # Errors
     /// Returns an error if the maximum is exceeded.
     pub fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), CliError> {
-        let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
+        let rows: usize = reading.tables.iter().map(|table| table.rows.len()).sum();
+        let rows = rows + reading.metrics.len() + reading.findings.len();
         let left = self.rows.checked_sub(rows).ok_or_else(|| {
             CliError::usage(format!(
                 "{}: its {rows} rows exceed the maximum of {} rows over all logs; name fewer logs",

@@ -227,6 +227,9 @@ impl RunState {
 
     /// The first check with the run's verdict; `None` if the run has no verdict.
     pub fn gravest_check(&self) -> Option<CheckIndex> {
+        if self.workflow.check_count() == 0 {
+            return self.verdict_of(CheckIndex::FIRST).map(|_| CheckIndex::FIRST);
+        }
         let verdict = |check: &CheckIndex| self.verdict_of(*check).map(|reached| reached.verdict);
         let has = |wanted: Verdict| self.checks().find(|check| verdict(check) == Some(wanted));
         has(Verdict::Fail).or_else(|| {

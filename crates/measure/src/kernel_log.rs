@@ -22,7 +22,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "kernel-log",
     programs: "`dmesg` and `journalctl -k`, with any form of time",
     end: "a line `-- end of kernel log --`, which the command of the check prints after the log, behind at least one kernel \
-          line or `-- No entries --` of journalctl; without it the findings count and their absence proves nothing",
+          line or `-- No entries --` of journalctl; without it the findings count and their absence is no evidence",
     unread: "times, and all lines without a finding",
     metrics: &[],
     findings: &[

@@ -134,8 +134,20 @@ pub fn caption(table: &Table) -> String {
     words.join(", ")
 }
 
-/// Reason why an existing log has no table to show.
+/// Reason why an existing log has no table to show, or the number of its metrics.
 pub fn nothing(reading: &Reading) -> Option<String> {
+    if let Some(format) = &reading.format {
+        let program =
+            reading.version.as_ref().map_or(format.clone(), |version| format!("{format} {version}"));
+        let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count();
+        let unmeasurable = reading.metrics.len() - values;
+        let mut words = vec![format!("{program}: {}", text::count(values as u64, "value"))];
+        words.extend((unmeasurable > 0).then(|| format!("{unmeasurable} not measurable")));
+        let findings = reading.findings.len() as u64;
+        words.extend((findings > 0).then(|| text::count(findings, "finding")));
+        words.extend(short_of_complete(reading.ended).map(str::to_owned));
+        return Some(words.join(", "));
+    }
     let first = reading.first_error.as_ref().map(|error| format!("; the first error is: {error}"));
     reading.tables.is_empty().then(|| format!("the log has no table{}", first.unwrap_or_default()))
 }

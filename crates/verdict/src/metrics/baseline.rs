@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{
     Verdict,
     measurement::{LogEnd, Reading},
-    metric::{Better, Metric, Severity, Subject},
+    metric::{Better, Metric, Severity},
 };
 
 use crate::{
@@ -104,32 +104,25 @@ pub(super) fn judge(reading: &Reading, baseline: &Baseline, fingerprint: &Finger
         if worse_by(metric.better, learned.value, *value) <= accepted {
             continue;
         }
-        found.blame(&accused(metric), &metric.name, 0.8);
+        found.blame(&metric.subject, &metric.name, 0.8);
         let percent = 100.0 * (value / learned.value - 1.0);
-        worse.push(format!(
-            "{} {value} {} of {} {} ({percent:+.1} %, line {})",
+        let text = format!(
+            "{} {value} instead of {} {} ({percent:+.1} %, line {})",
             described(&learned.key),
-            metric.unit,
             learned.value,
             metric.unit,
             metric.line
-        ));
-    }
-    if !worse.is_empty() {
-        found.add(
-            Verdict::Fail,
-            "WORSE_THAN_BASELINE",
-            format!("worse than the baseline: {}", listed(worse)),
         );
+        worse.push((worse_by(metric.better, learned.value, *value) / learned.value.abs(), text));
+    }
+    worse.sort_by(|a, b| b.0.total_cmp(&a.0));
+    if !worse.is_empty() {
+        let worse = listed(worse.into_iter().map(|(_, text)| text).collect());
+        found.add(Verdict::Fail, "WORSE_THAN_BASELINE", format!("worse than the baseline: {worse}"));
     }
 }
 
 fn described(key: &MetricKey) -> String {
     let labels: String = key.labels.iter().map(|(name, value)| format!(" {name} {value}")).collect();
     format!("{}{labels} of {}", key.name, key.subject)
-}
-
-/// The GPU of a node's only measured pair is the GPU itself.
-fn accused(metric: &Metric) -> Subject {
-    metric.subject.clone()
 }

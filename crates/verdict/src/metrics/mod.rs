@@ -101,7 +101,7 @@ impl Found {
 fn ended(reading: &Reading, found: &mut Found) {
     let error = reading.first_error.as_deref();
     match reading.ended {
-        // An error in a complete log is stated by its findings or by unmeasured values; the line itself proves nothing bad.
+        // An error in a complete log is stated by its findings or by unmeasured values; the line itself is no evidence of a defect.
         LogEnd::Complete => {}
         LogEnd::Failed => {
             let error = error.unwrap_or("it does not state the reason");

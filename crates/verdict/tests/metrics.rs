@@ -1,0 +1,233 @@
+//! Verdicts on metrics and findings of other benchmarks than nccl-tests.
+
+use std::path::Path;
+
+use model::{
+    Criteria, MetricCriterion, MetricReference, Peers, Verdict,
+    measurement::{LogEnd, Reading},
+    metric::{Better, Finding, Gpu, Metric, Scope, Severity, Subject},
+};
+use verdict::{
+    Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
+    baseline::{Healthy, learn},
+};
+
+/// A log of nvbandwidth on a real H100: three times alone, and once beside a program that kept the GPU busy.
+fn sample(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read(log: &[u8]) -> Reading {
+    measure::read(log).unwrap()
+}
+
+fn judged(reading: &Reading, criteria: Option<&Criteria>, baseline: Option<&Baseline>) -> Judgement {
+    let clues = Clues::default();
+    let standard = Standard { criteria, baseline, ..Standard::default() };
+    verdict::judge(&RunEvidence::of(reading, &clues), &standard)
+}
+
+fn codes(judgement: &Judgement) -> Vec<&str> {
+    judgement.reasons.iter().map(|reason| reason.code.as_str()).collect()
+}
+
+/// Bandwidth of each of eight GPUs, in a complete log that names all of them.
+fn eight(values: [f64; 8]) -> Reading {
+    let metric = |(gpu, value): (u32, f64)| Metric {
+        name: "copy".into(),
+        unit: "GB/s".into(),
+        better: Better::Higher,
+        scope: Scope::Gpu,
+        subject: Subject::gpu(gpu),
+        labels: Default::default(),
+        value: Some(value),
+        resolution: Some(0.1),
+        unmeasurable: None,
+        line: u64::from(gpu) + 1,
+    };
+    let gpu = |gpu| Gpu {
+        subject: Subject { serial: Some(format!("S{gpu}").into()), ..Subject::gpu(gpu) },
+        name: None,
+    };
+    Reading {
+        format: Some("sample".to_owned()),
+        ended: LogEnd::Complete,
+        metrics: (0..).zip(values).map(metric).collect(),
+        gpus: (0..8).map(gpu).collect(),
+        ..Reading::default()
+    }
+}
+
+fn healthy() -> Reading {
+    eight([100.0, 100.4, 99.8, 100.1, 99.9, 100.2, 100.0, 99.7])
+}
+
+fn criterion() -> MetricCriterion {
+    MetricCriterion { metric: "copy".to_owned(), ..MetricCriterion::default() }
+}
+
+fn criteria(criterion: MetricCriterion) -> Criteria {
+    Criteria { metrics: vec![criterion], ..Criteria::named("test") }
+}
+
+fn by(reading: &Reading, criterion: MetricCriterion) -> Judgement {
+    judged(reading, Some(&criteria(criterion)), None)
+}
+
+fn finding(gpu: u32, severity: Severity) -> Finding {
+    Finding {
+        code: "XID_79".to_owned(),
+        subject: Subject::gpu(gpu),
+        severity,
+        text: "off the bus".to_owned(),
+        line: 9,
+    }
+}
+
+#[test]
+fn a_busy_gpu_is_named_by_a_baseline_of_healthy_runs() {
+    let runs = ["h100-1.json", "h100-2.json", "h100-3.json"].map(|name| read(&sample(name)));
+    let healthy: Vec<_> = runs
+        .iter()
+        .map(|reading| Healthy {
+            reading,
+            fingerprint: Fingerprint::of(&RunEvidence::of(reading, &Clues::default())),
+        })
+        .collect();
+    let baseline = learn(&healthy).unwrap();
+    for reading in &runs {
+        let judgement = judged(reading, None, Some(&baseline));
+        assert_eq!(
+            (judgement.verdict, judgement.suspects.len()),
+            (Verdict::Pass, 0),
+            "{:?}",
+            judgement.reasons
+        );
+    }
+    let busy = judged(&read(&sample("h100-busy.json")), None, Some(&baseline));
+    assert_eq!((busy.verdict, codes(&busy)), (Verdict::Fail, vec!["WORSE_THAN_BASELINE"]));
+    assert_eq!(busy.suspects[0].gpu, Some(0));
+    assert!(busy.suspects[0].evidence.len() >= 3, "independent metrics: {:?}", busy.suspects[0].evidence);
+    assert!(busy.reasons[0].text.contains("nvbandwidth.device_local_copy"), "{}", busy.reasons[0].text);
+}
+
+#[test]
+fn a_log_cut_anywhere_never_passes() {
+    let log = sample("h100-1.json");
+    let whole = read(&log);
+    let fingerprint = Fingerprint::of(&RunEvidence::of(&whole, &Clues::default()));
+    let baseline = learn(&[Healthy { reading: &whole, fingerprint }]).unwrap();
+    let end = log.iter().rposition(|byte| *byte == b'}').unwrap();
+    for cut in (0..=end).step_by(61).chain(end.saturating_sub(200)..=end) {
+        let judgement = judged(&read(&log[..cut]), None, Some(&baseline));
+        assert_ne!(judgement.verdict, Verdict::Pass, "cut at byte {cut}");
+    }
+}
+
+#[test]
+fn bounds_hold_for_every_subject() {
+    let sick = eight([100.0, 100.4, 99.8, 46.0, 99.9, 100.2, 100.0, 99.7]);
+    let reference = MetricReference { value: 100.0, within: 0.05, source: "a datasheet".to_owned() };
+    let cases = [
+        ("BELOW_FLOOR", MetricCriterion { floor: Some(95.0), ..criterion() }),
+        ("WORSE_THAN_REFERENCE", MetricCriterion { reference: Some(reference), ..criterion() }),
+        ("WORSE_THAN_PEERS", MetricCriterion { peers: Some(Peers::default()), ..criterion() }),
+    ];
+    for (code, criterion) in cases {
+        let passes = by(&healthy(), criterion.clone());
+        assert_eq!((passes.verdict, codes(&passes)), (Verdict::Pass, vec!["METRICS_GOOD"]));
+        let fails = by(&sick, criterion);
+        assert_eq!((fails.verdict, codes(&fails)), (Verdict::Fail, vec![code]));
+        assert_eq!((fails.suspects.len(), fails.suspects[0].gpu), (1, Some(3)));
+        assert_eq!(
+            fails.suspects[0].serial.as_deref(),
+            Some("S3"),
+            "a spare part is ordered by its serial number"
+        );
+    }
+    let above = by(&healthy(), MetricCriterion { ceiling: Some(100.3), ..criterion() });
+    assert_eq!((above.verdict, codes(&above)), (Verdict::Fail, vec!["ABOVE_CEILING"]));
+    let unequal = by(&healthy(), MetricCriterion { equals: Some(100.0), ..criterion() });
+    assert_eq!((unequal.verdict, codes(&unequal)), (Verdict::Fail, vec!["NOT_EQUAL"]));
+}
+
+#[test]
+fn a_slow_node_is_not_hidden_by_its_own_slowness() {
+    // A mean and a standard deviation would accept GPU 3: it widens both.
+    let sick = eight([100.0, 100.1, 100.0, 90.0, 100.0, 100.1, 100.0, 100.0]);
+    let judgement = by(&sick, MetricCriterion { peers: Some(Peers::default()), ..criterion() });
+    assert_eq!((judgement.verdict, judgement.suspects[0].gpu), (Verdict::Fail, Some(3)));
+    // Equal printed values have no spread; the printed step is then the smallest difference.
+    let stepped = eight([100.0, 100.0, 100.0, 99.9, 100.0, 100.0, 100.0, 100.0]);
+    let strict = Peers { within: 0.0, ..Peers::default() };
+    assert_eq!(by(&stepped, MetricCriterion { peers: Some(strict), ..criterion() }).verdict, Verdict::Pass);
+}
+
+#[test]
+fn missing_evidence_never_passes() {
+    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
+    let inconclusive = |reading: &Reading, criterion: MetricCriterion, code: &str| {
+        let judgement = by(reading, criterion);
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{:?}", judgement.reasons);
+        assert!(codes(&judgement).contains(&code), "{code}: {:?}", judgement.reasons);
+    };
+    let mut seven = healthy();
+    seven.metrics.pop();
+    inconclusive(&seven, floor(), "NOT_MEASURED");
+    assert!(by(&seven, floor()).reasons[0].text.contains("gpu 7"), "the missing GPU is named");
+    inconclusive(&healthy(), MetricCriterion { subjects: Some(16), ..floor() }, "NOT_MEASURED");
+    inconclusive(&healthy(), MetricCriterion { metric: "other".to_owned(), ..floor() }, "NOT_MEASURED");
+    inconclusive(&healthy(), MetricCriterion { unit: Some("TFLOP/s".to_owned()), ..floor() }, "UNKNOWN_UNIT");
+    inconclusive(&healthy(), criterion(), "UNBOUNDED");
+    let few = MetricCriterion { peers: Some(Peers { at_least: 16, ..Peers::default() }), ..criterion() };
+    inconclusive(&healthy(), few, "TOO_FEW_PEERS");
+    inconclusive(&Reading { ended: LogEnd::Truncated, ..healthy() }, floor(), "TRUNCATED");
+    for (unit, value, code) in [
+        ("furlong", Some(100.0), "UNKNOWN_UNIT"),
+        ("GB/s", Some(0.0), "IMPLAUSIBLE"),
+        ("GB/s", None, "UNMEASURABLE"),
+    ] {
+        let mut reading = healthy();
+        (reading.metrics[5].unit, reading.metrics[5].value) = (unit.into(), value);
+        let no_bound_missed = MetricCriterion { ceiling: Some(200.0), ..criterion() };
+        inconclusive(&reading, no_bound_missed, code);
+    }
+    let mut waived = healthy();
+    waived.metrics[5].value = None;
+    let accepted = MetricCriterion { may_be_unmeasurable: true, ..floor() };
+    assert_eq!(by(&waived, accepted).verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_finding_weighs_by_its_severity() {
+    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
+    let with = |findings: Vec<Finding>| by(&Reading { findings, ..healthy() }, floor());
+    let hardware = with(vec![finding(5, Severity::Hardware)]);
+    assert_eq!((hardware.verdict, hardware.suspects[0].gpu), (Verdict::Fail, Some(5)));
+    for severity in [Severity::Configuration, Severity::Software, Severity::Unknown] {
+        let judgement = with(vec![finding(5, severity)]);
+        assert_eq!((judgement.verdict, judgement.suspects.len()), (Verdict::Inconclusive, 0), "{severity:?}");
+    }
+    let shared = with((0..8).map(|gpu| finding(gpu, Severity::Hardware)).collect());
+    assert_eq!((shared.verdict, shared.suspects.len()), (Verdict::Inconclusive, 0), "more likely a setting");
+    let wrong = with((0..8).map(|gpu| finding(gpu, Severity::WrongData)).collect());
+    assert_eq!((wrong.verdict, wrong.suspects.len()), (Verdict::Fail, 8), "wrong data is never a setting");
+}
+
+#[test]
+fn a_test_that_states_its_own_result_needs_no_criteria() {
+    let mut reading = healthy();
+    for metric in &mut reading.metrics {
+        (metric.unit, metric.better, metric.value) = ("1".into(), Better::Exact, Some(1.0));
+    }
+    assert_eq!(judged(&reading, None, None).verdict, Verdict::Pass);
+    reading.metrics[2].value = Some(0.0);
+    let failed = judged(&reading, None, None);
+    assert_eq!(
+        (failed.verdict, codes(&failed), failed.suspects[0].gpu),
+        (Verdict::Fail, vec!["TEST_FAILED"], Some(2))
+    );
+    reading.metrics[2].value = None;
+    assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test is no pass");
+}
