@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{Reason, RunId, Suspects, Verdict, measurement::Reading};
-use run_index::RunSummary;
+use run_index::{CheckSummary, RunSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::Judgement;
@@ -17,8 +17,11 @@ pub struct RunDocument {
     pub run: RunId,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
-    /// Verdict on the measurements; null if they were not judged.
+    /// Verdict on the measurements, the gravest of all checks; null if they were not judged.
     pub verdict: Option<Verdict>,
+    /// The checks, in order of execution; absent for a single benchmark.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckSummary>,
     /// Suspected nodes; absent if the run did not locate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspects: Option<Suspects>,

@@ -130,32 +130,57 @@ fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)
         }
         None => {}
     }
-    if let Some(benchmark) = &workflow.benchmark {
+    steps.extend(checks(workflow));
+    steps
+}
+
+/// Steps of the single benchmark, or of all checks.
+fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
+    let mut steps = Vec::new();
+    for check in workflow.check_indices() {
+        let Some(benchmark) = workflow.benchmark_of(check) else { continue };
         let workload = &benchmark.workload;
         let sizes = workload.sizes();
         let range = |size: Option<&u64>| size.map_or_else(String::new, |size| report::size(*size));
-        steps.push((
-            Stage::Job,
-            format!(
-                "{}, {} sizes from {} to {}, {} iterations",
-                workload.collective.as_str(),
-                sizes.len(),
-                range(sizes.first()),
-                range(sizes.last()),
-                workload.iterations
-            ),
-        ));
-        steps.push((Stage::Logs, "upload the output of every node to the bucket, manifest last".to_owned()));
-        steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
-        if let Some(locate) = &workflow.locate {
-            let nodes = workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes());
-            let tests = locate.tests.unwrap_or(4 * nodes);
-            let what =
-                format!("if the verdict is fail: test at most {tests} pairs of nodes to find the bad node");
-            steps.push((Stage::Locate, what));
+        let mut what = format!(
+            "{}, {} sizes from {} to {}, {} iterations",
+            workload.collective.as_str(),
+            sizes.len(),
+            range(sizes.first()),
+            range(sizes.last()),
+            workload.iterations
+        );
+        if let Some(named) = workflow.check(check) {
+            what = format!("{}: {what}, by the criteria {}", named.name, benchmark.criteria.name);
+            if let Some(limit) = named.limit {
+                what += &format!(", at most {limit}");
+            }
+            let variables: Vec<_> =
+                benchmark.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            if !variables.is_empty() {
+                what += &format!(", with {}", variables.join(" "));
+            }
+            if !named.needs.is_empty() {
+                what += &format!(", if {} passed", named.needs.join(" and "));
+            }
         }
-        steps.push((Stage::Results, format!("load at most {} rows into the warehouse", sizes.len() * 2)));
+        steps.push((Stage::Job, what));
     }
+    let Some(benchmark) = workflow.benchmark_of(model::CheckIndex::FIRST) else { return steps };
+    steps.push((Stage::Logs, "upload the output of every node to the bucket, manifest last".to_owned()));
+    if workflow.checks.is_empty() {
+        steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
+    }
+    if let Some(locate) = &workflow.locate {
+        let nodes = workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes());
+        let tests = locate.tests.unwrap_or(4 * nodes);
+        let what =
+            format!("if the verdict is fail: test at most {tests} pairs of nodes to find the bad node");
+        steps.push((Stage::Locate, what));
+    }
+    let benchmarks = workflow.check_indices().filter_map(|check| workflow.benchmark_of(check));
+    let rows: usize = benchmarks.map(|benchmark| 2 * benchmark.workload.sizes().len()).sum();
+    steps.push((Stage::Results, format!("load at most {rows} rows into the warehouse")));
     steps
 }
 
@@ -174,7 +199,10 @@ fn exists(workflow: &Workflow) -> String {
     let limits = &workflow.limits;
     let locate =
         workflow.locate.map_or(Default::default(), |_| limits.verdict.0 + limits.locate.0 + limits.grace.0);
-    let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + locate + limits.grace.0 * 3;
+    let each = |check| workflow.job_limit(check).0 + limits.logs.0 + limits.grace.0;
+    let jobs: std::time::Duration = workflow.check_indices().map(each).sum();
+    let jobs = if workflow.check_count() == 0 { limits.job.0 + limits.logs.0 + limits.grace.0 } else { jobs };
+    let longest = limits.cluster.0 + jobs + locate + limits.grace.0 * 2;
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
             let dies = match system.kind() {

@@ -73,6 +73,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
             run: run.clone(),
             conclusion: line.conclusion.clone(),
             verdict: line.verdict,
+            checks: detail.line.checks.clone(),
             suspects: detail.suspects.clone(),
             report: address.build().map(|request| request.url().to_string()).unwrap_or_default(),
         }),

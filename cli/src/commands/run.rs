@@ -9,6 +9,7 @@ use std::{
 use ledger::Creation;
 use lifecycle::RunState;
 use model::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigger, Workflow};
+use run_index::CheckSummary;
 use service::shutdown;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
@@ -289,6 +290,7 @@ async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output
                 .map_or("open", |(conclusion, _)| conclusion.as_str())
                 .to_owned(),
             verdict: state.verdict().map(|reached| reached.verdict),
+            checks: CheckSummary::all(state),
             suspects: state.suspects().cloned(),
             report: path.display().to_string(),
         }),

@@ -295,7 +295,8 @@ impl Workload {
     /// [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
-        std::iter::successors(Some(self.min_bytes), |size| size.checked_mul(factor))
+        // From 0 the sizes would never grow; a workflow file with 0 is refused after this was evaluated.
+        std::iter::successors(Some(self.min_bytes.max(1)), |size| size.checked_mul(factor))
             .take_while(|size| *size <= self.max_bytes)
             .collect()
     }

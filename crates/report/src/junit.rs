@@ -16,7 +16,13 @@ use verdict::{
     reference::regions_of,
 };
 
-use crate::{LogStory, Story, evidence, findings, fingerprint, text};
+use crate::{
+    LogStory, Story,
+    checks::{self, CheckLine},
+    evidence,
+    findings::{self, Tone},
+    fingerprint, text,
+};
 use area::CheckArea;
 
 /// Maximum number of reasons per case.
@@ -42,6 +48,7 @@ pub fn junit(story: &Story<'_>) -> String {
             let mut suite =
                 suite(story, log, run.state.run.as_str(), findings::reasons(story), story.whole());
             suite.test_cases.insert(0, conclusion(story));
+            suite.test_cases.extend(checks(story));
             count(&mut suite);
             report.add_test_suite(suite);
         }
@@ -173,6 +180,23 @@ fn broken(kind: NonSuccessKind, code: &str, why: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
     status.set_type(text::shortened(code, TEXT)).set_message(text::shortened(why, TEXT));
     status
+}
+
+/// One case for each check of the run.
+fn checks(story: &Story<'_>) -> Vec<TestCase> {
+    let Some(run) = story.run else { return Vec::new() };
+    let case = |line: CheckLine| {
+        let code = line.why.split(':').next().unwrap_or_default();
+        let status = match line.tone {
+            Tone::Good => TestCaseStatus::success(),
+            Tone::Bad => broken(NonSuccessKind::Failure, code, &line.why),
+            Tone::Unsure | Tone::Busy => broken(NonSuccessKind::Error, &line.word, &line.why),
+        };
+        let mut case = TestCase::new(format!("check {}", text::shortened(&line.name, TEXT)), status);
+        case.set_classname(run.state.run.to_string());
+        case
+    };
+    checks::checks(run.state).into_iter().map(case).collect()
 }
 
 /// Conclusion of the run.

@@ -15,6 +15,7 @@
 //! Much of a report's content is external: names, messages, log lines. Each form escapes it in a single
 //! place.
 
+mod checks;
 pub mod comparison;
 mod csv;
 mod evidence;

@@ -3,7 +3,7 @@
 mod escape;
 
 use crate::{
-    Story, evidence,
+    Story, checks, evidence,
     findings::{self, Tone},
     fingerprint,
     history::{LevelHistory, percent},
@@ -15,6 +15,8 @@ use crate::{
 pub use escape::escaped;
 pub(crate) use escape::{code, fenced};
 
+/// Maximum number of checks.
+const CHECKS: usize = 100;
 /// Maximum reasons. A comment on GitHub may have 65,536 characters: all limits together stay below it.
 const REASONS: usize = 20;
 /// Maximum number of diagnoses.
@@ -40,6 +42,7 @@ pub fn markdown(story: &Story<'_>) -> String {
         code(&text::shortened(&story.title(), VALUE))
     );
     out += &format!("{}\n", escaped(&text::shortened(&words::about(story), TEXT)));
+    checks(&mut out, story);
     reasons(&mut out, story);
     for note in findings::notes(story) {
         out += &format!("\n**{}**\n", escaped(&text::shortened(&note.head, TEXT)));
@@ -57,6 +60,24 @@ pub fn markdown(story: &Story<'_>) -> String {
     }
     measured_on(&mut out, story);
     out
+}
+
+fn checks(out: &mut String, story: &Story<'_>) {
+    let lines = story.run.map_or_else(Vec::new, |run| checks::checks(run.state));
+    if lines.is_empty() {
+        return;
+    }
+    *out += "\n| | check | verdict | reason |\n|---|---|---|---|\n";
+    for line in lines.iter().take(CHECKS) {
+        let why = escaped(&text::shortened(&line.why, VALUE));
+        *out += &format!("| {} | {} | {} | {why} |\n", line.mark, escape::cell(&line.name), line.word);
+    }
+    if lines.len() > CHECKS {
+        *out += &format!("\n{}.\n", text::count((lines.len() - CHECKS) as u64, "more check"));
+    }
+    if let Some(shown) = lines.iter().find(|line| line.is_shown) {
+        *out += &format!("\nThe rest of this report is about {}.\n", code(&shown.name));
+    }
 }
 
 fn reasons(out: &mut String, story: &Story<'_>) {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use model::Verdict;
 
 use crate::{
-    RunStory, Story, evidence,
+    RunStory, Story, checks, evidence,
     findings::{self, Tone},
     history::percent,
     measured, text,
@@ -33,6 +33,8 @@ const REASONS_BESIDE: usize = 5;
 const DIAGNOSES: usize = 3;
 /// Maximum number of lines of evidence.
 const EVIDENCE: usize = 2;
+/// Maximum number of checks.
+const CHECKS: usize = 20;
 /// Maximum number of suspects.
 const SUSPECTS: usize = 3;
 /// Maximum lines of a reason, advice or note.
@@ -48,6 +50,7 @@ pub fn terminal(story: &Story<'_>, style: Style) -> String {
     title(&mut paper, story);
     if let Some(run) = story.run {
         stages(&mut paper, &run);
+        checks(&mut paper, &run);
     }
     let mut rest = Paper::new(style);
     verdict(&mut rest, story);
@@ -85,7 +88,8 @@ fn stages(paper: &mut Paper, run: &RunStory<'_>) {
     if let Some(image) = findings::given_image(state) {
         say(Tone::Good, "image", "given", &image);
     }
-    for line in &lines {
+    // With several checks, each check has one line below.
+    for line in lines.iter().filter(|line| line.check.is_none()) {
         let took = line.ended.map_or_else(String::new, |ended| text::took(ended.since(line.began)));
         say(findings::tone_of(state, line), &line.title(), &took, &line.outcome);
     }
@@ -95,6 +99,38 @@ fn stages(paper: &mut Paper, run: &RunStory<'_>) {
         let head = if state.settled.is_some() { "not reached" } else { "to come" };
         paper.line(&[(Paint::Dim, &format!("    {head}: {}", names.join(", ")))]);
     }
+}
+
+/// One line for each check, worst first, and the name of the one whose measurements follow.
+fn checks(paper: &mut Paper, run: &RunStory<'_>) {
+    let lines = checks::checks(run.state);
+    if lines.is_empty() {
+        return;
+    }
+    paper.gap();
+    let width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(40);
+    for line in lines.iter().take(CHECKS) {
+        let name = text::shortened(&line.name, 40);
+        paper.line(&[
+            (line.tone.into(), &format!("  {} {name:<width$}  ", line.mark)),
+            (line.tone.into(), &format!("{:<12}  ", line.word)),
+            (Paint::None, &text::shortened(&line.why, WIDTH - width.min(50) - 20)),
+        ]);
+    }
+    if lines.len() > CHECKS {
+        let more = text::count((lines.len() - CHECKS) as u64, "more check");
+        paper.line(&[(Paint::Dim, &format!("    {more}{}", elsewhere_of(run)))]);
+    }
+    if let Some(shown) = lines.iter().find(|line| line.is_shown) {
+        paper.line(&[(
+            Paint::Dim,
+            &format!("    measurements and verdict of {}:", text::shortened(&shown.name, 40)),
+        )]);
+    }
+}
+
+fn elsewhere_of(run: &RunStory<'_>) -> String {
+    run.places.report.as_ref().map_or_else(String::new, |page| format!(", all in {page}"))
 }
 
 fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {

@@ -231,3 +231,21 @@ fn a_test_that_states_its_own_result_needs_no_criteria() {
     reading.metrics[2].value = None;
     assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test is no pass");
 }
+
+#[test]
+fn every_code_is_documented() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/metrics");
+    let documented = std::fs::read_to_string(sources.join("../../../../docs/VERDICT.md")).unwrap();
+    let (_, documented) = documented.split_once("## Metrics and findings").unwrap();
+    let mut codes = 0;
+    for file in std::fs::read_dir(&sources).unwrap() {
+        let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let is_code =
+            |text: &&str| text.len() > 5 && text.bytes().all(|c| c.is_ascii_uppercase() || c == b'_');
+        for code in source.split('"').skip(1).step_by(2).filter(is_code).filter(|code| *code != "TRUNCATED") {
+            codes += 1;
+            assert!(documented.contains(&format!("`{code}`")) || code == "BENCHMARK_FAILED", "{code}");
+        }
+    }
+    assert!(codes > 15, "{codes}");
+}

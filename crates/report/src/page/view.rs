@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::figures::{TableFigures, figures};
 use crate::{
     RunStory, Story,
+    checks::{self, CheckLine},
     evidence::{self, DiagnosisText},
     facts::{self, NamedValue},
     findings::{self, ReportNote, Tone},
@@ -43,6 +44,8 @@ pub struct PageData<'a> {
     about: String,
     tone: Tone,
     word: &'static str,
+    /// Checks of a run, worst first; empty for a single benchmark.
+    checks: Vec<CheckLine>,
     reasons: Vec<Because<'a>>,
     /// Reasons that are collapsed initially.
     other_reasons: Vec<Because<'a>>,
@@ -143,6 +146,7 @@ impl<'a> PageData<'a> {
             about: words::about(story),
             tone: headline.tone,
             word: headline.word,
+            checks: run.map_or_else(Vec::new, |run| checks::checks(run.state)),
             reasons: reasons.iter().take(FIRST).map(because).collect(),
             other_reasons: reasons.iter().take(REASONS).skip(FIRST).map(because).collect(),
             more_reasons: reasons.len().saturating_sub(REASONS),

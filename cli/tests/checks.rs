@@ -1,0 +1,135 @@
+//! Runs with several checks on one cluster, over real processes.
+
+mod support;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use support::{Lab, json, signal, wait_for};
+
+const WORKLOAD: &str = "workload: {collective: all_reduce, min_bytes: 16, max_bytes: 1K, step_factor: 4, iterations: 5, warmup_iterations: 1}";
+
+/// A lab whose workflow has these checks instead of its benchmark; each is completed with the workload and criteria.
+fn lab(prelude: &str, checks: &[&str]) -> Lab {
+    let lab = Lab::new(prelude, "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let checks: String = checks.iter().map(|check| format!("  - {{{check}, {WORKLOAD}}}\n")).collect();
+    lab.write("w.yaml", &format!("{head}checks:\n{checks}limits:{limits}"));
+    lab.write("high.yaml", "name: high\nhistory: false\nfloors: [{size_bytes: 1K, busbw: 900}]\n");
+    lab
+}
+
+fn checks(document: &Value) -> Vec<Value> {
+    let checks = document["checks"].as_array().unwrap().iter();
+    checks.map(|check| json!([check["name"], check["state"], check["verdict"]])).collect()
+}
+
+#[test]
+fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
+    let names = [
+        "name: a, criteria: criteria.yaml",
+        "name: b, criteria: high.yaml",
+        "name: c, criteria: criteria.yaml, needs: [b]",
+        "name: d, criteria: criteria.yaml, environment: {BURNIN_TEST: x}",
+    ];
+    let lab = lab("echo \"# BURNIN_TEST=${BURNIN_TEST:-}\"", &names);
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()), "{document}");
+    let expected = [
+        json!(["a", "judged", "pass"]),
+        json!(["b", "judged", "fail"]),
+        json!(["c", "skipped", null]),
+        json!(["d", "judged", "pass"]),
+    ];
+    assert_eq!(checks(&document), expected);
+    for (name, count) in lab.counts() {
+        assert_eq!(count, if name == "builds" { 1 } else { 3 }, "{name}");
+    }
+    let run = document["run"].as_str().unwrap();
+    let show = |form: &str| String::from_utf8(lab.burnin(&["show", run, "--output", form]).stdout).unwrap();
+    assert_eq!(checks(&serde_json::from_str(&show("json")).unwrap()), expected);
+    let [human, markdown, junit, html] = ["human", "markdown", "junit", "html"].map(show);
+    let line = |text: &str, name: &str| text.lines().position(|line| line.contains(name)).unwrap();
+    assert!(
+        line(&human, "✗ b") < line(&human, "! c") && line(&human, "! c") < line(&human, "✓ a"),
+        "worst first: {human}"
+    );
+    assert!(human.contains("measurements and verdict of b"), "{human}");
+    assert!(markdown.contains("| ✗ | `b` | fail | BELOW"), "{markdown}");
+    assert!(junit.contains("name=\"check b\""), "{junit}");
+    assert!(html.contains("<h2>Checks</h2>") && html.contains("<code>d</code>"), "{html}");
+    // The variable reaches only the check that names it.
+    let log = |check: &str| {
+        let folder = lab.data().join("artefacts").join(run).join("logs").join(check);
+        let attempt =
+            fs::read_dir(&folder).unwrap().filter_map(Result::ok).find(|entry| entry.path().is_dir());
+        fs::read_to_string(attempt.unwrap().path().join("node-0.log")).unwrap()
+    };
+    assert!(log("1").contains("# BURNIN_TEST=\n"), "{}", log("1"));
+    assert!(log("c4a1").contains("# BURNIN_TEST=x\n"), "{}", log("c4a1"));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_kill_in_any_check_repeats_no_work() {
+    // The first check has 5 records after the 5 of request, image and cluster.
+    for records in [6, 9, 10, 11, 12, 13, 14, 16, 18, 20] {
+        let lab = lab(
+            "sleep 0.2",
+            &[
+                "name: a, criteria: criteria.yaml",
+                "name: b, criteria: criteria.yaml",
+                "name: c, criteria: criteria.yaml",
+            ],
+        );
+        let mut run = lab.start();
+        wait_for("the records", || lab.records() >= records || run.try_wait().unwrap().is_some());
+        if run.try_wait().unwrap().is_none() {
+            signal("-KILL", run.id());
+        }
+        run.wait().unwrap();
+        let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !(output.status.code() == Some(64) && said.contains("no unfinished run")) {
+            let document = json(&output);
+            assert_eq!(
+                (output.status.code(), &document["verdict"]),
+                (Some(0), &"pass".into()),
+                "{document} {said}"
+            );
+        }
+        let story = lab.story();
+        assert_eq!(story.len(), 22, "killed after {records}: no fact is recorded twice: {story:?}");
+        for (name, count) in lab.counts() {
+            assert_eq!(count, if name == "builds" { 1 } else { 3 }, "killed after {records}: {name}");
+        }
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_cancel_stops_the_second_check_and_starts_no_third() {
+    let checks = [
+        "name: a, criteria: criteria.yaml",
+        "name: b, criteria: criteria.yaml",
+        "name: c, criteria: criteria.yaml",
+    ];
+    let lab = lab("[ \"$(wc -l < $COUNT_FILE)\" = 1 ] || sleep 30", &checks);
+    // Each rank counts its starts in a file; the prelude waits from the second start on.
+    let prelude = format!("COUNT_FILE={}/rank-$BURNIN_RANK\n", lab.path("counts").display());
+    let waits = fs::read_to_string(lab.path("build/prelude.sh")).unwrap();
+    lab.write("build/prelude.sh", &(prelude + &waits));
+    let run = lab.start();
+    wait_for("the second check", || {
+        lab.counts().iter().any(|(name, count)| name.starts_with("rank") && *count == 2)
+    });
+    let id = lab.run();
+    assert!(lab.burnin(&["cancel", &id]).status.success());
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert!(lab.counts().iter().all(|(_, count)| *count <= 2), "{:?}", lab.counts());
+    lab.assert_nothing_left();
+}

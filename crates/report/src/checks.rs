@@ -1,0 +1,72 @@
+//! The checks of a run, worst first.
+
+use lifecycle::{AttemptEnd, RunState};
+use model::{CheckIndex, Stage, Verdict};
+use serde::Serialize;
+
+use crate::{findings::Tone, text, words};
+
+/// A check of a run, for display.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckLine {
+    /// Its name, sanitized.
+    pub name: String,
+    /// Severity of its state.
+    pub tone: Tone,
+    /// Mark of the severity.
+    pub mark: &'static str,
+    /// Its verdict or state: `pass`, `skipped`, `no verdict`, ...
+    pub word: String,
+    /// Gravest reason of the verdict, or of its absence.
+    pub why: String,
+    /// Whether the measurements of this check are the shown ones.
+    pub is_shown: bool,
+}
+
+/// The checks of a run, worst first and then in order of execution; none for a single benchmark.
+pub fn checks(state: &RunState) -> Vec<CheckLine> {
+    let shown = state.shown_check();
+    let named = state.checks().filter(|check| state.workflow.check(*check).is_some());
+    let mut lines: Vec<_> = named.map(|check| line(state, check, check == shown)).collect();
+    lines.sort_by_key(|line| match line.tone {
+        Tone::Bad => 0,
+        Tone::Unsure => 1,
+        Tone::Busy => 2,
+        Tone::Good => 3,
+    });
+    lines
+}
+
+fn line(state: &RunState, check: CheckIndex, is_shown: bool) -> CheckLine {
+    let (tone, word, why) = outcome(state, check);
+    let name = text::line(state.workflow.check_name(check));
+    CheckLine { name, tone, mark: tone.mark(), word, why: text::line(&why), is_shown }
+}
+
+fn outcome(state: &RunState, check: CheckIndex) -> (Tone, String, String) {
+    if let Some(reached) = state.verdict_of(check) {
+        let gravest = reached.reasons.first();
+        let why = gravest.map_or_else(String::new, |reason| format!("{}: {}", reason.code, reason.text));
+        return (reached.verdict.into(), reached.verdict.to_string(), why);
+    }
+    if state.skipped(check) {
+        let needs = state.workflow.check(check).map_or_else(String::new, |check| check.needs.join(", "));
+        let why = format!("needs a pass of {needs}");
+        return (Verdict::Inconclusive.into(), "skipped".to_owned(), why);
+    }
+    let ends = [Stage::Job, Stage::Logs, Stage::Verdict].map(|stage| (stage, state.end(stage.of(check))));
+    let failure = ends.into_iter().find_map(|(stage, end)| match end? {
+        AttemptEnd::Failed(failure) => Some(format!("failed at {stage}: {}", words::failure(failure))),
+        AttemptEnd::TimedOut => Some(format!("timed out at {stage}")),
+        AttemptEnd::Succeeded(_) => None,
+    });
+    let current = state.frontier().is_some_and(|step| step.check == check && step.stage.is_of_check());
+    match failure {
+        _ if current => (Tone::Busy, "running".to_owned(), String::new()),
+        Some(failure) => (Tone::Bad, "no verdict".to_owned(), failure),
+        None if state.settled.is_some() => {
+            (Tone::Unsure, "no verdict".to_owned(), "it did not run".to_owned())
+        }
+        None => (Tone::Busy, "to come".to_owned(), String::new()),
+    }
+}

@@ -1,0 +1,146 @@
+//! Several checks in a workflow file.
+
+use std::fs;
+
+use model::{Collective, Datatype, Workflow};
+use workflow::resolve;
+
+const HEAD: &str = "\
+name: several
+cluster: {rent: {processes: {nodes: 2}}}
+";
+const WORKLOAD: &str = "workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K}, criteria: any.yaml";
+
+fn read(text: &str) -> Result<(Workflow, Vec<String>), Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("any.yaml"), "name: any\ndata_only: true\n").unwrap();
+    fs::write(folder.path().join("high.yaml"), "name: high\nfloors: [{size_bytes: 1M, busbw: 9}]\n").unwrap();
+    fs::write(folder.path().join("w.yaml"), text).unwrap();
+    let lines = |problems: &[workflow::FileProblem]| {
+        let root = format!("{}/", folder.path().display());
+        problems.iter().map(|problem| problem.to_string().replace(&root, "")).collect::<Vec<_>>()
+    };
+    match resolve(&folder.path().join("w.yaml"), &[]) {
+        Ok(resolved) => Ok((resolved.workflow, lines(&resolved.warnings))),
+        Err(problems) => Err(lines(&problems.0)),
+    }
+}
+
+fn names(workflow: &Workflow) -> Vec<&str> {
+    workflow.checks.iter().map(|check| check.name.as_str()).collect()
+}
+
+#[test]
+fn checks_keep_their_order_their_limits_and_their_environment() {
+    let text = format!(
+        "{HEAD}checks:\n  - {{name: smoke, {WORKLOAD}}}\n  - {{name: ring, {WORKLOAD}, needs: [smoke], limit: 5m, environment: {{NCCL_ALGO: Ring}}}}\n"
+    );
+    let (workflow, _) = read(&text).unwrap();
+    assert_eq!((names(&workflow), workflow.benchmark.is_none()), (vec!["smoke", "ring"], true));
+    let ring = &workflow.checks[1];
+    assert_eq!(
+        (ring.needs.as_slice(), ring.limit.unwrap().to_string().as_str()),
+        (&["smoke".to_owned()][..], "5m")
+    );
+    assert_eq!(ring.benchmark.environment["NCCL_ALGO"], "Ring");
+    assert!(workflow.checks[0].limit.is_none() && workflow.checks[0].benchmark.environment.is_empty());
+}
+
+#[test]
+fn a_matrix_becomes_checks_with_stable_names() {
+    let matrix = "matrix: {collectives: [all_gather, reduce_scatter], datatypes: [bfloat16, float], \
+                  environments: {ring: {NCCL_ALGO: Ring}, tree: {NCCL_ALGO: Tree}}}";
+    let text = format!(
+        "{HEAD}checks:\n  - {{name: m, {WORKLOAD}, {matrix}, environment: {{NCCL_ALGO: x, A: b}}}}\n  - {{name: last, {WORKLOAD}, needs: [m]}}\n"
+    );
+    let (workflow, _) = read(&text).unwrap();
+    let expected = [
+        "m-all_gather-bfloat16-ring",
+        "m-all_gather-bfloat16-tree",
+        "m-all_gather-float-ring",
+        "m-all_gather-float-tree",
+        "m-reduce_scatter-bfloat16-ring",
+        "m-reduce_scatter-bfloat16-tree",
+        "m-reduce_scatter-float-ring",
+        "m-reduce_scatter-float-tree",
+        "last",
+    ];
+    assert_eq!(names(&workflow), expected);
+    assert_eq!(workflow.checks[8].needs, expected[..8], "the name of a matrix stands for all its checks");
+    let benchmark = &workflow.checks[5].benchmark;
+    assert_eq!(
+        (benchmark.workload.collective, benchmark.workload.datatype),
+        (Collective::ReduceScatter, Some(Datatype::Bfloat16))
+    );
+    assert_eq!(
+        (benchmark.environment["NCCL_ALGO"].as_str(), benchmark.environment["A"].as_str()),
+        ("Tree", "b")
+    );
+}
+
+#[test]
+fn problems_name_the_check() {
+    let one = |check: &str| {
+        read(&format!("{HEAD}checks:\n  - {{name: first, {WORKLOAD}}}\n  - {{{check}}}\n")).unwrap_err()
+    };
+    let cases = [
+        (
+            format!("name: first, {WORKLOAD}"),
+            "w.yaml:5:6: checks[1].name: `first` is the name of an earlier check",
+        ),
+        (format!("name: b, {WORKLOAD}, needs: [late]"), "checks[1].needs[0]: `late` is not an earlier check"),
+        (format!("name: b c, {WORKLOAD}"), "checks[1].name: expected Name"),
+        (
+            format!("name: b, {WORKLOAD}, environment: {{A B: x}}"),
+            "checks[1].environment.A B: expected a name",
+        ),
+        (
+            format!("name: b, {WORKLOAD}, matrix: {{environments: {{a b: {{}}}}}}"),
+            "checks[1].matrix.environments.a b: is a part of the check's name",
+        ),
+        (
+            "name: b, workload: {collective: all_reduce, min_bytes: 0, max_bytes: 64K}, criteria: any.yaml"
+                .to_owned(),
+            "checks[1].workload.min_bytes: must be at least 1",
+        ),
+        (
+            "name: b, workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K}, criteria: high.yaml"
+                .to_owned(),
+            "high.yaml:2:11: floors[0].size_bytes: 1 MiB is never measured",
+        ),
+        (
+            "name: b, workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K}, criteria: gone.yaml"
+                .to_owned(),
+            "checks[1].criteria: the file ",
+        ),
+        (
+            format!("name: b, {WORKLOAD}, matrix: {{collectives: [all_gather, all_gather]}}"),
+            "is the name of an earlier check",
+        ),
+    ];
+    for (check, expected) in cases {
+        let told = one(&check).join("\n");
+        assert!(told.contains(expected), "{check}: {told}");
+    }
+    let both = format!("{HEAD}benchmark: {{{WORKLOAD}}}\nchecks: [{{name: a, {WORKLOAD}}}]\n");
+    assert!(read(&both).unwrap_err()[0].contains("checks: cannot be combined with `benchmark`"));
+    let nowhere = format!("name: several\nchecks: [{{name: a, {WORKLOAD}}}]\n");
+    assert!(read(&nowhere).unwrap_err()[0].contains("checks: needs a `cluster`"));
+}
+
+#[test]
+fn an_unchecked_workload_contradicts_criteria_that_require_the_check() {
+    let workload =
+        "workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K, check: false}, criteria: any.yaml";
+    let told = read(&format!("{HEAD}checks: [{{name: a, {workload}}}]\n")).unwrap_err();
+    assert!(told[0].contains("checks[0].workload.check: false, but the criteria require"), "{told:?}");
+}
+
+#[test]
+fn a_lease_shorter_than_all_limits_is_a_warning() {
+    let check = |name: char| format!("  - {{name: {name}, {WORKLOAD}}}\n");
+    let (_, warnings) =
+        read(&format!("{HEAD}checks:\n{}", ('a'..='f').map(check).collect::<String>())).unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("limits.lease: 4h is shorter than the sum of all limits"), "{warnings:?}");
+}
