@@ -115,6 +115,9 @@ pub enum CliCommand {
     Show {
         /// Run id.
         run: RunId,
+        /// The check to show, of a run with several; default: the gravest.
+        #[arg(long, value_name = "NAME")]
+        check: Option<String>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
         output: ReportForm,

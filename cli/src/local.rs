@@ -21,7 +21,7 @@ use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, ObservedStore, Store, StoreRequest};
 use lifecycle::{Input, RunState};
 use loader::Loader;
-use model::{Fact, Limits, RunId, Span};
+use model::{CheckIndex, Fact, Limits, RunId, Span};
 use provisioner::{Providers, Provisioner};
 use run_index::{Elsewhere, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
@@ -121,10 +121,10 @@ impl DataFolder {
     }
 
     /// A run with everything its report needs.
-    pub async fn run_report(&self, run: &RunId) -> Result<RunReport, CliError> {
+    pub async fn run_report(&self, run: &RunId, check: Option<CheckIndex>) -> Result<RunReport, CliError> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
-        let told = self.view().report(run, elsewhere).await.map_err(CliError::infrastructure)?;
+        let told = self.view().report_of(run, check, elsewhere).await.map_err(CliError::infrastructure)?;
         told.ok_or_else(|| self.unknown(run))
     }
 

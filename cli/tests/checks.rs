@@ -70,6 +70,22 @@ fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
     };
     assert!(log("1").contains("# BURNIN_TEST=\n"), "{}", log("1"));
     assert!(log("c4a1").contains("# BURNIN_TEST=x\n"), "{}", log("c4a1"));
+    let listed = String::from_utf8(lab.burnin(&["logs", run]).stdout).unwrap();
+    for name in ["1/node-0.log", "c2a1/node-0.log", "c4a1/node-0.log"] {
+        assert!(listed.contains(name), "{listed}");
+        let printed = String::from_utf8(lab.burnin(&["logs", run, name]).stdout).unwrap();
+        assert!(printed.contains("Avg bus bandwidth"), "{name}: {printed}");
+    }
+    let one = |name: &str| lab.burnin(&["show", run, "--check", name]);
+    let shown = String::from_utf8(one("d").stdout).unwrap();
+    assert!(shown.contains("\nPASS\n") && shown.contains("measurements and verdict of d"), "{shown}");
+    let unknown = one("e");
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(
+        (unknown.status.code(), said.contains("no check `e`: a, b, c, d")),
+        (Some(64), true),
+        "{said}"
+    );
     lab.assert_nothing_left();
 }
 

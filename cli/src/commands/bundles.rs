@@ -33,7 +33,7 @@ pub async fn export(
         ));
     }
     let key = BundleKey::read(&pem).map_err(|why| named(&why))?;
-    let told = data.run_report(run).await?;
+    let told = data.run_report(run, None).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     replaceable(&save)?;
     let page = report::html(&told.story());

@@ -54,7 +54,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         }
         CliCommand::Plan { workflow, values, set } => plan::plan(&workflow, values.as_deref(), &set),
         CliCommand::Runs { output } => block_on(show::runs(readable(&cli.data)?, output)),
-        CliCommand::Show { run, output } => block_on(show::show(readable(&cli.data)?, &run, output)),
+        CliCommand::Show { run, check, output } => {
+            block_on(show::show(readable(&cli.data)?, &run, check.as_deref(), output))
+        }
         CliCommand::Logs { run, name } => block_on(show::logs(readable(&cli.data)?, &run, name.as_deref())),
         CliCommand::Export { run, key, save } => {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))

@@ -40,7 +40,10 @@ pub async fn execute(server: Server, command: CliCommand) -> Result<Exit, CliErr
             run(&server, name, &set, output).await
         }
         CliCommand::Runs { output } => runs(&server, output).await,
-        CliCommand::Show { run, output } => show(&server, &run, output).await,
+        CliCommand::Show { check: Some(_), .. } => {
+            Err(CliError::usage("--check needs the data folder of the run; a server shows the gravest check"))
+        }
+        CliCommand::Show { run, output, .. } => show(&server, &run, output).await,
         CliCommand::Cancel { run, reason } => cancel(&server, &run, &reason).await,
         CliCommand::Logs { run, name } => logs(&server, &run, name.as_deref()).await,
         CliCommand::Baseline { decide: Some(decide), .. } => pin(&server, decide).await,

@@ -277,7 +277,7 @@ fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
 
 async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output) -> Result<Exit, CliError> {
     let path = data.report(run);
-    let told = data.run_report(run).await?;
+    let told = data.run_report(run, None).await?;
     write_page(&path, &report::html(&told.story())).map_err(CliError::infrastructure)?;
     match output {
         Output::Human => print(&terminal(&told)),

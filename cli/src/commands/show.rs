@@ -1,9 +1,8 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
-use ledger::Artefacts;
-use model::{ManifestObject, RunId};
-use run_index::{RunReport, RunSummary};
+use model::{CheckIndex, RunId};
+use run_index::{RunLog, RunReport, RunSummary};
 
 use crate::{
     args::{Output, ReportForm},
@@ -48,36 +47,42 @@ pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
 
 /// Lists a run's committed logs, or prints one.
 pub async fn logs(data: DataFolder, run: &RunId, name: Option<&str>) -> Result<Exit, CliError> {
-    let (_, state) = data.state(run).await?;
-    let Some(logs) = state.logs() else {
+    let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
+    let logs = logs.ok_or_else(|| data.unknown(run))?;
+    if logs.files.is_empty() {
         return Err(CliError::usage(format!("{run} has no logs yet")));
-    };
-    let artefacts = Artefacts::new(data.store.clone());
-    let manifest = artefacts.manifest(&logs.manifest).await.map_err(CliError::infrastructure)?;
-    let files = manifest.map(|committed| committed.manifest.objects).unwrap_or_default();
+    }
     let Some(name) = name else {
-        let line = |file: &ManifestObject| format!("{}  {}\n", file.name, report::size(file.size_bytes));
-        print_plain(&files.iter().map(line).collect::<String>());
+        let line = |log: &RunLog| format!("{}  {}\n", log.file.name, report::size(log.file.size_bytes));
+        print_plain(&logs.files.iter().map(line).collect::<String>());
         return Ok(Exit::Pass);
     };
-    if !files.iter().any(|file| file.name == name) {
+    let Some(RunLog { object, .. }) = logs.named(name) else {
         return Err(CliError::usage(format!("{run} has no log `{name}`; `burnin logs {run}` lists them")));
-    }
-    let object = format!("{}{name}", logs.manifest.trim_end_matches("manifest.json"));
+    };
     let missing = || CliError::usage(format!("{object} is missing in the data folder"));
-    let body = data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
+    let body = data.store.read(object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
     print_plain(&String::from_utf8_lossy(&body));
     Ok(Exit::Pass)
 }
 
 /// Prints the report of a run.
-pub async fn show(data: DataFolder, run: &RunId, output: ReportForm) -> Result<Exit, CliError> {
+pub async fn show(
+    data: DataFolder,
+    run: &RunId,
+    check: Option<&str>,
+    output: ReportForm,
+) -> Result<Exit, CliError> {
     if output == ReportForm::Json {
         let detail = data.view().detail(run).await.map_err(CliError::infrastructure)?;
         print_json(&detail.ok_or_else(|| data.unknown(run))?);
         return Ok(Exit::Pass);
     }
-    let told = data.run_report(run).await?;
+    let check = match check {
+        Some(name) => Some(position(&data, run, name).await?),
+        None => None,
+    };
+    let told = data.run_report(run, check).await?;
     match output {
         ReportForm::Human | ReportForm::Json => print(&terminal(&told)),
         ReportForm::Csv => print(&report::csv(&told.story())),
@@ -86,6 +91,16 @@ pub async fn show(data: DataFolder, run: &RunId, output: ReportForm) -> Result<E
         ReportForm::Html => print(&report::html(&told.story())),
     }
     Ok(Exit::Pass)
+}
+
+/// Position of a check by its name.
+async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckIndex, CliError> {
+    let (_, state) = data.state(run).await?;
+    let names: Vec<_> = state.workflow.checks.iter().map(|check| check.name.as_str()).collect();
+    let known = || if names.is_empty() { "it has a single benchmark".to_owned() } else { names.join(", ") };
+    let found =
+        state.checks().find(|check| state.workflow.check(*check).is_some_and(|check| check.name == name));
+    found.ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
 }
 
 pub fn terminal(told: &RunReport) -> String {

@@ -4,7 +4,7 @@ use lifecycle::{AttemptEnd, RunState};
 use model::{CheckIndex, Stage, Verdict};
 use serde::Serialize;
 
-use crate::{findings::Tone, text, words};
+use crate::{RunStory, findings::Tone, text, words};
 
 /// A check of a run, for display.
 #[derive(Clone, Debug, Serialize)]
@@ -24,8 +24,8 @@ pub struct CheckLine {
 }
 
 /// The checks of a run, worst first and then in order of execution; none for a single benchmark.
-pub fn checks(state: &RunState) -> Vec<CheckLine> {
-    let shown = state.shown_check();
+pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
+    let (state, shown) = (run.state, run.shown_check());
     let named = state.checks().filter(|check| state.workflow.check(*check).is_some());
     let mut lines: Vec<_> = named.map(|check| line(state, check, check == shown)).collect();
     lines.sort_by_key(|line| match line.tone {

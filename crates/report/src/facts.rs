@@ -87,12 +87,13 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
         let program = words::workload(&named.benchmark.workload);
         add("check", Some(format!("{}: {verdict}: {program}", text::line(&named.name))), true);
     }
-    if let Some(logs) = state.logs() {
+    let shown = run.shown_check();
+    if let Some(logs) = state.logs_of(shown) {
         add("logs manifest", Some(logs.manifest.clone()), true);
         add("manifest sha256", Some(logs.sha256.clone()), true);
     }
-    add("load", state.results().map(|results| results.load.clone()), true);
-    if let Some(reached) = state.verdict() {
+    add("load", state.results_of(shown).map(|results| results.load.clone()), true);
+    if let Some(reached) = state.verdict_of(shown) {
         add("criteria digest", Some(reached.criteria.clone()), true);
         add("log sha256", reached.log_sha256.clone(), true);
         add("verdict object", Some(reached.object.clone()), true);

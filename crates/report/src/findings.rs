@@ -43,7 +43,7 @@ pub struct ReportNote {
 
 /// The reasons of the verdict, most severe first.
 pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
-    match (story.whole(), story.run.and_then(|run| run.state.verdict())) {
+    match (story.whole(), story.run.and_then(RunStory::reached)) {
         (Some(judgement), _) => &judgement.reasons,
         (None, Some(reached)) => &reached.reasons,
         (None, None) => &[],

@@ -196,7 +196,7 @@ fn checks(story: &Story<'_>) -> Vec<TestCase> {
         case.set_classname(run.state.run.to_string());
         case
     };
-    checks::checks(run.state).into_iter().map(case).collect()
+    checks::checks(&run).into_iter().map(case).collect()
 }
 
 /// Conclusion of the run.

@@ -63,7 +63,7 @@ pub fn markdown(story: &Story<'_>) -> String {
 }
 
 fn checks(out: &mut String, story: &Story<'_>) {
-    let lines = story.run.map_or_else(Vec::new, |run| checks::checks(run.state));
+    let lines = story.run.map_or_else(Vec::new, |run| checks::checks(&run));
     if lines.is_empty() {
         return;
     }

@@ -1,7 +1,7 @@
 //! Input of a report.
 
 use lifecycle::RunState;
-use model::{Cluster, Record, Verdict, Workload, measurement::Reading};
+use model::{CheckIndex, Cluster, Record, Verdict, VerdictReached, Workload, measurement::Reading};
 use verdict::{Baseline, Judgement, Standard};
 
 use crate::text;
@@ -30,6 +30,23 @@ pub struct RunStory<'a> {
     pub records: &'a [Record],
     /// Storage locations.
     pub places: &'a Places,
+    /// The check to report; `None` for the whole run, with the measurements of its gravest check.
+    pub check: Option<CheckIndex>,
+}
+
+impl<'a> RunStory<'a> {
+    /// The check whose measurements are shown.
+    pub(crate) fn shown_check(&self) -> CheckIndex {
+        self.check.unwrap_or_else(|| self.state.shown_check())
+    }
+
+    /// The recorded verdict of the check or the run.
+    pub(crate) fn reached(self) -> Option<&'a VerdictReached> {
+        match self.check {
+            Some(check) => self.state.verdict_of(check),
+            None => self.state.verdict(),
+        }
+    }
 }
 
 /// A log, or the logs of a run together, with the verdict.
@@ -70,7 +87,7 @@ impl<'a> Story<'a> {
 
     /// The ledger's verdict has priority; a fetched judgement is used until the ledger has one.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let recorded = self.run.and_then(|run| run.state.verdict()).map(|reached| reached.verdict);
+        let recorded = self.run.and_then(RunStory::reached).map(|reached| reached.verdict);
         recorded.or_else(|| self.judgement.map(|judgement| judgement.verdict))
     }
 
@@ -82,7 +99,7 @@ impl<'a> Story<'a> {
     /// Requested benchmark and cluster of a run.
     pub(crate) fn requested(&self) -> (Option<&'a Workload>, Option<&'a Cluster>) {
         let state = self.run.map(|run| run.state);
-        let benchmark = state.and_then(|state| state.workflow.benchmark_of(state.shown_check()));
+        let benchmark = self.run.and_then(|run| run.state.workflow.benchmark_of(run.shown_check()));
         (benchmark.map(|benchmark| &benchmark.workload), state.and_then(RunState::cluster))
     }
 

@@ -103,7 +103,7 @@ fn stages(paper: &mut Paper, run: &RunStory<'_>) {
 
 /// One line for each check, worst first, and the name of the one whose measurements follow.
 fn checks(paper: &mut Paper, run: &RunStory<'_>) {
-    let lines = checks::checks(run.state);
+    let lines = checks::checks(run);
     if lines.is_empty() {
         return;
     }

@@ -24,6 +24,7 @@ mod follow;
 mod index;
 mod listing;
 mod reference;
+mod run_logs;
 mod run_report;
 mod segments;
 mod summary;
@@ -41,6 +42,7 @@ pub use detail::{RunDetail, StageDetail};
 pub use follow::RunStep;
 pub use listing::{ListCursor, MOST, RunFilter, RunPage};
 pub use reference::{NoReference, ReferenceRun};
+pub use run_logs::{RunLog, RunLogs};
 pub use run_report::{Elsewhere, RunReport};
 pub use summary::{CheckState, CheckSummary, RunCost, RunStatus, RunSummary};
 

@@ -3,7 +3,7 @@
 use ledger::Artefacts;
 use lifecycle::RunState;
 use model::{
-    Record, RunId, Stage,
+    CheckIndex, Record, RunId, Stage,
     measurement::{LogEnd, Reading},
 };
 use report::{LogStory, Places, RunStory, Story};
@@ -26,6 +26,7 @@ pub struct RunReport {
     pub records: Vec<Record>,
     /// State after the last record.
     pub state: RunState,
+    check: Option<CheckIndex>,
     pub(crate) reading: Option<Reading>,
     judged: Option<StoredVerdict>,
     places: Places,
@@ -59,9 +60,22 @@ impl RunIndex {
     /// # Errors
     /// Returns an error if its ledger or its artefacts cannot be read.
     pub async fn report(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<RunReport>, ViewError> {
+        self.report_of(run, None, elsewhere).await
+    }
+
+    /// The same about one check; `None` for the run with its gravest check.
+    ///
+    /// # Errors
+    /// Returns an error if its ledger or its artefacts cannot be read.
+    pub async fn report_of(
+        &self,
+        run: &RunId,
+        asked: Option<CheckIndex>,
+        elsewhere: Elsewhere,
+    ) -> Result<Option<RunReport>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
-        let check = state.shown_check();
+        let check = asked.unwrap_or_else(|| state.shown_check());
         let reading = match state.logs_of(check) {
             Some(logs) => {
                 let logs = (logs, state.attempt(Stage::Job.of(check)));
@@ -80,11 +94,13 @@ impl RunIndex {
         let places = Places {
             ledger: artefacts.locate(&format!("ledger/{run}")),
             artefacts: artefacts.locate(&format!("artefacts/{run}")),
-            logs: state.logs().map(|logs| artefacts.locate(logs.manifest.trim_end_matches("/manifest.json"))),
+            logs: state
+                .logs_of(check)
+                .map(|logs| artefacts.locate(logs.manifest.trim_end_matches("/manifest.json"))),
             warehouse: elsewhere.warehouse,
             report: elsewhere.report,
         };
-        Ok(Some(RunReport { records, state, reading, judged, places }))
+        Ok(Some(RunReport { records, state, check: asked, reading, judged, places }))
     }
 }
 
@@ -99,7 +115,8 @@ impl RunReport {
 
     /// The data to report.
     pub fn story(&self) -> Story<'_> {
-        let benchmark = self.state.workflow.benchmark_of(self.state.shown_check());
+        let check = self.check.unwrap_or_else(|| self.state.shown_check());
+        let benchmark = self.state.workflow.benchmark_of(check);
         let mut standard =
             Standard { criteria: benchmark.map(|benchmark| &benchmark.criteria), ..Standard::default() };
         if let Some(StoredVerdict::Whole(stored)) = &self.judged {
@@ -109,7 +126,12 @@ impl RunReport {
         let judgement = self.judged.as_ref().map(StoredVerdict::judgement);
         let name = self.state.run.as_str();
         Story {
-            run: Some(RunStory { state: &self.state, records: &self.records, places: &self.places }),
+            run: Some(RunStory {
+                state: &self.state,
+                records: &self.records,
+                places: &self.places,
+                check: self.check,
+            }),
             logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard,

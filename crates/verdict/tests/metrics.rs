@@ -1,5 +1,7 @@
 //! Verdicts on metrics and findings of other benchmarks than nccl-tests.
 
+#![expect(clippy::disallowed_methods, reason = "a test may read files")]
+
 use std::path::Path;
 
 use model::{

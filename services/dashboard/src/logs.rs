@@ -6,7 +6,6 @@ use axum::{
     extract::{Path, Query, State},
     response::Response,
 };
-use ledger::Artefacts;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
@@ -51,16 +50,10 @@ pub async fn page(
     Query(LogQuery { q, from }): Query<LogQuery>,
 ) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
-    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let logs = dashboard.view.logs(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let none = || ErrorPage::none(format!("{run} has no such log yet."));
-    let safe = folded.state.logs().ok_or_else(none)?;
-    let manifest = Artefacts::new(Arc::clone(&dashboard.store)).manifest(&safe.manifest).await;
-    let committed = manifest.ok().flatten().ok_or_else(none)?;
-    // Serve only objects named in the manifest.
-    if !committed.manifest.objects.iter().any(|object| object.name == log) {
-        return Err(none());
-    }
-    let name = format!("{}{log}", committed.name.trim_end_matches("manifest.json"));
+    // Serve only objects named in a manifest.
+    let name = logs.named(&log).map(|log| log.object.clone()).ok_or_else(none)?;
     let unreadable =
         |error: &dyn std::fmt::Display| ErrorPage::none(format!("The log cannot be read: {error}"));
     let body = dashboard.store.open(&name).await.map_err(|error| unreadable(&error))?.ok_or_else(none)?;

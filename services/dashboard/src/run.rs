@@ -11,7 +11,6 @@ use axum::{
     },
 };
 use futures::{StreamExt, stream};
-use ledger::Artefacts;
 use model::RunId;
 use report::sizes::Earlier;
 use run_index::{Elsewhere, RunFilter};
@@ -50,12 +49,10 @@ pub async fn page(
     let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
     let told = dashboard.view.report(&run, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &told.state;
-    let mut logs = Vec::new();
-    if let Some(safe) = state.logs() {
-        let manifest = Artefacts::new(Arc::clone(&dashboard.store)).manifest(&safe.manifest).await;
-        let objects = manifest.ok().flatten().map(|committed| committed.manifest.objects).unwrap_or_default();
-        logs = objects.into_iter().map(|object| (object.name, report::size(object.size_bytes))).collect();
-    }
+    // A damaged manifest must not hide the rest of the page.
+    let files = dashboard.view.logs(&run).await.ok().flatten().unwrap_or_default().files;
+    let mut logs: Vec<_> =
+        files.into_iter().map(|log| (log.file.name, report::size(log.file.size_bytes))).collect();
     let curves = dashboard.view.curves(&run).await?;
     let more_logs = logs.len().saturating_sub(LOGS);
     logs.truncate(LOGS);

@@ -146,7 +146,7 @@ impl<'a> PageData<'a> {
             about: words::about(story),
             tone: headline.tone,
             word: headline.word,
-            checks: run.map_or_else(Vec::new, |run| checks::checks(run.state)),
+            checks: run.map_or_else(Vec::new, |run| checks::checks(&run)),
             reasons: reasons.iter().take(FIRST).map(because).collect(),
             other_reasons: reasons.iter().take(REASONS).skip(FIRST).map(because).collect(),
             more_reasons: reasons.len().saturating_sub(REASONS),

@@ -258,7 +258,12 @@ impl Run {
         let name = self.state.run.as_str();
         let benchmark = self.state.workflow.benchmark.as_ref();
         Story {
-            run: Some(report::RunStory { state: &self.state, records: &self.records, places: &self.places }),
+            run: Some(report::RunStory {
+                state: &self.state,
+                records: &self.records,
+                places: &self.places,
+                check: None,
+            }),
             logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard: Standard {

@@ -14,9 +14,8 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use ledger::{Artefacts, Committed};
 use model::{LeftOut, ManifestObject, RunId};
-use run_index::Elsewhere;
+use run_index::{Elsewhere, RunLogs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, copy, sink};
@@ -41,23 +40,16 @@ pub struct FileList {
     left_out: Vec<LeftOut>,
 }
 
-/// `None` until the logs are committed.
-async fn manifest(gateway: &Gateway, run: &RunId) -> Result<Option<Committed>, ApiProblem> {
-    let detail = gateway.view.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
-    let Some(name) = detail.logs else { return Ok(None) };
-    let read = Artefacts::new(Arc::clone(&gateway.store)).manifest(&name).await;
-    read.map_err(|error| ApiProblem::unavailable(&error))
+async fn logs(gateway: &Gateway, run: &RunId) -> Result<RunLogs, ApiProblem> {
+    gateway.view.logs(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     PathParam(run): PathParam,
 ) -> Result<Json<FileList>, ApiProblem> {
-    let committed = manifest(&gateway, &run).await?;
-    let safe = committed.is_some();
-    let (files, left_out) = committed
-        .map(|committed| (committed.manifest.objects, committed.manifest.left_out))
-        .unwrap_or_default();
+    let RunLogs { complete: safe, files, left_out } = logs(&gateway, &run).await?;
+    let files = files.into_iter().map(|log| log.file).collect();
     Ok(Json(FileList { schema: "burnin/logs/v1", safe, files, left_out }))
 }
 
@@ -68,16 +60,18 @@ pub async fn fetch(
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
     let not_yet = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no logs yet"));
-    let committed = manifest(&gateway, &run).await?.ok_or_else(not_yet)?;
-    // Serve only objects named in the manifest.
-    let object = committed.manifest.objects.iter().find(|object| object.name == name);
-    let object =
-        object.ok_or_else(|| ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
-    let size = object.size_bytes;
+    let logs = logs(&gateway, &run).await?;
+    if logs.files.is_empty() {
+        return Err(not_yet());
+    }
+    // Serve only objects named in a manifest.
+    let log = logs
+        .named(&name)
+        .ok_or_else(|| ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
+    let size = log.file.size_bytes;
     let range =
         headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));
-    let full = format!("{}{name}", committed.name.trim_end_matches("manifest.json"));
-    let opened = gateway.store.open(&full).await.map_err(|error| ApiProblem::unavailable(&error))?;
+    let opened = gateway.store.open(&log.object).await.map_err(|error| ApiProblem::unavailable(&error))?;
     let mut body = opened.ok_or_else(|| {
         ApiProblem::new(StatusCode::NOT_FOUND, format!("the log of {run} is missing in the bucket"))
     })?;
