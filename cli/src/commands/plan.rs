@@ -4,8 +4,8 @@ use std::{fmt::Write, path::Path};
 
 use cluster_deployed::Deployed;
 use model::{
-    BuildSpec, ClusterCost, ClusterSpec, DEPLOYED, GithubNotify, ImageSpec, News, Notify, PROCESSES, Span,
-    Stage, System, Timestamp, Workflow,
+    BuildSpec, ClusterCost, ClusterSpec, DEPLOYED, Every, GithubNotify, ImageSpec, News, Notify,
+    OutputFormat, PROCESSES, Program, Span, Stage, System, Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
 use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
@@ -139,17 +139,7 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
     let mut steps = Vec::new();
     for check in workflow.check_indices() {
         let Some(benchmark) = workflow.benchmark_of(check) else { continue };
-        let workload = &benchmark.workload;
-        let sizes = workload.sizes();
-        let range = |size: Option<&u64>| size.map_or_else(String::new, |size| report::size(*size));
-        let mut what = format!(
-            "{}, {} sizes from {} to {}, {} iterations",
-            workload.collective.as_str(),
-            sizes.len(),
-            range(sizes.first()),
-            range(sizes.last()),
-            workload.iterations
-        );
+        let mut what = described_program(&benchmark.program);
         if let Some(named) = workflow.check(check) {
             what = format!("{}: {what}, by the criteria {}", named.name, benchmark.criteria.name);
             if let Some(limit) = named.limit {
@@ -179,9 +169,40 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
         steps.push((Stage::Locate, what));
     }
     let benchmarks = workflow.check_indices().filter_map(|check| workflow.benchmark_of(check));
-    let rows: usize = benchmarks.map(|benchmark| 2 * benchmark.workload.sizes().len()).sum();
-    steps.push((Stage::Results, format!("load at most {rows} rows into the warehouse")));
+    let workloads = benchmarks.filter_map(|benchmark| benchmark.program.workload());
+    let rows: usize = workloads.map(|workload| 2 * workload.sizes().len()).sum();
+    let rows = if rows > 0 { format!("at most {rows} rows") } else { "the measurements".to_owned() };
+    steps.push((Stage::Results, format!("load {rows} into the warehouse")));
     steps
+}
+
+/// Program, and what it measures.
+fn described_program(program: &Program) -> String {
+    match program {
+        Program::NcclTests(workload) => {
+            let sizes = workload.sizes();
+            let range = |size: Option<&u64>| size.map_or_else(String::new, |size| report::size(*size));
+            format!(
+                "{}, {} sizes from {} to {}, {} iterations",
+                workload.collective.as_str(),
+                sizes.len(),
+                range(sizes.first()),
+                range(sizes.last()),
+                workload.iterations
+            )
+        }
+        Program::Command(command) => {
+            let every = match command.every {
+                Every::Node => "on each node",
+                Every::Rank => "for each rank",
+            };
+            let read = match &command.read {
+                OutputFormat::Format(name) => format!("read as {name}"),
+                OutputFormat::Declared(_) => "read as the workflow declares".to_owned(),
+            };
+            format!("`{}` {every}, {read}", report::line(&command.argv.join(" ")))
+        }
+    }
 }
 
 fn described(build: &BuildSpec, archives: &[SourceArchive]) -> String {

@@ -251,7 +251,7 @@ impl Artefacts {
         &self,
         logs: &Logs,
         job: Attempt,
-        read: fn(&mut dyn std::io::Read) -> std::io::Result<T>,
+        read: impl Fn(&mut dyn std::io::Read) -> std::io::Result<T> + Clone + Send + 'static,
     ) -> Result<Vec<(ManifestObject, T)>, ArtefactError> {
         let damaged = |why: &str| ArtefactError::Damaged { name: logs.manifest.clone(), why: why.to_owned() };
         let committed = self.manifest(&logs.manifest).await?;
@@ -263,7 +263,7 @@ impl Artefacts {
         let mut read_logs = Vec::new();
         for object in committed.manifest.objects.into_iter().filter(|object| object.name.starts_with(&prefix))
         {
-            let log = self.read(&logs.manifest, &object, read).await?;
+            let log = self.read(&logs.manifest, &object, read.clone()).await?;
             read_logs.push((object, log));
         }
         Ok(read_logs)

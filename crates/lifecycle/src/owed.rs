@@ -131,7 +131,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
         Stage::Job => Body::JobSubmit {
             cluster: state.cluster()?.clone(),
             image: state.image().cloned(),
-            workload: benchmark()?.workload.clone(),
+            program: benchmark()?.program.clone(),
             environment: benchmark()?.environment.clone(),
             limit: job_limit(limit, state.workflow.limits.grace),
         },
@@ -143,7 +143,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
             logs: state.logs_of(check)?.clone(),
             job_attempt: state.attempt(Stage::Job.of(check)),
             job: state.job_of(check)?.clone(),
-            workload: benchmark()?.workload.clone(),
+            program: benchmark()?.program.clone(),
             spec: state.workflow.cluster.clone().map(Box::new),
             cluster: state.cluster()?.clone(),
             image: state.image().cloned().map(Box::new),
@@ -172,7 +172,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     Some(NodeSearch {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
-        workload: state.workflow.benchmark_of(check)?.workload.clone(),
+        workload: state.workflow.benchmark_of(check)?.program.workload()?.clone(),
         environment: state.workflow.benchmark_of(check)?.environment.clone(),
         job_attempt: state.attempt(Stage::Job.of(check)),
         locate: state.workflow.locate?,

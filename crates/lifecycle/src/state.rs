@@ -290,7 +290,10 @@ impl RunState {
             }
             Stage::Locate => {
                 let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
-                failed && self.workflow.locate.is_some()
+                // Other programs name the bad subjects themselves.
+                let searchable =
+                    self.workflow.benchmark_of(check).is_some_and(|it| it.program.workload().is_some());
+                failed && searchable && self.workflow.locate.is_some()
             }
         }
     }
@@ -432,8 +435,14 @@ impl RunState {
         if self.frontier().is_some() {
             return None;
         }
-        // The verdict is the answer: it is independent of the search for bad nodes.
-        let asked = |step: &Step| self.wants(*step) && step.stage != Stage::Locate;
+        // The verdict is the answer: it is independent of the search for bad nodes, unless that keeps later checks from running.
+        let asked = |step: &Step| {
+            let stops = || {
+                self.end(*step).is_some_and(|end| stops_jobs(step.stage, end))
+                    && self.more_jobs_after(step.check)
+            };
+            self.wants(*step) && (step.stage != Stage::Locate || stops())
+        };
         let broken = self.steps().filter(asked).find_map(|step| {
             let Step { check, stage } = step;
             match self.end(step)? {
@@ -505,7 +514,7 @@ impl RunState {
 /// a measurement would be wrong.
 fn stops_jobs(stage: Stage, end: &AttemptEnd) -> bool {
     match (stage, end) {
-        (Stage::Image | Stage::Cluster, _) | (Stage::Job, AttemptEnd::TimedOut) => true,
+        (Stage::Image | Stage::Cluster, _) | (Stage::Job | Stage::Locate, AttemptEnd::TimedOut) => true,
         (Stage::Job, AttemptEnd::Failed(failure)) => {
             matches!(failure.class, Class::ClusterLost | Class::Cancelled)
         }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, NodeSearch, Span,
-    Stage, Timestamp, VerdictReached, Workload,
+    Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, NodeSearch, Program,
+    Span, Stage, Timestamp, VerdictReached,
 };
 
 /// A command. A worker that receives the same id again repeats the same fact.
@@ -88,8 +88,9 @@ commands! {
         cluster: Cluster,
         /// Image with the programs; `None` if the cluster already has them.
         image: Option<Image>,
-        /// Benchmark program and arguments.
-        workload: Workload,
+        /// Program and arguments.
+        #[serde(flatten)]
+        program: Program,
         /// Environment variables of each rank, over those of the cluster.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         environment: BTreeMap<String, String>,
@@ -134,8 +135,9 @@ commands! {
         job_attempt: Attempt,
         /// End state of the job.
         job: JobEnd,
-        /// Requested benchmark.
-        workload: Workload,
+        /// Requested program.
+        #[serde(flatten)]
+        program: Program,
         /// Requested cluster.
         #[serde(default)]
         spec: Option<Box<ClusterSpec>>,

@@ -21,6 +21,7 @@ pub mod metric;
 mod money;
 mod notify;
 mod planted;
+mod program;
 mod record;
 mod split_mix;
 mod system;
@@ -45,6 +46,7 @@ pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use planted::planted;
+pub use program::{CommandLine, Every, OutputFormat, Program};
 pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
 pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CheckIndex, Criteria, Locate, Money, Notify, Span, System};
+use crate::{CheckIndex, Criteria, Locate, Money, Notify, Program, Span, System};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -186,9 +186,9 @@ impl Workflow {
         self.checks.get(check.index())
     }
 
-    /// Name of a check: its own, or that of the collective for a single benchmark.
+    /// Name of a check: its own, or that of the program for a single benchmark.
     pub fn check_name(&self, check: CheckIndex) -> &str {
-        let single = || self.benchmark.as_ref().map_or("benchmark", |it| it.workload.collective.as_str());
+        let single = || self.benchmark.as_ref().map_or("benchmark", |it| it.program.name());
         self.check(check).map_or_else(single, |check| &check.name)
     }
 }
@@ -212,8 +212,9 @@ pub struct Check {
 /// Benchmark to run and its criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Benchmark {
-    /// Benchmark program and arguments.
-    pub workload: Workload,
+    /// Program and arguments.
+    #[serde(flatten)]
+    pub program: Program,
     /// Criteria of the verdict.
     pub criteria: Criteria,
     /// Pinned baseline document with the healthy cluster's curve. Without one, the baseline is learned from

@@ -76,7 +76,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
         add("nodes", Some(format!("{}: {}", cluster.nodes.len(), listed(nodes))), false);
         add("endpoint", Some(cluster.access.to_string()), true);
     }
-    add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
+    add("benchmark", workflow.benchmark.as_ref().map(|it| words::program(&it.program)), true);
     for check in state.checks() {
         let Some(named) = workflow.check(check) else { continue };
         let verdict = match state.verdict_of(check) {
@@ -84,7 +84,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
             None if state.skipped(check) => format!("skipped: needs {}", named.needs.join(", ")),
             None => "no verdict".to_owned(),
         };
-        let program = words::workload(&named.benchmark.workload);
+        let program = words::program(&named.benchmark.program);
         add("check", Some(format!("{}: {verdict}: {program}", text::line(&named.name))), true);
     }
     let shown = run.shown_check();

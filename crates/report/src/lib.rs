@@ -44,5 +44,5 @@ pub use page::{html, part};
 pub use render::CSS;
 pub use story::{LogStory, Places, RunStory, Story};
 pub use terminal::{Style, terminal};
-pub use text::{acts, count, neutral, shortened, size, took};
+pub use text::{acts, count, line, neutral, shortened, size, took};
 pub use timeline::{StageLine, timeline};

@@ -100,7 +100,7 @@ impl<'a> Story<'a> {
     pub(crate) fn requested(&self) -> (Option<&'a Workload>, Option<&'a Cluster>) {
         let state = self.run.map(|run| run.state);
         let benchmark = self.run.and_then(|run| run.state.workflow.benchmark_of(run.shown_check()));
-        (benchmark.map(|benchmark| &benchmark.workload), state.and_then(RunState::cluster))
+        (benchmark.and_then(|benchmark| benchmark.program.workload()), state.and_then(RunState::cluster))
     }
 
     /// The baseline, if comparable with this log.

@@ -1,8 +1,8 @@
 //! Texts for facts, conclusions and records. Codes of external systems are kept.
 
 use model::{
-    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, RecordEntry, Step, Suspects, Workflow,
-    Workload,
+    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, Program, RecordEntry, Step, Suspects,
+    Workflow,
 };
 
 use crate::{Places, Story, text};
@@ -153,8 +153,12 @@ pub fn entry(entry: &RecordEntry) -> (String, String) {
     }
 }
 
-/// The program and its arguments, as nccl-tests takes them.
-pub fn workload(workload: &Workload) -> String {
+/// The program and its arguments, as it takes them.
+pub fn program(program: &Program) -> String {
+    let workload = match program {
+        Program::NcclTests(workload) => workload,
+        Program::Command(command) => return text::line(&command.argv.join(" ")),
+    };
     format!(
         "{}_perf -b {} -e {} -f {} -n {} -w {} -c {}",
         workload.collective.as_str(),

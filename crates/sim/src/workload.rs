@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use model::{
     Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits,
-    Locate, RunRequested, Span, System, Trigger, Workflow, Workload,
+    Locate, Program, RunRequested, Span, System, Trigger, Workflow, Workload,
 };
 
 use crate::Dice;
@@ -44,7 +44,7 @@ pub fn whole() -> Workflow {
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
         benchmark: Some(Benchmark {
-            workload: Workload {
+            program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,
                 min_bytes: 8,
                 max_bytes: 64,
@@ -53,7 +53,7 @@ pub fn whole() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
                 datatype: None,
-            },
+            }),
             criteria: Criteria::named("any"),
             baseline: None,
             environment: Default::default(),

@@ -16,7 +16,7 @@ use crate::{cluster_request, lock_files};
 pub struct JobRequest {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Environment in addition to `PATH`, `BURNIN_RANK`, `BURNIN_RANKS` and `BURNIN_RENDEZVOUS`.
+    /// Environment in addition to `PATH`, `BURNIN_NODE_NAME`, `BURNIN_RANK`, `BURNIN_RANKS` and `BURNIN_RENDEZVOUS`.
     pub env: BTreeMap<String, String>,
     /// Maximum duration.
     pub limit: Span,
@@ -26,6 +26,9 @@ pub struct JobRequest {
     /// Participating nodes, in the order of their ranks; empty: all nodes of the cluster.
     #[serde(default)]
     pub nodes: Vec<String>,
+    /// A node whose process fails does not end the processes of the others.
+    #[serde(default)]
+    pub independent: bool,
 }
 
 impl JobRequest {

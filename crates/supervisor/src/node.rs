@@ -71,6 +71,8 @@ struct Process {
     group: SupervisedGroup,
     started_at: Timestamp,
     until: Instant,
+    /// See [`JobRequest::independent`].
+    independent: bool,
     /// Deadline after the failure of another node's process.
     doomed: Option<Instant>,
 }
@@ -109,8 +111,9 @@ impl NodeProcess {
                 let group = SupervisedGroup::led_by(i32::try_from(child.id()).unwrap_or(0));
                 lock_files::create_json(&folder.join("groups").join(&self.name), &group)?;
                 let until = Instant::now() + request.limit.0;
-                self.running
-                    .insert(job.to_owned(), Process { child, group, started_at, until, doomed: None });
+                let independent = request.independent;
+                let process = Process { child, group, started_at, until, independent, doomed: None };
+                self.running.insert(job.to_owned(), process);
                 Ok(())
             }
             Err(error) => {
@@ -142,6 +145,7 @@ impl NodeProcess {
             .envs(&request.env)
             .env(process::MARK, &self.folder)
             .env(process::NODE_MARK, self.place())
+            .env("BURNIN_NODE_NAME", &self.name)
             .env("BURNIN_RANK", rank.to_string())
             .env("BURNIN_RANKS", ranks.to_string())
             .env("BURNIN_RENDEZVOUS", &rendezvous)
@@ -191,7 +195,7 @@ impl Process {
             self.group.kill(); // kills the rest of the group
             return Ok(Some((if status.success() { "COMPLETED" } else { "FAILED" }, Some(status))));
         }
-        if self.doomed.is_none() && neighbour_failed(folder)? {
+        if !self.independent && self.doomed.is_none() && neighbour_failed(folder)? {
             self.doomed = Some(Instant::now() + KILL_WAIT);
         }
         let now = Instant::now();

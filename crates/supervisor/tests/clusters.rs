@@ -193,6 +193,7 @@ fn a_job_inherits_only_the_search_paths_of_programs() {
         [
             "BURNIN_CLUSTER",
             "BURNIN_NODE",
+            "BURNIN_NODE_NAME",
             "BURNIN_RANK",
             "BURNIN_RANKS",
             "BURNIN_RENDEZVOUS",

@@ -66,6 +66,8 @@ pub struct Clues {
     pub plugin: Option<String>,
     /// NCCL variables, as requested and as in effect.
     pub environment: Environment,
+    /// Name of the node, in the log of a program that runs on each node.
+    pub node: Option<String>,
 }
 
 impl Clues {
@@ -149,6 +151,7 @@ impl Clues {
                 Sign::CudaDriver => _ = self.cuda_driver.get_or_insert_with(|| word(&after).to_owned()),
                 Sign::Plugin => _ = self.plugin.get_or_insert_with(|| value(&after).to_owned()),
                 Sign::Environment => self.environment.read_report(after.trim_end_matches('\r')),
+                Sign::Node => _ = self.node.get_or_insert_with(|| word(&after).to_owned()),
                 Sign::Setting => {
                     // Two interleaved lines may have swapped their values.
                     if !glued {

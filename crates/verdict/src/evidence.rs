@@ -21,12 +21,14 @@ pub struct RunEvidence<'a> {
     pub cluster: Option<&'a Cluster>,
     /// Fingerprint fields that are not in the logs.
     pub setup: Option<&'a Fingerprint>,
+    /// Nodes of the cluster without measurements, for a program that runs on each node.
+    pub missing_nodes: &'a [String],
 }
 
 impl<'a> RunEvidence<'a> {
     /// Evidence from a single log.
     pub const fn of(reading: &'a Reading, clues: &'a Clues) -> Self {
-        Self { reading, clues, job: None, workload: None, cluster: None, setup: None }
+        Self { reading, clues, job: None, workload: None, cluster: None, setup: None, missing_nodes: &[] }
     }
 }
 

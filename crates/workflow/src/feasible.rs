@@ -5,13 +5,16 @@ use std::time::Duration;
 use cluster_api::{ClusterLayout, Substitution};
 use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, CheckIndex, ClusterCost, ClusterSpec, Collective, Criteria, Limits, PROCESSES,
-    Span, System, Workflow, Workload, measurement::size,
+    Benchmark, BuildSpec, CheckIndex, ClusterCost, ClusterSpec, Collective, CommandLine, Criteria, Limits,
+    MetricCriterion, OutputFormat, PROCESSES, Program, Span, System, Workflow, Workload, measurement::size,
 };
 use verdict::bounds::{Bounds, Subject, same_size};
 
 /// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Kinds of clusters whose programs do not run in container images.
+const WITHOUT_CONTAINERS: [&str; 3] = [PROCESSES, "slurm", "hosts"];
 
 /// File of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +109,11 @@ impl FeasibilityFindings {
     }
 
     fn benchmark(&mut self, check: CheckIndex, benchmark: &Benchmark, system: Option<&System>) {
-        let Benchmark { workload, criteria, baseline, .. } = benchmark;
+        let Benchmark { program, criteria, baseline, .. } = benchmark;
+        let workload = match program {
+            Program::NcclTests(workload) => workload,
+            Program::Command(command) => return self.command(check, command, benchmark, system),
+        };
         let ranks = system.and_then(ranks);
         let bounds = criteria.bound_bandwidth() || baseline.is_some();
         if !bounds && !criteria.data_only {
@@ -124,6 +131,51 @@ impl FeasibilityFindings {
         }
         let sizes = measured(workload, ranks);
         self.bounds(check, criteria, workload, (ranks, sizes));
+    }
+
+    /// The criteria must judge metrics that the program prints.
+    fn command(
+        &mut self,
+        check: CheckIndex,
+        command: &CommandLine,
+        benchmark: &Benchmark,
+        system: Option<&System>,
+    ) {
+        let criteria = &benchmark.criteria;
+        if command.image.is_some() && system.is_some_and(|system| WITHOUT_CONTAINERS.contains(&system.kind()))
+        {
+            let message = "applies to Kubernetes only; on other clusters the command names a program of the image or the node";
+            self.add(In::Check(check), "image", false, message.to_owned());
+        }
+        let printed = |name: &str| match &command.read {
+            OutputFormat::Format(format) => measure::format(format)
+                .is_none_or(|format| format.metrics.iter().any(|known| known.describes(name))),
+            OutputFormat::Declared(rules) => rules["name"].as_str() == Some(name),
+        };
+        for (at, criterion) in criteria.metrics.iter().enumerate() {
+            if !printed(&criterion.metric) {
+                let message = format!(
+                    "`{}` is not a metric of the program's output, so the verdict would never be pass; `docs/METRICS.md` lists them",
+                    criterion.metric
+                );
+                self.add(In::Criteria(check), &format!("metrics[{at}].metric"), false, message);
+            }
+        }
+        if criteria.bound_bandwidth() {
+            let message = "the floors and references are those of nccl-tests, which this check does not run; write `metrics`";
+            self.add(In::Criteria(check), "", false, message.to_owned());
+        }
+        let OutputFormat::Declared(_) = &command.read else { return };
+        if benchmark.baseline.is_none() && !criteria.metrics.iter().any(MetricCriterion::bounds) {
+            let message = "no criterion bounds the declared metric, so any value passes; add a floor, ceiling, reference or peers to `metrics`";
+            self.add(In::Criteria(check), "metrics", false, message.to_owned());
+        }
+        for (at, criterion) in criteria.metrics.iter().enumerate() {
+            if criterion.subjects.is_none() {
+                let message = "is missing: without the number of expected subjects, a value that is not printed is not noticed";
+                self.add(In::Criteria(check), &format!("metrics[{at}].subjects"), false, message.to_owned());
+            }
+        }
     }
 
     /// Every size of the floors and the reference that the verdict will use must be measured.

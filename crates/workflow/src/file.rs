@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
-use model::{ByteSize, ClusterCost, Collective, Datatype, Image, Limits, Locate, Notify, Span, System};
+use model::{
+    ByteSize, ClusterCost, Collective, Datatype, Every, Image, Limits, Locate, Notify, Span, System,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use triggers::Triggers;
@@ -275,8 +277,18 @@ pub struct CheckFile {
     /// Name, unique in the workflow: a letter, then letters, digits, `-`, `_` and `.`, at most 60 characters.
     #[schemars(regex(pattern = r"^[A-Za-z][A-Za-z0-9_.-]{0,59}$"))]
     pub name: String,
-    /// Benchmark program and arguments.
-    pub workload: WorkloadFile,
+    /// Program of nccl-tests and its arguments. Either this or `command`.
+    pub workload: Option<WorkloadFile>,
+    /// Any other program and its arguments; `read` states its output. A program without `/` is looked up in the image, in the
+    /// cluster's `programs` folder, then on the `PATH` of the node.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// For which part of the cluster the command is started once. Default: `node`.
+    pub every: Option<Every>,
+    /// Container image of the command, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
+    pub image: Option<String>,
+    /// Format of the command's output: a name of docs/METRICS.md, or the rules of a declared parser.
+    pub read: Option<ReadFile>,
     /// File with the criteria.
     pub criteria: PathBuf,
     /// Baseline file from `burnin baseline`. Default: learned from the check's own passed runs.
@@ -294,14 +306,24 @@ pub struct CheckFile {
     pub matrix: Option<MatrixFile>,
 }
 
+/// How the output of a command is read.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ReadFile {
+    /// Name of a format.
+    Format(String),
+    /// Rules of a declared parser.
+    Declared(#[schemars(with = "measure::Declaration")] serde_json::Value),
+}
+
 /// Lists whose combinations become checks.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MatrixFile {
-    /// Collectives, instead of the workload's.
+    /// Collectives, instead of the workload's. Not with `command`.
     #[serde(default)]
     pub collectives: Vec<Collective>,
-    /// Element types, instead of the workload's.
+    /// Element types, instead of the workload's. Not with `command`.
     #[serde(default)]
     pub datatypes: Vec<Datatype>,
     /// Environment variables by a short name, such as `ring: {NCCL_ALGO: Ring}`, over the check's own.

@@ -10,8 +10,8 @@ use std::{
 use cluster_api::Substitution;
 use cluster_deployed::{Deployed, Keep, kept};
 use model::{
-    Benchmark, BuildSpec, ByteSize, Check, ClusterSpec, Collective, Criteria, Datatype, ImageSpec,
-    SourceObject, SourceRepository, System, Workflow, Workload,
+    Benchmark, BuildSpec, ByteSize, Check, ClusterSpec, Collective, CommandLine, Criteria, Datatype,
+    ImageSpec, OutputFormat, Program, SourceObject, SourceRepository, System, Workflow, Workload,
 };
 
 use crate::{
@@ -19,8 +19,8 @@ use crate::{
     document::{FileProblem, YamlDocument},
     feasible::{self, FeasibilityFinding, In},
     file::{
-        BenchmarkFile, BuildFile, CheckFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile,
-        RepositoryFile, WorkloadFile,
+        BenchmarkFile, BuildFile, CheckFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, ReadFile,
+        RentFile, RepositoryFile, WorkloadFile,
     },
     parameters::{self, ParameterProblem, Values},
 };
@@ -49,11 +49,14 @@ struct MatrixCell {
 }
 
 impl MatrixCell {
-    fn over(self, workload: &Workload) -> Workload {
-        Workload {
-            collective: self.collective.unwrap_or(workload.collective),
-            datatype: self.datatype.or(workload.datatype),
-            ..workload.clone()
+    fn over(self, program: &Program) -> Program {
+        match program {
+            Program::NcclTests(workload) => Program::NcclTests(Workload {
+                collective: self.collective.unwrap_or(workload.collective),
+                datatype: self.datatype.or(workload.datatype),
+                ..workload.clone()
+            }),
+            Program::Command(_) => program.clone(),
         }
     }
 }
@@ -146,7 +149,8 @@ impl<'a> WorkflowReader<'a> {
 
     pub(crate) fn benchmark(&mut self, benchmark: &BenchmarkFile) -> Option<Benchmark> {
         let BenchmarkFile { workload, criteria, baseline } = benchmark;
-        self.measured("benchmark", workload, criteria, baseline.as_deref())
+        let program = Program::NcclTests(self.workload("benchmark", workload));
+        self.measured("benchmark", program, criteria, baseline.as_deref())
     }
 
     /// The checks of the workflow; a check with a matrix becomes one check for each combination.
@@ -172,11 +176,13 @@ impl<'a> WorkflowReader<'a> {
                     self.complain(&format!("{field}.environment.{name}"), why);
                 }
             }
-            let read = self.measured(&field, &file.workload, &file.criteria, file.baseline.as_deref());
-            let document = self.measured.pop();
+            let program = self.program(&field, file);
+            let read = program
+                .and_then(|program| self.measured(&field, program, &file.criteria, file.baseline.as_deref()));
+            let document = if read.is_some() { self.measured.pop() } else { None };
             let combinations = self.combinations(&field, file);
             named.insert(&file.name, combinations.iter().map(|(name, ..)| name.clone()).collect());
-            for (name, workload, environment) in combinations {
+            for (name, cell, environment) in combinations {
                 if checks.iter().any(|check| check.name == name) {
                     self.complain(
                         &format!("{field}.name"),
@@ -184,8 +190,8 @@ impl<'a> WorkflowReader<'a> {
                     );
                 }
                 let Some(read) = read.clone() else { continue };
-                let workload = workload.over(&read.workload);
-                let benchmark = Benchmark { workload, environment, ..read };
+                let program = cell.over(&read.program);
+                let benchmark = Benchmark { program, environment, ..read };
                 self.measured.extend(document.clone());
                 checks.push(Check { name, benchmark, needs: needs.clone(), limit: file.limit });
             }
@@ -244,22 +250,110 @@ impl<'a> WorkflowReader<'a> {
         cells
     }
 
-    /// Reads the program, criteria and baseline of a check.
+    /// Reads the program of a check.
+    fn program(&mut self, field: &str, file: &CheckFile) -> Option<Program> {
+        if let Some(workload) = &file.workload {
+            let alone = [
+                ("command", !file.command.is_empty()),
+                ("every", file.every.is_some()),
+                ("image", file.image.is_some()),
+                ("read", file.read.is_some()),
+            ];
+            for (name, _) in alone.iter().filter(|(_, is_set)| *is_set) {
+                self.complain(&format!("{field}.{name}"), "contradicts `workload`; remove one of them");
+            }
+            return Some(Program::NcclTests(self.workload(field, workload)));
+        }
+        if file.command.is_empty() {
+            self.complain(
+                field,
+                "has neither `workload`, a program of nccl-tests, nor `command`, any other program",
+            );
+            return None;
+        }
+        for (at, word) in file.command.iter().enumerate() {
+            if word.contains('\0') || (at == 0 && word.trim().is_empty()) {
+                self.complain(&format!("{field}.command[{at}]"), "is not a word of a command line");
+            }
+        }
+        if let Some(image) = &file.image {
+            let digest = image.rsplit_once("@sha256:").map_or("", |(_, digest)| digest);
+            if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                self.complain(&format!("{field}.image"), "expected NAME@sha256:DIGEST; a tag can be moved");
+            }
+        }
+        if let Some(matrix) = &file.matrix {
+            for (name, is_set) in
+                [("collectives", !matrix.collectives.is_empty()), ("datatypes", !matrix.datatypes.is_empty())]
+            {
+                if is_set {
+                    self.complain(
+                        &format!("{field}.matrix.{name}"),
+                        "applies to `workload` only; use `environments`",
+                    );
+                }
+            }
+        }
+        let read = self.output_format(field, file.read.as_ref())?;
+        let command = CommandLine {
+            argv: file.command.clone(),
+            every: file.every.unwrap_or_default(),
+            image: file.image.clone(),
+            read,
+        };
+        Some(Program::Command(command))
+    }
+
+    fn output_format(&mut self, field: &str, read: Option<&ReadFile>) -> Option<OutputFormat> {
+        let field = format!("{field}.read");
+        match read {
+            None => {
+                let names: Vec<_> = measure::FORMATS.iter().map(|format| format.name).collect();
+                let message = format!(
+                    "is missing; name the format of the output ({}), or declare it",
+                    names.join(", ")
+                );
+                self.complain(&field, message);
+                None
+            }
+            Some(ReadFile::Format(name)) if measure::format(name).is_none() => {
+                let names: Vec<_> = measure::FORMATS.iter().map(|format| format.name).collect();
+                self.complain(&field, format!("`{name}` is not a format; known: {}", names.join(", ")));
+                None
+            }
+            Some(ReadFile::Format(name)) => Some(OutputFormat::Format(name.clone())),
+            Some(ReadFile::Declared(rules)) => {
+                match serde_json::from_value::<measure::Declaration>(rules.clone()) {
+                    Ok(declaration) => {
+                        for measure::Problem { field: place, message } in declaration.lint(true) {
+                            self.complain(&format!("{field}.{place}"), message);
+                        }
+                        Some(OutputFormat::Declared(rules.clone()))
+                    }
+                    Err(error) => {
+                        self.complain(&field, error.to_string());
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads criteria and baseline of a check.
     fn measured(
         &mut self,
         field: &str,
-        workload: &WorkloadFile,
+        program: Program,
         criteria: &Path,
         baseline: Option<&Path>,
     ) -> Option<Benchmark> {
-        let workload = self.workload(field, workload);
         self.measured.push((field.to_owned(), None));
         let criteria = self.criteria(field, criteria)?;
         let baseline = match baseline {
             Some(path) => Some(self.baseline(field, path)?),
             None => None,
         };
-        Some(Benchmark { workload, criteria, baseline, environment: BTreeMap::new() })
+        Some(Benchmark { program, criteria, baseline, environment: BTreeMap::new() })
     }
 
     /// Reads a named file and collects its problems.

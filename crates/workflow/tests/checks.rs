@@ -69,8 +69,8 @@ fn a_matrix_becomes_checks_with_stable_names() {
     assert_eq!(workflow.checks[8].needs, expected[..8], "the name of a matrix stands for all its checks");
     let benchmark = &workflow.checks[5].benchmark;
     assert_eq!(
-        (benchmark.workload.collective, benchmark.workload.datatype),
-        (Collective::ReduceScatter, Some(Datatype::Bfloat16))
+        benchmark.program.workload().map(|it| (it.collective, it.datatype)),
+        Some((Collective::ReduceScatter, Some(Datatype::Bfloat16)))
     );
     assert_eq!(
         (benchmark.environment["NCCL_ALGO"].as_str(), benchmark.environment["A"].as_str()),

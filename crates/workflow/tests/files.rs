@@ -90,7 +90,7 @@ fn a_valid_file_resolves_with_every_default() {
     let resolved = resolve(&folder.path().join("w.yaml"), &["limits.attempts=3".parse().unwrap()]).unwrap();
     let workflow = resolved.workflow;
     assert_eq!(workflow.cluster, Some(ClusterSpec::Rent(System::processes(2))));
-    let workload = workflow.benchmark.unwrap().workload;
+    let workload = workflow.benchmark.unwrap().program.workload().unwrap().clone();
     assert_eq!((workload.max_bytes, workload.step_factor, workload.iterations), (65536, 2, 20));
     assert_eq!(workload.sizes().len(), 14);
     assert_eq!((workflow.limits.attempts, workflow.limits.job.to_string().as_str()), (3, "5m"));

@@ -19,8 +19,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::Artefacts;
 use model::{
-    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, NodeSearch, Span, Stage,
-    Workload, planted,
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, NodeSearch, Program, Span, Stage,
+    planted,
 };
 use redact::Rules;
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
@@ -67,7 +67,7 @@ impl Agent {
         id: &CommandId,
         cluster: &Cluster,
         image: Option<&Image>,
-        (workload, environment): (&Workload, &BTreeMap<String, String>),
+        (program, environment): (&Program, &BTreeMap<String, String>),
         limit: Span,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
@@ -80,7 +80,7 @@ impl Agent {
             name: id.resource_name(),
             cluster: cluster.clone(),
             image: image.cloned(),
-            workload: workload.clone(),
+            program: program.clone(),
             environment: environment.clone(),
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
@@ -186,8 +186,8 @@ impl Worker for Agent {
     async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
-            Body::JobSubmit { cluster, image, workload, environment, limit } => {
-                self.submit(id, cluster, image.as_ref(), (workload, environment), *limit, outbox).await
+            Body::JobSubmit { cluster, image, program, environment, limit } => {
+                self.submit(id, cluster, image.as_ref(), (program, environment), *limit, outbox).await
             }
             Body::JobObserve { cluster, handle } => self.observe(id, cluster, handle.is_some(), outbox).await,
             Body::JobCancel { cluster, .. } => {

@@ -15,8 +15,8 @@ use std::{io::Cursor, sync::Arc};
 use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, NodeSearch, Span, SuspectNode,
-    Suspects, Timestamp, Workload, measurement::Reading, planted,
+    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, NodeSearch, Program, Span,
+    SuspectNode, Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{PollResult, PortError};
@@ -351,7 +351,7 @@ impl NodePair<'_> {
             name: self.name(),
             cluster,
             image: image.clone(),
-            workload: Workload { min_bytes: size, max_bytes: size, ..workload.clone() },
+            program: Program::NcclTests(Workload { min_bytes: size, max_bytes: size, ..workload.clone() }),
             environment: self.search.environment.clone(),
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),

@@ -82,7 +82,8 @@ impl Scheduler for Paper {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.call()?;
         assert_eq!(job.cluster.nodes.len(), 2);
-        assert_eq!((job.workload.min_bytes, job.workload.max_bytes), (8 << 20, 8 << 20));
+        let workload = job.program.workload().unwrap();
+        assert_eq!((workload.min_bytes, workload.max_bytes), (8 << 20, 8 << 20));
         let mut jobs = self.jobs.lock().unwrap();
         if self.refuses.is_some_and(|most| jobs.len() >= most) {
             let failure = Failure::new(Class::Input, "REFUSED", "no jobs of two nodes here");

@@ -7,27 +7,30 @@
 //! Idempotent: the verdict is stored under its command with all its inputs, and a repeated command returns the stored verdict.
 //! The same inputs always give the same verdict.
 
+mod reader;
 mod standard;
 
-use std::{io::Read, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, Timestamp, VerdictReached, Workload,
+    Logs, Program, Timestamp, VerdictReached,
     measurement::{LogEnd, Reading},
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Clues, Fingerprint, Listening, RunEvidence, Standard};
+use verdict::{Baseline, Clues, Fingerprint, RunEvidence, Standard};
 
+use reader::LogReader;
 use standard::Fixed;
 use tracing::warn;
 use warehouse::Warehouse;
 
+pub use reader::listen;
 pub use verdict::Stored;
 
 /// Handles `run.judge`: parses logs, computes and stores verdicts.
@@ -69,7 +72,8 @@ impl Judge {
     }
 
     async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
-        let mut heard = self.hear(case).await.map_err(damaged)?;
+        let reader = LogReader::of(case.program)?;
+        let mut heard = self.hear(case, &reader).await.map_err(damaged)?;
         let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, std::mem::take(&mut heard.logs));
         let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(damaged)?;
         if measurements.is_none() {
@@ -79,10 +83,11 @@ impl Judge {
         let evidence = RunEvidence {
             reading: &heard.reading,
             clues: &heard.clues,
-            job: Some(case.job),
-            workload: Some(case.workload),
+            job: Some(&reader.job(case.job)),
+            workload: case.program.workload(),
             cluster: Some(case.cluster),
             setup: Some(&setup),
+            missing_nodes: &heard.missing_nodes,
         };
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
@@ -134,28 +139,32 @@ impl Judge {
         }
     }
 
-    /// Parses all logs of the attempt. One contains the table; the others may contain errors.
-    async fn hear(&self, case: &Case<'_>) -> Result<LogNetwork, ArtefactError> {
-        let reading = Reading::default();
-        let mut whole = LogNetwork { reading, clues: Clues::default(), log_sha256: None, logs: Vec::new() };
-        for (object, (reading, clues)) in
-            self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?
+    /// Parses all logs of the attempt. Those with measurements are judged; the others may contain errors.
+    async fn hear(&self, case: &Case<'_>, reader: &LogReader) -> Result<HeardLogs, ArtefactError> {
+        let mut whole = HeardLogs { reading: reader.empty(), ..HeardLogs::default() };
+        let mut nodes = BTreeSet::new();
+        let parsing = reader.clone();
+        for (object, (mut reading, clues)) in
+            self.artefacts.logs(case.logs, case.job_attempt, move |body| parsing.listen(body)).await?
         {
+            let is_judged = reader.complete(&mut reading, &clues);
             let (log, sha256) = (object.name.clone(), object.sha256.clone());
             whole.logs.push(ParsedLog { log, sha256, reading: reading.clone() });
-            if !reading.tables.is_empty() || reading.format.is_some() {
+            if is_judged {
                 whole.log_sha256 = Some(object.sha256);
                 whole.reading.ended = worst(whole.reading.ended, reading.ended);
+                nodes.extend(clues.node.clone());
+                whole.reading.format = whole.reading.format.or(reading.format);
+                whole.reading.version = whole.reading.version.or(reading.version);
+                whole.reading.metrics.extend(reading.metrics);
+                whole.reading.findings.extend(reading.findings);
+                whole.reading.gpus.extend(reading.gpus);
+                whole.reading.tables.extend(reading.tables);
             }
-            whole.reading.format = whole.reading.format.or(reading.format);
-            whole.reading.version = whole.reading.version.or(reading.version);
-            whole.reading.metrics.extend(reading.metrics);
-            whole.reading.findings.extend(reading.findings);
-            whole.reading.gpus.extend(reading.gpus);
             whole.reading.first_error = whole.reading.first_error.or(reading.first_error);
-            whole.reading.tables.extend(reading.tables);
             whole.clues.add(&object.name, clues);
         }
+        whole.missing_nodes = reader.missing(case.cluster, &nodes);
         Ok(whole)
     }
 }
@@ -170,35 +179,15 @@ const fn worst(a: LogEnd, b: LogEnd) -> LogEnd {
     }
 }
 
-/// Reads the measurements and the clues of a log in one pass.
-///
-/// # Errors
-/// Returns an error if reading fails. A damaged archive is a finding, not an error.
-pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
-    // An error of unpacking is returned by the first read.
-    let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
-        Ok(log) => Box::new(log),
-        Err(error) => Box::new(FailingInput(Some(error))),
-    };
-    let mut listening = Listening::new(unpacked);
-    let reading = measure::read(&mut listening)?;
-    Ok((reading, listening.finish()))
-}
-
-/// A reader that returns an error.
-struct FailingInput(Option<std::io::Error>);
-
-impl Read for FailingInput {
-    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
-}
-
-struct LogNetwork {
+/// The logs of an attempt.
+#[derive(Default)]
+struct HeardLogs {
+    /// The judged measurements.
     reading: Reading,
     clues: Clues,
     log_sha256: Option<String>,
     logs: Vec<ParsedLog>,
+    missing_nodes: Vec<String>,
 }
 
 struct Case<'a> {
@@ -208,7 +197,7 @@ struct Case<'a> {
     logs: &'a Logs,
     job_attempt: Attempt,
     job: &'a JobEnd,
-    workload: &'a Workload,
+    program: &'a Program,
     spec: Option<&'a ClusterSpec>,
     cluster: &'a Cluster,
     image: Option<&'a Image>,
@@ -278,7 +267,7 @@ impl Worker for Judge {
             logs,
             job_attempt,
             job,
-            workload,
+            program,
             spec,
             cluster,
             image,
@@ -295,7 +284,7 @@ impl Worker for Judge {
             logs,
             job_attempt: *job_attempt,
             job,
-            workload,
+            program,
             spec: spec.as_deref(),
             cluster,
             image: image.as_deref(),

@@ -18,7 +18,7 @@ pub fn workflow() -> Workflow {
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
         benchmark: Some(Benchmark {
-            workload: Workload {
+            program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,
                 min_bytes: 8,
                 max_bytes: 1024,
@@ -27,7 +27,7 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
                 datatype: None,
-            },
+            }),
             criteria: Criteria::named("any"),
             baseline: None,
             environment: Default::default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledger::ObjectReader;
-use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
+use model::{Class, Cluster, Failure, Image, JobEnd, Program, Span};
 use service::PortError;
 
 /// A benchmark job.
@@ -15,8 +15,8 @@ pub struct JobSpec {
     pub cluster: Cluster,
     /// The programs; `None` if they are installed on the cluster.
     pub image: Option<Image>,
-    /// Benchmark arguments.
-    pub workload: Workload,
+    /// Program and arguments.
+    pub program: Program,
     /// Environment variables of each rank, over those of the cluster's settings.
     pub environment: BTreeMap<String, String>,
     /// Time limit.

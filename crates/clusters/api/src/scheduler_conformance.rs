@@ -11,14 +11,14 @@ use std::{
 
 use service::PortError;
 
-use model::{Cluster, Collective, JobEnd, Workload};
+use model::{Cluster, Collective, CommandLine, Every, JobEnd, OutputFormat, Program, Workload};
 use tokio::io::AsyncReadExt;
 
 use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler, Written};
 
-/// A short workload for tests of schedulers.
-pub const fn workload() -> Workload {
-    Workload {
+/// A short benchmark for tests of schedulers.
+pub const fn program() -> Program {
+    Program::NcclTests(Workload {
         collective: Collective::AllReduce,
         min_bytes: 8,
         max_bytes: 64,
@@ -27,7 +27,7 @@ pub const fn workload() -> Workload {
         warmup_iterations: 5,
         check: true,
         datatype: None,
-    }
+    })
 }
 
 /// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
@@ -92,6 +92,49 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     scheduler.cancel(cluster, "three").await.expect("an answer");
     scheduler.submit(&job("three")).await.expect("a handle");
     assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
+}
+
+/// Checks that a program of each node runs once on each node, and that a node where it fails does not end the others. `job`
+/// makes a job with the given name on the cluster, which has at least two nodes.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn program_of_each_node(
+    scheduler: &dyn Scheduler,
+    cluster: &Cluster,
+    job: impl Fn(&str) -> JobSpec,
+) {
+    let script = "echo \"measured by $BURNIN_NODE_NAME\"; [[ $BURNIN_NODE_NAME != \"$1\" ]] || exit 7; sleep 2; echo 'finished by' \"$2\"";
+    let run = async |name: &str, failing: &str| {
+        let argv = ["bash", "-c", script, "measure", failing, "it's \"$(all)\""].map(str::to_owned).into();
+        let read = OutputFormat::Format("key-value".to_owned());
+        let command = CommandLine { argv, every: Every::Node, image: None, read };
+        let spec = JobSpec { program: Program::Command(command), ..job(name) };
+        scheduler.submit(&spec).await.expect("a handle");
+        let end = ended(scheduler, cluster, name).await;
+        let mut texts = Vec::new();
+        for Written { name: file, .. } in scheduler.outputs(cluster, name).await.expect("an answer").files {
+            let mut text = String::new();
+            let mut body = scheduler.output(cluster, name, &file).await.expect("a file");
+            body.read_to_string(&mut text).await.expect("text");
+            texts.extend(text.contains("burnin node: ").then_some(text));
+        }
+        (end, texts)
+    };
+    let (end, texts) = run("each-node", "none").await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)), "{texts:?}");
+    let nodes = scheduler.nodes(cluster, "each-node").await.expect("nodes");
+    assert!(nodes.len() >= 2 && texts.len() == nodes.len(), "one log for each of {nodes:?}: {texts:?}");
+    for node in &nodes {
+        let named = |text: &&String| text.contains(&format!("burnin node: {node}\n"));
+        let text = texts.iter().find(named).expect("the log of the node");
+        assert_eq!(text.matches(&format!("measured by {node}\n")).count(), 1, "{text}");
+        assert_eq!(text.matches("finished by it's \"$(all)\"\n").count(), 1, "{text}");
+    }
+    let (end, texts) = run("each-node-fails", &nodes[1]).await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)), "{texts:?}");
+    let finished = texts.iter().filter(|text| text.contains("finished by")).count();
+    assert_eq!(finished, nodes.len() - 1, "the other nodes continue: {texts:?}");
 }
 
 /// Checks that the adapter lists only a job's own files in `folder`, the output folder of the job `name`, and follows no link

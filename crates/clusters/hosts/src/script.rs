@@ -1,12 +1,11 @@
 //! The script that runs a job on the agent's machine, and what it starts on the hosts. Pure.
 //!
 //! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts
-//! `mpirun`, connects to every host periodically, and ends the job's remaining processes on every host before it writes the
+//! `mpirun`, or the program on each host by ssh, connects to every host periodically, and ends the job's remaining processes on every host before it writes the
 //! result.
 //! All processes of a job carry the variable `BURNIN_JOB`, by which they are found.
 
-use cluster_api::{JobSpec, nccl_tests, rank_environment, shell::quote};
-use model::Workload;
+use cluster_api::{JobSpec, program, rank_environment, shell::quote};
 
 use crate::settings::Hosts;
 
@@ -47,10 +46,13 @@ mv -T -- "$draft" "$2" 2>/dev/null || rm -rf -- "$draft"
 [[ -d $2 ]]
 "#;
 
-/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing, `$4`: work folder.
+/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing, `$4`: work folder,
+/// `$5`: folder with programs or nothing, `$6`: 1 if the job does not need Open MPI.
 const CHECK: &str = r#"own "$4"
 fail() { echo "$*" >&2; exit 1; }
-if [[ -n $2 ]]; then [[ -x $2/bin/orted || -x $2/bin/prted ]] || fail "Open MPI is not in $2; install it, or correct mpi.folder"
+[[ -z $5 ]] || PATH=$5:$PATH
+if [[ $6 == 1 ]]; then :
+elif [[ -n $2 ]]; then [[ -x $2/bin/orted || -x $2/bin/prted ]] || fail "Open MPI is not in $2; install it, or correct mpi.folder"
 else type -P orted >/dev/null || type -P prted >/dev/null || fail "Open MPI (orted) is not on the PATH of ssh commands; install it, or set mpi.folder"; fi
 [[ -z $1 ]] || type -P -- "$1" >/dev/null || fail "the program $1 is missing"
 [[ -z $3 || -r $3 ]] || fail "the profile $3 cannot be read"
@@ -98,24 +100,41 @@ beats=(0x)
 "#;
 
 /// Checks the hosts, runs the benchmark and writes the result.
-const BODY: &str = r#"check_host() { remote "$1" "$check" check "$program" "$mpi_folder" "$profile" "$work"; }
+const BODY: &str = r#"check_host() { remote "$1" "$check" check "$program" "$mpi_folder" "$profile" "$work" "$programs" "$per_node"; }
 reach_host() { remote "$1" 'exit 0' x; }
 copy_image() {
   tar -C "$image" -cf - . |
     timeout 600 ssh -F "$config" -T "$1" "exec bash -c $(printf '%q ' "$receive" receive "$work" "$image")"
 }
+# The program on one host, without MPI. The marks are exported first: a cancelled job is found by them.
+on_host() {
+  local marks
+  printf -v marks 'export BURNIN_JOB=%q BURNIN_NODE_NAME=%q; ' "$BURNIN_JOB" "$1"
+  ssh -F "$config" -T "$1" "${marks}exec bash -c $(printf '%q ' "$(<rank.sh)" rank "${command[@]}")" >"output/node-$1.log" 2>&1 </dev/null
+}
+# The program on all hosts at once. The exit code is the highest one.
+on_all_hosts() {
+  local host pids=() at=0 code=0 status
+  for host in "${hosts[@]}"; do on_host "$host" & pids+=($!); done
+  for host in "${hosts[@]}"; do
+    wait "${pids[at++]}"; status=$?
+    ((status == 0)) || say "$host: the program ended with $status"
+    ((status > code)) && code=$status
+  done
+  exit "$code"
+}
 stop() {
   say "stopping: $1"
-  kill -TERM "$mpi" 2>/dev/null
-  for _ in {1..40}; do kill -0 "$mpi" 2>/dev/null || break; sleep 0.25; done
-  kill -KILL "$mpi" 2>/dev/null
+  kill -TERM "$launcher" 2>/dev/null
+  for _ in {1..40}; do kill -0 "$launcher" 2>/dev/null || break; sleep 0.25; done
+  kill -KILL "$launcher" 2>/dev/null
   sweep_all
 }
 [[ ! -e cancel ]] || finish CANCELLED "" ""
 root=()
 ((EUID != 0)) || root=(--allow-run-as-root)
 mpirun=${mpi_folder:+$mpi_folder/bin/}mpirun
-type -P -- "$mpirun" >/dev/null || finish LAUNCH_FAILED "" "this machine has no $mpirun; install Open MPI, or set mpi.folder"
+((per_node)) || type -P -- "$mpirun" >/dev/null || finish LAUNCH_FAILED "" "this machine has no $mpirun; install Open MPI, or set mpi.folder"
 if [[ -n $image ]]; then
   every_host copy_image
   [[ -z $bad ]] || finish LAUNCH_FAILED "" "the image cannot be copied: $bad"
@@ -129,13 +148,16 @@ beats=()
 for host in "${hosts[@]}"; do : >"alive/$host"; beat "$host" & beats+=($!); done
 [[ ! -e cancel ]] || { sweep_all; finish CANCELLED "" ""; }
 # mpirun's daemons check that they have the agent too: so it is `ssh`, which is ours only here.
-PATH=$PWD/bin:$PATH "$mpirun" "${root[@]}" ${mpi_folder:+--prefix "$mpi_folder"} --hostfile hostfile -np "$ranks" --bind-to none \
+with_mpirun() {
+  PATH=$PWD/bin:$PATH exec "$mpirun" "${root[@]}" ${mpi_folder:+--prefix "$mpi_folder"} --hostfile hostfile -np "$ranks" --bind-to none \
   --mca plm_rsh_agent ssh --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 "${options[@]}" \
-  bash -c "$(<rank.sh)" rank "${command[@]}" >output/benchmark.log 2>output/mpirun.log </dev/null &
-mpi=$!
-say "mpirun is process $mpi"
+  bash -c "$(<rank.sh)" rank "${command[@]}" >output/benchmark.log 2>output/mpirun.log </dev/null
+}
+if ((per_node)); then on_all_hosts & else with_mpirun & fi
+launcher=$!
+say "the launcher is process $launcher"
 deadline=$((SECONDS + limit))
-while kill -0 "$mpi" 2>/dev/null; do
+while kill -0 "$launcher" 2>/dev/null; do
   [[ ! -e cancel ]] || { stop cancelled; finish CANCELLED "" ""; }
   ((SECONDS < deadline)) || { stop "the limit of $limit s"; finish TIMEOUT "" ""; }
   now=$(date +%s) lost=
@@ -149,8 +171,8 @@ while kill -0 "$mpi" 2>/dev/null; do
   fi
   sleep 0.5
 done
-wait "$mpi"; code=$?
-say "mpirun ended with $code"
+wait "$launcher"; code=$?
+say "the launcher ended with $code"
 bad=
 ((code == 0)) || every_host reach_host
 lost=$bad
@@ -200,17 +222,20 @@ pub fn files(
     let names: Vec<_> = hosts.hosts.iter().map(|host| host.name.clone()).collect();
     let total: u32 = hosts.hosts.iter().map(|host| hosts.ranks(host)).sum();
     let mark = mark(&job.name, folder);
-    let command = command(&job.workload, hosts, image);
+    let programs = image.or(hosts.programs.as_deref());
+    let command = program::words(&job.program, programs, 1); // each rank has one GPU
     let empty = String::new();
     let silent = hosts.silent_after.0.as_secs();
     let settings = format!(
-        "config={} image={} limit={} silent={silent} pace={} ranks={total}\nmpi_folder={} profile={} program={}\n\
+        "config={} image={} limit={} silent={silent} pace={} ranks={total} per_node={}\nprograms={}\nmpi_folder={} profile={} program={}\n\
          hosts=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\nreceive={}\n\
          work={}\n",
         quote(config),
         quote(image.unwrap_or_default()),
         job.limit.0.as_secs().max(1),
         (silent / 3).clamp(1, 10), // two attempts may fail
+        u8::from(program::is_per_node(&job.program)),
+        quote(programs.unwrap_or_default()),
         quote(hosts.mpi.folder.as_ref().unwrap_or(&empty)),
         quote(hosts.profile.as_ref().unwrap_or(&empty)),
         quote(command.first().unwrap_or(&empty)),
@@ -235,12 +260,12 @@ pub fn files(
     vec![
         ("hostfile", hostfile),
         ("bin/ssh", ssh),
-        ("rank.sh", rank(job, hosts)),
+        ("rank.sh", rank(job, hosts, programs)),
         ("job.sh", format!("{shebang}\n{settings}{head}{BODY}")),
     ]
 }
 
-fn rank(job: &JobSpec, hosts: &Hosts) -> String {
+fn rank(job: &JobSpec, hosts: &Hosts, programs: Option<&str>) -> String {
     let entry = |host: &crate::Host| {
         let address = host.address();
         let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
@@ -253,32 +278,25 @@ fn rank(job: &JobSpec, hosts: &Hosts) -> String {
         .profile
         .as_ref()
         .map_or_else(String::new, |profile| format!("set +u\n. {} || exit 88\nset -u\n", quote(profile)));
+    let head = if program::is_per_node(&job.program) { "" } else { RANK_HEAD };
     format!(
-        "set -u\nwork={} BURNIN_JOB_NAME={} entries=({})\nexport BURNIN_PORT={}\n{RANK_HEAD}{environment}{profile}\
-         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
+        "set -u\nwork={} BURNIN_JOB_NAME={} entries=({})\nexport BURNIN_PORT={}\n{head}{environment}{profile}\
+         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\n{}{}exec \"$@\"\n",
         quote(&hosts.work_folder),
         quote(&job.name),
         entries.join(" "),
         hosts.rank_port,
         quote(&hosts.nccl_debug),
         rank_environment::applied_last(&variables),
+        program::prelude(&job.program, programs),
     )
-}
-
-/// Program and arguments. Each rank has one GPU.
-fn command(workload: &Workload, hosts: &Hosts, image: Option<&str>) -> Vec<String> {
-    let program = nccl_tests::program(workload);
-    let folder = image.or(hosts.programs.as_deref());
-    let program =
-        folder.map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
-    std::iter::once(program).chain(nccl_tests::arguments(workload, 1)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
-    use model::{Cluster, Collective, Span};
+    use model::{Cluster, Collective, Program, Span, Workload};
 
     use super::*;
 
@@ -298,7 +316,7 @@ mod tests {
                 access: model::ClusterAccess::new("hosts", ()),
             },
             image: None,
-            workload: Workload {
+            program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,
                 min_bytes: 8,
                 max_bytes: 8,
@@ -307,7 +325,7 @@ mod tests {
                 warmup_iterations: 0,
                 check: true,
                 datatype: None,
-            },
+            }),
             limit: Span::from_secs(60),
             environment: Default::default(),
             labels: Default::default(),

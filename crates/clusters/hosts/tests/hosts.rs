@@ -106,7 +106,7 @@ fn job(name: &str, cluster: &Cluster, image: Option<&Image>) -> JobSpec {
         name: name.to_owned(),
         cluster: cluster.clone(),
         image: image.cloned(),
-        workload: scheduler_conformance::workload(),
+        program: scheduler_conformance::program(),
         limit: Span::from_secs(60),
         environment: Default::default(),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
@@ -157,6 +157,31 @@ async fn the_hosts_scheduler_conforms() {
     let folder = bed.work.path().join("jobs/one/output");
     scheduler_conformance::folder(&jobs, &cluster, "one", &folder).await;
     assert_eq!(bed.left(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+async fn a_program_of_each_host_runs_without_mpi() {
+    let bed = Bed::up();
+    let (jobs, image) = jobs(ABOUT_A_SECOND).await;
+    let no_mpi = json!({"mpi": {"folder": "/no/mpi"}});
+    let cluster = bed.cluster(&["h1", "h2", "h3"], &no_mpi);
+    let of = |name: &str| job(name, &cluster, Some(&image));
+    scheduler_conformance::program_of_each_node(&jobs, &cluster, of).await;
+
+    // The program is found in the image; a cancelled one leaves no process on any host.
+    let argv = vec!["all_reduce_perf".to_owned()];
+    let read = model::OutputFormat::Format("key-value".to_owned());
+    let command = model::CommandLine { argv, every: model::Every::Node, image: None, read };
+    let (slow, image) = self::jobs("echo started; sleep 600").await;
+    let program = model::Program::Command(command);
+    let job = JobSpec { program, ..job("cancelled", &cluster, Some(&image)) };
+    slow.submit(&job).await.unwrap();
+    let started = || std::fs::read_to_string(bed.work.path().join("jobs/cancelled/output/node-h2.log"));
+    bed.until("it runs", || started().is_ok_and(|text| text.contains("started")));
+    slow.cancel(&job.cluster, &job.name).await.unwrap();
+    assert_eq!(ended(&slow, &job).await.state, "CANCELLED");
+    bed.until("no process is left", || bed.left().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use cluster_api::JobSpec;
+use cluster_api::{JobSpec, program};
 use k8s_openapi::{
     api::{
         batch::v1::{self as batch, JobTemplateSpec, SuccessPolicyRule},
         core::v1::{
-            Affinity, Container, EmptyDirVolumeSource, EnvVar, LocalObjectReference, PodAffinityTerm,
-            PodAntiAffinity, PodSpec, PodTemplateSpec, ResourceRequirements, Secret, SecretVolumeSource,
-            SecurityContext, Toleration, Volume, VolumeMount,
+            Affinity, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, LocalObjectReference,
+            ObjectFieldSelector, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec,
+            ResourceRequirements, Secret, SecretVolumeSource, SecurityContext, Toleration, Volume,
+            VolumeMount,
         },
     },
     apimachinery::pkg::{
@@ -134,10 +135,14 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
         let template = JobTemplateSpec { metadata: Some(metadata), spec: Some(spec) };
         ReplicatedJob { name, replicas: 1, template }
     };
+    let per_node = program::is_per_node(&job.program);
     let mut success = SuccessPolicy { operator: "All", target_replicated_jobs: None };
     let replicated_jobs = if settings.only_nodes.is_empty() {
         let mut spec = pods(settings.nodes, whole);
-        if settings.launch == Launch::Mpi {
+        if per_node {
+            // A node whose program fails does not end the others (Kubernetes: "Backoff limit per index").
+            (spec.backoff_limit, spec.backoff_limit_per_index) = (None, Some(0));
+        } else if settings.launch == Launch::Mpi {
             // The first pod decides the job's result: the others only serve it and are ended with it.
             let first =
                 SuccessPolicyRule { succeeded_indexes: Some("0".to_owned()), succeeded_count: Some(1) };
@@ -145,7 +150,7 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
         }
         vec![replicated(REPLICATED.to_owned(), spec)]
     } else {
-        if settings.launch == Launch::Mpi {
+        if settings.launch == Launch::Mpi && !per_node {
             success.target_replicated_jobs = Some(vec![format!("{REPLICATED}0")]);
         }
         // Kueue's topology scheduling uses a pod's node selector and ignores node affinity.
@@ -290,13 +295,14 @@ fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<Po
     let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(settings, name).into_iter().unzip();
     let mut command =
         vec!["bash".to_owned(), "-c".to_owned(), script::script(job, settings), "burnin".to_owned()];
-    command.extend(script::command(&job.workload, settings));
+    // Each rank has one GPU.
+    command.extend(program::words(&job.program, settings.programs.as_deref(), 1));
     let environment = script::environment(settings, name).into_iter();
     let container = Container {
         name: CONTAINER.to_owned(),
         image: Some(image),
         command: Some(command),
-        env: Some(environment.map(|(name, value)| variable(name, value)).collect()),
+        env: Some(environment.map(|(name, value)| variable(name, value)).chain([node_name()]).collect()),
         volume_mounts: Some(mounts),
         resources: Some(resources(settings)),
         termination_message_policy: Some(FALLBACK.to_owned()),
@@ -390,6 +396,14 @@ fn variable(name: &str, value: String) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value), value_from: None }
 }
 
+/// The name of the pod's node.
+fn node_name() -> EnvVar {
+    let field =
+        ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };
+    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
+    EnvVar { name: "BURNIN_NODE_NAME".to_owned(), value: None, value_from: Some(source) }
+}
+
 fn resources(settings: &Kubernetes) -> ResourceRequirements {
     let quantities = |all: [Option<(&str, String)>; 2]| {
         let all = all.into_iter().flatten();
@@ -413,6 +427,9 @@ fn seconds(span: u64) -> i64 {
 /// The image of the image stage, or the one in the settings.
 fn image(job: &JobSpec, settings: &Kubernetes) -> Result<String, Failure> {
     let wrong = |message: &str| Err(Failure::new(Class::Input, "IMAGE", message.to_owned()));
+    if let Some(own) = job.program.command().and_then(|command| command.image.as_ref()) {
+        return Ok(own.clone());
+    }
     match (&job.image, &settings.image) {
         (Some(image), _) if image.files.is_empty() && !image.reference.ends_with('/') => {
             let named = image.reference.contains('@');

@@ -3,8 +3,7 @@
 //! A pod that fails before the benchmark writes one line, beginning with the reason code, as its termination message, which
 //! outlives the pod's log.
 
-use cluster_api::{JobSpec, nccl_tests, rank_environment, shell::quote};
-use model::Workload;
+use cluster_api::{JobSpec, program, rank_environment, shell::quote};
 
 use crate::{Kubernetes, Launch, names};
 
@@ -75,6 +74,15 @@ done
 finish "$status"
 "#;
 
+/// Starts the program once in the pod.
+const ONCE: &str = r#"stop() { trap - TERM; kill -TERM "$started" 2>/dev/null; wait; exit 143; }
+trap stop TERM
+bash "$run/rank.sh" "$@" &
+started=$!
+wait "$started"
+finish $?
+"#;
+
 /// Starts sshd in every pod; the first pod connects to all others and starts the ranks with mpirun. The job ends with it.
 const MPI: &str = r#"port=${BURNIN_SSH_PORT:?}
 for program in ssh ssh-keygen mpirun; do
@@ -127,6 +135,7 @@ finish $?
 /// The script of every pod of a job. Its arguments are the benchmark's.
 pub fn script(job: &JobSpec, settings: &Kubernetes) -> String {
     let launch = match settings.launch {
+        _ if program::is_per_node(&job.program) => ONCE,
         Launch::Ranks => RANKS,
         Launch::Mpi => MPI,
     };
@@ -151,19 +160,10 @@ fn rank(job: &JobSpec, settings: &Kubernetes) -> String {
     let debug = quote(&settings.nccl_debug);
     // `environment` overrides the profile, and is also visible to it.
     format!(
-        "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
-        rank_environment::applied_last(&variables)
+        "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}{}exec \"$@\"\n",
+        rank_environment::applied_last(&variables),
+        program::prelude(&job.program, settings.programs.as_deref()),
     )
-}
-
-/// Program and arguments. Each rank has one GPU.
-pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
-    let program = nccl_tests::program(workload);
-    let program = settings
-        .programs
-        .as_ref()
-        .map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
-    std::iter::once(program).chain(nccl_tests::arguments(workload, 1)).collect()
 }
 
 /// Environment variables of the script.

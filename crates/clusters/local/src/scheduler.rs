@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, nccl_tests, output_folder, settings::wrong_kind, stage,
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, output_folder, program, settings::wrong_kind, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Image, PROCESSES};
@@ -38,17 +38,21 @@ fn jobs(cluster: &Cluster) -> Result<JobFolder, PortError> {
 impl Scheduler for LocalJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let jobs = jobs(&job.cluster)?;
-        let program = nccl_tests::program(&job.workload);
-        let program = match &job.image {
-            Some(image) => self.stage(&jobs, image).await?.join(program).display().to_string(),
-            None => program,
+        let folder = match &job.image {
+            Some(image) => Some(self.stage(&jobs, image).await?.display().to_string()),
+            None => None,
         };
         let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
-        let mut argv = vec![program];
-        argv.extend(nccl_tests::arguments(&job.workload, slots));
+        let mut argv = program::words(&job.program, folder.as_deref(), slots);
+        let prelude = program::prelude(&job.program, folder.as_deref());
+        if !prelude.is_empty() {
+            let shell = ["bash", "-c", &format!("{prelude}exec \"$@\""), "burnin"].map(str::to_owned);
+            argv.splice(0..0, shell);
+        }
         let nodes = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let (limit, labels) = (job.limit, job.labels.clone());
-        let request = JobRequest { argv, env: job.environment.clone(), limit, labels, nodes };
+        let independent = program::is_per_node(&job.program);
+        let request = JobRequest { argv, env: job.environment.clone(), limit, labels, nodes, independent };
         match jobs.submit(&job.name, &request) {
             Ok(()) => Ok(job.name.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -19,7 +19,7 @@ fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
         name: name.to_owned(),
         cluster: cluster.clone(),
         image: image.cloned(),
-        workload: scheduler_conformance::workload(),
+        program: scheduler_conformance::program(),
         limit: Span::from_secs(30),
         environment: Default::default(),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
@@ -140,4 +140,14 @@ async fn concurrent_staging_gives_complete_images() {
     let files: Vec<_> = std::fs::read_dir(&staged).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["all_reduce_perf"], "no temporary file remains");
     assert!(std::fs::read(staged.join("all_reduce_perf")).unwrap() == program.as_bytes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_each_node_runs_once_on_each_node() {
+    let root = tempfile::tempdir().unwrap();
+    let rented = Rented::under(root.path());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let cluster = &rented.cluster;
+    let jobs = LocalJobs::new(store.clone());
+    scheduler_conformance::program_of_each_node(&jobs, cluster, |name| job(cluster, None, name)).await;
 }

@@ -28,7 +28,7 @@ fn job(name: &str, cluster: &Cluster) -> JobSpec {
         name: name.into(),
         cluster: cluster.clone(),
         image: None,
-        workload: scheduler_conformance::workload(),
+        program: scheduler_conformance::program(),
         limit: Span::from_secs(60),
         environment: Default::default(),
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),

@@ -4,8 +4,7 @@
 //! the name after a submission whose response was lost, or requeue the first; such a script records itself under `refused` and
 //! exits. The result of a script is in `end.json`, written last and atomically.
 
-use cluster_api::{JobSpec, nccl_tests, rank_environment, shell::quote};
-use model::Workload;
+use cluster_api::{JobSpec, program, rank_environment, shell::quote};
 
 use crate::Slurm;
 
@@ -54,7 +53,7 @@ pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
 
 /// The script of a job with its files in `folder` and its program in `programs`.
 pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>) -> String {
-    let JobSpec { name, workload, .. } = job;
+    let name = &job.name;
     let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
         format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
     });
@@ -63,8 +62,20 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
     let environment = rank_environment::exports(&variables);
     let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));
     let debug = quote(&slurm.nccl_debug);
-    let (folder, command) = (quote(folder), command(workload, programs));
-    let rank = rank_environment::applied_last(&variables);
+    let folder = quote(folder);
+    // Each rank has one GPU.
+    let words = program::words(&job.program, programs, 1);
+    let command = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    let rank = rank_environment::applied_last(&variables) + &program::prelude(&job.program, programs);
+    // A node whose program fails does not end the others. A task may use all processors and GPUs of its node.
+    let (tasks, output) = match program::is_per_node(&job.program) {
+        true => (
+            " --ntasks-per-node=1 --ntasks=\"$SLURM_JOB_NUM_NODES\" --cpu-bind=none --kill-on-bad-exit=0 --wait=0 --output=output/node-%N.log"
+                .to_owned(),
+            "output/srun.log",
+        ),
+        false => (format!(" --label --kill-on-bad-exit=1{mpi}"), "output/benchmark.log"),
+    };
     format!(
         r#"#!/bin/bash
 # {name}, written by Burnin. Of all jobs of this name only the one that creates the link `claim` runs the benchmark.
@@ -97,26 +108,18 @@ srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >outpu
 
 # What a rank does first, also in a container.
 rank=$(cat <<'RANK'
+export BURNIN_NODE_NAME="${{SLURMD_NODENAME:-}}"
 {rank}exec "$@"
 RANK
 )
-srun --label --kill-on-bad-exit=1{mpi} bash -c "$rank" rank {command} >output/benchmark.log 2>&1
+srun{tasks} bash -c "$rank" rank {command} >{output} 2>&1
 code=$?
 # srun exits with the highest code, that of ranks it killed. The first failure is closest to the cause.
 if [ "$code" -gt 128 ]; then
-  first=$(sed -n '/^srun: error: .* Exited with exit code [0-9]*$/{{s/.* //p;q}}' output/benchmark.log)
+  first=$(sed -n '/^srun: error: .* Exited with exit code [0-9]*$/{{s/.* //p;q}}' {output})
   code=${{first:-$code}}
 fi
 end true "$code"
 "#
     )
-}
-
-/// Program and arguments as shell words. Each rank has one GPU.
-fn command(workload: &Workload, programs: Option<&str>) -> String {
-    let program = nccl_tests::program(workload);
-    let program =
-        programs.map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
-    let words = std::iter::once(program).chain(nccl_tests::arguments(workload, 1));
-    words.map(|word| quote(&word)).collect::<Vec<_>>().join(" ")
 }

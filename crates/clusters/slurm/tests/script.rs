@@ -4,7 +4,7 @@ use std::{io::Write, process::Command};
 
 use cluster_api::{JobSpec, Settings, shell::quote};
 use cluster_slurm::{Slurm, script};
-use model::{Cluster, ClusterAccess, Collective, Span, Workload};
+use model::{Cluster, ClusterAccess, Collective, Program, Span, Workload};
 use proptest::prelude::*;
 
 fn job() -> JobSpec {
@@ -23,7 +23,7 @@ fn job() -> JobSpec {
         name: "nightly-39dbed17-job-1".into(),
         cluster,
         image: None,
-        workload,
+        program: Program::NcclTests(workload),
         limit: Span::from_secs(1000),
         environment: Default::default(),
         labels: [("burnin-attempt", "1"), ("burnin-run", "nightly-1a2b")]

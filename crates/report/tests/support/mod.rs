@@ -3,6 +3,7 @@
 
 use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{
+    Program,
     measurement::{Device, Half, LogEnd, OutOfBounds, Reading, Row, Table},
     *,
 };
@@ -32,7 +33,7 @@ pub fn workflow() -> Workflow {
         checks: Vec::new(),
         benchmark: Some(Benchmark {
             environment: Default::default(),
-            workload: Workload {
+            program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,
                 min_bytes: 1024,
                 max_bytes: 16 << 20,
@@ -41,7 +42,7 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
                 datatype: None,
-            },
+            }),
             baseline: None,
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
         }),
@@ -54,7 +55,9 @@ pub fn workflow() -> Workflow {
 
 /// The curve of a healthy pair of nodes: latency first, then a plateau.
 pub fn reading(workflow: &Workflow) -> Reading {
-    let sizes = workflow.benchmark.as_ref().map_or_else(Vec::new, |benchmark| benchmark.workload.sizes());
+    let sizes = workflow.benchmark.as_ref().map_or_else(Vec::new, |benchmark| {
+        benchmark.program.workload().map_or_else(Vec::new, Workload::sizes)
+    });
     let half = |size: u64, latency: f64, peak: f64| {
         let time_us = latency + size as f64 / (peak * 1e3);
         let printed = |value: f64| (value * 100.0).round() / 100.0;
@@ -232,7 +235,7 @@ impl Run {
         let clues = Clues::default();
         let evidence = RunEvidence {
             job: Some(&job),
-            workload: Some(&benchmark.workload),
+            workload: benchmark.program.workload(),
             cluster: Some(&cluster),
             ..RunEvidence::of(&reading, &clues)
         };
@@ -300,8 +303,8 @@ pub fn slow() -> Run {
 pub fn long() -> Run {
     let mut workflow = workflow();
     let benchmark = workflow.benchmark.as_mut().expect("a benchmark");
-    (benchmark.workload.min_bytes, benchmark.workload.max_bytes) = (8, 16 << 30);
-    benchmark.workload.step_factor = 2;
+    let Program::NcclTests(workload) = &mut benchmark.program else { unreachable!("it runs nccl-tests") };
+    (workload.min_bytes, workload.max_bytes, workload.step_factor) = (8, 16 << 30, 2);
     let mut reading = reading(&workflow);
     for row in &mut reading.tables[0].rows {
         for half in [&mut row.out_of_place, &mut row.in_place].into_iter().flatten() {

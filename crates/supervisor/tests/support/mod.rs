@@ -147,6 +147,7 @@ impl World {
             limit: Span::from_secs(30),
             labels: Default::default(),
             nodes: Vec::new(),
+            independent: false,
         }
     }
 }

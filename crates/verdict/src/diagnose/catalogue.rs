@@ -18,6 +18,8 @@ pub enum Sign {
     Plugin,
     Setting,
     Environment,
+    /// The node of a program that runs on each node.
+    Node,
     Started,
     Began,
     Corrupt,
@@ -82,6 +84,7 @@ pub const PHRASES: &[CausePhrase] = &[
     p("Initializing network FasTrak, version ", Sign::Plugin),
     p(" set by environment to ", Sign::Setting),
     p("burnin environment: ", Sign::Environment),
+    p("burnin node: ", Sign::Node),
     p("NCCL version ", Sign::Began),
     p("RCCL version ", Sign::Began),
     p("NCCL WARN ", Sign::Began),

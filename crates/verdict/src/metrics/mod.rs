@@ -50,6 +50,10 @@ pub(crate) fn judge(
     let mut found = Found::default();
     found.reasons.extend(sanity::job(evidence));
     ended(reading, &mut found);
+    if !evidence.missing_nodes.is_empty() {
+        let text = format!("no measurement of {}", listed(evidence.missing_nodes.to_vec()));
+        found.add(Verdict::Inconclusive, "NODES_MISSING", text);
+    }
     for criterion in &criteria.metrics {
         coverage(reading, criterion, &mut found);
         plausible(reading, criterion, &mut found);

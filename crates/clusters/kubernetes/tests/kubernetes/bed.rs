@@ -92,7 +92,7 @@ pub fn job(name: &str, cluster: Cluster) -> JobSpec {
         name: name.to_owned(),
         cluster,
         image: None,
-        workload: scheduler_conformance::workload(),
+        program: scheduler_conformance::program(),
         limit: Span::from_secs(120),
         environment: Default::default(),
         labels: [

@@ -79,7 +79,7 @@ impl Bed {
             name: name.into(),
             cluster,
             image: None,
-            workload: scheduler_conformance::workload(),
+            program: scheduler_conformance::program(),
             limit: Span::from_secs(300),
             environment: Default::default(),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

@@ -1,0 +1,54 @@
+//! Renders the program of a job as words and as shell text. Pure.
+
+use model::{Every, Program, Workload};
+
+use crate::shell::quote;
+
+/// Program and arguments. `folder`: the image or the cluster's programs, if any; `slots`: number of GPUs of each process.
+///
+/// The words of a program that is not of nccl-tests are unchanged: [`prelude`] adds the folder to its `PATH`.
+pub fn words(program: &Program, folder: Option<&str>, slots: u32) -> Vec<String> {
+    match program {
+        Program::Command(command) => command.argv.clone(),
+        Program::NcclTests(workload) => {
+            let name = format!("{}_perf", workload.collective.as_str());
+            let path =
+                folder.map_or(name.clone(), |folder| format!("{}/{name}", folder.trim_end_matches('/')));
+            std::iter::once(path).chain(arguments(workload, slots)).collect()
+        }
+    }
+}
+
+/// Whether the program is started once on each node, and not by the launcher of the ranks.
+pub fn is_per_node(program: &Program) -> bool {
+    program.command().is_some_and(|command| command.every == Every::Node)
+}
+
+/// Shell text (bash) that a process executes directly before a program that is not of nccl-tests; empty for nccl-tests. The
+/// environment variable `BURNIN_NODE_NAME` has the name of the node, where it differs from the host name.
+pub fn prelude(program: &Program, folder: Option<&str>) -> String {
+    if program.command().is_none() {
+        return String::new();
+    }
+    let path = folder.map_or_else(String::new, |folder| format!("export PATH={}:\"$PATH\"\n", quote(folder)));
+    let node = match is_per_node(program) {
+        true => "printf 'burnin node: %s\\n' \"${BURNIN_NODE_NAME:-$(hostname)}\"\n",
+        false => "",
+    };
+    format!("{path}{node}")
+}
+
+/// Arguments in nccl-tests' own flags.
+fn arguments(workload: &Workload, slots: u32) -> Vec<String> {
+    let flags = [
+        ("-b", workload.min_bytes.to_string()),
+        ("-e", workload.max_bytes.to_string()),
+        ("-f", workload.step_factor.to_string()),
+        ("-n", workload.iterations.to_string()),
+        ("-w", workload.warmup_iterations.to_string()),
+        ("-c", u8::from(workload.check).to_string()),
+        ("-g", slots.to_string()),
+    ];
+    let datatype = workload.datatype.map(|datatype| ("-d", datatype.as_str().to_owned()));
+    flags.into_iter().chain(datatype).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+}

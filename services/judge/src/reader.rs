@@ -1,0 +1,155 @@
+//! How the logs of a program are read.
+
+use std::{collections::BTreeSet, io, io::Read};
+
+use measure::{Declaration, Declared, Format};
+use model::{
+    Class, Cluster, CommandLine, Every, Failure, JobEnd, OutputFormat, Program,
+    measurement::{LogEnd, Reading},
+    metric::Subject,
+};
+use service::PortError;
+use verdict::{Clues, Listening};
+
+/// Reads the logs of one program.
+#[derive(Clone, Debug)]
+pub(crate) struct LogReader {
+    format: Source,
+    /// The program runs on each node, with a log for each.
+    per_node: bool,
+    /// Exit statuses of a valid measurement, besides 0.
+    exit: Vec<i32>,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// nccl-tests, or what the beginning of the log shows.
+    Detected,
+    /// A format of the registry.
+    Known(&'static Format),
+    /// A declared parser of the workflow.
+    Declared(Declared),
+}
+
+impl LogReader {
+    /// The reader for this program.
+    ///
+    /// # Errors
+    /// Returns a permanent error if this version does not know the format, or the declaration is invalid.
+    pub(crate) fn of(program: &Program) -> Result<Self, PortError> {
+        let Program::Command(CommandLine { every, read, .. }) = program else {
+            return Ok(Self { format: Source::Detected, per_node: false, exit: Vec::new() });
+        };
+        let refused = |why: String| PortError::Permanent(Failure::new(Class::Input, "UNKNOWN_FORMAT", why));
+        let (format, exit) = match read {
+            OutputFormat::Format(name) => {
+                let format = measure::format(name).ok_or_else(|| {
+                    refused(format!("`{name}` is not a format of this version of the judge; upgrade it"))
+                })?;
+                (Source::Known(format), Vec::new())
+            }
+            OutputFormat::Declared(rules) => {
+                let declaration: Declaration = serde_json::from_value(rules.clone())
+                    .map_err(|error| refused(format!("read: {error}")))?;
+                let declared = declaration.check(false).map_err(|problems| {
+                    let first = problems
+                        .first()
+                        .map_or_else(String::new, |it| format!("{}: {}", it.field, it.message));
+                    refused(format!("read.{first}"))
+                })?;
+                (Source::Declared(declared), declaration.exit)
+            }
+        };
+        Ok(Self { format, per_node: *every == Every::Node, exit })
+    }
+
+    /// A reading without measurements, in the program's format if it is known.
+    pub(crate) fn empty(&self) -> Reading {
+        let format = match &self.format {
+            Source::Detected => None,
+            Source::Known(format) => Some(format.name.to_owned()),
+            Source::Declared(_) => Some("declared".to_owned()),
+        };
+        Reading { format, ..Reading::default() }
+    }
+
+    /// Reads the measurements and the clues of a log in one pass.
+    ///
+    /// # Errors
+    /// Returns an error if reading fails. A damaged archive is a finding, not an error.
+    pub(crate) fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
+        // An error of unpacking is returned by the first read.
+        let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
+            Ok(log) => Box::new(log),
+            Err(error) => Box::new(FailingInput(Some(error))),
+        };
+        let mut listening = Listening::new(unpacked);
+        let reading = match &self.format {
+            Source::Detected => measure::read(&mut listening)?,
+            Source::Known(format) => measure::read_as(format, &mut listening)?,
+            Source::Declared(declared) => declared.read(&mut listening)?,
+        };
+        Ok((reading, listening.finish()))
+    }
+
+    /// Adds the node to all subjects of the log of a node. Returns whether the log has measurements to judge.
+    pub(crate) fn complete(&self, reading: &mut Reading, clues: &Clues) -> bool {
+        if let Source::Detected = self.format {
+            return !reading.tables.is_empty() || reading.format.is_some();
+        }
+        if !self.per_node {
+            return reading.ended != LogEnd::Empty;
+        }
+        let Some(node) = &clues.node else { return false };
+        let node = std::sync::Arc::<str>::from(node.as_str());
+        let name = |subject: &mut Subject| _ = subject.node.get_or_insert_with(|| node.clone());
+        reading.metrics.iter_mut().for_each(|metric| name(&mut metric.subject));
+        reading.findings.iter_mut().for_each(|finding| name(&mut finding.subject));
+        reading.gpus.iter_mut().for_each(|gpu| name(&mut gpu.subject));
+        if let Some(error) = &mut reading.first_error {
+            *error = format!("{node}: {error}");
+        }
+        reading.ended != LogEnd::Empty
+    }
+
+    /// Nodes of the cluster without measurements. `measured`: nodes with measurements.
+    pub(crate) fn missing(&self, cluster: &Cluster, measured: &BTreeSet<String>) -> Vec<String> {
+        if !self.per_node {
+            return Vec::new();
+        }
+        let all: BTreeSet<_> = cluster.nodes.iter().map(|node| node.name.clone()).collect();
+        match all.len().saturating_sub(measured.len()) {
+            _ if measured.is_subset(&all) => all.difference(measured).cloned().collect(),
+            // Some kinds of cluster choose the nodes when the job starts.
+            0 => Vec::new(),
+            missing => vec![format!("{missing} of {} nodes", all.len())],
+        }
+    }
+
+    /// The end of the job. An exit status that the declaration names is one of a completed measurement.
+    pub(crate) fn job(&self, end: &JobEnd) -> JobEnd {
+        match end.exit_code {
+            Some(code) if end.state == "FAILED" && self.exit.contains(&code) => {
+                JobEnd { state: "COMPLETED".to_owned(), exit_code: None, ..end.clone() }
+            }
+            _ => end.clone(),
+        }
+    }
+}
+
+/// Reads the measurements and the clues of a log in one pass; its format is detected.
+///
+/// # Errors
+/// Returns an error if reading fails. A damaged archive is a finding, not an error.
+pub fn listen(log: impl Read) -> io::Result<(Reading, Clues)> {
+    LogReader { format: Source::Detected, per_node: false, exit: Vec::new() }.listen(log)
+}
+
+/// A reader that returns an error.
+struct FailingInput(Option<io::Error>);
+
+impl Read for FailingInput {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
