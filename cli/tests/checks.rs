@@ -149,3 +149,105 @@ fn a_cancel_stops_the_second_check_and_starts_no_third() {
     assert!(lab.counts().iter().all(|(_, count)| *count <= 2), "{:?}", lab.counts());
     lab.assert_nothing_left();
 }
+
+/// A lab of which the checks run these commands; each script is the text of a bash command.
+fn lab_of_commands(checks: &[(&str, &str, &str)]) -> Lab {
+    let lab = Lab::new("", "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let mut text = String::new();
+    for (name, script, fields) in checks {
+        let command = json!(["bash", "-c", script]);
+        text += &format!("  - {{name: {name}, command: {command}, {fields}}}\n");
+    }
+    lab.write("w.yaml", &format!("{head}checks:\n{text}limits:{limits}"));
+    lab.write(
+        "floor.yaml",
+        "name: floor\nhistory: false\nmetrics: [{metric: memory.copy, unit: GB/s, subjects: 3, floor: 80}]\n",
+    );
+    lab.write("nothing.yaml", "name: nothing\nhistory: false\n");
+    lab
+}
+
+const DECLARED: &str = "read: {row: '^gpu (?P<gpu>\\d+): (?P<value>\\S+) GB/s$', end: '^done$', name: memory.copy, unit: GB/s, \
+                        better: higher, scope: gpu, exit: [0, 3]}, criteria: floor.yaml";
+
+#[test]
+fn a_program_of_each_node_is_judged_and_its_bad_node_named() {
+    let of_node = |other: &str| {
+        format!(
+            "if [[ $BURNIN_NODE_NAME == node-1 ]]; then {other}; else echo 'gpu 0: 100 GB/s'; echo done; fi"
+        )
+    };
+    let (slow, cut, silent, failing, excused) = (
+        of_node("echo 'gpu 0: 50.5 GB/s'; echo done"),
+        of_node("echo 'gpu 0: 100 GB/s'"),
+        of_node("true"),
+        of_node("echo 'gpu 0: 100 GB/s'; echo done; exit 4"),
+        of_node("echo 'gpu 0: 100 GB/s'; echo done; exit 3"),
+    );
+    let faulty =
+        of_node("printf 'GPU 0: NVIDIA H100 (UUID: GPU-1)\\nTested 1 GPUs:\\n\\tGPU 0: FAULTY\\n'; exit 0");
+    let faulty =
+        faulty.replace("echo 'gpu 0: 100 GB/s'; echo done", "printf 'Tested 1 GPUs:\\n\\tGPU 0: OK\\n'");
+    let lab = lab_of_commands(&[
+        ("good", "echo 'gpu 0: 100 GB/s'; echo done", DECLARED),
+        ("slow", &slow, DECLARED),
+        ("cut", &cut, DECLARED),
+        ("silent", &silent, DECLARED),
+        ("failing", &failing, DECLARED),
+        ("excused", &excused, DECLARED),
+        ("faulty", &faulty, "read: gpu-burn, criteria: nothing.yaml"),
+        ("none", "true", DECLARED),
+        ("ranks", "echo \"gpu $BURNIN_RANK: 100 GB/s\"; echo done", &format!("every: rank, {DECLARED}")),
+    ]);
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    let verdicts = |document: &Value| -> Vec<String> {
+        let checks = document["checks"].as_array().unwrap().iter();
+        checks.map(|check| format!("{}: {} {}", check["name"], check["verdict"], check["reasons"])).collect()
+    };
+    let expected = [
+        r#""good": "pass" ["METRICS_GOOD"]"#,
+        r#""slow": "fail" ["BELOW_FLOOR"]"#,
+        r#""cut": "inconclusive" ["TRUNCATED"]"#,
+        r#""silent": "inconclusive" ["NODES_MISSING","NOT_MEASURED"]"#,
+        r#""failing": "fail" ["JOB_FAILED"]"#,
+        r#""excused": "pass" ["METRICS_GOOD"]"#,
+        r#""faulty": "fail" ["#,
+        r#""none": "inconclusive" ["NO_METRICS","NODES_MISSING","NOT_MEASURED"]"#,
+        r#""ranks": "pass" ["METRICS_GOOD"]"#,
+    ];
+    let found = verdicts(&document);
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}, expected {expected}");
+    }
+    assert_eq!(found.len(), expected.len());
+    let run = document["run"].as_str().unwrap();
+    let shown = |check: &str| {
+        let output = lab.burnin(&["show", run, "--check", check, "--output", "json"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    for (check, gpu) in [("slow", 0), ("faulty", 0)] {
+        let suspect = &shown(check)["suspects"][0];
+        assert_eq!((&suspect["host"], &suspect["gpu"]), (&"node-1".into(), &gpu.into()), "{check}");
+    }
+    let text = shown("silent")["reasons"].to_string();
+    assert!(text.contains("no measurement of node-1"), "{text}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
+    let lab = lab_of_commands(&[("missing", "exec no-such-program", DECLARED)]);
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let in_image = json!(["all_reduce_perf", "-b", "16", "-e", "1K", "-f", "4", "-n", "5", "-w", "1"]);
+    let check = format!(
+        "  - {{name: image, command: {in_image}, every: rank, read: nccl-tests, criteria: criteria.yaml}}\n"
+    );
+    lab.write("w.yaml", &workflow.replace("limits:", &format!("{check}limits:")));
+    let document = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    assert_eq!(checks(&document)[0], json!(["missing", "judged", "inconclusive"]), "{document}");
+    assert_eq!(checks(&document)[1], json!(["image", "judged", "pass"]), "{document}");
+}

@@ -104,8 +104,9 @@ fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     }
     let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../workflows/quickstart.yaml");
     let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
-    let arguments = ["run", quickstart, "--output", "json", "--set", "benchmark.workload.max_bytes=1K"];
-    let set = format!("benchmark.criteria={}", lab.path("criteria.yaml").display());
+    let arguments =
+        ["run", quickstart, "--output", "json", "--set", "checks.all-reduce.workload.max_bytes=1K"];
+    let set = format!("checks.all-reduce.criteria={}", lab.path("criteria.yaml").display());
     let arguments: Vec<_> = arguments.into_iter().chain(["--set", set.as_str()]).collect();
     let output = lab.command(&arguments).env("PATH", path).output().unwrap();
     let document = json(&output);
@@ -126,11 +127,11 @@ fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
     fs::set_permissions(lab.path("bin/nvidia-smi"), mode).unwrap();
     let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../workflows/quickstart.yaml");
     let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
-    let criteria = format!("benchmark.criteria={}", lab.path("criteria.yaml").display());
+    let criteria = format!("checks.all-reduce.criteria={}", lab.path("criteria.yaml").display());
     for collective in ["all_reduce", "all_gather", "alltoall"] {
-        let collective = format!("benchmark.workload.collective={collective}");
+        let collective = format!("checks.all-reduce.workload.collective={collective}");
         let mut command = lab.command(&["run", quickstart, "--output", "json", "--set", &collective]);
-        let sizes = ["--set", "benchmark.workload.max_bytes=4K", "--set", &criteria];
+        let sizes = ["--set", "checks[0].workload.max_bytes=4K", "--set", &criteria];
         let output = command.args(sizes).env("PATH", &path).output().unwrap();
         let document = json(&output);
         assert_eq!((output.status.code(), &document["verdict"]), (Some(0), &"pass".into()), "{document}");

@@ -24,7 +24,8 @@ const FAULTS: [Sign; 10] = [
 /// Whether the logs show that the benchmark ran.
 pub fn began(evidence: &RunEvidence<'_>) -> bool {
     let clues = evidence.clues;
-    !evidence.reading.tables.is_empty()
+    let reading = evidence.reading;
+    !(reading.tables.is_empty() && reading.metrics.is_empty() && reading.findings.is_empty())
         || RUNNING.iter().any(|sign| clues.network(*sign).is_some())
         || !clues.networks.is_empty()
         || !clues.interfaces.is_empty()

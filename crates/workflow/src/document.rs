@@ -185,29 +185,53 @@ impl YamlDocument {
     }
 
     /// Sets the value of a field, creating enclosing fields. An overridden field has no position.
+    ///
+    /// An element of a list is selected by its number, `checks[0]`, or by its name, `checks.memory`.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
-        self.overridden.push(Overridden { field: field.to_owned(), file: SET.to_owned(), position: None });
-        self.put(field.split('.'), value);
+        let field = self.put(field.split('.'), value);
+        self.overridden.push(Overridden { field, file: SET.to_owned(), position: None });
     }
 
     /// The same, by a field of another file. `path`: names from the outermost field on.
     pub(crate) fn set_by(&mut self, path: &[&str], value: Value, other: &Self) {
-        let field = path.join(".");
-        let position = other.position(&field);
+        let position = other.position(&path.join("."));
+        let field = self.put(path.iter().copied(), value);
         self.overridden.push(Overridden { field, file: other.file.clone(), position });
-        self.put(path.iter().copied(), value);
     }
 
-    fn put<'p>(&mut self, path: impl Iterator<Item = &'p str>, value: Value) {
+    /// Returns the field with the numbers of list elements instead of their names.
+    fn put<'p>(&mut self, path: impl Iterator<Item = &'p str>, value: Value) -> String {
         let mut place = &mut self.value;
+        let mut field = String::new();
         for part in path {
-            if !place.is_object() {
-                *place = Value::Object(Map::new());
+            let (name, numbers) = part.split_once('[').map_or((part, ""), |(name, numbers)| (name, numbers));
+            let named = |element: &Value| element["name"].as_str() == Some(name);
+            let element = place.as_array().and_then(|list| list.iter().position(named));
+            place = match element {
+                Some(number) => {
+                    field += &format!("[{number}]");
+                    &mut place[number]
+                }
+                None => {
+                    if !place.is_object() {
+                        *place = Value::Object(Map::new());
+                    }
+                    field += &format!("{}{name}", if field.is_empty() { "" } else { "." });
+                    let Value::Object(object) = place else { return field };
+                    object.entry(name).or_insert(Value::Null)
+                }
+            };
+            for number in
+                numbers.split('[').filter_map(|number| number.strip_suffix(']')?.parse::<usize>().ok())
+            {
+                if place.get(number).is_some() {
+                    field += &format!("[{number}]");
+                    place = &mut place[number];
+                }
             }
-            let Value::Object(object) = place else { return };
-            place = object.entry(part).or_insert(Value::Null);
         }
         *place = value;
+        field
     }
 }
 

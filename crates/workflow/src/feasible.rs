@@ -5,8 +5,9 @@ use std::time::Duration;
 use cluster_api::{ClusterLayout, Substitution};
 use cluster_deployed::Deployed;
 use model::{
-    Benchmark, BuildSpec, CheckIndex, ClusterCost, ClusterSpec, Collective, CommandLine, Criteria, Limits,
-    MetricCriterion, OutputFormat, PROCESSES, Program, Span, System, Workflow, Workload, measurement::size,
+    Benchmark, BuildSpec, CheckIndex, ClusterCost, ClusterSpec, Collective, CommandLine, Criteria, Every,
+    Limits, MetricCriterion, OutputFormat, PROCESSES, Program, Span, System, Workflow, Workload,
+    measurement::size,
 };
 use verdict::bounds::{Bounds, Subject, same_size};
 
@@ -165,13 +166,15 @@ impl FeasibilityFindings {
             let message = "the floors and references are those of nccl-tests, which this check does not run; write `metrics`";
             self.add(In::Criteria(check), "", false, message.to_owned());
         }
-        let OutputFormat::Declared(_) = &command.read else { return };
+        let OutputFormat::Declared(rules) = &command.read else { return };
         if benchmark.baseline.is_none() && !criteria.metrics.iter().any(MetricCriterion::bounds) {
             let message = "no criterion bounds the declared metric, so any value passes; add a floor, ceiling, reference or peers to `metrics`";
             self.add(In::Criteria(check), "metrics", false, message.to_owned());
         }
         for (at, criterion) in criteria.metrics.iter().enumerate() {
-            if criterion.subjects.is_none() {
+            // The number of nodes is known, and a node without a value is noticed.
+            let counted = command.every == Every::Node && rules["scope"].as_str() == Some("node");
+            if criterion.subjects.is_none() && !counted {
                 let message = "is missing: without the number of expected subjects, a value that is not printed is not noticed";
                 self.add(In::Criteria(check), &format!("metrics[{at}].subjects"), false, message.to_owned());
             }

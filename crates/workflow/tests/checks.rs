@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use model::{Collective, Datatype, Workflow};
+use model::{Collective, Datatype, Every, OutputFormat, Workflow};
 use workflow::resolve;
 
 const HEAD: &str = "\
@@ -15,6 +15,10 @@ fn read(text: &str) -> Result<(Workflow, Vec<String>), Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("any.yaml"), "name: any\ndata_only: true\n").unwrap();
     fs::write(folder.path().join("high.yaml"), "name: high\nfloors: [{size_bytes: 1M, busbw: 9}]\n").unwrap();
+    fs::write(folder.path().join("value.yaml"), "name: value\nmetrics: [{metric: my.value, floor: 9}]\n")
+        .unwrap();
+    fs::write(folder.path().join("other.yaml"), "name: other\nmetrics: [{metric: hpl.gflops, floor: 9}]\n")
+        .unwrap();
     fs::write(folder.path().join("w.yaml"), text).unwrap();
     let lines = |problems: &[workflow::FileProblem]| {
         let root = format!("{}/", folder.path().display());
@@ -143,4 +147,74 @@ fn a_lease_shorter_than_all_limits_is_a_warning() {
         read(&format!("{HEAD}checks:\n{}", ('a'..='f').map(check).collect::<String>())).unwrap();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("limits.lease: 4h is shorter than the sum of all limits"), "{warnings:?}");
+}
+
+const READ: &str = "read: {row: '^v=(?P<value>\\S+)$', end: '^done$', name: my.value, unit: GB/s, better: higher, scope: node}";
+
+#[test]
+fn a_check_runs_any_program() {
+    let text = format!(
+        "{HEAD}checks:\n  - {{name: a, command: [nvbandwidth, -j], read: nvbandwidth, criteria: any.yaml}}\n  \
+         - {{name: b, command: [x], {READ}, criteria: value.yaml, matrix: {{environments: {{one: {{A: b}}, two: {{}}}}}}}}\n"
+    );
+    let (workflow, _) = read(&text).unwrap();
+    assert_eq!(names(&workflow), ["a", "b-one", "b-two"]);
+    let command = |at: usize| workflow.checks[at].benchmark.program.command().unwrap();
+    assert_eq!((command(0).every, command(2).every), (Every::Node, Every::Node));
+    assert_eq!(command(0).read, OutputFormat::Format("nvbandwidth".to_owned()));
+    // The stored form is read back unchanged, and a stored workload of earlier versions keeps its place.
+    let stored = serde_json::to_value(&workflow).unwrap();
+    assert_eq!(serde_json::from_value::<Workflow>(stored.clone()).unwrap(), workflow);
+    assert_eq!(stored["checks"][0]["command"]["argv"], serde_json::json!(["nvbandwidth", "-j"]));
+    assert!(
+        stored["checks"][0]["command"]["every"] == "node" && stored["checks"][0].get("workload").is_none()
+    );
+}
+
+#[test]
+fn problems_of_a_command_name_the_field() {
+    let cases = [
+        ("criteria: any.yaml".to_owned(), "checks[0]: has neither `workload`, a program of nccl-tests, nor `command`"),
+        (format!("{WORKLOAD}, command: [x]"), "checks[0].command: contradicts `workload`"),
+        (format!("{WORKLOAD}, every: node"), "checks[0].every: contradicts `workload`"),
+        ("command: [''], read: hpl, criteria: any.yaml".to_owned(), "checks[0].command[0]: is not a word"),
+        ("command: [x], criteria: any.yaml".to_owned(), "checks[0].read: is missing; name the format"),
+        ("command: [x], read: nvbandwith, criteria: any.yaml".to_owned(), "`nvbandwith` is not a format; known: nccl-tests, nvbandwidth"),
+        ("command: [x], every: pod, read: hpl, criteria: any.yaml".to_owned(), "checks[0].every: "),
+        ("command: [x], read: {name: a}, criteria: any.yaml".to_owned(), "checks[0].read: expected one of `better`"),
+        ("command: [x], read: {row: '(?P<value>.', end: x, name: a, unit: s, better: lower, scope: node}, criteria: any.yaml".to_owned(), "checks[0].read.row: "),
+        ("command: [x], read: {row: '(?P<value>[0-9.]+)', name: a, unit: s, better: lower, scope: node}, criteria: any.yaml".to_owned(), "checks[0].read.end: "),
+        (format!("command: [x], {READ}, criteria: any.yaml, matrix: {{datatypes: [half]}}"), "checks[0].matrix.datatypes: applies to `workload` only"),
+        (format!("command: [x], {READ}, image: 'x:latest', criteria: value.yaml"), "checks[0].image: expected NAME@sha256:DIGEST"),
+        (format!("command: [x], {READ}, image: 'x@sha256:{}', criteria: value.yaml", "a".repeat(64)), "checks[0].image: applies to Kubernetes only"),
+        (format!("command: [x], {READ}, criteria: any.yaml"), "any.yaml:1:1: metrics: no criterion bounds the declared metric"),
+        (format!("command: [x], {READ}, criteria: other.yaml"), "other.yaml:2:11: metrics[0].metric: `hpl.gflops` is not a metric of the program's output"),
+        (format!("command: [x], {}, criteria: value.yaml", READ.replace("scope: node", "scope: gpu")), "value.yaml:2:11: metrics[0].subjects: is missing"),
+        ("command: [x], read: hpl, criteria: high.yaml".to_owned(), "the floors and references are those of nccl-tests"),
+    ];
+    for (check, expected) in cases {
+        let told = read(&format!("{HEAD}checks: [{{name: a, {check}}}]\n")).unwrap_err().join("\n");
+        assert!(told.contains(expected), "{check}: {told}");
+    }
+}
+
+#[test]
+fn an_element_of_a_list_is_set_by_its_name_or_number() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("any.yaml"), "name: any\ndata_only: true\n").unwrap();
+    let text = format!("{HEAD}checks: [{{name: one, {WORKLOAD}}}, {{name: two, {WORKLOAD}}}]\n");
+    fs::write(folder.path().join("w.yaml"), text).unwrap();
+    let set = |settings: &[&str]| {
+        let settings: Vec<_> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        resolve(&folder.path().join("w.yaml"), &settings)
+    };
+    let collectives = |workflow: &Workflow| -> Vec<Collective> {
+        let workloads = workflow.checks.iter().map(|check| check.benchmark.program.workload().unwrap());
+        workloads.map(|workload| workload.collective).collect()
+    };
+    let both = ["checks.two.workload.collective=alltoall", "checks[0].workload.collective=broadcast"];
+    let resolved = set(&both).unwrap();
+    assert_eq!(collectives(&resolved.workflow), [Collective::Broadcast, Collective::Alltoall]);
+    let told = set(&["checks.two.workload.max_bytes=1"]).unwrap_err().0[0].to_string();
+    assert!(told.contains("--set: checks[1].workload.max_bytes: is smaller than min_bytes"), "{told}");
 }

@@ -1,0 +1,39 @@
+//! Matrices whose product is exact in floats: small integers, so that every sum stays below 2^24.
+
+use crate::Failure;
+
+/// Element of the left matrix.
+pub fn left(row: usize, column: usize) -> f32 {
+    ((row * 7 + column * 3) % 11) as f32 - 5.0
+}
+
+/// Element of the right matrix.
+pub fn right(row: usize, column: usize) -> f32 {
+    ((row * 5 + column * 13) % 9) as f32 - 4.0
+}
+
+/// A matrix of `n` rows, row after row.
+pub fn filled(n: usize, element: fn(usize, usize) -> f32) -> Vec<f32> {
+    (0..n * n).map(|at| element(at / n, at % n)).collect()
+}
+
+/// Operations of one product of matrices with `n` rows.
+pub fn operations(n: usize) -> f64 {
+    2.0 * (n as f64).powi(3)
+}
+
+/// Checks some rows of the product, different ones for different sizes, and every element of them.
+pub fn check(n: usize, product: &[f32]) -> Result<(), Failure> {
+    for row in (0..n).step_by(n / 16 + 1) {
+        for column in 0..n {
+            let exact: f32 = (0..n).map(|at| left(row, at) * right(at, column)).sum();
+            let found = product[row * n + column];
+            if found != exact {
+                return Err(Failure::Wrong(format!(
+                    "row {row}, column {column} is {found} instead of {exact}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
