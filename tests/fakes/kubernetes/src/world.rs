@@ -293,7 +293,11 @@ impl Turn {
             pod["metadata"]["ownerReferences"] = json!([owner("batch/v1", "Job", meta)]);
             self.make(CORE, "pods", namespace, &pod).await;
         }
-        let failed = ours.iter().any(|pod| phase(pod, "Failed"));
+        // With a limit for each index, a failed index does not end the others (job_controller.go, `FailedIndexes`).
+        let per_index = spec["backoffLimitPerIndex"].is_u64();
+        let any_failed = ours.iter().any(|pod| phase(pod, "Failed"));
+        let all_ended = ours.iter().all(|pod| phase(pod, "Failed") || phase(pod, "Succeeded"));
+        let failed = any_failed && (!per_index || all_ended);
         let enough = match spec["successPolicy"].is_object() {
             true => ours.iter().any(|pod| index(pod) == "0" && phase(pod, "Succeeded")),
             false => {
@@ -313,8 +317,11 @@ impl Turn {
             }
             return;
         }
-        let (kind, reason) =
-            if failed { ("Failed", "BackoffLimitExceeded") } else { ("Complete", "CompletionsReached") };
+        let (kind, reason) = match (failed, per_index) {
+            (true, true) => ("Failed", "FailedIndexes"),
+            (true, false) => ("Failed", "BackoffLimitExceeded"),
+            (false, _) => ("Complete", "CompletionsReached"),
+        };
         let status = json!({"status": {"conditions": [{"type": kind, "status": "True", "reason": reason, "message": ""}]}});
         self.patch(JOBS, "jobs", job, "/status", &status).await;
     }
@@ -379,13 +386,12 @@ impl Turn {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .envs(
-                container["env"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .map(|said| (text(&said["name"]), text(&said["value"]))),
-            )
+            .envs(container["env"].as_array().into_iter().flatten().map(|said| {
+                match said["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                    Some("spec.nodeName") => (text(&said["name"]), text(&pod["spec"]["nodeName"])),
+                    _ => (text(&said["name"]), text(&said["value"])),
+                }
+            }))
             .env("PATH", format!("{}:{path}", self.wants.programs.display()))
             .env(
                 "JOB_COMPLETION_INDEX",

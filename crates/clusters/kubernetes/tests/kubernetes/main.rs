@@ -32,6 +32,22 @@ async fn the_kubernetes_scheduler_conforms_with_a_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_each_node_runs_once_in_each_pod() {
+    let bed = Bed::up("true").await;
+    // Neither the number of ranks nor the launcher matters.
+    for settings in [json!({"ranks_per_node": 2}), json!({"launch": "mpi", "queue": "a4"})] {
+        let cluster = bed.cluster(settings.clone());
+        let job = |name: &str| bed.job(name, settings.clone());
+        let jobs =
+            cluster_kubernetes::KubernetesJobs::new(std::sync::Arc::new(ledger::MemoryStore::default()));
+        scheduler_conformance::program_of_each_node(&jobs, &cluster, job).await;
+        for name in ["each-node", "each-node-fails"] {
+            bed::until("it is deleted", async || jobs.release(&cluster, name).await.is_ok()).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
     let bed = Bed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"").await;
     let (jobs, job) = (bed.jobs(), bed.job("ranks", json!({"nodes": 2, "ranks_per_node": 2})));
