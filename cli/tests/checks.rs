@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use support::{Lab, json, signal, wait_for};
@@ -250,4 +250,53 @@ fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
     let document = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
     assert_eq!(checks(&document)[0], json!(["missing", "judged", "inconclusive"]), "{document}");
     assert_eq!(checks(&document)[1], json!(["image", "judged", "pass"]), "{document}");
+}
+
+/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints what the real program printed on an
+/// H100: on a healthy one, and beside a program that kept the GPU busy.
+#[test]
+fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
+    let lab = Lab::new("", "");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let samples = shipped.join("crates/verdict/tests/samples");
+    let script = |busy: &str| {
+        format!(
+            "#!/bin/bash\n[[ \"$*\" == '-j -t device_local_copy -t host_to_device_memcpy_ce -t device_to_host_memcpy_ce' ]] || exit 9\n\
+             case $BURNIN_NODE_NAME in {busy}) f=busy;; node-0) f=1;; node-1) f=2;; *) f=3;; esac\ncat \"{}/h100-$f.json\"\n",
+            samples.display()
+        )
+    };
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let suite = shipped.join("workflows/suites/smoke.yaml");
+    lab.write("w.yaml", &format!("{head}suite: {}\nlimits:{limits}", suite.display()));
+    let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
+    let run = |busy: &str| {
+        lab.write("bin/nvbandwidth", &script(busy));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(lab.path("bin/nvbandwidth"), mode).unwrap();
+        let settings = [
+            "cluster.rent.processes.nodes=4",
+            "limits.lease=1h",
+            "checks.all-reduce.skip=no second GPU in this test",
+        ];
+        let arguments: Vec<_> = ["run", "w.yaml", "--output", "json"]
+            .into_iter()
+            .chain(settings.iter().flat_map(|it| ["--set", it]))
+            .collect();
+        let document = json(&lab.command(&arguments).env("PATH", &path).output().unwrap());
+        let run = document["run"].as_str().unwrap().to_owned();
+        let shown = lab.burnin(&["show", &run, "--output", "json"]).stdout;
+        (document, serde_json::from_slice::<Value>(&shown).unwrap(), lab.burnin(&["show", &run]).stdout)
+    };
+    let (healthy, shown, text) = run("none");
+    assert_eq!((&healthy["verdict"], &shown["suspects"]), (&"pass".into(), &json!([])), "{healthy}");
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("not run") && text.contains("no second GPU in this test"), "{text}");
+    let (sick, shown, _) = run("node-2");
+    assert_eq!(sick["verdict"], "fail", "{sick}");
+    let suspects = shown["suspects"].as_array().unwrap();
+    assert_eq!(suspects.len(), 1, "{shown}");
+    assert_eq!((&suspects[0]["host"], &suspects[0]["gpu"]), (&"node-2".into(), &0.into()));
 }

@@ -16,6 +16,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
         add(format!("events/{event_type}.json"), schema);
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
+    add("suite.json".to_owned(), schema::<workflow::SuiteFile>());
     add("criteria.json".to_owned(), schema::<model::Criteria>());
     add("deployed/cluster.json".to_owned(), schema::<cluster_deployed::DeployedCluster>());
     add("deployed/gone.json".to_owned(), schema::<cluster_deployed::Destroyed>());

@@ -156,6 +156,9 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
         }
         steps.push((Stage::Job, what));
     }
+    for (name, reason) in &workflow.excluded {
+        steps.push((Stage::Job, format!("{name}: not run: {}", report::line(reason))));
+    }
     let Some(benchmark) = workflow.benchmark_of(model::CheckIndex::FIRST) else { return steps };
     steps.push((Stage::Logs, "upload the output of every node to the bucket, manifest last".to_owned()));
     if workflow.checks.is_empty() {

@@ -25,6 +25,9 @@ pub struct Workflow {
     /// Checks to run one after another on the cluster, instead of a single benchmark. Requires a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
+    /// Checks that the workflow declares as not to run, with the reasons.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub excluded: BTreeMap<String, String>,
     /// After a failed verdict, find the bad nodes. Requires a benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locate: Option<Locate>,

@@ -34,6 +34,15 @@ pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
         Tone::Busy => 2,
         Tone::Good => 3,
     });
+    let excluded = state.workflow.excluded.iter().map(|(name, reason)| CheckLine {
+        name: text::line(name),
+        tone: Tone::Good,
+        mark: "-",
+        word: "not run".to_owned(),
+        why: text::line(reason),
+        is_shown: false,
+    });
+    lines.extend(excluded);
     lines
 }
 

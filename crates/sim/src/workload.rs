@@ -43,6 +43,7 @@ pub fn whole() -> Workflow {
         image: Some(build()),
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
+        excluded: Default::default(),
         benchmark: Some(Benchmark {
             program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,

@@ -32,6 +32,8 @@ pub struct WorkflowFile {
     #[serde(default)]
     #[schemars(length(max = 100))]
     pub checks: Vec<CheckFile>,
+    /// File with the checks, for several workflows: see `suites`. `--set checks.NAME.FIELD=` applies to it.
+    pub suite: Option<PathBuf>,
     /// After a failed verdict, find the bad nodes; `{}` for the defaults.
     pub locate: Option<Locate>,
     /// Timeouts and number of attempts.
@@ -270,6 +272,19 @@ pub struct BenchmarkFile {
     pub baseline: Option<PathBuf>,
 }
 
+/// A file with checks for several workflows. Paths are relative to this file.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "A suite of checks of Burnin")]
+pub struct SuiteFile {
+    /// Description for display.
+    #[serde(default)]
+    pub description: String,
+    /// Checks to run one after another.
+    #[schemars(length(min = 1, max = 100))]
+    pub checks: Vec<CheckFile>,
+}
+
 /// A check: a benchmark with its own job, logs, limit and verdict.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -300,6 +315,8 @@ pub struct CheckFile {
     /// for all checks of the matrix.
     #[serde(default)]
     pub needs: Vec<String>,
+    /// Reason for which this check does not run here, such as `no InfiniBand`. Reports state it. Checks that need this one run.
+    pub skip: Option<String>,
     /// Maximum duration of its job. Default: `limits.job`.
     pub limit: Option<Span>,
     /// Makes one check of each combination, named `NAME-COLLECTIVE-DATATYPE-ENVIRONMENT` by the lists that are given.

@@ -17,8 +17,8 @@ mod schema;
 pub use archive::SourceArchive;
 pub use document::{FileProblem, FileProblems, Position, YamlDocument};
 pub use file::{
-    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
-    WorkflowFile, WorkloadFile,
+    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SuiteFile,
+    SystemFile, WorkflowFile, WorkloadFile,
 };
 pub use resolve::{
     Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on,

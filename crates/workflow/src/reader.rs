@@ -20,7 +20,7 @@ use crate::{
     feasible::{self, FeasibilityFinding, In},
     file::{
         BenchmarkFile, BuildFile, CheckFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, ReadFile,
-        RentFile, RepositoryFile, WorkloadFile,
+        RentFile, RepositoryFile, SuiteFile, WorkloadFile,
     },
     parameters::{self, ParameterProblem, Values},
 };
@@ -86,6 +86,10 @@ pub(crate) struct WorkflowReader<'a> {
     archives: Vec<SourceArchive>,
     /// Field of each check and its criteria file, if readable; one entry for a single benchmark.
     measured: Vec<(String, Option<YamlDocument>)>,
+    /// File of the checks, if it is not the workflow's own.
+    suite: Option<&'a YamlDocument>,
+    /// Checks that do not run, with the reasons.
+    excluded: BTreeMap<String, String>,
     values: Option<Values<'a>>,
 }
 
@@ -95,7 +99,16 @@ impl<'a> WorkflowReader<'a> {
         document: &'a YamlDocument,
         values: Option<Values<'a>>,
     ) -> Self {
-        Self { folder, document, problems: vec![], archives: vec![], measured: vec![], values }
+        Self {
+            folder,
+            document,
+            problems: vec![],
+            archives: vec![],
+            measured: vec![],
+            suite: None,
+            excluded: BTreeMap::new(),
+            values,
+        }
     }
 
     /// Adds a problem of a field of the workflow file.
@@ -112,7 +125,7 @@ impl<'a> WorkflowReader<'a> {
                 In::Workflow => self.document.problem(&field, message),
                 In::Check(check) => {
                     let prefix = self.measured.get(check.index()).map_or("benchmark", |(field, _)| field);
-                    self.document.problem(&format!("{prefix}.{field}"), message)
+                    self.suite.unwrap_or(self.document).problem(&format!("{prefix}.{field}"), message)
                 }
                 In::Criteria(check) => {
                     let criteria =
@@ -153,6 +166,25 @@ impl<'a> WorkflowReader<'a> {
         self.measured("benchmark", program, criteria, baseline.as_deref())
     }
 
+    /// The checks of a suite in another file.
+    pub(crate) fn suite(
+        &mut self,
+        folder: &'a Path,
+        document: &'a YamlDocument,
+        suite: &SuiteFile,
+    ) -> Vec<Check> {
+        let mut reader = Self::new(folder, document, None);
+        let checks = reader.checks(&suite.checks);
+        self.problems.extend(reader.problems);
+        (self.suite, self.measured, self.excluded) = (Some(document), reader.measured, reader.excluded);
+        checks
+    }
+
+    /// Checks that do not run, with the reasons.
+    pub(crate) fn excluded(&mut self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.excluded)
+    }
+
     /// The checks of the workflow; a check with a matrix becomes one check for each combination.
     pub(crate) fn checks(&mut self, files: &[CheckFile]) -> Vec<Check> {
         let mut checks: Vec<Check> = Vec::new();
@@ -176,6 +208,17 @@ impl<'a> WorkflowReader<'a> {
                     self.complain(&format!("{field}.environment.{name}"), why);
                 }
             }
+            if let Some(reason) = &file.skip {
+                if reason.trim().is_empty() {
+                    self.complain(
+                        &format!("{field}.skip"),
+                        "is empty; state the reason, which the reports show",
+                    );
+                }
+                self.excluded.insert(file.name.clone(), reason.trim().to_owned());
+                named.insert(&file.name, Vec::new());
+                continue;
+            }
             let program = self.program(&field, file);
             let read = program
                 .and_then(|program| self.measured(&field, program, &file.criteria, file.baseline.as_deref()));
@@ -195,6 +238,9 @@ impl<'a> WorkflowReader<'a> {
                 self.measured.extend(document.clone());
                 checks.push(Check { name, benchmark, needs: needs.clone(), limit: file.limit });
             }
+        }
+        if checks.is_empty() && !self.excluded.is_empty() {
+            self.complain("checks", "are all skipped, so nothing would be measured");
         }
         if checks.len() > MOST_CHECKS {
             let why = format!(

@@ -1,6 +1,6 @@
 //! Resolves a workflow file to the content of a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::Workflow;
 use triggers::Triggers;
@@ -8,7 +8,7 @@ use triggers::Triggers;
 use crate::{
     archive::SourceArchive,
     document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, YamlDocument, scalar},
-    file::WorkflowFile,
+    file::{SuiteFile, WorkflowFile},
     parameters::Values,
     reader::WorkflowReader,
     rules,
@@ -136,31 +136,88 @@ pub fn resolve_document(
     }
     let own = if values.is_some() { None } else { own_values(&document, path, overrides)? };
     let values = values.or(own.as_ref());
+    let mut suite = suite(&document, path, overrides)?;
     if let Some(values) = values {
         for (path, value) in Values::fields(values)? {
-            document.set_by(&path, value.clone(), values);
+            file_of(path[0], &mut document, &mut suite).set_by(&path, value.clone(), values);
         }
     }
     for Override { field, value } in overrides {
-        document.set(field, scalar(value));
+        file_of(field, &mut document, &mut suite).set(field, scalar(value));
     }
     let file: WorkflowFile = document.read_as()?;
+    let suite_file: Option<SuiteFile> =
+        suite.as_ref().map(|Suite { document, .. }| document.read_as()).transpose()?;
     let values = values.map(Values::of).transpose()?;
     let mut reader = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document, values);
     let image = file.image.as_ref().and_then(|image| reader.image(image));
     let cluster = file.cluster.as_ref().and_then(|cluster| reader.cluster(cluster));
     let benchmark = file.benchmark.as_ref().and_then(|benchmark| reader.benchmark(benchmark));
-    let checks = reader.checks(&file.checks);
+    let checks = match (&suite, &suite_file) {
+        (Some(Suite { folder, document: of_suite }), Some(file)) => reader.suite(folder, of_suite, file),
+        _ => reader.checks(&file.checks),
+    };
+    let excluded = reader.excluded();
     rules::check(&file, |field, why| reader.complain(field, why));
-    let WorkflowFile { name, description, locate, limits, cost, notify, .. } = file;
-    let workflow =
-        Workflow { name, description, image, cluster, benchmark, checks, locate, limits, cost, notify };
+    let WorkflowFile { name, mut description, locate, limits, cost, notify, .. } = file;
+    if let Some(suite) = suite_file.filter(|_| description.is_empty()) {
+        description = suite.description;
+    }
+    let workflow = Workflow {
+        name,
+        description,
+        image,
+        cluster,
+        benchmark,
+        checks,
+        excluded,
+        locate,
+        limits,
+        cost,
+        notify,
+    };
     let warnings = reader.judge_feasibility(&workflow);
     let (archives, problems) = reader.finish();
     if problems.is_empty() {
         Ok(Resolved { workflow, archives, warnings })
     } else {
         Err(FileProblems(problems))
+    }
+}
+
+/// A suite of checks, in a file of its own.
+struct Suite {
+    folder: PathBuf,
+    document: YamlDocument,
+}
+
+/// The suite that the workflow names.
+fn suite(
+    document: &YamlDocument,
+    path: &Path,
+    overrides: &[Override],
+) -> Result<Option<Suite>, FileProblems> {
+    let set = overrides.iter().rev().find(|set| set.field == "suite").map(|set| set.value.as_str());
+    let Some(name) = set.or(document.value["suite"].as_str()) else { return Ok(None) };
+    let file = path.parent().unwrap_or(Path::new("")).join(name);
+    if !file.is_file() {
+        let why = format!("the file {name} does not exist");
+        return Err(FileProblems(vec![document.problem("suite", why)]));
+    }
+    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+    Ok(Some(Suite { folder, document: YamlDocument::read(&file)? }))
+}
+
+/// The file that contains a field: the suite for fields of checks.
+fn file_of<'d>(
+    field: &str,
+    workflow: &'d mut YamlDocument,
+    suite: &'d mut Option<Suite>,
+) -> &'d mut YamlDocument {
+    let of_checks = field.split(['.', '[']).next() == Some("checks");
+    match suite {
+        Some(suite) if of_checks => &mut suite.document,
+        _ => workflow,
     }
 }
 

@@ -25,6 +25,13 @@ pub(crate) fn check(file: &WorkflowFile, mut complain: impl FnMut(&str, String))
 fn check_sections(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
     let measures = if file.benchmark.is_some() { Some("benchmark") } else { None };
     let measures = measures.or((!file.checks.is_empty()).then_some("checks"));
+    let measures = measures.or(file.suite.as_ref().map(|_| "suite"));
+    if file.suite.is_some() && (file.benchmark.is_some() || !file.checks.is_empty()) {
+        complain(
+            "suite",
+            "cannot be combined with `benchmark` or `checks`; add them to the suite's file".to_owned(),
+        );
+    }
     if let Some(field) = measures.filter(|_| file.cluster.is_none()) {
         complain(field, "needs a `cluster` to run on".to_owned());
     }
@@ -44,7 +51,7 @@ fn check_locate(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
     for (field, problem) in locate.problems() {
         complain(&format!("locate.{field}"), problem);
     }
-    if file.benchmark.is_none() && file.checks.is_empty() {
+    if file.benchmark.is_none() && file.checks.is_empty() && file.suite.is_none() {
         complain("locate", "needs a `benchmark` to run on pairs of nodes".to_owned());
     }
 }

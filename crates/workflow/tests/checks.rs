@@ -188,7 +188,7 @@ fn problems_of_a_command_name_the_field() {
         (format!("command: [x], {READ}, image: 'x:latest', criteria: value.yaml"), "checks[0].image: expected NAME@sha256:DIGEST"),
         (format!("command: [x], {READ}, image: 'x@sha256:{}', criteria: value.yaml", "a".repeat(64)), "checks[0].image: applies to Kubernetes only"),
         (format!("command: [x], {READ}, criteria: any.yaml"), "any.yaml:1:1: metrics: no criterion bounds the declared metric"),
-        (format!("command: [x], {READ}, criteria: other.yaml"), "other.yaml:2:11: metrics[0].metric: `hpl.gflops` is not a metric of the program's output"),
+        (format!("command: [x], {READ}, criteria: other.yaml"), "other.yaml:2:12: metrics[0].metric: `hpl.gflops` is not a metric of the program's output"),
         (format!("command: [x], {}, criteria: value.yaml", READ.replace("scope: node", "scope: gpu")), "value.yaml:2:11: metrics[0].subjects: is missing"),
         ("command: [x], read: hpl, criteria: high.yaml".to_owned(), "the floors and references are those of nccl-tests"),
     ];
@@ -217,4 +217,57 @@ fn an_element_of_a_list_is_set_by_its_name_or_number() {
     assert_eq!(collectives(&resolved.workflow), [Collective::Broadcast, Collective::Alltoall]);
     let told = set(&["checks.two.workload.max_bytes=1"]).unwrap_err().0[0].to_string();
     assert!(told.contains("--set: checks[1].workload.max_bytes: is smaller than min_bytes"), "{told}");
+}
+
+#[test]
+fn a_suite_is_shared_by_workflows_and_a_check_is_excluded_only_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("suites")).unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("suites/any.yaml", "name: any\ndata_only: true\n");
+    write(
+        "suites/s.yaml",
+        &format!(
+            "description: two\nchecks:\n  - {{name: one, {WORKLOAD}}}\n  - {{name: two, {WORKLOAD}, needs: [one]}}\n"
+        ),
+    );
+    write("w.yaml", &format!("{HEAD}suite: suites/s.yaml\n"));
+    let set = |settings: &[&str]| {
+        let settings: Vec<_> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        resolve(&folder.path().join("w.yaml"), &settings).map(|resolved| resolved.workflow)
+    };
+    let workflow = set(&[]).unwrap();
+    assert_eq!((names(&workflow), workflow.description.as_str()), (vec!["one", "two"], "two"));
+    let workflow = set(&["checks.one.skip=no link"]).unwrap();
+    assert_eq!(names(&workflow), ["two"]);
+    assert!(workflow.checks[0].needs.is_empty(), "a check that needs an excluded one runs");
+    assert_eq!(workflow.excluded, [("one".to_owned(), "no link".to_owned())].into());
+    let told = |settings: &[&str]| set(settings).unwrap_err().to_string();
+    let all = ["checks.one.skip=x", "checks.two.skip=x"];
+    assert!(told(&all).contains("s.yaml:2:1: checks: are all skipped"), "{}", told(&all));
+    assert!(told(&["suite=gone.yaml"]).contains("suite: the file gone.yaml does not exist"));
+    assert!(told(&["checks.one.workload.max_bytes=1"]).contains("is smaller than min_bytes"));
+    write("suites/s.yaml", &format!("checks:\n  - {{name: one, {WORKLOAD}, skip: ' '}}\n"));
+    assert!(told(&[]).contains("checks[0].skip: is empty"), "{}", told(&[]));
+    write("w.yaml", &format!("{HEAD}suite: suites/s.yaml\nchecks: [{{name: a, {WORKLOAD}}}]\n"));
+    assert!(told(&[]).contains("suite: cannot be combined with"), "{}", told(&[]));
+}
+
+#[test]
+fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
+    let workflows = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    for (suite, count) in [("smoke", 2), ("nightly", 5), ("acceptance", 16)] {
+        for kind in ["slurm", "kubernetes-cpu", "hosts"] {
+            let file = workflows.join(format!("{kind}.yaml"));
+            let mut document = fs::read_to_string(&file).unwrap();
+            let at = document.find("\nbenchmark:").unwrap();
+            let end = document[at + 1..].find("\n\n").map_or(document.len(), |end| at + 1 + end);
+            document.replace_range(at..end, &format!("\nsuite: suites/{suite}.yaml\n"));
+            let document = workflow::YamlDocument::parse(&file.display().to_string(), &document).unwrap();
+            let resolved = workflow::resolve_document(document, &file, None, &[], None);
+            let workflow =
+                resolved.unwrap_or_else(|problems| panic!("{suite} on {kind}: {problems}")).workflow;
+            assert_eq!(workflow.checks.len(), count, "{suite} on {kind}: {:?}", names(&workflow));
+        }
+    }
 }

@@ -45,6 +45,7 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
         image: None,
         cluster: None,
         checks: Vec::new(),
+        excluded: Default::default(),
         benchmark: None,
         locate: None,
         limits: Limits::default(),

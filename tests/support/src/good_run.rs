@@ -17,6 +17,7 @@ pub fn workflow() -> Workflow {
         })),
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
+        excluded: Default::default(),
         benchmark: Some(Benchmark {
             program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,

@@ -31,6 +31,7 @@ pub fn workflow() -> Workflow {
         })),
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
+        excluded: Default::default(),
         benchmark: Some(Benchmark {
             environment: Default::default(),
             program: Program::NcclTests(Workload {
