@@ -38,13 +38,15 @@ pub struct Metric {
 }
 
 /// Units with a known meaning. Values in any other unit are not judged unless the criteria name the unit.
-const KNOWN_UNITS: [&str; 32] = [
+const KNOWN_UNITS: [&str; 34] = [
     "1",
     "%",
     "C",
     "W",
     "MHz",
     "count",
+    "generation",
+    "lanes",
     "bytes",
     "KiB",
     "MiB",

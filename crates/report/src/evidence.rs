@@ -60,7 +60,13 @@ pub fn suspects(judgement: Option<&Judgement>, most: usize) -> (Vec<(String, f64
 fn name(suspect: &Suspect) -> String {
     let parts = [
         suspect.rank.map(|rank| format!("rank {rank}")),
-        suspect.bus_id.as_ref().map(|bus_id| format!("GPU {bus_id}")),
+        match (suspect.gpu, &suspect.bus_id) {
+            (Some(gpu), Some(bus_id)) => Some(format!("GPU {gpu} at {bus_id}")),
+            (Some(gpu), None) => Some(format!("GPU {gpu}")),
+            (None, bus_id) => bus_id.as_ref().map(|bus_id| format!("GPU {bus_id}")),
+        },
+        suspect.link.as_ref().map(|link| format!("link {link}")),
+        suspect.serial.as_ref().map(|serial| format!("serial {serial}")),
         suspect.host.as_ref().map(|host| format!("node {host}")),
     ];
     text::line(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))

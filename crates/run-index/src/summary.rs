@@ -61,13 +61,16 @@ pub struct CheckSummary {
     /// Name of the check.
     pub name: String,
     /// `waiting`, `running`, `judged`, `failed` (no verdict was reached) or `skipped` (an earlier check that it needs did not
-    /// pass).
+    /// pass) or `excluded` (the workflow declares that it does not run).
     pub state: CheckState,
     /// Verdict of the check; null before it is judged.
     pub verdict: Option<Verdict>,
     /// Codes of the verdict's reasons, most severe first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// Declared reason of an excluded check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excluded: Option<String>,
 }
 
 /// Progress of a check.
@@ -80,6 +83,7 @@ pub enum CheckState {
     Judged,
     Failed,
     Skipped,
+    Excluded,
 }
 
 impl CheckState {
@@ -91,12 +95,13 @@ impl CheckState {
             Self::Judged => "judged",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
+            Self::Excluded => "excluded",
         }
     }
 }
 
 impl CheckSummary {
-    /// The named checks of a run; none for a single benchmark.
+    /// The named checks of a run, then those that the workflow excludes; none for a single benchmark.
     pub fn all(state: &RunState) -> Vec<Self> {
         let named = state.checks().filter_map(|check| Some((check, state.workflow.check(check)?)));
         let summary = |(check, named): (CheckIndex, &model::Check)| {
@@ -116,9 +121,17 @@ impl CheckSummary {
                 reasons: reached.map_or_else(Vec::new, |reached| {
                     reached.reasons.iter().map(|reason| reason.code.clone()).collect()
                 }),
+                excluded: None,
             }
         };
-        named.map(summary).collect()
+        let excluded = state.workflow.excluded.iter().map(|(name, reason)| Self {
+            name: name.clone(),
+            state: CheckState::Excluded,
+            verdict: None,
+            reasons: Vec::new(),
+            excluded: Some(reason.clone()),
+        });
+        named.map(summary).chain(excluded).collect()
     }
 }
 

@@ -232,6 +232,38 @@ fn a_test_that_states_its_own_result_needs_no_criteria() {
     );
     reading.metrics[2].value = None;
     assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test is no pass");
+    reading.metrics[2].value = Some(5.0);
+    let other = judged(&reading, None, None);
+    assert_eq!(other.verdict, Verdict::Pass, "a PCIe generation is no result: {:?}", other.reasons);
+}
+
+/// Outputs of programs that judge by themselves, with criteria that add nothing.
+#[test]
+fn real_outputs_are_judged_by_what_they_state() {
+    let criteria = Criteria { data_only: true, ..Criteria::named("findings") };
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/tests/samples");
+    let cases = [
+        ("nvidia-smi/580-h100.xml", Verdict::Pass),
+        ("nvidia-smi/580-h100.txt", Verdict::Pass),
+        ("nvidia-smi/580-two-gpus-one-bad.txt", Verdict::Fail),
+        ("gpu-burn/8-a100.txt", Verdict::Pass),
+        ("gpu-burn/h100-floats.txt", Verdict::Pass),
+        ("gpu-burn/h100-doubles.txt", Verdict::Pass),
+        ("gpu-burn/h100-tensor-cores.txt", Verdict::Pass),
+        ("gpu-burn/faulty.txt", Verdict::Fail),
+        ("dcgm-diag/3-fail-warn.json", Verdict::Inconclusive),
+    ];
+    for (name, expected) in cases {
+        let log = std::fs::read(samples.join(name)).unwrap();
+        let judgement = judged(&read(&log), Some(&criteria), None);
+        assert_eq!(judgement.verdict, expected, "{name}: {:?}", judgement.reasons);
+        assert_eq!(
+            judgement.suspects.is_empty(),
+            expected == Verdict::Pass,
+            "{name}: {:?}",
+            judgement.suspects
+        );
+    }
 }
 
 #[test]

@@ -227,8 +227,11 @@ fn statements(reading: &Reading, criteria: &Criteria, found: &mut Found) {
 
 fn stated<'a>(reading: &'a Reading, criteria: &'a Criteria) -> impl Iterator<Item = &'a Metric> {
     reading.metrics.iter().filter(|metric| {
+        // Other values are measurements whose exact value the criteria must name.
+        let states = metric.value.is_none_or(|value| value == 0.0 || value == 1.0);
         metric.better == Better::Exact
             && *metric.unit == *"1"
+            && states
             && criteria.metrics.iter().all(|criterion| *criterion.metric != *metric.name)
     })
 }
