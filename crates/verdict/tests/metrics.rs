@@ -259,7 +259,7 @@ fn real_outputs_are_judged_by_what_they_state() {
         assert_eq!(judgement.verdict, expected, "{name}: {:?}", judgement.reasons);
         assert_eq!(
             judgement.suspects.is_empty(),
-            expected == Verdict::Pass,
+            expected != Verdict::Fail,
             "{name}: {:?}",
             judgement.suspects
         );
