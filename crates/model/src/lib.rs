@@ -52,6 +52,6 @@ pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, Collective, Datatype, ImageSpec, Limits, REVISION,
-    SourceObject, SourceRepository, Workflow, Workload,
+    Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, Collective, Datatype, ExtraArgs, ImageSpec,
+    Limits, REVISION, Reduction, SourceObject, SourceRepository, TimeOf, Workflow, Workload,
 };

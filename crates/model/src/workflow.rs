@@ -253,6 +253,127 @@ pub struct Workload {
     /// Element type (`-d`), such as `bfloat16`; nccl-tests' default, `float`, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datatype: Option<Datatype>,
+    /// Other options of nccl-tests.
+    #[serde(default, skip_serializing_if = "ExtraArgs::is_none")]
+    pub extra_args: ExtraArgs,
+}
+
+/// Options of nccl-tests by their long names (`longopts` in its common.cu, 2.19.6); its own defaults hold where a field is absent.
+///
+/// Options that change what is printed (`-C`, `-F`) or run several operations or types in one table (`all`) do not exist here: the
+/// verdict would not judge what was requested.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraArgs {
+    /// Reduction (`-o`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<Reduction>,
+    /// Rank that sends or receives, of collectives with a root (`-r`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<u32>,
+    /// Number of operations in one timed group (`-m`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub agg_iters: Option<u32>,
+    /// Number of launches of a CUDA graph with the operations (`-G`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub cudagraph: Option<u32>,
+    /// Wait for all ranks after each operation (`-z`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blocking: bool,
+    /// Initialize the communicators of a process in parallel (`-p`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parallel_init: bool,
+    /// Use the default stream of CUDA (`-y`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream_null: bool,
+    /// Time that is printed (`-a`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<TimeOf>,
+    /// Time after which the program gives up, seconds (`-T`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub timeout: Option<u32>,
+}
+
+impl ExtraArgs {
+    /// No option.
+    pub const NONE: Self = Self {
+        op: None,
+        root: None,
+        agg_iters: None,
+        cudagraph: None,
+        blocking: false,
+        parallel_init: false,
+        stream_null: false,
+        average: None,
+        timeout: None,
+    };
+
+    /// Whether no option is set.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// Flags and values of the options that are set.
+    pub fn flags(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let number = |flag, value: Option<u32>| value.map(|value| (flag, value.to_string()));
+        let switch = |flag, on: bool| on.then(|| (flag, "1".to_owned()));
+        let all = [
+            self.op.map(|op| ("-o", op.as_str().to_owned())),
+            number("-r", self.root),
+            number("-m", self.agg_iters),
+            number("-G", self.cudagraph),
+            switch("-z", self.blocking),
+            switch("-p", self.parallel_init),
+            switch("-y", self.stream_null),
+            self.average.map(|of| ("-a", (of as u8).to_string())),
+            number("-T", self.timeout),
+        ];
+        all.into_iter().flatten()
+    }
+}
+
+/// A reduction, spelt as nccl-tests spells it (`test_opnames` in its common.cu).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are nccl-tests' own and need no explanation")]
+pub enum Reduction {
+    Sum,
+    Prod,
+    Max,
+    Min,
+    Avg,
+    Mulsum,
+}
+
+impl Reduction {
+    /// The spelling of nccl-tests.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Prod => "prod",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Avg => "avg",
+            Self::Mulsum => "mulsum",
+        }
+    }
+}
+
+/// Which time nccl-tests prints for a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeOf {
+    /// That of rank 0.
+    Rank0 = 0,
+    /// The average of all ranks; nccl-tests' default.
+    Average = 1,
+    /// The shortest one of all ranks.
+    Min = 2,
+    /// The longest one of all ranks.
+    Max = 3,
 }
 
 /// An element type, spelt as nccl-tests spells it (`test_typenames` in its common.cu).

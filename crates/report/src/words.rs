@@ -159,8 +159,11 @@ pub fn program(program: &Program) -> String {
         Program::NcclTests(workload) => workload,
         Program::Command(command) => return text::line(&command.argv.join(" ")),
     };
+    let flags = workload.extra_args.flags().map(|(flag, value)| format!(" {flag} {value}"));
+    let datatype = workload.datatype.map(|datatype| format!(" -d {}", datatype.as_str()));
+    let more: String = datatype.into_iter().chain(flags).collect();
     format!(
-        "{}_perf -b {} -e {} -f {} -n {} -w {} -c {}",
+        "{}_perf -b {} -e {} -f {} -n {} -w {} -c {}{more}",
         workload.collective.as_str(),
         workload.min_bytes,
         workload.max_bytes,

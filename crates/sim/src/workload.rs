@@ -54,6 +54,7 @@ pub fn whole() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
                 datatype: None,
+                extra_args: Default::default(),
             }),
             criteria: Criteria::named("any"),
             baseline: None,

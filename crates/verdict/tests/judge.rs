@@ -27,6 +27,7 @@ fn workload() -> Workload {
         warmup_iterations: 5,
         check: true,
         datatype: None,
+        extra_args: Default::default(),
     }
 }
 

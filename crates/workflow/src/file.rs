@@ -3,7 +3,8 @@
 use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
 use model::{
-    ByteSize, ClusterCost, Collective, Datatype, Every, Image, Limits, Locate, Notify, Span, System,
+    ByteSize, ClusterCost, Collective, Datatype, Every, ExtraArgs, Image, Limits, Locate, Notify, Span,
+    System,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -319,6 +320,9 @@ pub struct CheckFile {
     pub skip: Option<String>,
     /// Maximum duration of its job. Default: `limits.job`.
     pub limit: Option<Span>,
+    /// Number of repetitions: the checks `NAME-1`, `NAME-2`, ..., each with its own job and verdict.
+    #[schemars(range(min = 2, max = 100))]
+    pub repeat: Option<u32>,
     /// Makes one check of each combination, named `NAME-COLLECTIVE-DATATYPE-ENVIRONMENT` by the lists that are given.
     pub matrix: Option<MatrixFile>,
 }
@@ -375,6 +379,9 @@ pub struct WorkloadFile {
     pub check: bool,
     /// Element type (`-d`). Default: nccl-tests' own, `float`.
     pub datatype: Option<Datatype>,
+    /// Other options, by nccl-tests' long names.
+    #[serde(default)]
+    pub extra_args: ExtraArgs,
 }
 
 const fn two() -> u32 {

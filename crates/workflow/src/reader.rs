@@ -274,6 +274,10 @@ impl<'a> WorkflowReader<'a> {
                 }
             }
         }
+        if file.repeat.is_some_and(|repeat| !(2..=100).contains(&repeat)) {
+            self.complain(&format!("{field}.repeat"), "expected 2 to 100 repetitions");
+            return Vec::new();
+        }
         let mut cells = Vec::new();
         for collective in each(matrix.collectives) {
             for datatype in each(matrix.datatypes.clone()) {
@@ -289,7 +293,10 @@ impl<'a> WorkflowReader<'a> {
                         name = format!("{name}-{part}");
                     }
                     variables.extend(environment.map(|(_, variables)| variables).unwrap_or_default());
-                    cells.push((name, MatrixCell { collective, datatype }, variables));
+                    for number in each(1..=file.repeat.unwrap_or(0)) {
+                        let name = number.map_or(name.clone(), |number| format!("{name}-{number}"));
+                        cells.push((name, MatrixCell { collective, datatype }, variables.clone()));
+                    }
                 }
             }
         }
@@ -717,6 +724,22 @@ impl<'a> WorkflowReader<'a> {
                 "must be at least 1: multiplying 0 gives no further sizes",
             );
         }
+        let reduces = matches!(
+            workload.collective,
+            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce
+        );
+        if workload.extra_args.op.is_some() && !reduces {
+            let message = format!("has no effect on {}, which reduces nothing", workload.collective.as_str());
+            self.complain(&format!("{field}.workload.extra_args.op"), message);
+        }
+        let has_root = matches!(
+            workload.collective,
+            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter
+        );
+        if workload.extra_args.root.is_some() && !has_root {
+            let message = format!("has no effect on {}, which has no root", workload.collective.as_str());
+            self.complain(&format!("{field}.workload.extra_args.root"), message);
+        }
         if max_bytes < min_bytes {
             self.complain(&format!("{field}.workload.max_bytes"), "is smaller than min_bytes");
         }
@@ -729,6 +752,7 @@ impl<'a> WorkflowReader<'a> {
             warmup_iterations: workload.warmup_iterations,
             check: workload.check,
             datatype: workload.datatype,
+            extra_args: workload.extra_args.clone(),
         }
     }
 

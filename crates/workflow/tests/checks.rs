@@ -271,3 +271,31 @@ fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
         }
     }
 }
+
+#[test]
+fn options_of_nccl_tests_are_typed_and_checks_are_repeated() {
+    let with = |collective: &str, extra: &str| {
+        let workload = format!(
+            "workload: {{collective: {collective}, min_bytes: 8, max_bytes: 64K, extra_args: {{{extra}}}}}"
+        );
+        read(&format!("{HEAD}checks: [{{name: a, {workload}, criteria: any.yaml, repeat: 3}}]\n"))
+    };
+    let (workflow, _) =
+        with("all_reduce", "op: avg, agg_iters: 4, cudagraph: 20, blocking: true, average: max, timeout: 60")
+            .unwrap();
+    assert_eq!(names(&workflow), ["a-1", "a-2", "a-3"]);
+    let workload = workflow.checks[2].benchmark.program.workload().unwrap();
+    let flags: Vec<_> = workload.extra_args.flags().map(|(flag, value)| format!("{flag} {value}")).collect();
+    assert_eq!(flags, ["-o avg", "-m 4", "-G 20", "-z 1", "-a 3", "-T 60"]);
+    let cases = [
+        ("broadcast", "op: sum", "checks[0].workload.extra_args.op: has no effect on broadcast"),
+        ("all_reduce", "root: 1", "checks[0].workload.extra_args.root: has no effect on all_reduce"),
+        ("all_reduce", "op: all", "checks[0].workload.extra_args.op: "),
+        ("all_reduce", "report_cputime: 1", "checks[0].workload.extra_args.report_cputime: "),
+        ("all_reduce", "cudagraph: 0", "checks[0].workload.extra_args.cudagraph: "),
+    ];
+    for (collective, extra, expected) in cases {
+        let told = with(collective, extra).unwrap_err().join("\n");
+        assert!(told.contains(expected), "{extra}: {told}");
+    }
+}

@@ -424,6 +424,7 @@ mod tests {
             warmup_iterations: 1,
             check: true,
             datatype: None,
+            extra_args: Default::default(),
         };
         let ended = |state: &str, log: &str| {
             let end = JobEnd {

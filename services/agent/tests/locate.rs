@@ -206,6 +206,7 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
             warmup_iterations: 1,
             check: true,
             datatype: None,
+            extra_args: Default::default(),
         },
         job_attempt: Attempt::FIRST,
         locate,

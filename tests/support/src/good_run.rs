@@ -28,6 +28,7 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
                 datatype: None,
+                extra_args: Default::default(),
             }),
             criteria: Criteria::named("any"),
             baseline: None,

@@ -50,5 +50,10 @@ fn arguments(workload: &Workload, slots: u32) -> Vec<String> {
         ("-g", slots.to_string()),
     ];
     let datatype = workload.datatype.map(|datatype| ("-d", datatype.as_str().to_owned()));
-    flags.into_iter().chain(datatype).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    flags
+        .into_iter()
+        .chain(datatype)
+        .chain(workload.extra_args.flags())
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect()
 }

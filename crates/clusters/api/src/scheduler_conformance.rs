@@ -11,7 +11,7 @@ use std::{
 
 use service::PortError;
 
-use model::{Cluster, Collective, CommandLine, Every, JobEnd, OutputFormat, Program, Workload};
+use model::{Cluster, Collective, CommandLine, Every, ExtraArgs, JobEnd, OutputFormat, Program, Workload};
 use tokio::io::AsyncReadExt;
 
 use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler, Written};
@@ -27,6 +27,7 @@ pub const fn program() -> Program {
         warmup_iterations: 5,
         check: true,
         datatype: None,
+        extra_args: ExtraArgs::NONE,
     })
 }
 

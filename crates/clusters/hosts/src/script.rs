@@ -325,6 +325,7 @@ mod tests {
                 warmup_iterations: 0,
                 check: true,
                 datatype: None,
+                extra_args: Default::default(),
             }),
             limit: Span::from_secs(60),
             environment: Default::default(),

@@ -17,6 +17,7 @@ fn job() -> JobSpec {
         warmup_iterations: 5,
         check: true,
         datatype: None,
+        extra_args: Default::default(),
     };
     let cluster = Cluster { name: "lab".into(), nodes: vec![], access: ClusterAccess::processes("") };
     JobSpec {

@@ -43,6 +43,7 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
                 datatype: None,
+                extra_args: Default::default(),
             }),
             baseline: None,
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
