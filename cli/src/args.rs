@@ -122,7 +122,13 @@ pub enum CliCommand {
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
         output: ReportForm,
     },
-    /// Export a closed run as one signed file: ledger, logs, measurements, verdict and report.
+    /// Print the hand-over document of a run (Markdown): what was requested, what was measured on which devices, and what was not
+    /// measured. `export` signs it with the run.
+    Handover {
+        /// Run id.
+        run: RunId,
+    },
+    /// Export a closed run as one signed file: ledger, logs, measurements, verdict, report and hand-over document.
     Export {
         /// Run id.
         run: RunId,

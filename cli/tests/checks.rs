@@ -294,6 +294,19 @@ fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
     assert_eq!((&healthy["verdict"], &shown["suspects"]), (&"pass".into(), &json!([])), "{healthy}");
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("not run") && text.contains("no second GPU in this test"), "{text}");
+    let handover = |document: &Value| {
+        let output = lab.burnin(&["handover", document["run"].as_str().unwrap()]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = handover(&healthy);
+    for part in [
+        "# Hand-over of lab-",
+        "| `memory` | `nvbandwidth -j -t device_local_copy",
+        "| `node-2` | 0 | `NVIDIA H100",
+        "- `all-reduce`: excluded by the workflow: no second GPU in this test",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let (sick, shown, _) = run("node-2");
     assert_eq!(sick["verdict"], "fail", "{sick}");
     let suspects = shown["suspects"].as_array().unwrap();

@@ -34,14 +34,16 @@ pub async fn export(
     }
     let key = BundleKey::read(&pem).map_err(|why| named(&why))?;
     let told = data.run_report(run, None).await?;
+    let handover = handover_of(&data, run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     replaceable(&save)?;
-    let page = report::html(&told.story());
-    let contents = bundle::write(&data.store, run, page, &key, &save).await.map_err(|error| match error {
-        BundleError::NoRun(_) | BundleError::Open(_) => CliError::usage(error),
-        BundleError::Artifact { .. } => CliError { message: error.to_string(), exit: Exit::Fail },
-        error => CliError::infrastructure(error),
-    })?;
+    let documents = bundle::Documents { report: report::html(&told.story()), handover };
+    let contents =
+        bundle::write(&data.store, run, documents, &key, &save).await.map_err(|error| match error {
+            BundleError::NoRun(_) | BundleError::Open(_) => CliError::usage(error),
+            BundleError::Artifact { .. } => CliError { message: error.to_string(), exit: Exit::Fail },
+            error => CliError::infrastructure(error),
+        })?;
     print_plain(&format!(
         "{}: {} files, signed with {}\n",
         save.display(),
@@ -49,6 +51,25 @@ pub async fn export(
         contents.key
     ));
     Ok(Exit::Pass)
+}
+
+/// Prints the hand-over document of a run.
+pub async fn handover(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
+    let document = handover_of(&data, run).await?;
+    let nothing =
+        || CliError::usage(format!("{run} has no benchmark and no checks: there is nothing to hand over"));
+    print_plain(&document.ok_or_else(nothing)?);
+    Ok(Exit::Pass)
+}
+
+async fn handover_of(data: &DataFolder, run: &RunId) -> Result<Option<String>, CliError> {
+    let (_, state) = data.state(run).await?;
+    let mut reports = Vec::new();
+    for check in state.workflow.check_indices() {
+        reports.push(data.run_report(run, Some(check)).await?);
+    }
+    let stories: Vec<_> = reports.iter().map(|report| report.story()).collect();
+    Ok((!stories.is_empty()).then(|| report::handover(&stories)))
 }
 
 /// A key file and its permissions. Keys have a few hundred bytes: the maximum stops an endless read from a device or a wrong

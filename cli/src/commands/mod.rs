@@ -58,6 +58,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(show::show(readable(&cli.data)?, &run, check.as_deref(), output))
         }
         CliCommand::Logs { run, name } => block_on(show::logs(readable(&cli.data)?, &run, name.as_deref())),
+        CliCommand::Handover { run } => block_on(bundles::handover(readable(&cli.data)?, &run)),
         CliCommand::Export { run, key, save } => {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))
         }

@@ -7,6 +7,7 @@
 //! bundle.sig               Ed25519 over the bytes of bundle.json, base64
 //! artefacts/{run}/...      logs, manifests, verdict, and other files of the run's stages
 //! ledger/{run}/{seq}.json  the run, record by record
+//! handover.md              what was requested, measured and not measured, and on which devices
 //! report.html              the report page
 //! ```
 //!
@@ -28,7 +29,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use verify::{Checked, InvalidBundle, verify};
-pub use write::{BundleError, write};
+pub use write::{BundleError, Documents, write};
 
 /// Headers of an entry, including the entry for a long name. The same name and size give the same bytes,
 /// without times, owners or links.
@@ -50,6 +51,7 @@ const fn padding(size: u64) -> usize {
 pub const SCHEMA: &str = "burnin/bundle/v1";
 
 const CONTENTS: &str = "bundle.json";
+const HANDOVER: &str = "handover.md";
 const REPORT: &str = "report.html";
 /// Block size of tar; two empty blocks end an archive.
 const BLOCK: usize = 512;

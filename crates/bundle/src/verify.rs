@@ -11,7 +11,9 @@ use lifecycle::fold;
 use model::Record;
 use sha2::{Digest, Sha256};
 
-use crate::{BLOCK, BundleFile, CONTENTS, Contents, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding};
+use crate::{
+    BLOCK, BundleFile, CONTENTS, Contents, HANDOVER, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding,
+};
 
 /// Maximum size of the first file; it holds several hundred thousand files.
 const MOST_CONTENTS: u64 = 64 << 20;
@@ -108,7 +110,8 @@ fn names(contents: &Contents) -> Result<(), InvalidBundle> {
     let mut seen = BTreeSet::new();
     for BundleFile { name, .. } in &contents.files {
         let wrong = |why: &str| Err(InvalidBundle::File { name: name.clone(), why: why.to_owned() });
-        let inside = name == REPORT || folders.iter().any(|folder| name.starts_with(folder));
+        let inside = [HANDOVER, REPORT].contains(&name.as_str())
+            || folders.iter().any(|folder| name.starts_with(folder));
         if !inside || name.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return wrong("its name is invalid in a bundle of this run");
         }

@@ -16,7 +16,8 @@ use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 
 use crate::{
-    BLOCK, BundleFile, BundleKey, CONTENTS, Contents, REPORT, SCHEMA, SIGNATURE, artifacts, header, padding,
+    BLOCK, BundleFile, BundleKey, CONTENTS, Contents, HANDOVER, REPORT, SCHEMA, SIGNATURE, artifacts, header,
+    padding,
 };
 
 /// Maximum size of a manifest or verdict, which are read completely.
@@ -58,14 +59,23 @@ pub enum BundleError {
     Io(#[from] io::Error),
 }
 
-/// Writes a closed run's bundle to `path`, atomically. `report` is its HTML page.
+/// Documents about a run for people, in a bundle.
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    /// The report's HTML page.
+    pub report: String,
+    /// The hand-over document, Markdown; `None` if the run measures nothing.
+    pub handover: Option<String>,
+}
+
+/// Writes a closed run's bundle to `path`, atomically.
 ///
 /// # Errors
 /// Returns an error if the run is not closed, an object cannot be read, or the file cannot be written.
 pub async fn write(
     store: &Arc<dyn Store>,
     run: &RunId,
-    report: String,
+    documents: Documents,
     key: &BundleKey,
     path: &Path,
 ) -> Result<Contents, BundleError> {
@@ -103,8 +113,12 @@ pub async fn write(
     }
     let left_over = artifacts::check(&files, &small, &ledger, &state)?;
     files.retain(|file| !left_over.contains(&file.name));
-    let page = Digest::of(report.as_bytes());
-    files.push(BundleFile { name: REPORT.to_owned(), size_bytes: page.size_bytes, sha256: page.sha256 });
+    let handover = documents.handover.map(|text| (HANDOVER, text));
+    let documents: Vec<_> = handover.into_iter().chain([(REPORT, documents.report)]).collect();
+    for (name, text) in &documents {
+        let Digest { size_bytes, sha256, .. } = Digest::of(text.as_bytes());
+        files.push(BundleFile { name: (*name).to_owned(), size_bytes, sha256 });
+    }
     let contents = Contents {
         schema: SCHEMA.to_owned(),
         run: run.clone(),
@@ -127,8 +141,8 @@ pub async fn write(
     append(&mut archive, CONTENTS, body.len() as u64, &body[..])?;
     append(&mut archive, SIGNATURE, signature.len() as u64, signature.as_bytes())?;
     for file in &contents.files {
-        if file.name == REPORT {
-            append(&mut archive, &file.name, file.size_bytes, report.as_bytes())?;
+        if let Some((name, text)) = documents.iter().find(|(name, _)| *name == file.name) {
+            append(&mut archive, name, file.size_bytes, text.as_bytes())?;
             continue;
         }
         let body = store.open(&file.name).await?.ok_or_else(|| BundleError::Changed(file.name.clone()))?;

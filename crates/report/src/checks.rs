@@ -23,6 +23,9 @@ pub struct CheckLine {
     pub is_shown: bool,
 }
 
+/// State of a check that the workflow excludes.
+pub const NOT_RUN: &str = "not run";
+
 /// The checks of a run, worst first and then in order of execution; none for a single benchmark.
 pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
     let (state, shown) = (run.state, run.shown_check());
@@ -38,7 +41,7 @@ pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
         name: text::line(name),
         tone: Tone::Good,
         mark: "-",
-        word: "not run".to_owned(),
+        word: NOT_RUN.to_owned(),
         why: text::line(reason),
         is_shown: false,
     });

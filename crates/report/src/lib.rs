@@ -22,6 +22,7 @@ mod evidence;
 mod facts;
 mod findings;
 mod fingerprint;
+mod handover;
 mod history;
 
 mod junit;
@@ -38,6 +39,7 @@ mod timeline;
 mod words;
 
 pub use csv::{cell, csv};
+pub use handover::handover;
 pub use junit::junit;
 pub use markdown::{escaped, markdown};
 pub use page::{html, part};

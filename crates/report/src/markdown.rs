@@ -1,6 +1,6 @@
 //! Report for a pull request or an issue, in the Markdown of GitHub and GitLab.
 
-mod escape;
+pub(crate) mod escape;
 
 use crate::{
     Story, checks, evidence,

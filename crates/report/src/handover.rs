@@ -1,0 +1,200 @@
+//! The hand-over document of a cluster: what was requested, what was measured on which devices, and what was not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{CheckIndex, Every, Program, Verdict, measurement::Reading, metric::Subject};
+
+use crate::{
+    Story, checks,
+    findings::Tone,
+    markdown::{
+        escape::{cell, code},
+        escaped,
+    },
+    text, words,
+};
+
+/// The document as Markdown. `stories`: one for each check, in order, or one for a single benchmark, all of the same run.
+#[must_use]
+pub fn handover(stories: &[Story<'_>]) -> String {
+    let Some(run) = stories.first().and_then(|story| story.run) else { return String::new() };
+    let state = run.state;
+    let cluster = state.cluster().map_or("no cluster", |cluster| cluster.name.as_str());
+    let verdict =
+        state.verdict().map_or_else(|| "no verdict".to_owned(), |reached| reached.verdict.to_string());
+    let mut out = format!("# Hand-over of {}: {verdict}\n\n", escaped(&text::line(cluster)));
+    let conclusion = state.settled.as_ref().map_or("still open", |(conclusion, _)| conclusion.as_str());
+    out += &format!(
+        "Run {} of the workflow {}, requested at {}, {conclusion}. Written by Burnin {}.\n",
+        code(state.run.as_str()),
+        code(&text::line(&state.workflow.name)),
+        text::moment(state.requested_at),
+        env!("CARGO_PKG_VERSION"),
+    );
+    requested(&mut out, stories);
+    results(&mut out, stories);
+    devices(&mut out, stories);
+    not_measured(&mut out, stories);
+    out
+}
+
+fn check_of(story: &Story<'_>) -> Option<CheckIndex> {
+    story.run.map(|run| run.shown_check())
+}
+
+fn name_of(story: &Story<'_>) -> String {
+    let run = story.run;
+    run.map_or_else(String::new, |run| text::line(run.state.workflow.check_name(run.shown_check())))
+}
+
+fn readings<'a>(story: &Story<'a>) -> impl Iterator<Item = &'a Reading> + use<'a> {
+    story.logs.iter().map(|log| log.reading).collect::<Vec<_>>().into_iter()
+}
+
+fn requested(out: &mut String, stories: &[Story<'_>]) {
+    *out += "\n## Requested\n\n| check | program | started | criteria | at most |\n|---|---|---|---|---|\n";
+    for story in stories {
+        let Some((run, check)) = story.run.zip(check_of(story)) else { continue };
+        let Some(benchmark) = run.state.workflow.benchmark_of(check) else { continue };
+        let started = match &benchmark.program {
+            Program::NcclTests(_) => "for each rank",
+            Program::Command(command) => match command.every {
+                Every::Node => "on each node",
+                Every::Rank => "for each rank",
+            },
+        };
+        let variables: String =
+            benchmark.environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        *out += &format!(
+            "| {} | {} | {started} | {} | {} |\n",
+            cell(&name_of(story)),
+            cell(&text::line(&format!("{variables}{}", words::program(&benchmark.program)))),
+            cell(&text::line(&benchmark.criteria.name)),
+            run.state.workflow.job_limit(check),
+        );
+    }
+}
+
+fn results(out: &mut String, stories: &[Story<'_>]) {
+    *out += "\n## Results\n\n| | check | verdict | reasons | criteria | log |\n|---|---|---|---|---|---|\n";
+    for story in stories {
+        let Some((run, check)) = story.run.zip(check_of(story)) else { continue };
+        let Some(reached) = run.state.verdict_of(check) else { continue };
+        let reasons = reached.reasons.iter().map(|reason| format!("{}: {}", reason.code, reason.text));
+        let reasons = reasons.take(4).collect::<Vec<_>>().join("; ");
+        let digest = reached.criteria.rsplit('@').next().unwrap_or_default();
+        let log = reached
+            .log_sha256
+            .as_deref()
+            .map_or_else(String::new, |digest| code(&digest[..digest.len().min(16)]));
+        *out += &format!(
+            "| {} | {} | {} | {} | {} | {log} |\n",
+            Tone::from(reached.verdict).mark(),
+            cell(&name_of(story)),
+            reached.verdict,
+            escaped(&text::shortened(&text::line(&reasons), 600)),
+            code(&text::line(digest)),
+        );
+    }
+    *out += "\nCriteria and logs are identified by the beginning of their SHA-256.\n";
+}
+
+/// What is known about one device.
+#[derive(Default)]
+struct Device {
+    name: BTreeSet<String>,
+    serial: BTreeSet<String>,
+    bus: BTreeSet<String>,
+    checks: BTreeSet<String>,
+}
+
+fn devices(out: &mut String, stories: &[Story<'_>]) {
+    let mut all: BTreeMap<(String, Option<u32>), Device> = BTreeMap::new();
+    for story in stories {
+        let check = name_of(story);
+        for reading in readings(story) {
+            let mut add = |subject: &Subject, name: Option<&str>| {
+                let Some(gpu) = subject.gpu else { return };
+                let node = subject.node.as_deref().unwrap_or_default().to_owned();
+                let device = all.entry((node, Some(gpu))).or_default();
+                device.name.extend(name.map(str::to_owned));
+                device.serial.extend(subject.serial.as_deref().map(str::to_owned));
+                device.bus.extend(subject.bus_id.as_deref().map(str::to_owned));
+                device.checks.insert(check.clone());
+            };
+            reading.gpus.iter().for_each(|gpu| add(&gpu.subject, gpu.name.as_deref()));
+            reading.metrics.iter().for_each(|metric| add(&metric.subject, None));
+            for device in reading.tables.iter().flat_map(|table| &table.devices) {
+                let one = all.entry((device.host.clone(), device.device)).or_default();
+                one.name.extend(device.name.clone());
+                one.bus.extend(device.bus_id.clone());
+                one.checks.insert(check.clone());
+            }
+        }
+    }
+    *out += "\n## Devices\n\n";
+    if all.is_empty() {
+        *out += "No log names a device.\n";
+        return;
+    }
+    *out +=
+        "| node | GPU | device | serial number or UUID | bus | measured by |\n|---|---|---|---|---|---|\n";
+    let joined =
+        |set: &BTreeSet<String>| cell(&text::line(&set.iter().cloned().collect::<Vec<_>>().join(", ")));
+    for ((node, gpu), device) in &all {
+        *out += &format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
+            cell(&text::line(node)),
+            gpu.map_or_else(String::new, |gpu| gpu.to_string()),
+            joined(&device.name),
+            if device.serial.is_empty() { "unknown".to_owned() } else { joined(&device.serial) },
+            joined(&device.bus),
+            joined(&device.checks),
+        );
+    }
+}
+
+fn not_measured(out: &mut String, stories: &[Story<'_>]) {
+    let mut lines = Vec::new();
+    let Some(run) = stories.first().and_then(|story| story.run) else { return };
+    for (name, reason) in &run.state.workflow.excluded {
+        lines.push(format!(
+            "{}: excluded by the workflow: {}",
+            code(&text::line(name)),
+            escaped(&text::line(reason))
+        ));
+    }
+    let unjudged = checks::checks(&run).into_iter().filter(|line| {
+        !matches!(line.word.as_str(), "pass" | "fail" | "inconclusive") && line.word != checks::NOT_RUN
+    });
+    lines.extend(unjudged.map(|line| format!("{}: {}: {}", code(&line.name), line.word, escaped(&line.why))));
+    for story in stories {
+        let name = code(&name_of(story));
+        let reached = story.run.zip(check_of(story)).and_then(|(run, check)| run.state.verdict_of(check));
+        let reasons = reached.map_or(&[][..], |reached| &reached.reasons);
+        for reason in reasons.iter().filter(|reason| reason.weighs == Verdict::Inconclusive) {
+            lines.push(format!("{name}: {}: {}", reason.code, escaped(&text::line(&reason.text))));
+        }
+        let mut unmeasurable: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for metric in readings(story).flat_map(|reading| &reading.metrics) {
+            if let Some(why) = &metric.unmeasurable {
+                *unmeasurable.entry((metric.name.to_string(), why.clone())).or_default() += 1;
+            }
+        }
+        for ((metric, why), count) in unmeasurable {
+            let values = text::count(count as u64, "value");
+            lines.push(format!(
+                "{name}: {}: {values}: {}",
+                escaped(&text::line(&metric)),
+                escaped(&text::line(&why))
+            ));
+        }
+    }
+    *out += "\n## Not measured\n\n";
+    if lines.is_empty() {
+        *out += "Every requested check was measured completely.\n";
+    }
+    for line in lines {
+        *out += &format!("- {line}\n");
+    }
+}
