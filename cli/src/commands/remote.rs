@@ -40,10 +40,10 @@ pub async fn execute(server: Server, command: CliCommand) -> Result<Exit, CliErr
             run(&server, name, &set, output).await
         }
         CliCommand::Runs { output } => runs(&server, output).await,
-        CliCommand::Show { check: Some(_), .. } => {
-            Err(CliError::usage("--check needs the data folder of the run; a server shows the gravest check"))
-        }
-        CliCommand::Show { run, output, .. } => show(&server, &run, output).await,
+        CliCommand::Show { check: Some(_), output: ReportForm::Json, .. } => Err(CliError::usage(
+            "--check with --output json needs the data folder of the run; on a server use another format",
+        )),
+        CliCommand::Show { run, check, output } => show(&server, &run, check.as_deref(), output).await,
         CliCommand::Cancel { run, reason } => cancel(&server, &run, &reason).await,
         CliCommand::Logs { run, name } => logs(&server, &run, name.as_deref()).await,
         CliCommand::Baseline { decide: Some(decide), .. } => pin(&server, decide).await,
@@ -70,7 +70,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
     let detail = follow(server, &run).await?;
     let (line, address) = (&detail.line, server.request(Method::GET, &["runs", run.as_str(), "report"]));
     match output {
-        Output::Human => print(&report(server, &run, "text").await?),
+        Output::Human => print(&report(server, &run, None, "text").await?),
         Output::Json => print_json(&RunDocument {
             schema: "burnin/run/v1",
             run: run.clone(),
@@ -123,8 +123,9 @@ async fn look(server: &Server, run: &RunId, progress: &mut Progress) -> Result<O
     Ok((detail.line.state == run_index::RunStatus::Closed).then_some(detail))
 }
 
-async fn report(server: &Server, run: &RunId, form: &str) -> Result<String, CliError> {
-    let request = server.request(Method::GET, &["runs", run.as_str(), "report"]).query(&[("form", form)]);
+async fn report(server: &Server, run: &RunId, check: Option<&str>, form: &str) -> Result<String, CliError> {
+    let query: Vec<_> = [("form", form)].into_iter().chain(check.map(|check| ("check", check))).collect();
+    let request = server.request(Method::GET, &["runs", run.as_str(), "report"]).query(&query);
     server.send(request).await?.text().await.map_err(|error| server.lost(&error))
 }
 
@@ -155,7 +156,12 @@ async fn runs(server: &Server, output: Output) -> Result<Exit, CliError> {
     Ok(Exit::Pass)
 }
 
-async fn show(server: &Server, run: &RunId, output: ReportForm) -> Result<Exit, CliError> {
+async fn show(
+    server: &Server,
+    run: &RunId,
+    check: Option<&str>,
+    output: ReportForm,
+) -> Result<Exit, CliError> {
     let form = match output {
         ReportForm::Json => {
             let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
@@ -168,7 +174,7 @@ async fn show(server: &Server, run: &RunId, output: ReportForm) -> Result<Exit, 
         ReportForm::Junit => "junit",
         ReportForm::Html => "html",
     };
-    print(&report(server, run, form).await?);
+    print(&report(server, run, check, form).await?);
     Ok(Exit::Pass)
 }
 

@@ -189,6 +189,11 @@ impl Workflow {
         self.checks.get(check.index())
     }
 
+    /// Position of the check with this name.
+    pub fn check_named(&self, name: &str) -> Option<CheckIndex> {
+        self.check_indices().find(|check| self.check_name(*check) == name)
+    }
+
     /// Name of a check: its own, or that of the program for a single benchmark.
     pub fn check_name(&self, check: CheckIndex) -> &str {
         let single = || self.benchmark.as_ref().map_or("benchmark", |it| it.program.name());

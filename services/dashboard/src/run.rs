@@ -32,6 +32,10 @@ struct RunPageData {
     cancellable: bool,
     beside_gateway: bool,
     seq: u64,
+    /// Names of the checks of the run, in order.
+    checks: Vec<String>,
+    /// The check that the page is about; empty for the whole run.
+    check: String,
     /// The report as HTML, escaped by its own crate.
     report: String,
     logs: Vec<(String, String)>,
@@ -40,14 +44,32 @@ struct RunPageData {
     earlier: Vec<String>,
 }
 
+/// Query: the check to show.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ShownCheck {
+    check: String,
+}
+
 /// `GET /runs/{run}`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,
+    Query(ShownCheck { check }): Query<ShownCheck>,
 ) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
+    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let workflow = &folded.state.workflow;
+    let asked = match check.as_str() {
+        "" => None,
+        name => {
+            Some(workflow.check_named(name).ok_or_else(|| ErrorPage::none("No such check in this run."))?)
+        }
+    };
+    let checks = workflow.checks.iter().map(|check| check.name.clone()).collect();
     let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
-    let told = dashboard.view.report(&run, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let told =
+        dashboard.view.report_of(&run, asked, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &told.state;
     // A damaged manifest must not hide the rest of the page.
     let files = dashboard.view.logs(&run).await.ok().flatten().unwrap_or_default().files;
@@ -70,6 +92,8 @@ pub async fn page(
         cancellable: state.settled.is_none() && dashboard.beside_gateway,
         beside_gateway: dashboard.beside_gateway,
         seq: state.seq,
+        checks,
+        check,
         report: report::part(&told.story(), &runs),
         logs,
         more_logs,

@@ -138,15 +138,25 @@ enum FileForm {
 #[serde(default, deny_unknown_fields)]
 pub struct As {
     form: FileForm,
+    check: Option<String>,
 }
 
 pub async fn report(
     State(gateway): State<Arc<Gateway>>,
     PathParam(run): PathParam,
-    Filtered(As { form }): Filtered<As>,
+    Filtered(As { form, check }): Filtered<As>,
 ) -> Result<Response, ApiProblem> {
     let elsewhere = Elsewhere { warehouse: gateway.warehouse.clone(), report: None };
-    let told = gateway.view.report(&run, elsewhere).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    let no_run = || ApiProblem::no_run(run.as_str());
+    let check = match check {
+        Some(name) => {
+            let state = gateway.view.folded(&run).await?.ok_or_else(no_run)?.state;
+            let no_check = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no check {name}"));
+            Some(state.workflow.check_named(&name).ok_or_else(no_check)?)
+        }
+        None => None,
+    };
+    let told = gateway.view.report_of(&run, check, elsewhere).await?.ok_or_else(no_run)?;
     let story = told.story();
     let (media, text) = match form {
         FileForm::Html => ("text/html; charset=utf-8", report::html(&story)),

@@ -130,7 +130,7 @@ fn file_routes() -> Vec<Route> {
         .responds(200, "The complete file.", &["text/plain"], ResponseSchema::Text)
         .responds(206, "The range.", &["text/plain"], ResponseSchema::Text);
     let report = Operation::new(Method::GET, "reportRun", "Returns the report of a run.")
-        .parameters([run(), report_format()])
+        .parameters([run(), report_format(), shown_check()])
         .responds(
             200,
             "The report; with `json` the judgement.",
@@ -170,6 +170,10 @@ fn file_name() -> Value {
 
 fn byte_range() -> Value {
     parameter(In::Header, "Range", json!({"type": "string"}), "`bytes=FIRST-LAST`, see RFC 9110.")
+}
+
+fn shown_check() -> Value {
+    parameter(In::Query, "check", json!({"type": "string"}), "Name of a check. Default: the gravest one.")
 }
 
 fn report_format() -> Value {
