@@ -60,7 +60,7 @@ fn a_degraded_log_fails_in_every_format() {
     for (form, said) in [
         ("human", "BELOW_BASELINE"),
         ("json", "\"verdict\":\"fail\""),
-        ("csv", ",baseline\r\n"),
+        ("csv", ",baseline,"),
         ("markdown", "## ✗ FAIL"),
         ("junit", "<failure message="),
         ("html", "<title>FAIL"),

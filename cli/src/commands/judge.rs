@@ -74,6 +74,7 @@ pub fn judge(
     };
     let story = Story {
         run: None,
+        parts: Vec::new(),
         logs: judged.iter().map(source).collect(),
         judgement: Some(&whole),
         standard: Standard {

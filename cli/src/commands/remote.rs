@@ -6,7 +6,7 @@ use model::RunId;
 use pins::PinHistory;
 use report::StageLine;
 use reqwest::{Method, Url};
-use run_index::{RunDetail, RunSummary};
+use run_index::{RunDetail, RunSummary, ShownSuspects};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use workflow::Override;
@@ -77,7 +77,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
             conclusion: line.conclusion.clone(),
             verdict: line.verdict,
             checks: detail.line.checks.clone(),
-            suspects: detail.suspects.clone(),
+            suspects: detail.suspects.as_ref().and_then(ShownSuspects::located).cloned(),
             report: address.build().map(|request| request.url().to_string()).unwrap_or_default(),
         }),
     }

@@ -73,15 +73,15 @@ pub async fn show(
     check: Option<&str>,
     output: ReportForm,
 ) -> Result<Exit, CliError> {
-    if output == ReportForm::Json {
-        let detail = data.view().detail(run).await.map_err(CliError::infrastructure)?;
-        print_json(&detail.ok_or_else(|| data.unknown(run))?);
-        return Ok(Exit::Pass);
-    }
     let check = match check {
         Some(name) => Some(position(&data, run, name).await?),
         None => None,
     };
+    if output == ReportForm::Json {
+        let detail = data.view().detail_of(run, check).await.map_err(CliError::infrastructure)?;
+        print_json(&detail.ok_or_else(|| data.unknown(run))?);
+        return Ok(Exit::Pass);
+    }
     let told = data.run_report(run, check).await?;
     match output {
         ReportForm::Human | ReportForm::Json => print(&terminal(&told)),

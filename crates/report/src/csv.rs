@@ -1,22 +1,27 @@
 //! All measurements as CSV for a spreadsheet (RFC 4180), with their references and bounds.
+//!
+//! The rows of tables come first, then one row for each metric, finding and suspect. All have the same columns, so
+//! that files of several runs can be joined; columns that do not apply are empty.
 
+use model::metric::{Better, Scope};
 use serde::Serialize;
 use verdict::baseline::Region;
 
 use crate::{
-    Story,
+    Story, evidence,
     measured::{MeasuredSize, MeasuredTable, Placed, measured},
+    metrics::{FindingSummary, MetricSummary, Metrics, metrics, place, severity},
     text,
 };
 
-/// One placement of one size. The field names are an interface.
+/// One placement of one size, one metric, one finding or one suspect. The field names are an interface.
 #[derive(Default, Serialize)]
 struct CsvRow<'a> {
     source: &'a str,
-    table: usize,
+    table: Option<usize>,
     collective: Option<&'a str>,
     ranks: Option<u32>,
-    size_bytes: u64,
+    size_bytes: Option<u64>,
     dtype: String,
     redop: Option<String>,
     placement: &'static str,
@@ -32,6 +37,23 @@ struct CsvRow<'a> {
     baseline_high_us: Option<f64>,
     slowdown: Option<f64>,
     below: String,
+    metric: String,
+    labels: String,
+    unit: String,
+    better: Option<Better>,
+    scope: Option<Scope>,
+    subjects: Option<u64>,
+    measured: Option<u64>,
+    median: Option<f64>,
+    worst: Option<f64>,
+    /// The worst subject of a metric, or that of a finding.
+    subject: String,
+    finding: String,
+    severity: &'static str,
+    times: Option<u64>,
+    text: String,
+    suspect: String,
+    confidence: Option<f64>,
 }
 
 /// The measurements without any limit. The header is written even without rows.
@@ -52,6 +74,10 @@ pub fn csv(story: &Story<'_>) -> String {
             }
         }
     }
+    others(story, |row| {
+        drop(out.serialize(row));
+        lines += 1;
+    });
     let written = String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default();
     if lines == 0 { heading() } else { written }
 }
@@ -74,10 +100,10 @@ fn line<'a>(
     let expected = placed.expected.as_ref();
     CsvRow {
         source,
-        table: table.number,
+        table: Some(table.number),
         collective,
         ranks: table.table.ranks,
-        size_bytes: row.size_bytes,
+        size_bytes: Some(row.size_bytes),
         dtype: cell(row.dtype),
         redop: row.redop.map(cell),
         placement,
@@ -93,6 +119,53 @@ fn line<'a>(
         baseline_high_us: expected.and_then(|it| number(rounded(it.band_us[1]))),
         slowdown: placed.slower().map(|slower| (slower * 1e6).round() / 1e6),
         below: placed.below.join(" "),
+        ..CsvRow::default()
+    }
+}
+
+fn metric(metric: &MetricSummary) -> CsvRow<'_> {
+    let labels: Vec<_> = metric.labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+    let worst = metric.worst.as_ref();
+    CsvRow {
+        metric: cell(&metric.name),
+        labels: cell(&labels.join(" ")),
+        unit: cell(&metric.unit),
+        better: Some(metric.better),
+        scope: Some(metric.scope),
+        subjects: Some(metric.subjects),
+        measured: Some(metric.measured),
+        median: metric.median,
+        worst: worst.map(|worst| worst.value),
+        subject: worst.map_or_else(String::new, |worst| cell(&place(&worst.subject, &worst.log))),
+        text: metric.reason.as_deref().map_or_else(String::new, cell),
+        ..CsvRow::default()
+    }
+}
+
+fn finding(finding: &FindingSummary) -> CsvRow<'_> {
+    CsvRow {
+        subject: cell(&place(&finding.subject, &finding.log)),
+        finding: cell(&finding.code),
+        severity: severity(finding.severity),
+        times: Some(finding.times),
+        text: cell(&finding.text),
+        ..CsvRow::default()
+    }
+}
+
+/// Rows after those of the tables: metrics, findings and suspects, if the logs have metrics or findings.
+fn others(story: &Story<'_>, mut write: impl FnMut(CsvRow<'_>)) {
+    let source = cell(&story.title());
+    let found = metrics(story);
+    if found == Metrics::default() {
+        return;
+    }
+    let rows = found.metrics.iter().map(metric).chain(found.findings.iter().map(finding));
+    rows.for_each(|row| write(CsvRow { source: &source, ..row }));
+    let (suspects, _) = evidence::suspects(story.whole(), usize::MAX);
+    for (name, confidence) in suspects {
+        let confidence = confidence.is_finite().then_some(confidence);
+        write(CsvRow { source: &source, suspect: cell(&name), confidence, ..CsvRow::default() });
     }
 }
 

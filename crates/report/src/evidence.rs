@@ -7,6 +7,8 @@ use crate::text;
 
 /// Maximum number of listed hosts.
 const HOSTS: usize = 16;
+/// Maximum number of metrics and findings listed with a suspect.
+const EVIDENCE: usize = 4;
 
 /// A diagnosis. All text is unescaped.
 #[derive(Clone, Debug, Serialize)]
@@ -58,16 +60,19 @@ pub fn suspects(judgement: Option<&Judgement>, most: usize) -> (Vec<(String, f64
 }
 
 fn name(suspect: &Suspect) -> String {
+    let device = match (&suspect.bus_id, suspect.gpu) {
+        (Some(bus_id), Some(gpu)) => Some(format!("GPU {gpu} ({bus_id})")),
+        (Some(bus_id), None) => Some(format!("GPU {bus_id}")),
+        (None, gpu) => gpu.map(|gpu| format!("GPU {gpu}")),
+    };
     let parts = [
         suspect.rank.map(|rank| format!("rank {rank}")),
-        match (suspect.gpu, &suspect.bus_id) {
-            (Some(gpu), Some(bus_id)) => Some(format!("GPU {gpu} at {bus_id}")),
-            (Some(gpu), None) => Some(format!("GPU {gpu}")),
-            (None, bus_id) => bus_id.as_ref().map(|bus_id| format!("GPU {bus_id}")),
-        },
+        device,
         suspect.link.as_ref().map(|link| format!("link {link}")),
-        suspect.serial.as_ref().map(|serial| format!("serial {serial}")),
         suspect.host.as_ref().map(|host| format!("node {host}")),
+        suspect.serial.as_ref().map(|serial| format!("serial {serial}")),
     ];
-    text::line(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    let named = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let evidence: Vec<_> = suspect.evidence.iter().take(EVIDENCE).map(String::as_str).collect();
+    text::line(&if evidence.is_empty() { named } else { format!("{named}: {}", evidence.join(", ")) })
 }

@@ -8,6 +8,7 @@ use crate::{
     fingerprint,
     history::{LevelHistory, percent},
     measured::{self, MeasuredTable, Placed},
+    metrics::MetricsSection,
     text::{self, figure},
     words,
 };
@@ -27,6 +28,10 @@ const LINES: usize = 3;
 const SUSPECTS: usize = 20;
 /// Maximum number of sizes.
 const ROWS: usize = 40;
+/// Maximum number of metrics.
+const METRICS: usize = 30;
+/// Maximum number of findings.
+const FINDINGS: usize = 20;
 /// Maximum length of a reason, a line of evidence or a value, characters.
 const TEXT: usize = 400;
 const VALUE: usize = 100;
@@ -51,6 +56,7 @@ pub fn markdown(story: &Story<'_>) -> String {
         }
     }
     found(&mut out, story);
+    metrics(&mut out, story);
     measurements(&mut out, story);
     if let Some(history) = LevelHistory::of(story) {
         out += &format!(
@@ -131,12 +137,50 @@ fn found(out: &mut String, story: &Story<'_>) {
     }
 }
 
+/// Metrics and findings of all logs.
+fn metrics(out: &mut String, story: &Story<'_>) {
+    let Some(section) = MetricsSection::of(story, METRICS, FINDINGS) else { return };
+    *out += "\n### Metrics\n";
+    for program in &section.programs {
+        *out += &format!("\n{}\n", escaped(&text::shortened(program, TEXT)));
+    }
+    if !section.rows.is_empty() {
+        *out +=
+            "\n| metric | unit | subjects | median | worst | worst subject |\n|---|---|---:|---:|---:|---|\n";
+    }
+    for row in &section.rows {
+        *out += &format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
+            escape::cell(&row.name),
+            escaped(&row.unit),
+            row.subjects,
+            row.median,
+            bold(row.worst.clone(), row.is_bad),
+            escaped(&row.subject)
+        );
+    }
+    if section.more_rows > 0 {
+        *out += &format!("\n{}.\n", text::count(section.more_rows as u64, "more metric"));
+    }
+    if !section.findings.is_empty() {
+        *out += "\n| finding | severity | subject | text |\n|---|---|---|---|\n";
+    }
+    for finding in &section.findings {
+        let text = escaped(&text::shortened(&finding.text, VALUE));
+        let (code, subject) = (escape::cell(&finding.code), escaped(&finding.subject));
+        *out += &format!("| {code} | {} | {subject} | {text} |\n", finding.severity);
+    }
+    if section.more_findings > 0 {
+        *out += &format!("\n{}.\n", text::count(section.more_findings as u64, "more finding"));
+    }
+}
+
 fn measurements(out: &mut String, story: &Story<'_>) {
     let failed = |log: &&crate::LogStory<'_>| {
         log.judgement.is_some_and(|judgement| judgement.verdict != model::Verdict::Pass)
     };
     let Some(log) = story.logs.iter().find(failed).or(story.logs.last()) else { return };
-    if let Some(nothing) = measured::nothing(log.reading) {
+    if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {
         *out += &format!("\n{}\n", escaped(&text::shortened(&nothing, TEXT)));
     }
     let Some(first) = measured::tables(story, log).next() else { return };

@@ -67,6 +67,8 @@ pub struct Story<'a> {
     pub run: Option<RunStory<'a>>,
     /// Measurements, in order; empty before the logs are read.
     pub logs: Vec<LogStory<'a>>,
+    /// The logs of a run one by one, each with its name; empty for separate logs.
+    pub parts: Vec<(&'a str, &'a Reading)>,
     /// Verdict on all logs together, if any.
     pub judgement: Option<&'a Judgement>,
     /// Standard of the first log. In a series, the history of each later log has the logs before it.

@@ -1,5 +1,6 @@
 //! Short report for a terminal.
 
+mod metrics;
 mod paper;
 mod table;
 
@@ -60,7 +61,14 @@ pub fn terminal(story: &Story<'_>, style: Style) -> String {
     }
     // Two gaps, the caption, the header and the footer of the table.
     let room = LINES.saturating_sub(paper.lines() + rest.lines() + 9).max(FEWEST);
-    measurements(&mut paper, story, room);
+    let mut about_metrics = Paper::new(style);
+    let others = story.logs.len() > 1 || story.logs.iter().any(|log| !log.reading.tables.is_empty());
+    metrics::write(&mut about_metrics, story, if others { FEWEST } else { room });
+    measurements(&mut paper, story, room.saturating_sub(about_metrics.lines()).max(FEWEST));
+    if about_metrics.lines() > 0 {
+        paper.gap();
+        paper.append(about_metrics);
+    }
     paper.gap();
     paper.append(rest);
     paper.finish()
@@ -138,7 +146,8 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
         return logs(paper, story);
     }
     let Some(log) = story.logs.first() else { return };
-    if let Some(nothing) = measured::nothing(log.reading) {
+    // The section about metrics names the program of a log with metrics.
+    if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {
         paper.gap();
         paper.paragraph((Paint::None, "  "), &nothing, NOTE);
     }

@@ -5,9 +5,10 @@ use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use report::StageLine;
+use report::{FindingSummary, MetricSummary, StageLine};
+use verdict::locate::Suspect;
 
-use crate::RunSummary;
+use crate::{RunReport, RunSummary};
 
 /// A run with its stages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -19,9 +20,18 @@ pub struct RunDetail {
     pub line: RunSummary,
     /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
-    /// Suspected nodes, if they were searched.
+    /// The shown check, if the workflow has several; `suspects`, `metrics` and `findings` are those of this check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub suspects: Option<Suspects>,
+    pub check: Option<String>,
+    /// Suspected nodes, if they were searched; otherwise the suspects of the verdict, if it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspects: Option<ShownSuspects>,
+    /// Metrics over all subjects of the shown check; absent from a server's answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricSummary>,
+    /// Findings of the shown check; absent from a server's answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<FindingSummary>,
     /// All started attempts of stages and teardowns.
     pub stages: Vec<StageDetail>,
     /// Ids of the pending commands.
@@ -30,6 +40,42 @@ pub struct RunDetail {
     pub logs: Option<String>,
     /// Sequence number of the last record.
     pub seq: u64,
+}
+
+/// Suspects of a run or a check.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ShownSuspects {
+    /// The stage `locate` searched for bad nodes.
+    Located {
+        /// Its result.
+        #[serde(flatten)]
+        located: Suspects,
+        /// Suspects of the verdict before the search, if it was read.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        judged: Vec<Suspect>,
+    },
+    /// Suspects of the verdict, highest confidence first.
+    Judged(Vec<Suspect>),
+}
+
+impl ShownSuspects {
+    fn of(located: Option<Suspects>, judged: &[Suspect]) -> Option<Self> {
+        match located {
+            Some(located) => Some(Self::Located { located, judged: judged.to_vec() }),
+            None if judged.is_empty() => None,
+            None => Some(Self::Judged(judged.to_vec())),
+        }
+    }
+
+    /// The result of the search, if there was one.
+    #[must_use]
+    pub fn located(&self) -> Option<&Suspects> {
+        match self {
+            Self::Located { located, .. } => Some(located),
+            Self::Judged(_) => None,
+        }
+    }
 }
 
 /// One attempt of a stage, or a teardown.
@@ -60,11 +106,40 @@ impl RunDetail {
             schema: "burnin/show/v1".to_owned(),
             line: RunSummary::of(state),
             reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
-            suspects: state.suspects().cloned(),
+            check: None,
+            suspects: ShownSuspects::of(state.suspects().cloned(), &[]),
+            metrics: Vec::new(),
+            findings: Vec::new(),
             stages: stages.collect(),
             owed: owed(state, now).iter().map(|owed| owed.command.id.to_string()).collect(),
             logs: state.logs().map(|logs| logs.manifest.clone()),
             seq: state.seq,
+        }
+    }
+
+    /// Details of a run with the metrics and suspects of the reported check, at `now`.
+    pub fn of_report(report: &RunReport, now: Timestamp) -> Self {
+        let (state, check) = (&report.state, report.shown_check());
+        let judged = report.judgement().map_or(&[][..], |judgement| &judgement.suspects);
+        let report::Metrics { metrics, findings } = report::metrics(&report.story());
+        let detail = Self::of(state, &report.records, now);
+        // Without a check the fields of the run keep their meaning: reasons and search of the whole run.
+        let (reasons, located, logs) = match report.asked() {
+            Some(check) => (
+                state.verdict_of(check).map_or_else(Vec::new, |reached| reached.reasons.clone()),
+                state.suspects_of(check),
+                state.logs_of(check).map(|logs| logs.manifest.clone()),
+            ),
+            None => (detail.reasons, state.suspects(), detail.logs),
+        };
+        Self {
+            check: state.workflow.check(check).map(|check| check.name.clone()),
+            reasons,
+            suspects: ShownSuspects::of(located.cloned(), judged),
+            metrics,
+            findings,
+            logs,
+            ..detail
         }
     }
 }

@@ -33,12 +33,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ledger::{Ledger, LedgerError, Store, StoreError};
 use lifecycle::RunState;
-use model::{Record, RunId, Span, Timestamp, Verdict};
+use model::{CheckIndex, Record, RunId, Span, Timestamp, Verdict};
 use service::Clock;
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use curves::{Curves, RunCurve};
-pub use detail::{RunDetail, StageDetail};
+pub use detail::{RunDetail, ShownSuspects, StageDetail};
 pub use follow::RunStep;
 pub use listing::{ListCursor, MOST, RunFilter, RunPage};
 pub use reference::{NoReference, ReferenceRun};
@@ -204,6 +204,23 @@ impl RunIndex {
     pub async fn detail(&self, run: &RunId) -> Result<Option<RunDetail>, ViewError> {
         let folded = self.folded(run).await?;
         Ok(folded.map(|Folded { records, state }| RunDetail::of(&state, &records, self.clock.now())))
+    }
+
+    /// The same with the metrics and suspects of a check; `None` stands for the gravest one. Reads its logs and verdict. With
+    /// damaged logs, the details of a run have no metrics.
+    ///
+    /// # Errors
+    /// Returns an error if its ledger cannot be read, or the artefacts of a named check.
+    pub async fn detail_of(
+        &self,
+        run: &RunId,
+        check: Option<CheckIndex>,
+    ) -> Result<Option<RunDetail>, ViewError> {
+        let report = match self.report_of(run, check, Elsewhere::default()).await {
+            Err(ViewError::Artefact { .. }) if check.is_none() => return self.detail(run).await,
+            report => report?,
+        };
+        Ok(report.map(|report| RunDetail::of_report(&report, self.clock.now())))
     }
 
     /// The index, at most as old as [`Pace`] permits. One caller refreshes it, concurrent callers wait for

@@ -2,6 +2,7 @@
 
 use ledger::Artefacts;
 use lifecycle::RunState;
+use measurements::ParsedLog;
 use model::{
     CheckIndex, Record, RunId, Stage,
     measurement::{LogEnd, Reading},
@@ -28,6 +29,8 @@ pub struct RunReport {
     pub state: RunState,
     check: Option<CheckIndex>,
     pub(crate) reading: Option<Reading>,
+    /// The logs one by one.
+    logs: Vec<ParsedLog>,
     judged: Option<StoredVerdict>,
     places: Places,
 }
@@ -76,15 +79,15 @@ impl RunIndex {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
         let check = asked.unwrap_or_else(|| state.shown_check());
-        let reading = match state.logs_of(check) {
+        let logs = match state.logs_of(check) {
             Some(logs) => {
                 let logs = (logs, state.attempt(Stage::Job.of(check)));
                 let read = measurements::read(&artefacts, run, logs, state.verdict_of(check)).await;
-                let logs = read.map_err(|source| ViewError::Artefact { run: run.clone(), source })?;
-                together(logs.into_iter().map(|log| log.reading))
+                read.map_err(|source| ViewError::Artefact { run: run.clone(), source })?
             }
-            None => None,
+            None => Vec::new(),
         };
+        let reading = together(logs.iter().map(|log| log.reading.clone()));
         let judged = match state.verdict_of(check) {
             Some(reached) => {
                 self.store.read(&reached.object).await?.and_then(|body| StoredVerdict::read(&body))
@@ -100,7 +103,7 @@ impl RunIndex {
             warehouse: elsewhere.warehouse,
             report: elsewhere.report,
         };
-        Ok(Some(RunReport { records, state, check: asked, reading, judged, places }))
+        Ok(Some(RunReport { records, state, check: asked, reading, logs, judged, places }))
     }
 }
 
@@ -113,9 +116,24 @@ impl RunReport {
         }
     }
 
+    /// The check of this report.
+    pub fn shown_check(&self) -> CheckIndex {
+        self.check.unwrap_or_else(|| self.state.shown_check())
+    }
+
+    /// The check that was asked for.
+    pub(crate) fn asked(&self) -> Option<CheckIndex> {
+        self.check
+    }
+
+    /// The verdict as stored, if readable.
+    pub fn judgement(&self) -> Option<&Judgement> {
+        self.judged.as_ref().map(StoredVerdict::judgement)
+    }
+
     /// The data to report.
     pub fn story(&self) -> Story<'_> {
-        let check = self.check.unwrap_or_else(|| self.state.shown_check());
+        let check = self.shown_check();
         let benchmark = self.state.workflow.benchmark_of(check);
         let mut standard =
             Standard { criteria: benchmark.map(|benchmark| &benchmark.criteria), ..Standard::default() };
@@ -123,7 +141,7 @@ impl RunReport {
             (standard.baseline, standard.earlier) = (stored.judged_by.as_ref(), &stored.earlier);
             standard.pin = stored.pin.as_ref();
         }
-        let judgement = self.judged.as_ref().map(StoredVerdict::judgement);
+        let judgement = self.judgement();
         let name = self.state.run.as_str();
         Story {
             run: Some(RunStory {
@@ -132,6 +150,7 @@ impl RunReport {
                 places: &self.places,
                 check: self.check,
             }),
+            parts: self.logs.iter().map(|log| (log.log.as_str(), &log.reading)).collect(),
             logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard,
@@ -140,7 +159,7 @@ impl RunReport {
     }
 }
 
-/// Merges the logs of a run, like the judge: one of them has the table.
+/// Merges the logs of a run, like the judge: one of them has the table, or each of them has metrics.
 pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
     for reading in readings.filter(|reading| reading.ended != LogEnd::Empty) {
@@ -150,9 +169,26 @@ pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Readin
         };
         if !reading.tables.is_empty() {
             whole.ended = reading.ended;
+        } else if reading.format.is_some() && whole.tables.is_empty() {
+            // The program runs on each node: one incomplete log makes the whole incomplete.
+            whole.ended = graver(whole.ended, reading.ended);
         }
+        whole.format = whole.format.take().or(reading.format);
+        whole.version = whole.version.take().or(reading.version);
         whole.first_error = whole.first_error.take().or(reading.first_error);
         whole.tables.extend(reading.tables);
+        whole.metrics.extend(reading.metrics);
+        whole.findings.extend(reading.findings);
+        whole.gpus.extend(reading.gpus);
     }
     whole
+}
+
+const fn graver(a: LogEnd, b: LogEnd) -> LogEnd {
+    match (a, b) {
+        (LogEnd::Failed, _) | (_, LogEnd::Failed) => LogEnd::Failed,
+        (LogEnd::Truncated, _) | (_, LogEnd::Truncated) => LogEnd::Truncated,
+        (LogEnd::Empty, other) | (other, LogEnd::Empty) => other,
+        (LogEnd::Complete, LogEnd::Complete) => LogEnd::Complete,
+    }
 }

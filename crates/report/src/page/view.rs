@@ -13,6 +13,7 @@ use crate::{
     fingerprint::{self, Field},
     history::{LevelHistory, PointKind, percent},
     measured,
+    metrics::MetricsSection,
     plot::{Canvas, levels},
     render::Drawing,
     text,
@@ -30,6 +31,10 @@ const DIAGNOSES: usize = 20;
 const LINES: usize = 3;
 /// Maximum number of suspects.
 const SUSPECTS: usize = 30;
+/// Maximum number of metrics.
+const METRICS: usize = 200;
+/// Maximum number of findings.
+const FINDINGS: usize = 100;
 /// Maximum number of logs.
 const LOGS: usize = 50;
 /// Maximum number of ledger records.
@@ -57,6 +62,8 @@ pub struct PageData<'a> {
     more_suspects: usize,
     logs: Vec<LogLine<'a>>,
     more_logs: usize,
+    /// Metrics and findings of all logs; absent if the logs are about tables.
+    metrics: Option<MetricsSection>,
     nothing: Vec<String>,
     tables: Vec<TableFigures>,
     more_tables: usize,
@@ -137,7 +144,8 @@ impl<'a> PageData<'a> {
         let logs = if several { &story.logs[..] } else { &[] };
         let suspects =
             suspects.into_iter().map(|(name, surely)| (name, format!("{:.0} %", 100.0 * surely))).collect();
-        let nothing = story.logs.iter().filter_map(|log| {
+        let without_table = story.logs.iter().filter(|log| log.reading.format.is_none());
+        let nothing = without_table.filter_map(|log| {
             let nothing = measured::nothing(log.reading)?;
             Some(if several { format!("{}: {nothing}", log.name) } else { nothing })
         });
@@ -157,6 +165,7 @@ impl<'a> PageData<'a> {
             more_suspects,
             logs: logs.iter().take(LOGS).map(|log| log_line(story, log)).collect(),
             more_logs: logs.len().saturating_sub(LOGS),
+            metrics: MetricsSection::of(story, METRICS, FINDINGS),
             nothing: nothing.take(LOGS).collect(),
             tables,
             more_tables,

@@ -54,6 +54,7 @@ impl Logs {
     pub fn story(&self) -> Story<'_> {
         Story {
             run: None,
+            parts: Vec::new(),
             logs: self.logs.iter().map(source).collect(),
             judgement: Some(&self.whole),
             standard: Standard {

@@ -269,6 +269,7 @@ impl Run {
                 places: &self.places,
                 check: None,
             }),
+            parts: Vec::new(),
             logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard: Standard {

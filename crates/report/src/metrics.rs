@@ -1,0 +1,389 @@
+//! Metrics and findings of all logs together, summarized over their subjects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{
+    measurement::Reading,
+    metric::{Better, Metric, Scope, Severity, Subject},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use verdict::Judgement;
+
+use crate::{Story, measured, text};
+
+/// Maximum number of log names in one text.
+const PROGRAMS: usize = 4;
+/// Maximum length of a metric with its labels, characters.
+const NAME: usize = 80;
+
+/// One metric over all its subjects. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricSummary {
+    /// Name of the metric.
+    pub name: String,
+    /// Properties that distinguish values of the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Unit of all values.
+    pub unit: String,
+    /// Direction of improvement.
+    pub better: Better,
+    /// Kind of subject.
+    pub scope: Scope,
+    /// Number of subjects, measured or not.
+    pub subjects: u64,
+    /// Number of subjects with a value.
+    pub measured: u64,
+    /// Number of values; a subject may have several.
+    pub values: u64,
+    /// Number of values that the program could not measure.
+    pub unmeasurable: u64,
+    /// The program's first reason for a value that it could not measure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Median of all values; null without a value.
+    pub median: Option<f64>,
+    /// The worst value: the lowest or highest one, or for `exact` the one farthest from the median. Null without a value, and
+    /// for a metric that is never judged.
+    pub worst: Option<WorstValue>,
+}
+
+/// The worst value of a metric, with its source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorstValue {
+    /// The value.
+    pub value: f64,
+    /// The first subject with this value.
+    pub subject: Subject,
+    /// Number of other values that are equal.
+    pub others: u64,
+    /// Name of the log.
+    pub log: String,
+    /// Line of the log, starting at 1.
+    pub line: u64,
+}
+
+/// A finding of one subject. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FindingSummary {
+    /// Code of the finding.
+    pub code: String,
+    /// Kind of cause.
+    pub severity: Severity,
+    /// The affected part of the cluster.
+    pub subject: Subject,
+    /// Number of occurrences.
+    pub times: u64,
+    /// The program's own text at the first occurrence.
+    pub text: String,
+    /// Log of the first occurrence.
+    pub log: String,
+    /// Line of the first occurrence, starting at 1.
+    pub line: u64,
+}
+
+/// Metrics and findings of a report, most relevant first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics {
+    /// Evidence of suspects first, metrics that are never judged last; otherwise in the order of the logs.
+    pub metrics: Vec<MetricSummary>,
+    /// Gravest severity first; otherwise in the order of the logs.
+    pub findings: Vec<FindingSummary>,
+}
+
+/// Metrics and findings of all logs of a report.
+#[must_use]
+pub fn metrics(story: &Story<'_>) -> Metrics {
+    let logs = logs(story);
+    Metrics { metrics: summaries(&logs, story.whole()), findings: findings(&logs) }
+}
+
+/// The logs one by one: of a run its parts, otherwise the separate logs.
+fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
+    match story.parts.is_empty() {
+        true => story.logs.iter().map(|log| (log.name, log.reading)).collect(),
+        false => story.parts.clone(),
+    }
+}
+
+/// Metrics of these properties are comparable.
+type Kind<'a> = (&'a str, &'a BTreeMap<String, String>, &'a str, Better, Scope);
+
+/// Values of one kind, each with its log.
+type Group<'a> = (Kind<'a>, Vec<(&'a str, &'a Metric)>);
+
+fn summaries(logs: &[(&str, &Reading)], judgement: Option<&Judgement>) -> Vec<MetricSummary> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut positions: BTreeMap<Kind<'_>, usize> = BTreeMap::new();
+    for (log, metric) in logs.iter().flat_map(|(log, reading)| reading.metrics.iter().map(|it| (*log, it))) {
+        let kind = (&*metric.name, &metric.labels, &*metric.unit, metric.better, metric.scope);
+        let at = *positions.entry(kind).or_insert_with(|| {
+            groups.push((kind, Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].1.push((log, metric));
+    }
+    let accused: BTreeSet<&str> = judgement
+        .into_iter()
+        .flat_map(|judgement| &judgement.suspects)
+        .flat_map(|suspect| suspect.evidence.iter().map(String::as_str))
+        .collect();
+    let mut summaries: Vec<_> = groups.iter().map(summary).collect();
+    summaries
+        .sort_by_key(|summary| (!accused.contains(summary.name.as_str()), summary.better == Better::None));
+    summaries
+}
+
+fn summary((kind, metrics): &Group<'_>) -> MetricSummary {
+    let (name, labels, unit, better, scope) = *kind;
+    let subjects: BTreeSet<_> = metrics.iter().map(|(log, metric)| identity(log, metric)).collect();
+    let values: Vec<_> =
+        metrics.iter().filter_map(|(log, metric)| Some((metric.value?, *log, *metric))).collect();
+    let measured: BTreeSet<_> = values.iter().map(|(_, log, metric)| identity(log, metric)).collect();
+    let median = median(values.iter().map(|(value, ..)| *value).collect());
+    let unmeasurable = || metrics.iter().filter_map(|(_, metric)| metric.unmeasurable.as_ref());
+    MetricSummary {
+        name: name.to_owned(),
+        labels: labels.clone(),
+        unit: unit.to_owned(),
+        better,
+        scope,
+        subjects: subjects.len() as u64,
+        measured: measured.len() as u64,
+        values: values.len() as u64,
+        unmeasurable: unmeasurable().count() as u64,
+        reason: unmeasurable().next().cloned(),
+        median,
+        worst: median.and_then(|median| worst(&values, better, median)),
+    }
+}
+
+/// A subject without a node is a different one in each log, unless it is the whole cluster.
+fn identity<'a>(log: &'a str, metric: &'a Metric) -> (&'a Subject, Option<&'a str>) {
+    let subject = &metric.subject;
+    let is_named = subject.node.is_some() || subject.rank.is_some() || metric.scope == Scope::World;
+    (subject, (!is_named).then_some(log))
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    // Half of each first: the sum of two finite values may be infinite.
+    Some(if values.len() % 2 == 1 { upper } else { values[values.len() / 2 - 1] / 2.0 + upper / 2.0 })
+}
+
+fn worst(values: &[(f64, &str, &Metric)], better: Better, median: f64) -> Option<WorstValue> {
+    let badness = |value: f64| match better {
+        Better::Higher => Some(-value),
+        Better::Lower => Some(value),
+        Better::Exact => Some((value - median).abs()),
+        Better::None => None,
+    };
+    let mut found: Option<(f64, WorstValue)> = None;
+    for (value, log, metric) in values {
+        let bad = badness(*value)?;
+        match &mut found {
+            Some((known, worst)) if bad.total_cmp(known).is_eq() => worst.others += 1,
+            Some((known, _)) if bad.total_cmp(known).is_lt() => {}
+            found => {
+                let (subject, log) = (metric.subject.clone(), (*log).to_owned());
+                *found =
+                    Some((bad, WorstValue { value: *value, subject, others: 0, log, line: metric.line }));
+            }
+        }
+    }
+    found.map(|(_, worst)| worst)
+}
+
+fn findings(logs: &[(&str, &Reading)]) -> Vec<FindingSummary> {
+    let mut found: Vec<FindingSummary> = Vec::new();
+    let mut positions = BTreeMap::new();
+    for (log, finding) in logs.iter().flat_map(|(log, reading)| reading.findings.iter().map(|it| (*log, it)))
+    {
+        let place = finding.subject.node.is_none().then_some(log);
+        let at = *positions
+            .entry((finding.code.as_str(), finding.severity, &finding.subject, place))
+            .or_insert_with(|| {
+                found.push(FindingSummary {
+                    code: finding.code.clone(),
+                    severity: finding.severity,
+                    subject: finding.subject.clone(),
+                    times: 0,
+                    text: finding.text.clone(),
+                    log: log.to_owned(),
+                    line: finding.line,
+                });
+                found.len() - 1
+            });
+        found[at].times += 1;
+    }
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    found
+}
+
+/// The section of a report, as text: unescaped and bounded.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MetricsSection {
+    /// Program, number of values and end, for each kind of log.
+    pub programs: Vec<String>,
+    pub rows: Vec<MetricRow>,
+    pub more_rows: usize,
+    pub findings: Vec<FindingRow>,
+    pub more_findings: usize,
+}
+
+/// One metric over all its subjects, for display.
+#[derive(Clone, Debug, Serialize)]
+pub struct MetricRow {
+    /// Name and labels: `gemm.throughput dtype=bf16`.
+    pub name: String,
+    pub unit: String,
+    /// Number of subjects, or of the measured ones: `7 of 8`.
+    pub subjects: String,
+    pub median: String,
+    pub worst: String,
+    /// The worst subject, and the number of equal values.
+    pub subject: String,
+    /// Whether the metric is evidence against a suspect.
+    pub is_bad: bool,
+}
+
+/// One finding, for display.
+#[derive(Clone, Debug, Serialize)]
+pub struct FindingRow {
+    pub code: String,
+    pub severity: &'static str,
+    pub subject: String,
+    /// The program's text, and the number of occurrences.
+    pub text: String,
+}
+
+impl MetricsSection {
+    /// At most this many metrics and findings; `None` if the logs are not about metrics.
+    pub fn of(story: &Story<'_>, rows: usize, findings: usize) -> Option<Self> {
+        let found = metrics(story);
+        let programs = programs(story);
+        if programs.is_empty() && found == Metrics::default() {
+            return None;
+        }
+        let suspects = || story.whole().into_iter().flat_map(|judgement| &judgement.suspects);
+        let is_bad = |name: &str| suspects().any(|it| it.evidence.iter().any(|evidence| evidence == name));
+        Some(Self {
+            programs,
+            rows: found.metrics.iter().take(rows).map(|row| row_of(row, is_bad(&row.name))).collect(),
+            more_rows: found.metrics.len().saturating_sub(rows),
+            findings: found.findings.iter().take(findings).map(finding_of).collect(),
+            more_findings: found.findings.len().saturating_sub(findings),
+        })
+    }
+}
+
+/// One line for each log of a program with metrics; for a run, one line for all of them.
+fn programs(story: &Story<'_>) -> Vec<String> {
+    let told = story.logs.iter().filter(|log| log.reading.format.is_some());
+    let of = |log: &crate::LogStory<'_>| {
+        let program = measured::nothing(log.reading)?;
+        Some(if story.logs.len() > 1 { format!("{}: {program}", log.name) } else { program })
+    };
+    let mut programs: Vec<_> = told.filter_map(of).collect();
+    let more = programs.len().saturating_sub(PROGRAMS);
+    programs.truncate(PROGRAMS);
+    programs.extend((more > 0).then(|| format!("and {}", text::count(more as u64, "more log"))));
+    programs
+}
+
+fn row_of(row: &MetricSummary, is_bad: bool) -> MetricRow {
+    let subjects = match row.measured == row.subjects {
+        true => row.subjects.to_string(),
+        false => format!("{} of {}", row.measured, row.subjects),
+    };
+    let worst = row.worst.as_ref();
+    let subject = match (worst, &row.reason) {
+        (Some(WorstValue { subject, log, others: 0, .. }), _) => place(subject, log),
+        (Some(WorstValue { subject, log, others, .. }), _) => {
+            format!("{} and {others} more", place(subject, log))
+        }
+        (None, Some(reason)) => text::shortened(reason, NAME),
+        (None, None) => String::new(),
+    };
+    MetricRow {
+        name: name(row),
+        unit: text::shortened(&row.unit, 16),
+        subjects,
+        median: row.median.map_or_else(|| "-".to_owned(), number),
+        worst: worst.map_or_else(|| "-".to_owned(), |worst| number(worst.value)),
+        subject,
+        is_bad,
+    }
+}
+
+/// The subject; the log if the subject has no known field.
+pub fn place(subject: &Subject, log: &str) -> String {
+    let place = if subject.is_unknown() { log.to_owned() } else { subject.to_string() };
+    text::shortened(&place, NAME)
+}
+
+fn finding_of(finding: &FindingSummary) -> FindingRow {
+    let times = match finding.times {
+        1 => String::new(),
+        times => format!(" ({times} times)"),
+    };
+    FindingRow {
+        code: text::shortened(&finding.code, 40),
+        severity: severity(finding.severity),
+        subject: place(&finding.subject, &finding.log),
+        text: text::shortened(&finding.text, 400) + &times,
+    }
+}
+
+fn name(row: &MetricSummary) -> String {
+    let labels = row.labels.iter().map(|(label, value)| format!(" {label}={value}"));
+    text::shortened(&(row.name.clone() + &labels.collect::<String>()), NAME)
+}
+
+/// Display of a severity.
+pub const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Unknown => "unknown",
+        Severity::Software => "software",
+        Severity::Configuration => "configuration",
+        Severity::WrongData => "wrong data",
+        Severity::Hardware => "hardware",
+    }
+}
+
+/// A value as printed by the program, in at most twelve significant digits: a median may have more.
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "n/a".to_owned();
+    }
+    let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
+    match value == 0.0 || (1e-4..1e12).contains(&value.abs()) {
+        true => rounded.to_string(),
+        false => format!("{rounded:e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn values_have_the_printed_digits() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (51.47, "51.47"),
+            ((51.47 + 51.48) / 2.0, "51.475"),
+            (0.0117, "0.0117"),
+            (1_000_000.0, "1000000"),
+            (123_456_789.25, "123456789.25"),
+            (1.37e-9, "1.37e-9"),
+            (6.02e23, "6.02e23"),
+            (-3.5, "-3.5"),
+            (f64::NAN, "n/a"),
+        ] {
+            assert_eq!(number(value), expected);
+        }
+    }
+}
