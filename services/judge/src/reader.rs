@@ -92,7 +92,7 @@ impl LogReader {
         Ok((reading, listening.finish()))
     }
 
-    /// Adds the node to all subjects of the log of a node. Returns whether the log has measurements to judge.
+    /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all. Returns whether the log has measurements to judge.
     pub(crate) fn complete(&self, reading: &mut Reading, clues: &Clues) -> bool {
         if let Source::Detected = self.format {
             return !reading.tables.is_empty() || reading.format.is_some();
@@ -102,7 +102,7 @@ impl LogReader {
         }
         let Some(node) = &clues.node else { return false };
         let node = std::sync::Arc::<str>::from(node.as_str());
-        let name = |subject: &mut Subject| _ = subject.node.get_or_insert_with(|| node.clone());
+        let name = |subject: &mut Subject| subject.node = Some(node.clone());
         reading.metrics.iter_mut().for_each(|metric| name(&mut metric.subject));
         reading.findings.iter_mut().for_each(|finding| name(&mut finding.subject));
         reading.gpus.iter_mut().for_each(|gpu| name(&mut gpu.subject));
