@@ -201,4 +201,9 @@ async fn the_views_of_a_file_summarize_metrics() {
         ),
         ["b n1 2 0 11.5 11 12", "b n2 2 0 16.5 14 19", "b n3 0 1 - - -"]
     );
+    let page = include_str!("../../../docs/WAREHOUSE.md");
+    let (_, example) = page.split_once("```sql\n").unwrap();
+    let example = example.split("```").next().unwrap();
+    let expected = ["n1 - memory.copy 2 0.5"];
+    assert_eq!(select(example), expected, "the example in docs/WAREHOUSE.md");
 }
