@@ -16,6 +16,7 @@ resource "google_bigquery_dataset" "burnin" {
 resource "google_bigquery_table" "table" {
   for_each = {
     measurements = ["workflow", "identity", "size_bytes", "placement"]
+    metrics      = ["workflow", "check_name", "metric", "node"]
     verdicts     = ["workflow", "identity"]
     runs         = ["workflow"]
   }

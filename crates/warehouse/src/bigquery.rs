@@ -10,7 +10,7 @@
 //! writer's
 //!                                            batch.json               its batch
 //!                                            end.json                 loaded, or rejected permanently
-//!                               waiting/{ten minutes}/{load}          hint: waits for other loads
+//!                               waiting-2/{ten minutes}/{load}        hint: waits for other loads
 //!                               batches/{number}.json                 loads that are loaded together
 //! ```
 //!
@@ -21,7 +21,7 @@
 //!   jobs, so all callers that settle a batch request the same jobs under the same ids. An existing job is
 //!   adopted. A job that failed is followed by another attempt under another id, or, if its rows were
 //!   rejected, by two jobs for half of them each, down to the invalid load.
-//! - **Verdicts are loaded last:** a run's row in `verdicts` means that its measurements are loaded.
+//! - **Verdicts are loaded last:** a run's row in `verdicts` means that its measurements and metrics are loaded.
 //!
 //! The callers do the work, any number concurrently; it can stop at any point, and the next caller continues.
 
@@ -37,7 +37,7 @@ use std::{sync::Arc, time::Duration};
 use ledger::Store;
 
 use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
-use crate::{Error, Load, MeasurementRow, Past, PastQuery, VerdictRow, Warehouse};
+use crate::{Error, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse};
 
 /// Timeouts and intervals.
 #[derive(Clone, Debug)]
@@ -153,6 +153,10 @@ impl Warehouse for BigQuery {
         self.patiently(Box::pin(read::rows(&self.client, run)), "answer").await
     }
 
+    async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
+        self.patiently(Box::pin(read::metrics(&self.client, run)), "answer").await
+    }
+
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
     }
@@ -162,7 +166,7 @@ impl Warehouse for BigQuery {
     }
 
     fn table(&self) -> String {
-        format!("{} (tables measurements, verdicts and runs)", self.client.dataset())
+        format!("{} (tables measurements, metrics, verdicts and runs)", self.client.dataset())
     }
 }
 

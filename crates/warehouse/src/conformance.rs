@@ -2,7 +2,7 @@
 
 use model::{Timestamp, Verdict};
 
-use crate::{Load, MeasurementRow, PastQuery, VerdictRow, Warehouse};
+use crate::{Load, MeasurementRow, MetricRow, PastQuery, VerdictRow, Warehouse};
 
 /// Checks loads, and that they are read back unchanged. The warehouse must be empty.
 ///
@@ -65,8 +65,84 @@ pub async fn loads(warehouse: &dyn Warehouse) {
         nothing.verdicts,
         "a run without rows has a verdict"
     );
+    metrics(warehouse).await;
     assert_eq!(warehouse.load("load-4", &Load::default()).await.expect("loaded"), 0);
     assert_eq!(warehouse.verdicts("d").await.expect("rows"), []);
+}
+
+/// Checks metrics of two checks of a run, beside measurements.
+async fn metrics(warehouse: &dyn Warehouse) {
+    let row = |check: &str, metric_number, value: Option<f64>| MetricRow {
+        run: "m".into(),
+        workflow: "it's; DROP TABLE".into(),
+        attempt: 1,
+        check_name: Some(check.into()),
+        log: "c2a1/node-0.log".into(),
+        metric_number,
+        line: 3,
+        metric: "nvbandwidth.device_local_copy".into(),
+        unit: "GB/s".into(),
+        better: "higher".into(),
+        scope: "pair".into(),
+        node: Some("node-0".into()),
+        gpu: Some(0),
+        link: Some("mlx5_0/1".into()),
+        peer: Some("1".into()),
+        rank: Some(7),
+        serial: Some("GPU-3d4e".into()),
+        bus_id: Some("0000:1b:00".into()),
+        labels: r#"{"cpu":"it's","part":"\"1\""}"#.into(),
+        value,
+        resolution: value.map(|_| 0.01),
+        unmeasurable: value.is_none().then(|| "Waived".to_owned()),
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Fail),
+        ..MetricRow::default()
+    };
+    let world = MetricRow {
+        scope: "world".into(),
+        labels: "{}".into(),
+        node: None,
+        gpu: None,
+        link: None,
+        peer: None,
+        rank: None,
+        serial: None,
+        bus_id: None,
+        ..row("memory", 2, Some(-1e-300))
+    };
+    let first = Load {
+        verdicts: vec![VerdictRow {
+            run: "m".into(),
+            workflow: "it's; DROP TABLE".into(),
+            attempt: 1,
+            check_name: Some("memory".into()),
+            fingerprint: "{}".into(),
+            ..VerdictRow::default()
+        }],
+        metrics: vec![row("memory", 0, Some(0.1 + 0.2)), row("memory", 1, None), world],
+        ..Load::default()
+    };
+    assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "metrics are counted");
+    assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "the same check again");
+    assert_eq!(warehouse.metrics("m").await.expect("metrics"), first.metrics, "every row once, unchanged");
+    let measured = MeasurementRow {
+        run: "m".into(),
+        workflow: "w".into(),
+        attempt: 1,
+        check_name: Some("both".into()),
+        log: "c3a1/node-0.log".to_owned(),
+        placement: "in_place".to_owned(),
+        dtype: "float".to_owned(),
+        ..MeasurementRow::default()
+    };
+    let later = MetricRow { log: "c3a1/node-0.log".into(), ..row("both", 0, Some(1.0)) };
+    let second = Load { rows: vec![measured], metrics: vec![later.clone()], ..Load::default() };
+    assert_eq!(warehouse.load("m.c3a1", &second).await.expect("loaded"), 2, "measurements and metrics");
+    let all: Vec<_> = first.metrics.into_iter().chain([later]).collect();
+    assert_eq!(warehouse.metrics("m").await.expect("metrics"), all, "the rows of both checks");
+    assert_eq!(warehouse.rows("m").await.expect("rows").len(), 1);
+    assert_eq!(warehouse.metrics("a").await.expect("metrics"), []);
 }
 
 fn runs() -> Vec<Load> {

@@ -1,8 +1,8 @@
 //! The warehouse: tables of measurements, verdicts and runs.
 //!
-//! Three tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
-//! [`VerdictRow`] per measured run, `measurements` one [`MeasurementRow`] per size and placement. These types define the
-//! columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a
+//! Four tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
+//! [`VerdictRow`] per measured run, `measurements` one [`MeasurementRow`] per size and placement of nccl-tests, `metrics` one
+//! [`MetricRow`] per value of any other program. These types define the columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a
 //! cluster's history.
 
 #[cfg(feature = "gcp")]
@@ -14,10 +14,11 @@ mod past;
 mod rows;
 mod schema;
 mod sqlite;
+mod views;
 
 pub use location::WarehouseLocation;
 pub use past::{Past, PastQuery};
-pub use rows::{Load, MeasurementRow, RunRow, SharedText, VerdictRow};
+pub use rows::{Load, MeasurementRow, MetricRow, RunRow, SharedText, VerdictRow};
 pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;
 
@@ -35,8 +36,8 @@ pub enum Error {
 /// The tables, in SQLite, BigQuery or memory.
 #[async_trait::async_trait]
 pub trait Warehouse: Send + Sync + 'static {
-    /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements of the
-    /// first load.
+    /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements and
+    /// metrics of the first load.
     ///
     /// # Errors
     /// Returns an error if the load failed: [`Error::Permanent`] if the rows can never be loaded,
@@ -48,6 +49,12 @@ pub trait Warehouse: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the warehouse is unavailable.
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error>;
+
+    /// Metrics of a run, in the order of its logs.
+    ///
+    /// # Errors
+    /// Returns an error if the warehouse is unavailable.
+    async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error>;
 
     /// Verdict rows of a run.
     ///

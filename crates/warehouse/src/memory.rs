@@ -10,7 +10,7 @@ use std::{
 
 use model::Timestamp;
 
-use crate::{Error, Load, MeasurementRow, Past, PastQuery, SharedText, VerdictRow, Warehouse};
+use crate::{Error, Load, MeasurementRow, MetricRow, Past, PastQuery, SharedText, VerdictRow, Warehouse};
 
 /// Judged runs by workflow and fingerprint, in the order of their requests.
 #[derive(Default)]
@@ -79,17 +79,21 @@ impl Warehouse for Memory {
         self.available()?;
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = loads.get(id) {
-            return Ok(first.rows.len() as u64);
+            return Ok(first.count());
         }
         let load = Arc::new(load.clone());
         self.history.lock().unwrap_or_else(PoisonError::into_inner).remember(Arc::clone(&load));
-        let rows = load.rows.len() as u64;
+        let rows = load.count();
         loads.insert(id.to_owned(), load);
         Ok(rows)
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
         self.every(|load| load.rows.iter().filter(|row| *row.run == *run).cloned().collect())
+    }
+
+    async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
+        self.every(|load| load.metrics.iter().filter(|row| *row.run == *run).cloned().collect())
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{
     Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
+    metric::{Better, Scope},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Text shared by all rows of a run.
 pub type SharedText = Arc<str>;
 
-/// Rows that are loaded atomically: the measurements of a run, or its end.
+/// Rows that are loaded atomically: the measurements and metrics of a run, or its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// End of the run. At most one row.
@@ -21,6 +22,8 @@ pub struct Load {
     pub verdicts: Vec<VerdictRow>,
     /// Measurements of the run.
     pub rows: Vec<MeasurementRow>,
+    /// Metrics of the run.
+    pub metrics: Vec<MetricRow>,
 }
 
 /// A closed run with all resources released.
@@ -136,7 +139,75 @@ pub struct MeasurementRow {
     pub fingerprint: Option<SharedText>,
 }
 
+/// One value of one metric, or the reason why it could not be measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricRow {
+    /// Id of the run.
+    pub run: SharedText,
+    /// Workflow name.
+    pub workflow: SharedText,
+    /// Attempt of the job.
+    pub attempt: u32,
+    /// Name of the check; null for a workflow with a single benchmark.
+    #[serde(default)]
+    pub check_name: Option<SharedText>,
+    /// Log file of the row, relative to the manifest.
+    pub log: SharedText,
+    /// Index of the metric in that log, starting at 0.
+    pub metric_number: u64,
+    /// Line of that log, starting at 1.
+    pub line: u64,
+    /// Name of the metric.
+    pub metric: SharedText,
+    /// Unit of the value, as printed or normalized.
+    pub unit: SharedText,
+    /// Direction of improvement: `higher`, `lower`, `exact` or `none`.
+    pub better: SharedText,
+    /// Kind of subject: `world`, `node`, `gpu`, `link`, `pair` or `rank`.
+    pub scope: SharedText,
+    /// Host name of the subject.
+    pub node: Option<SharedText>,
+    /// Index of the GPU on its node.
+    pub gpu: Option<u32>,
+    /// Port or NVLink.
+    pub link: Option<SharedText>,
+    /// The other end of a pair.
+    pub peer: Option<SharedText>,
+    /// Rank of the process.
+    pub rank: Option<u32>,
+    /// Serial number or UUID of the device.
+    pub serial: Option<SharedText>,
+    /// PCI bus id.
+    pub bus_id: Option<SharedText>,
+    /// Properties that distinguish values of the same name, as a JSON object of strings with sorted names.
+    pub labels: SharedText,
+    /// The value; null if it could not be measured.
+    pub value: Option<f64>,
+    /// Distance of two adjacent printed values, in the unit.
+    pub resolution: Option<f64>,
+    /// The program's reason why it could not measure the value.
+    pub unmeasurable: Option<String>,
+    /// Time of the request for the run.
+    pub requested_at: Option<Timestamp>,
+    /// Verdict on the run.
+    pub verdict: Option<Verdict>,
+    /// Name and digest of the criteria.
+    pub criteria: Option<SharedText>,
+    /// Digest of the baseline, if any.
+    pub baseline: Option<SharedText>,
+    /// Identity of the measurement as one text: equal for runs with comparable curves.
+    pub identity: Option<SharedText>,
+    /// Environment of the measurement, as a JSON object of strings.
+    pub fingerprint: Option<SharedText>,
+}
+
 impl Load {
+    /// Number of measurements and metrics.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        (self.rows.len() + self.metrics.len()) as u64
+    }
+
     /// The row of a run without a verdict yet.
     ///
     /// `(workflow, check)`: their names; no check for a workflow with a single benchmark.
@@ -184,7 +255,7 @@ impl Load {
         Self { runs: vec![row], ..Self::default() }
     }
 
-    /// Adds the measurements of a log.
+    /// Adds the measurements and metrics of a log.
     pub fn log(&mut self, log: &str, reading: &Reading) {
         let Some(run) = self.verdicts.first().cloned() else { return };
         for (table_number, table) in (0..).zip(&reading.tables) {
@@ -215,6 +286,36 @@ impl Load {
                 self.rows.extend(row.in_place.iter().map(|half| placed("in_place", half)));
             }
         }
+        let log = SharedText::from(log);
+        self.metrics.extend((0..).zip(&reading.metrics).map(|(metric_number, metric)| {
+            let subject = &metric.subject;
+            MetricRow {
+                run: run.run.clone(),
+                workflow: run.workflow.clone(),
+                attempt: run.attempt,
+                check_name: run.check_name.clone(),
+                log: log.clone(),
+                metric_number,
+                line: metric.line,
+                metric: metric.name.clone(),
+                unit: metric.unit.clone(),
+                better: better(metric.better).into(),
+                scope: scope(metric.scope).into(),
+                node: subject.node.clone(),
+                gpu: subject.gpu,
+                link: subject.link.clone(),
+                peer: subject.peer.clone(),
+                rank: subject.rank,
+                serial: subject.serial.clone(),
+                bus_id: subject.bus_id.clone(),
+                labels: serde_json::to_string(&metric.labels).unwrap_or_default().into(),
+                value: metric.value,
+                resolution: metric.resolution,
+                unmeasurable: metric.unmeasurable.clone(),
+                requested_at: run.requested_at,
+                ..MetricRow::default()
+            }
+        }));
     }
 
     /// Adds the verdict on the run to every row. `identity` is equal for runs with comparable curves.
@@ -245,6 +346,35 @@ impl Load {
             row.identity = Some(Arc::clone(&identity));
             row.fingerprint = Some(Arc::clone(&fingerprint));
         }
+        for row in &mut self.metrics {
+            row.verdict = Some(reached.verdict);
+            row.criteria = Some(Arc::clone(&criteria));
+            row.baseline.clone_from(&baseline);
+            row.identity = Some(Arc::clone(&identity));
+            row.fingerprint = Some(Arc::clone(&fingerprint));
+        }
         self
+    }
+}
+
+/// Spelling in JSON.
+const fn better(better: Better) -> &'static str {
+    match better {
+        Better::Higher => "higher",
+        Better::Lower => "lower",
+        Better::Exact => "exact",
+        Better::None => "none",
+    }
+}
+
+/// Spelling in JSON.
+const fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::World => "world",
+        Scope::Node => "node",
+        Scope::Gpu => "gpu",
+        Scope::Link => "link",
+        Scope::Pair => "pair",
+        Scope::Rank => "rank",
     }
 }

@@ -16,8 +16,9 @@ use serde_json::{Map, Value};
 use crate::{
     Error, Warehouse,
     past::{Past, PastQuery},
-    rows::{Load, MeasurementRow, RunRow, VerdictRow},
+    rows::{Load, MeasurementRow, MetricRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
+    views::VIEWS,
 };
 
 /// A SQLite file. Several processes may use it concurrently.
@@ -28,7 +29,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, creating it if absent, and adding columns missing from an older file.
+    /// Opens the file, creating it if absent, and adding tables, columns and views missing from an older file.
     ///
     /// # Errors
     /// Returns an error if it cannot be opened or has other tables.
@@ -46,7 +47,7 @@ impl Sqlite {
 
     /// The address of a file without opening it.
     pub fn place_of(path: &Path) -> String {
-        format!("{} (tables measurements, verdicts and runs)", path.display())
+        format!("{} (tables measurements, metrics, verdicts and runs)", path.display())
     }
 
     /// Ends of a run; several if it was released again later.
@@ -88,11 +89,12 @@ impl Warehouse for Sqlite {
             if let Some(rows) = before {
                 return Ok(rows.unsigned_abs());
             }
-            let rows = load.rows.len() as u64;
+            let rows = load.count();
             transaction.execute("INSERT INTO loads VALUES (?1, ?2)", params![id, rows.cast_signed()])?;
             insert(&transaction, "runs", &load.runs)?;
             insert(&transaction, "verdicts", &load.verdicts)?;
             insert(&transaction, "measurements", &load.rows)?;
+            insert(&transaction, "metrics", &load.metrics)?;
             transaction.commit()?;
             Ok(rows)
         })
@@ -102,6 +104,12 @@ impl Warehouse for Sqlite {
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
         let run = run.to_owned();
         self.with(move |connection| measurements(connection, &run)).await
+    }
+
+    async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
+        let run = run.to_owned();
+        let order = "WHERE run = ?1 ORDER BY attempt, log, metric_number";
+        self.with(move |connection| select(connection, "metrics", order, &[&run])).await
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
@@ -160,6 +168,8 @@ fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let create = format!("CREATE TABLE IF NOT EXISTS {name} ({}) STRICT;", defined.join(", "));
         let there = existing_columns(transaction, name)?;
         if there.iter().any(|(_, in_primary_key)| *in_primary_key) {
+            // A view of a renamed table would follow it.
+            drop_views(transaction)?;
             // Until checks existed, the key was a primary key, which SQLite cannot change.
             let kept: Vec<_> = there.iter().map(|(name, _)| name.as_str()).collect();
             let kept = kept.join(", ");
@@ -181,7 +191,25 @@ fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     transaction.execute_batch(
         "CREATE INDEX IF NOT EXISTS history ON verdicts (workflow, identity, requested_at, run);",
-    )
+    )?;
+    create_views(transaction)
+}
+
+/// Creates missing views, and replaces those of an earlier version. An unchanged view is not written again.
+fn create_views(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    for (name, query) in VIEWS {
+        let create = format!("CREATE VIEW {name} AS\n{}", query.trim_end());
+        let wanted = "SELECT sql FROM sqlite_master WHERE type = 'view' AND name = ?1";
+        let there = transaction.query_row(wanted, [name], |row| row.get::<_, String>(0)).optional()?;
+        if there.as_ref() != Some(&create) {
+            transaction.execute_batch(&format!("DROP VIEW IF EXISTS {name}; {create};"))?;
+        }
+    }
+    Ok(())
+}
+
+fn drop_views(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    VIEWS.iter().try_for_each(|(name, _)| transaction.execute_batch(&format!("DROP VIEW IF EXISTS {name};")))
 }
 
 /// Columns of a table and whether each is in its primary key; none if the table is absent.

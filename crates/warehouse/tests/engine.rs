@@ -10,7 +10,7 @@ use bigquery_standin::engine::Engine;
 use fastrand::Rng;
 use model::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
-    Load, MeasurementRow, PastQuery, Sqlite, TABLES, VerdictRow, Warehouse,
+    Load, MeasurementRow, MetricRow, PastQuery, Sqlite, TABLES, VerdictRow, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 
@@ -68,6 +68,32 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
         ..VerdictRow::default()
     };
     Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
+}
+
+/// A metric of two GPUs on each of two nodes, one of which could not be measured.
+fn metrics_of(run: &str, shift: f64) -> Load {
+    let values = [("n1", 0, Some(1.0)), ("n1", 1, Some(2.0)), ("n2", 0, Some(4.0)), ("n2", 1, None)];
+    let row = |(metric_number, (node, gpu, value)): (u64, (&str, u32, Option<f64>))| MetricRow {
+        run: run.into(),
+        workflow: "w".into(),
+        attempt: 1,
+        check_name: Some("memory".into()),
+        log: format!("c2a1/{node}.log").into(),
+        metric_number,
+        line: 3,
+        metric: "memory.copy".into(),
+        unit: "GB/s".into(),
+        better: "higher".into(),
+        scope: "gpu".into(),
+        node: Some(node.into()),
+        gpu: Some(gpu),
+        labels: "{}".into(),
+        value: value.map(|value| value + shift),
+        unmeasurable: value.is_none().then(|| "Waived".to_owned()),
+        requested_at: Some(Timestamp::from_millis(if run == "m-1" { 1_000 } else { 2_000 })),
+        ..MetricRow::default()
+    };
+    Load { metrics: (0..).zip(values).map(row).collect(), ..Load::default() }
 }
 
 /// A closed run on 4 nodes at 2.50 per hour.
@@ -142,7 +168,7 @@ async fn views_have_descriptions() {
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
-    assert_eq!(views, 4, "a view without a test");
+    assert_eq!(views, 7, "a view without a test");
     // Thirteen runs of one cluster, oldest first, and two of another, the last of which was not judged.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
@@ -170,6 +196,26 @@ async fn views_have_descriptions() {
             [text("a"), text("a-12"), text("fail"), text("SLOWER")],
             [text("b"), text("b-1"), None, text("SLOWER")]
         ]
+    );
+
+    for (run, shift) in [("m-1", 0.0), ("m-2", 10.0)] {
+        bigquery.load(&format!("{run}.c2a1"), &metrics_of(run, shift)).await.unwrap();
+    }
+    let cells = |rows: Vec<Vec<Option<String>>>| -> Vec<String> {
+        let row = |row: Vec<Option<String>>| row.into_iter().map(|cell| cell.unwrap_or("-".into()));
+        rows.into_iter().map(|cells| row(cells).collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(
+        cells(select("node, gpu, run, value, unmeasurable", "metrics_latest", "node, gpu").await),
+        ["n1 0 m-2 11.0 -", "n1 1 m-2 12.0 -", "n2 0 m-2 14.0 -", "n2 1 m-2 - Waived"]
+    );
+    assert_eq!(
+        cells(select("run, measured, unmeasurable, median, min, max", "metrics_trend", "run").await),
+        ["m-1 3 1 2.0 1.0 4.0", "m-2 3 1 12.0 11.0 14.0"]
+    );
+    assert_eq!(
+        cells(select("run, node, measured, unmeasurable, median", "metrics_by_node", "run, node").await),
+        ["m-1 n1 2 0 1.5", "m-1 n2 1 1 4.0", "m-2 n1 2 0 11.5", "m-2 n2 1 1 14.0"]
     );
 
     // A cluster of the second run reappeared after the end: those hours count once.

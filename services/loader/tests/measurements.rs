@@ -9,12 +9,12 @@ use std::{
 
 use ledger::{Artefacts, MemoryStore, Store};
 use loader::Loader;
-use measurements::Measurements;
+use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Command, CommandId, Logs, MeasurementsFile, RunId, Timestamp, Verdict, VerdictReached,
 };
 use service::{Bus, BusError, Event, ManualClock, Publisher, Worker};
-use warehouse::{MeasurementRow, Warehouse, memory::Memory};
+use warehouse::{MeasurementRow, Sqlite, Warehouse, memory::Memory};
 
 const RUN: &str = "samples-1";
 
@@ -66,7 +66,18 @@ async fn loaded(
     file: Option<MeasurementsFile>,
 ) -> (Vec<MeasurementRow>, serde_json::Value) {
     let warehouse = Arc::<Memory>::default();
-    let loader = Loader::new(Artefacts::new(store.clone()), warehouse.clone());
+    let answer = load_into(warehouse.clone(), store, logs, (None, file)).await;
+    (warehouse.rows(RUN).await.unwrap(), answer)
+}
+
+/// The answer of a loader with this warehouse. `(check, measurements)`: the name of the check, and its stored measurements.
+async fn load_into(
+    warehouse: Arc<dyn Warehouse>,
+    store: &Arc<MemoryStore>,
+    logs: &Logs,
+    (check, file): (Option<&str>, Option<MeasurementsFile>),
+) -> serde_json::Value {
+    let loader = Loader::new(Artefacts::new(store.clone()), warehouse);
     let verdict = VerdictReached {
         verdict: Verdict::Pass,
         reasons: Vec::new(),
@@ -79,7 +90,7 @@ async fn loaded(
     };
     let body = Body::ResultsLoad {
         workflow: "samples".to_owned(),
-        check: None,
+        check: check.map(str::to_owned),
         requested_at: Some(Timestamp::from_millis(0)),
         logs: logs.clone(),
         job_attempt: Attempt::FIRST,
@@ -89,8 +100,8 @@ async fn loaded(
     let published = Arc::<Published>::default();
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
     loader.perform(&command, &Publisher::new("loader", published.clone(), clock)).await.unwrap();
-    let answer = serde_json::to_value(&published.0.lock().unwrap()[0]).unwrap();
-    (warehouse.rows(RUN).await.unwrap(), answer)
+    let published = published.0.lock().unwrap();
+    serde_json::to_value(&published[0]).unwrap()
 }
 
 #[tokio::test]
@@ -120,4 +131,63 @@ async fn changed_measurements_load_nothing() {
     assert_eq!((rows, answer["type"].as_str()), (Vec::new(), Some("dev.burnin.results.failed.v1")));
     let failure = answer["data"].to_string();
     assert!(failure.contains("LOGS_DAMAGED") && failure.contains(&file.object), "{failure}");
+}
+
+/// Real output of other programs than nccl-tests.
+const METRICS: [&str; 5] = [
+    "nvbandwidth/0.9-h100.json",
+    "gpu-burn/faulty.txt",
+    "dcgm-diag/4.2.3-gb10-level2-partial-skip.json",
+    "perftest/26.1-bidirectional-duration.txt",
+    "hpl/25.9-nvidia.txt",
+];
+
+#[tokio::test]
+async fn metrics_of_real_logs_are_loaded_once() {
+    let (store, logs) = samples().await;
+    let (artefacts, run): (_, RunId) = (Artefacts::new(store.clone()), RUN.parse().unwrap());
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/measure/tests/samples");
+    let parsed: Vec<_> = METRICS
+        .iter()
+        .map(|name| {
+            let reading = measure::read(&*fs::read(samples.join(name)).unwrap()).unwrap();
+            assert!(!reading.metrics.is_empty(), "{name}");
+            ParsedLog { log: format!("1/{name}"), sha256: "0".repeat(64), reading }
+        })
+        .collect();
+    let expected: u64 = parsed.iter().map(|log| log.reading.metrics.len() as u64).sum();
+    let document = Measurements::of(&run, &logs, Attempt::FIRST, parsed.clone());
+    let judging = format!("{RUN}.verdict.1.start").parse().unwrap();
+    let file = measurements::write(&artefacts, &judging, &document).await.unwrap().unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let sqlite = Arc::new(Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap());
+    let memory = Arc::<Memory>::default();
+    for _ in 0..2 {
+        for warehouse in [sqlite.clone() as Arc<dyn Warehouse>, memory.clone()] {
+            let loaded = (Some("memory"), Some(file.clone()));
+            let answer = load_into(warehouse, &store, &logs, loaded).await;
+            assert_eq!(answer["type"], "dev.burnin.results.loaded.v1", "{answer}");
+            assert_eq!(answer["data"]["rows"], expected, "{answer}");
+        }
+    }
+    let rows = sqlite.metrics(RUN).await.unwrap();
+    let mut kept = memory.metrics(RUN).await.unwrap();
+    kept.sort_by(|a, b| (&a.log, a.metric_number).cmp(&(&b.log, b.metric_number)));
+    assert_eq!(rows, kept);
+    assert_eq!(rows.len() as u64, expected);
+    for log in &parsed {
+        let rows: Vec<_> = rows.iter().filter(|row| *row.log == *log.log).collect();
+        let values: Vec<_> = log.reading.metrics.iter().map(|metric| (metric.line, metric.value)).collect();
+        assert_eq!(rows.iter().map(|row| (row.line, row.value)).collect::<Vec<_>>(), values);
+        for (row, metric) in rows.iter().zip(&log.reading.metrics) {
+            assert_eq!((&row.metric, &row.unit, row.gpu), (&metric.name, &metric.unit, metric.subject.gpu));
+            let spelled = serde_json::json!([metric.better, metric.scope, metric.labels]);
+            let labels: serde_json::Value = serde_json::from_str(&row.labels).unwrap();
+            assert_eq!(serde_json::json!([&*row.better, &*row.scope, labels]), spelled);
+            assert_eq!(row.value.is_none(), row.unmeasurable.is_some());
+            assert_eq!((row.check_name.as_deref(), row.verdict), (Some("memory"), Some(Verdict::Pass)));
+        }
+    }
+    assert!(rows.iter().any(|row| row.unmeasurable.is_some()) && rows.iter().any(|row| row.gpu.is_some()));
 }

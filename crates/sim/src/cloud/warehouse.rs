@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::warehouse::{Error, Load, MeasurementRow, Past, PastQuery, VerdictRow, Warehouse};
+use ::warehouse::{Error, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse};
 use model::planted;
 use service::PortError;
 
@@ -38,11 +38,11 @@ impl Warehouse for SimWarehouse {
                 inner.note(service, Happening::Loaded { load: id.clone(), rows: brought.rows.len() });
                 inner.clouds.loads.insert(id.clone(), brought);
             }
-            Ok(inner.clouds.loads[&id].rows.len() as u64)
+            Ok(inner.clouds.loads[&id].count())
         };
         let said = answered(self.0.call(EffectKind::Provider, || format!("load {load}"), effect).await);
         if planted("load_errors_swallowed") && said.is_err() {
-            return Ok(brought.rows.len() as u64);
+            return Ok(brought.count());
         }
         said.map_err(unavailable)
     }
@@ -53,6 +53,15 @@ impl Warehouse for SimWarehouse {
             Ok(rows.filter(|row| *row.run == *run).cloned().collect())
         };
         let what = || format!("read the rows of {run}");
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
+    }
+
+    async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
+        let effect = |inner: &mut Inner| {
+            let metrics = inner.clouds.loads.values().flat_map(|load| &load.metrics);
+            Ok(metrics.filter(|row| *row.run == *run).cloned().collect())
+        };
+        let what = || format!("read the metrics of {run}");
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::Error;
 
-/// Version of the rules that turn a batch into jobs. Batches of another version are not processed.
-const RULES: u32 = 1;
+/// Version of the rules that turn a batch into jobs. Batches of a later version are not processed. Version 2 added the table
+/// `metrics`; batches of version 1 have no rows for it, and result in the same jobs.
+const RULES: u32 = 2;
 /// Validity of a hint: one to two times this.
 const SLOT: Duration = Duration::from_secs(600);
 /// Maximum concurrent requests to the bucket.
@@ -192,9 +193,9 @@ impl Batches {
         let found: Option<Batch> = self.spool.get(&name(number)).await?;
         let wrong = |why: String| Error::Transient(format!("BigQuery: batch {number} {why}"));
         let batch = found.ok_or_else(|| wrong("was deleted".to_owned()))?;
-        if batch.rules != RULES || batch.number != number {
+        if !(1..=RULES).contains(&batch.rules) || batch.number != number {
             return Err(wrong(format!(
-                "follows rules {}, but this loader supports {RULES}: a newer loader created it",
+                "follows rules {}, but this loader supports at most {RULES}: a newer loader created it",
                 batch.rules
             )));
         }

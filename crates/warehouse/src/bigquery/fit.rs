@@ -16,6 +16,7 @@ pub fn check(load: &Load) -> Result<(), Error> {
         match table.name {
             "runs" => rows(table, &load.runs)?,
             "verdicts" => rows(table, &load.verdicts)?,
+            "metrics" => rows(table, &load.metrics)?,
             _ => rows(table, &load.rows)?,
         }
     }

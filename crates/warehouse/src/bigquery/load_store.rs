@@ -15,7 +15,7 @@ use crate::{Error, Load, TABLES};
 pub struct LoadNote {
     /// Load id.
     pub load: String,
-    /// Number of measurements.
+    /// Number of measurements and metrics.
     pub rows: u64,
     /// Object with the rows, by table. Tables without rows are absent.
     pub objects: BTreeMap<String, String>,
@@ -87,6 +87,7 @@ impl LoadStore {
             let lines = match table.name {
                 "runs" => lines(&rows.runs)?,
                 "verdicts" => lines(&rows.verdicts)?,
+                "metrics" => lines(&rows.metrics)?,
                 _ => lines(&rows.rows)?,
             };
             if lines.is_empty() {
@@ -98,7 +99,7 @@ impl LoadStore {
             self.store.create(&object, lines).await.map_err(unavailable)?;
             objects.insert(table.name.to_owned(), object);
         }
-        let note = LoadNote { load: load.to_owned(), rows: rows.rows.len() as u64, objects };
+        let note = LoadNote { load: load.to_owned(), rows: rows.count(), objects };
         let name = format!("loads/{load}/load.json");
         self.put(&name, &note).await?;
         self.get(&name)
@@ -131,14 +132,15 @@ impl LoadStore {
         self.put(&format!("loads/{load}/end.json"), end).await.map(drop)
     }
 
-    /// Stores a hint that a load waits for others.
+    /// Stores a hint that a load waits for others. Loaders of rules 1 read `waiting/`: they load no metrics, and must not include
+    /// this load in a batch.
     pub async fn wait(&self, slot: u64, load: &str) -> Result<(), Error> {
-        self.put(&format!("waiting/{slot}/{load}"), &()).await.map(drop)
+        self.put(&format!("waiting-2/{slot}/{load}"), &()).await.map(drop)
     }
 
     /// Loads with a hint in this slot.
     pub async fn waiting(&self, slot: u64) -> Result<Vec<String>, Error> {
-        let folder = format!("{}/waiting/{slot}/", self.folder);
+        let folder = format!("{}/waiting-2/{slot}/", self.folder);
         let names = self.store.list(&folder).await.map_err(unavailable)?;
         Ok(names.iter().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect())
     }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::client::BigQueryClient;
 use crate::{
-    ColumnType, Error, MeasurementRow, Past, PastQuery, SharedText, TABLES, TableColumn, VerdictRow,
-    WarehouseTable,
+    ColumnType, Error, MeasurementRow, MetricRow, Past, PastQuery, SharedText, TABLES, TableColumn,
+    VerdictRow, WarehouseTable,
 };
 
 /// The common order of measurements.
@@ -20,6 +20,12 @@ const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, pl
 pub async fn rows(client: &BigQueryClient, run: &str) -> Result<Vec<MeasurementRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run {IN_ORDER}");
     select(client, "measurements", from, vec![text("run", run)]).await
+}
+
+/// Metrics of a run.
+pub async fn metrics(client: &BigQueryClient, run: &str) -> Result<Vec<MetricRow>, Error> {
+    let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt, log, metric_number");
+    select(client, "metrics", from, vec![text("run", run)]).await
 }
 
 /// Verdicts of a run.

@@ -40,6 +40,7 @@ impl Bed {
         for (table, schema) in [
             ("measurements", include_str!("../../../../schemas/bigquery/measurements.json")),
             ("verdicts", include_str!("../../../../schemas/bigquery/verdicts.json")),
+            ("metrics", include_str!("../../../../schemas/bigquery/metrics.json")),
             ("runs", include_str!("../../../../schemas/bigquery/runs.json")),
         ] {
             let schema = serde_json::from_str(schema).unwrap();
