@@ -313,3 +313,40 @@ fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
     assert_eq!(suspects.len(), 1, "{shown}");
     assert_eq!((&suspects[0]["host"], &suspects[0]["gpu"]), (&"node-2".into(), &0.into()));
 }
+
+#[test]
+fn each_gpu_is_compared_with_its_own_past() {
+    let lab = Lab::new("", "");
+    let slow = lab.path("slow");
+    // Node-1 is always faster than node-0, so that its drop stays within the range of all nodes.
+    let script = format!(
+        "v=100; [[ $BURNIN_NODE_NAME != node-1 ]] || v=120; [[ $BURNIN_NODE_NAME != node-1 || ! -e '{}' ]] || v=105; \
+         echo \"gpu 0: $v GB/s\"; echo done",
+        slow.display()
+    );
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let command = json!(["bash", "-c", script]);
+    let read = DECLARED.replace("floor.yaml", "past.yaml");
+    lab.write(
+        "w.yaml",
+        &format!("{head}checks:\n  - {{name: memory, command: {command}, {read}}}\nlimits:{limits}"),
+    );
+    lab.write(
+        "past.yaml",
+        "name: past\nmetrics: [{metric: memory.copy, unit: GB/s, subjects: 3, floor: 80}]\n",
+    );
+    let run = || json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    for _ in 0..6 {
+        let document = run();
+        assert_eq!(document["verdict"], "pass", "{document}");
+    }
+    lab.write("slow", "");
+    let document = run();
+    assert_eq!(document["checks"][0]["reasons"], json!(["WORSE_THAN_BASELINE"]), "{document}");
+    let shown = lab.burnin(&["show", document["run"].as_str().unwrap(), "--output", "json"]).stdout;
+    let shown: Value = serde_json::from_slice(&shown).unwrap();
+    assert_eq!((&shown["suspects"][0]["host"], &shown["suspects"][0]["gpu"]), (&"node-1".into(), &0.into()));
+    assert!(shown["suspects"].as_array().unwrap().len() == 1, "{shown}");
+}

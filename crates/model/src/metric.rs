@@ -97,6 +97,11 @@ pub enum Better {
     None,
 }
 
+impl Better {
+    /// All directions.
+    pub const ALL: [Self; 4] = [Self::Higher, Self::Lower, Self::Exact, Self::None];
+}
+
 /// Kind of subject of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -113,6 +118,11 @@ pub enum Scope {
     Pair,
     /// One process of a job.
     Rank,
+}
+
+impl Scope {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [Self::World, Self::Node, Self::Gpu, Self::Link, Self::Pair, Self::Rank];
 }
 
 /// The part of a cluster that a metric or finding describes. Absent fields are unknown or do not apply.

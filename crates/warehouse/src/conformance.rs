@@ -2,7 +2,7 @@
 
 use model::{Timestamp, Verdict};
 
-use crate::{Load, MeasurementRow, MetricRow, PastQuery, VerdictRow, Warehouse};
+use crate::{Load, Measured, MeasurementRow, MetricRow, PastQuery, VerdictRow, Warehouse};
 
 /// Checks loads, and that they are read back unchanged. The warehouse must be empty.
 ///
@@ -204,6 +204,7 @@ pub async fn history(warehouse: &dyn Warehouse) {
         before: Timestamp::from_millis(before),
         oldest,
         newest,
+        measured: Default::default(),
     };
     let names = |wanted: PastQuery| async move {
         let past = warehouse.past(&wanted).await.expect("the past");
@@ -226,4 +227,75 @@ pub async fn history(warehouse: &dyn Warehouse) {
     let times = table.rows.iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten();
     assert_eq!(times.map(|half| half.time_us).collect::<Vec<_>>(), [1_001.0, 1_002.0, 1_003.0, 1_004.0]);
     assert_eq!((table.rows[1].size_bytes, table.rows[1].redop.as_deref()), (16, Some("sum")));
+    checks_of_a_run(warehouse).await;
+}
+
+/// Checks that the history of a check has no rows of the other checks of the same run.
+async fn checks_of_a_run(warehouse: &dyn Warehouse) {
+    for (check, size_bytes) in [("one", 8), ("two", 64)] {
+        let of = |metric_number| MetricRow {
+            run: "n".into(),
+            workflow: "several".into(),
+            attempt: 1,
+            check_name: Some(check.into()),
+            log: format!("{check}.log").into(),
+            metric_number,
+            metric: format!("metric.{check}").into(),
+            unit: "GB/s".into(),
+            better: "lower".into(),
+            scope: "link".into(),
+            node: Some("node-0".into()),
+            labels: r#"{"size":"8"}"#.into(),
+            value: Some(2.5),
+            requested_at: Some(Timestamp::from_millis(1_000)),
+            ..MetricRow::default()
+        };
+        let row = MeasurementRow {
+            run: "n".into(),
+            workflow: "several".into(),
+            attempt: 1,
+            check_name: Some(check.into()),
+            log: format!("{check}.log"),
+            collective: Some(check.into()),
+            size_bytes,
+            placement: "in_place".to_owned(),
+            dtype: "float".to_owned(),
+            requested_at: Some(Timestamp::from_millis(1_000)),
+            ..MeasurementRow::default()
+        };
+        let verdict = VerdictRow {
+            run: "n".into(),
+            workflow: "several".into(),
+            attempt: 1,
+            check_name: Some(check.into()),
+            identity: Some(check.into()),
+            fingerprint: "{}".into(),
+            requested_at: Some(Timestamp::from_millis(1_000)),
+            ..VerdictRow::default()
+        };
+        let load =
+            Load { verdicts: vec![verdict], rows: vec![row], metrics: vec![of(0), of(1)], ..Load::default() };
+        warehouse.load(&format!("n.{check}"), &load).await.expect("loaded");
+    }
+    for (check, size_bytes) in [("one", 8), ("two", 64)] {
+        let wanted = |measured| PastQuery {
+            workflow: "several".to_owned(),
+            identity: check.to_owned(),
+            before: Timestamp::from_millis(9_000),
+            oldest: 9,
+            newest: 9,
+            measured,
+        };
+        let past = warehouse.past(&wanted(Measured::Table)).await.expect("the past");
+        let sizes: Vec<_> = past[0].table.rows.iter().map(|row| row.size_bytes).collect();
+        assert_eq!((past.len(), sizes), (1, vec![size_bytes]), "only the rows of {check}");
+        let past = warehouse.past(&wanted(Measured::Metrics)).await.expect("the past");
+        let metrics = &past[0].metrics;
+        assert_eq!((past.len(), metrics.len(), &*metrics[1].name), (1, 2, &*format!("metric.{check}")));
+        assert_eq!(
+            (metrics[0].better, metrics[0].scope),
+            (model::metric::Better::Lower, model::metric::Scope::Link)
+        );
+        assert_eq!((metrics[0].labels["size"].as_str(), metrics[0].value), ("8", Some(2.5)));
+    }
 }

@@ -17,7 +17,7 @@ mod sqlite;
 mod views;
 
 pub use location::WarehouseLocation;
-pub use past::{Past, PastQuery};
+pub use past::{Measured, Past, PastQuery};
 pub use rows::{Load, MeasurementRow, MetricRow, RunRow, SharedText, VerdictRow};
 pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;

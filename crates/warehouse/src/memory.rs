@@ -40,7 +40,7 @@ impl History {
         let last = oldest.last().map(|(key, _)| *key);
         let mut newest: Vec<_> = newest.take_while(|(key, _)| Some(*key) > last).collect();
         newest.reverse();
-        let past = |load: &Load| Some(Past::of(load.verdicts.first()?, &load.rows));
+        let past = |load: &Load| Some(Past::of(load.verdicts.first()?, &load.rows, &load.metrics));
         oldest.into_iter().chain(newest).filter_map(|(_, load)| past(load)).collect()
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use model::{
     Timestamp, Verdict,
     measurement::{Half, LogEnd, Table},
+    metric::Metric,
 };
 
-use crate::rows::{MeasurementRow, VerdictRow};
+use crate::rows::{MeasurementRow, MetricRow, VerdictRow};
 
 /// Filter for runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,18 @@ pub struct PastQuery {
     pub oldest: u32,
     /// Maximum number of newest runs.
     pub newest: u32,
+    /// What is read of each run.
+    pub measured: Measured,
+}
+
+/// Kind of measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measured {
+    /// The table of nccl-tests.
+    #[default]
+    Table,
+    /// The metrics of any other program.
+    Metrics,
 }
 
 /// An earlier run with a verdict.
@@ -33,14 +46,17 @@ pub struct Past {
     pub verdict: Option<Verdict>,
     /// Environment of the measurement, field by field.
     pub fingerprint: BTreeMap<String, String>,
-    /// Measurements of the run.
+    /// The table of nccl-tests; empty for other programs.
     pub table: Table,
+    /// Metrics of any other program, in the order of their logs.
+    pub metrics: Vec<Metric>,
 }
 
 impl Past {
-    /// A run from its rows, which must be in order.
-    pub fn of(verdict: &VerdictRow, rows: &[MeasurementRow]) -> Self {
-        let first = rows.first();
+    /// A judged check of a run from the rows of the run, which must be in order. Rows of its other checks are ignored.
+    pub fn of(verdict: &VerdictRow, rows: &[MeasurementRow], metrics: &[MetricRow]) -> Self {
+        let of_check = |row: &&MeasurementRow| row.check_name == verdict.check_name;
+        let first = rows.iter().find(of_check);
         let mut table = Table {
             collective: first.and_then(|row| row.collective.clone()),
             ranks: first.and_then(|row| row.ranks),
@@ -55,7 +71,7 @@ impl Past {
             ended: LogEnd::Complete,
         };
         let mut at = None;
-        for row in rows {
+        for row in rows.iter().filter(of_check) {
             if at.replace((&row.log, row.table_number, row.row_number))
                 != Some((&row.log, row.table_number, row.row_number))
             {
@@ -86,6 +102,11 @@ impl Past {
             verdict: verdict.verdict,
             fingerprint: serde_json::from_str(&verdict.fingerprint).unwrap_or_default(),
             table,
+            metrics: metrics
+                .iter()
+                .filter(|row| row.check_name == verdict.check_name)
+                .map(MetricRow::metric)
+                .collect(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::{
     Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
-    metric::{Better, Scope},
+    metric::{Better, Metric, Scope, Subject},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -199,6 +199,36 @@ pub struct MetricRow {
     pub identity: Option<SharedText>,
     /// Environment of the measurement, as a JSON object of strings.
     pub fingerprint: Option<SharedText>,
+}
+
+impl MetricRow {
+    /// The metric of the row.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        Metric {
+            name: self.metric.clone(),
+            unit: self.unit.clone(),
+            better: Better::ALL
+                .into_iter()
+                .find(|known| *self.better == *better(*known))
+                .unwrap_or(Better::None),
+            scope: Scope::ALL.into_iter().find(|known| *self.scope == *scope(*known)).unwrap_or(Scope::World),
+            subject: Subject {
+                node: self.node.clone(),
+                gpu: self.gpu,
+                link: self.link.clone(),
+                peer: self.peer.clone(),
+                rank: self.rank,
+                serial: self.serial.clone(),
+                bus_id: self.bus_id.clone(),
+            },
+            labels: serde_json::from_str(&self.labels).unwrap_or_default(),
+            value: self.value,
+            resolution: self.resolution,
+            unmeasurable: self.unmeasurable.clone(),
+            line: self.line,
+        }
+    }
 }
 
 impl Load {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Error, Warehouse,
-    past::{Past, PastQuery},
+    past::{Measured, Past, PastQuery},
     rows::{Load, MeasurementRow, MetricRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
     views::VIEWS,
@@ -108,8 +108,7 @@ impl Warehouse for Sqlite {
 
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
         let run = run.to_owned();
-        let order = "WHERE run = ?1 ORDER BY attempt, log, metric_number";
-        self.with(move |connection| select(connection, "metrics", order, &[&run])).await
+        self.with(move |connection| metrics(connection, &run)).await
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
@@ -133,9 +132,13 @@ impl Warehouse for Sqlite {
             }
             runs.sort_by(|a, b| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
             runs.dedup_by(|a, b| a.run == b.run);
-            runs.iter()
-                .map(|verdict| Ok(Past::of(verdict, &measurements(connection, &verdict.run)?)))
-                .collect()
+            let past = |verdict: &VerdictRow| {
+                Ok(match wanted.measured {
+                    Measured::Table => Past::of(verdict, &measurements(connection, &verdict.run)?, &[]),
+                    Measured::Metrics => Past::of(verdict, &[], &metrics(connection, &verdict.run)?),
+                })
+            };
+            runs.iter().map(past).collect()
         })
         .await
     }
@@ -294,4 +297,8 @@ fn select<T: DeserializeOwned>(
 fn measurements(connection: &Connection, run: &str) -> rusqlite::Result<Vec<MeasurementRow>> {
     let order = "WHERE run = ?1 ORDER BY attempt, log, table_number, row_number, placement DESC";
     select(connection, "measurements", order, &[&run])
+}
+
+fn metrics(connection: &Connection, run: &str) -> rusqlite::Result<Vec<MetricRow>> {
+    select(connection, "metrics", "WHERE run = ?1 ORDER BY attempt, log, metric_number", &[&run])
 }

@@ -147,6 +147,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
             before: said.requested_at.unwrap(),
             oldest: dice.u32(..6),
             newest: dice.u32(..6),
+            measured: Default::default(),
         };
         let (here, there) = (sqlite.past(&wanted).await.unwrap(), bigquery.past(&wanted).await.unwrap());
         assert_eq!(there, here, "{wanted:?}");

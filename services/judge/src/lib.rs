@@ -92,7 +92,7 @@ impl Judge {
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
-        let own = standard::own(&*self.history, case.criteria, fixed, of).await;
+        let own = standard::own(&*self.history, case.criteria, fixed, of, &heard.reading).await;
         let own = own.map_err(PortError::transient)?;
         let standard = Standard {
             criteria: Some(case.criteria),

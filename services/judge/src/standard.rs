@@ -3,13 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use model::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
+use model::{
+    Criteria, Reason, Timestamp, Verdict,
+    measurement::{LogEnd, Reading},
+    metric::{Better, Metric, Subject},
+};
 use verdict::{
     Baseline, Fingerprint, Pin,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
     repeat::{self, RepeatLevel},
 };
-use warehouse::{Past, PastQuery, Warehouse};
+use warehouse::{Measured, Past, PastQuery, Warehouse};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
@@ -48,6 +52,7 @@ pub async fn own(
     criteria: &Criteria,
     fixed: Option<Fixed>,
     of: (&str, &Fingerprint, Option<Timestamp>),
+    reading: &Reading,
 ) -> Result<Own, warehouse::Error> {
     let (workflow, fingerprint, Some(before)) = of else {
         return Ok(fixed.map_or_else(Own::default, |fixed| fixed.over(&[])));
@@ -55,17 +60,20 @@ pub async fn own(
     if fixed.is_none() && !criteria.history {
         return Ok(Own::default());
     }
+    let is_table = reading.metrics.is_empty() || !reading.tables.is_empty();
     let wanted = PastQuery {
         workflow: workflow.to_owned(),
         identity: fingerprint.identity(),
         before,
-        oldest: MOST,
+        oldest: if is_table { MOST } else { SINCE },
         newest: SINCE,
+        measured: if is_table { Measured::Table } else { Measured::Metrics },
     };
     let past = history.past(&wanted).await?;
     Ok(match fixed {
         Some(fixed) => fixed.over(&past),
-        None => learned(&past),
+        None if is_table => learned(&past),
+        None => learned_of_metrics(&past, reading),
     })
 }
 
@@ -108,6 +116,37 @@ fn learned(past: &[Past]) -> Own {
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
     let said = left_out(&healthy[range.clone()], &out);
     Own { baseline: Some(baseline), earlier, pin: None, said: said.into_iter().collect() }
+}
+
+/// Learns from the oldest passed runs that measured the same values of the same subjects as this one: a scheduler may choose
+/// other nodes for each run.
+fn learned_of_metrics(past: &[Past], reading: &Reading) -> Own {
+    let keys = |metrics: &[Metric]| -> BTreeSet<_> {
+        let judged = metrics.iter().filter(|metric| metric.value.is_some() && metric.better != Better::None);
+        let place = |subject: &Subject| Subject { serial: None, bus_id: None, ..subject.clone() };
+        judged.map(|it| (it.name.clone(), it.unit.clone(), it.labels.clone(), place(&it.subject))).collect()
+    };
+    let wanted = keys(&reading.metrics);
+    let same = |past: &&Past| past.verdict == Some(Verdict::Pass) && keys(&past.metrics) == wanted;
+    let healthy: Vec<_> = past.iter().filter(same).take(MOST as usize).collect();
+    if healthy.len() < FEWEST {
+        return Own::default();
+    }
+    let readings: Vec<_> = healthy
+        .iter()
+        .map(|past| Reading {
+            ended: LogEnd::Complete,
+            format: reading.format.clone(),
+            metrics: past.metrics.clone(),
+            ..Reading::default()
+        })
+        .collect();
+    let of = |(past, reading): (&&Past, _)| Healthy {
+        reading,
+        fingerprint: Fingerprint(past.fingerprint.clone()),
+    };
+    let runs: Vec<_> = healthy.iter().zip(&readings).map(of).collect();
+    Own { baseline: learn(&runs).ok(), ..Own::default() }
 }
 
 /// Names the runs dropped from the baseline.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::client::BigQueryClient;
 use crate::{
-    ColumnType, Error, MeasurementRow, MetricRow, Past, PastQuery, SharedText, TABLES, TableColumn,
+    ColumnType, Error, Measured, MeasurementRow, MetricRow, Past, PastQuery, SharedText, TABLES, TableColumn,
     VerdictRow, WarehouseTable,
 };
 
@@ -55,11 +55,13 @@ pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Pas
     runs.dedup_by(|a, b| a.run == b.run);
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(Vec::new()) };
     // Workflow and time range limit the part of the table that BigQuery reads.
-    let from = |table: &str| {
-        format!(
-            "FROM {table} WHERE workflow = @workflow AND run IN UNNEST(@runs) \
-             AND (requested_at IS NULL OR requested_at BETWEEN @first AND @last) {IN_ORDER}"
-        )
+    let of_runs = |order: &'static str| {
+        move |table: &str| {
+            format!(
+                "FROM {table} WHERE workflow = @workflow AND run IN UNNEST(@runs) \
+                 AND (requested_at IS NULL OR requested_at BETWEEN @first AND @last) ORDER BY run, attempt, log, {order}"
+            )
+        }
     };
     let moment = |name, row: &VerdictRow| {
         value(name, "TIMESTAMP", &row.requested_at.unwrap_or(wanted.before).to_string())
@@ -71,10 +73,25 @@ pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Pas
         moment("last", last),
     ];
     let mut measured: BTreeMap<SharedText, Vec<MeasurementRow>> = BTreeMap::new();
-    for row in select::<MeasurementRow>(client, "measurements", from, values).await? {
-        measured.entry(row.run.clone()).or_default().push(row);
+    let mut metrics: BTreeMap<SharedText, Vec<MetricRow>> = BTreeMap::new();
+    match wanted.measured {
+        Measured::Table => {
+            let from = of_runs("table_number, row_number, placement DESC");
+            for row in select::<MeasurementRow>(client, "measurements", from, values).await? {
+                measured.entry(row.run.clone()).or_default().push(row);
+            }
+        }
+        Measured::Metrics => {
+            for row in select::<MetricRow>(client, "metrics", of_runs("metric_number"), values).await? {
+                metrics.entry(row.run.clone()).or_default().push(row);
+            }
+        }
     }
-    Ok(runs.iter().map(|run| Past::of(run, &measured.remove(&run.run).unwrap_or_default())).collect())
+    let past = |run: &VerdictRow| {
+        let (rows, metrics) = (measured.remove(&run.run), metrics.remove(&run.run));
+        Past::of(run, &rows.unwrap_or_default(), &metrics.unwrap_or_default())
+    };
+    Ok(runs.iter().map(past).collect())
 }
 
 async fn select<T: DeserializeOwned>(

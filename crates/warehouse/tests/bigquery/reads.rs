@@ -64,6 +64,7 @@ async fn rejections_are_reported() {
         before: Timestamp::from_millis(0),
         oldest: 1,
         newest: 1,
+        measured: Default::default(),
     };
     let told = warehouse.past(&wanted).await.unwrap_err();
     assert_eq!(told, Error::Transient("BigQuery answered 403: injected fault".to_owned()));
