@@ -70,7 +70,7 @@ resource "google_storage_bucket" "bucket" {
     content {
       condition {
         age            = 1
-        matches_prefix = ["warehouse/${var.project}.${google_bigquery_dataset.burnin.dataset_id}/waiting/"]
+        matches_prefix = [for folder in ["waiting", "waiting-2"] : "warehouse/${var.project}.${google_bigquery_dataset.burnin.dataset_id}/${folder}/"]
       }
       action {
         type = "Delete"

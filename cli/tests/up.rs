@@ -16,7 +16,7 @@ fn the_quickstart_requested_over_http_passes() {
     let up = Up::new(command);
     let run = up.begin("quickstart", "first");
     let story = up.follow(&run);
-    assert_eq!((story.len(), story.last().map(String::as_str)), (12, Some("closed")), "{story:?}");
+    assert_eq!((story.len(), story.last().map(String::as_str)), (22, Some("closed")), "{story:?}");
     let shown = up.get(&format!("/api/v1/runs/{run}"));
     assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
     assert_eq!(up.begin("quickstart", "first"), run, "the same key returns the same run");

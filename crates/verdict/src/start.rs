@@ -25,7 +25,8 @@ const FAULTS: [Sign; 10] = [
 pub fn began(evidence: &RunEvidence<'_>) -> bool {
     let clues = evidence.clues;
     let reading = evidence.reading;
-    !(reading.tables.is_empty() && reading.metrics.is_empty() && reading.findings.is_empty())
+    let is_empty = reading.tables.is_empty() && reading.metrics.is_empty() && reading.findings.is_empty();
+    !is_empty
         || RUNNING.iter().any(|sign| clues.network(*sign).is_some())
         || !clues.networks.is_empty()
         || !clues.interfaces.is_empty()

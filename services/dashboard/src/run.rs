@@ -11,7 +11,7 @@ use axum::{
     },
 };
 use futures::{StreamExt, stream};
-use model::RunId;
+use model::{CheckIndex, RunId};
 use report::sizes::Earlier;
 use run_index::{Elsewhere, RunFilter};
 use serde::{Deserialize, Serialize};
@@ -32,10 +32,10 @@ struct RunPageData {
     cancellable: bool,
     beside_gateway: bool,
     seq: u64,
-    /// Names of the checks of the run, in order.
+    /// Names of the checks, in order of execution; empty for a single benchmark.
     checks: Vec<String>,
-    /// The check that the page is about; empty for the whole run.
-    check: String,
+    /// The check that the page is about; none for the gravest one.
+    check: Option<String>,
     /// The report as HTML, escaped by its own crate.
     report: String,
     logs: Vec<(String, String)>,
@@ -44,38 +44,37 @@ struct RunPageData {
     earlier: Vec<String>,
 }
 
-/// Query: the check to show.
+/// Query: name of the check to show; without one, the gravest check is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ShownCheck {
-    check: String,
+    check: Option<String>,
 }
 
 /// `GET /runs/{run}`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,
-    Query(ShownCheck { check }): Query<ShownCheck>,
+    Query(ShownCheck { check: asked }): Query<ShownCheck>,
 ) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
-    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
-    let workflow = &folded.state.workflow;
-    let asked = match check.as_str() {
-        "" => None,
-        name => {
-            Some(workflow.check_named(name).ok_or_else(|| ErrorPage::none("No such check in this run."))?)
-        }
+    let check = match &asked {
+        Some(name) => Some(position(&dashboard, &run, name).await?),
+        None => None,
     };
-    let checks = workflow.checks.iter().map(|check| check.name.clone()).collect();
     let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
-    let told =
-        dashboard.view.report_of(&run, asked, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let told = dashboard.view.report_of(&run, check, elsewhere).await?;
+    let told = told.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &told.state;
     // A damaged manifest must not hide the rest of the page.
     let files = dashboard.view.logs(&run).await.ok().flatten().unwrap_or_default().files;
     let mut logs: Vec<_> =
         files.into_iter().map(|log| (log.file.name, report::size(log.file.size_bytes))).collect();
-    let curves = dashboard.view.curves(&run).await?;
+    let mut curves = dashboard.view.curves(&run).await?;
+    if check.is_some_and(|check| check != state.shown_check()) {
+        // The curves are those of the gravest check.
+        curves.clear();
+    }
     let more_logs = logs.len().saturating_sub(LOGS);
     logs.truncate(LOGS);
     let same =
@@ -92,8 +91,8 @@ pub async fn page(
         cancellable: state.settled.is_none() && dashboard.beside_gateway,
         beside_gateway: dashboard.beside_gateway,
         seq: state.seq,
-        checks,
-        check,
+        checks: state.workflow.checks.iter().map(|check| check.name.clone()).collect(),
+        check: asked,
         report: report::part(&told.story(), &runs),
         logs,
         more_logs,
@@ -104,6 +103,13 @@ pub async fn page(
             .collect(),
     };
     Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
+}
+
+/// Position of a check by its name.
+async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {
+    let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
+    let is_named = |check: &CheckIndex| state.workflow.check(*check).is_some_and(|it| it.name == name);
+    state.checks().find(is_named).ok_or_else(|| ErrorPage::none(format!("No check {name} in run {run}.")))
 }
 
 /// Maximum duration of an event stream, shorter than the timeouts of usual proxies; the browser reconnects.

@@ -1,14 +1,15 @@
 //! Pages over simulated ledgers.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use axum::{Router, body::Body, http::Request};
 use dashboard::{Dashboard, Plans, WorkflowPlan};
 use http_body_util::BodyExt;
-use ledger::{Ledger, MemoryStore, Store};
+use ledger::{Artefacts, Ledger, MemoryStore, Store};
+use measurements::{Measurements, ParsedLog};
 use model::{
-    Attempt, Conclusion, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RecordEntry, RunRequested,
-    Span, Timestamp, Trigger, Verdict, VerdictReached, Workflow,
+    Attempt, Conclusion, EventKey, Fact, Limits, Logs, RECORD_FORMAT, Reason, Record, RecordEntry,
+    RunRequested, Span, Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
 use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
@@ -91,8 +92,7 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
 
 async fn pages(runs: usize) -> Router {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let now = clock.now();
+    let now = SystemClock.now();
     for number in 0..runs {
         let verdict = [Some(Verdict::Pass), Some(Verdict::Fail), Some(Verdict::Inconclusive)][number % 3];
         let at = Timestamp::from_millis(now.as_millis() - number as i64 * 600_000);
@@ -101,6 +101,11 @@ async fn pages(runs: usize) -> Router {
             store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
         }
     }
+    dashboard_of(store).routes()
+}
+
+fn dashboard_of(store: Arc<dyn Store>) -> Dashboard {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let view = RunIndex::new(
         Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique)),
         Arc::clone(&store),
@@ -108,7 +113,7 @@ async fn pages(runs: usize) -> Router {
         Pace::LOCAL,
     );
     let (view, plans) = (Arc::new(view), Arc::new(Two));
-    Dashboard { view, store, plans, clock, warehouse: "here".to_owned(), beside_gateway: true }.routes()
+    Dashboard { view, store, plans, clock, warehouse: "here".to_owned(), beside_gateway: true }
 }
 
 async fn get(pages: &Router, path: &str) -> (u16, String, String) {
@@ -191,4 +196,74 @@ async fn the_overview_stays_small_and_fast_with_many_runs() {
     let (_, _, page) = get(&pages, "/").await;
     assert!(page.contains("rel=\"next\""));
     assert!(began.elapsed() < Span::from_secs(2).0, "{:?}", began.elapsed());
+}
+
+/// A run with two checks of other programs than nccl-tests: the first passed, in the second a GPU failed.
+async fn run_of_checks(store: &Arc<dyn Store>, at: Timestamp) {
+    let artefacts = Artefacts::new(store.clone());
+    let run: model::RunId = "checked-1".parse().unwrap();
+    let check = |name: &str| {
+        serde_json::json!({
+            "name": name, "command": {"argv": ["true"], "every": "node", "read": {"format": "gpu-burn"}},
+            "criteria": {"name": "nothing"},
+        })
+    };
+    let checks = serde_json::json!([check("memory"), check("burn")]);
+    let mut facts = Vec::new();
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/measure/tests/samples");
+    let all = [(1, "nvbandwidth/0.9-h100.json", Verdict::Pass), (2, "gpu-burn/faulty.txt", Verdict::Fail)];
+    for (number, sample, verdict) in all {
+        let attempt: Attempt = if number == 1 { Attempt::FIRST } else { "c2a1".parse().unwrap() };
+        let reading = measure::read(&*std::fs::read(samples.join(sample)).unwrap()).unwrap();
+        let logs = Logs { manifest: format!("m{number}"), sha256: String::new(), objects: 1, size_bytes: 1 };
+        let log = ParsedLog { log: format!("{attempt}/node-0.log"), sha256: String::new(), reading };
+        let document = Measurements::of(&run, &logs, attempt, vec![log]);
+        let judging = format!("{run}.verdict.{attempt}.start").parse().unwrap();
+        let measurements = measurements::write(&artefacts, &judging, &document).await.unwrap();
+        let reason = Reason { code: "SANE".to_owned(), weighs: verdict, text: String::new() };
+        facts.push((attempt, Fact::LogsCollected(logs)));
+        let reached = VerdictReached {
+            verdict,
+            reasons: vec![reason],
+            criteria: "c".to_owned(),
+            baseline: None,
+            fingerprint: Default::default(),
+            log_sha256: None,
+            object: "nowhere".to_owned(),
+            measurements,
+        };
+        facts.push((attempt, Fact::VerdictReached(reached)));
+    }
+    let mut records = records(run.as_str(), None, at);
+    if let RecordEntry::Accepted { fact, .. } = &mut records[0].entry
+        && let Fact::RunRequested(requested) = &mut **fact
+    {
+        requested.workflow.checks = serde_json::from_value(checks).unwrap();
+    }
+    for (attempt, fact) in facts {
+        let seq = records.len() as u64 + 1;
+        let event = EventKey { source: "//test".to_owned(), id: format!("checked-{seq}") };
+        let entry = RecordEntry::Accepted { event, attempt, fact: Box::new(fact) };
+        records.push(Record { seq, entry, ..records[0].clone() });
+    }
+    for record in records {
+        let name = format!("ledger/{}/{:010}.json", record.run, record.seq);
+        store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_run_page_has_the_metrics_of_each_check() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    run_of_checks(&store, SystemClock.now()).await;
+    let pages = dashboard_of(store).routes();
+    let (status, _, page) = get(&pages, "/runs/checked-1").await;
+    assert_eq!(status, 200, "{page}");
+    for text in ["<h2>Metrics</h2>", "gpu_burn.passed", "GPU_FAULTY", "wrong data", "?check=memory"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let (status, _, page) = get(&pages, "/runs/checked-1?check=memory").await;
+    assert_eq!(status, 200, "{page}");
+    assert!(page.contains("nvbandwidth.") && !page.contains("gpu_burn."), "{page}");
+    assert_eq!(get(&pages, "/runs/checked-1?check=none").await.0, 404);
 }

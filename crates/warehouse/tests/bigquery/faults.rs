@@ -6,7 +6,7 @@ use bigquery_standin::{Fault, On};
 use futures::future::join_all;
 use warehouse::{Error, MeasurementRow, Warehouse, bigquery::BigQueryOptions};
 
-use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
+use super::{Bed, MEASUREMENTS, METRICS, VERDICTS, hasty, load, load_of_metrics};
 
 #[tokio::test]
 async fn a_lost_response_creates_no_second_job() {
@@ -160,5 +160,29 @@ async fn a_batch_with_other_rules_is_not_processed() {
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
     let said = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
     assert!(matches!(&said, Err(Error::Transient(why)) if why.contains("a newer loader")), "{said:?}");
+    assert!(bed.bigquery.jobs().is_empty());
+}
+
+#[tokio::test]
+async fn metrics_are_loaded_once_and_before_the_verdict() {
+    let bed = Bed::new().await;
+    // The first job of the table `metrics` fails, and all its calls are repeated by another loader.
+    bed.bigquery.fault(On::Job, Fault::Fails("backendError"));
+    for _ in 0..2 {
+        assert_eq!(bed.warehouse(hasty()).load("a.c2a1", &load_of_metrics("a", 5)).await, Ok(5));
+    }
+    assert_eq!((bed.count(METRICS)["a"], bed.count(VERDICTS)["a"]), (5, 1));
+    let ends: Vec<_> = bed.jobs("metrics").into_iter().map(|(_, end)| end).collect();
+    assert_eq!(ends, ["backendError", ""], "the failed job wrote nothing");
+    assert_eq!(bed.jobs("verdicts").len(), 1);
+}
+
+#[tokio::test]
+async fn metrics_that_bigquery_would_store_twice_are_rejected_beforehand() {
+    let bed = Bed::new().await;
+    let mut twice = load_of_metrics("a", 2);
+    twice.metrics[1].metric_number = 0;
+    let refused = bed.warehouse(hasty()).load("a.c2a1", &twice).await;
+    assert!(matches!(&refused, Err(Error::Permanent(why)) if why.contains("metrics")), "{refused:?}");
     assert!(bed.bigquery.jobs().is_empty());
 }

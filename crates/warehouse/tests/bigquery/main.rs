@@ -13,12 +13,13 @@ use gcp::storage::{CloudStorage, Patience};
 use model::{Timestamp, Verdict};
 use storage_standin::{Options as Storage, StandIn as Bucket};
 use warehouse::{
-    Load, MeasurementRow, VerdictRow,
+    Load, MeasurementRow, MetricRow, VerdictRow,
     bigquery::{BigQuery, BigQueryOptions},
 };
 
 const BUCKET: &str = "artefacts";
 const MEASUREMENTS: &str = "val-prod.burnin.measurements";
+const METRICS: &str = "val-prod.burnin.metrics";
 const VERDICTS: &str = "val-prod.burnin.verdicts";
 
 /// Both stand-ins, and the tables.
@@ -128,4 +129,27 @@ fn load(run: &str, rows: u32) -> Load {
         ..VerdictRow::default()
     };
     Load { verdicts: vec![verdict], rows: (0..rows).map(row).collect(), ..Load::default() }
+}
+
+/// Rows of a check: this many metrics, and a verdict.
+fn load_of_metrics(run: &str, metrics: u64) -> Load {
+    let metric = |metric_number| MetricRow {
+        run: run.into(),
+        workflow: "nightly".into(),
+        attempt: 1,
+        check_name: Some("memory".into()),
+        log: "c2a1/node-0.log".into(),
+        metric_number,
+        line: 1,
+        metric: "memory.copy".into(),
+        unit: "GB/s".into(),
+        better: "higher".into(),
+        scope: "gpu".into(),
+        labels: "{}".into(),
+        value: Some(1.5),
+        ..MetricRow::default()
+    };
+    let mut load = load(run, 0);
+    load.verdicts[0].check_name = Some("memory".into());
+    Load { metrics: (0..metrics).map(metric).collect(), ..load }
 }
