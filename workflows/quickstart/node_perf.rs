@@ -18,7 +18,7 @@ mod processors;
 use std::{env, process, time::Duration};
 
 /// Time for which each device is measured.
-const MEASURED: Duration = Duration::from_millis(400);
+const MEASURED: Duration = Duration::from_millis(300);
 
 /// Reasons to end without a result.
 enum Failure {
