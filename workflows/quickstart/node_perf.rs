@@ -8,11 +8,8 @@
 //!
 //! Exit codes: 0 success, 1 error, 6 invalid usage, 7 wrong result.
 
-#[path = "node_perf/cuda.rs"]
 mod cuda;
-#[path = "node_perf/matrix.rs"]
 mod matrix;
-#[path = "node_perf/processors.rs"]
 mod processors;
 
 use std::{env, process, time::Duration};
