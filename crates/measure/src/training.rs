@@ -17,10 +17,15 @@ const THROUGHPUT: Known = Known::new(
     "TFLOP/s",
     Better::Higher,
     Scope::World,
-    "Rate of one GPU, average over all of them, in one iteration",
+    "Rate of one GPU, average over all of them, in one iteration; label `iteration`",
 );
-const STEP: Known =
-    Known::new("training.step_time", "ms", Better::Lower, Scope::World, "Duration of an iteration");
+const STEP: Known = Known::new(
+    "training.step_time",
+    "ms",
+    Better::Lower,
+    Scope::World,
+    "Duration of an iteration; label `iteration`",
+);
 const LOSS: Known =
     Known::new("training.loss", "1", Better::None, Scope::World, "Loss of an iteration; label `iteration`");
 const NAN: Known = Known::new(
@@ -121,10 +126,11 @@ impl Training {
                 "number of skipped iterations" => &SKIPPED,
                 _ => continue,
             };
-            let mut put = out.put(known).whole();
-            if known.name == LOSS.name {
-                put = put.label("iteration", iteration);
-            }
+            let put = out.put(known).whole();
+            let put = match known.name {
+                name if name == NAN.name || name == SKIPPED.name => put, // totals until this iteration
+                _ => put.label("iteration", iteration),
+            };
             put.read(value, line.number);
             let nan = match known.name {
                 name if name == LOSS.name => number(value).is_none(),

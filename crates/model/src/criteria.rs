@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteSize, Collective};
+use crate::{ByteSize, Collective, metric::Metric};
 
 /// Criteria of a verdict. Their version is the digest of their content, computed at each use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,9 +97,18 @@ pub struct MetricCriterion {
     /// Published value of the same device or system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<MetricReference>,
+    /// Comparison with the value of the same kind of device in Burnin's own library (docs/REFERENCES.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_reference: Option<DeviceTolerance>,
     /// Comparison with the other subjects of the same log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Peers>,
+    /// Accepted distance from the same subject's own past: earlier passed runs, or a baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<PastTolerance>,
+    /// Part of the values that is judged, if the program prints one repeatedly; the others are evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
 }
 
 impl MetricCriterion {
@@ -109,6 +118,7 @@ impl MetricCriterion {
             || self.ceiling.is_some()
             || self.equals.is_some()
             || self.reference.is_some()
+            || self.device_reference.is_some()
             || self.peers.is_some()
     }
 }
@@ -124,6 +134,64 @@ pub struct MetricReference {
     pub within: f64,
     /// Origin: author, place and date of the measurement.
     pub source: String,
+}
+
+/// Accepted distance from the reference of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceTolerance {
+    /// Accepted distance in the worse direction, as a fraction of the reference: 0.05 is 5 %.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub within: f64,
+}
+
+/// Accepted distance of a value from the past of the same subject.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PastTolerance {
+    /// Accepted distance from the median in the worse direction, as a fraction of the median.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub within: f64,
+    /// Accepted distance from the median, in robust standard deviations of the earlier runs. The larger distance counts, and never
+    /// less than the printed resolution.
+    #[schemars(range(min = 1.0))]
+    pub spreads: f64,
+}
+
+impl Default for PastTolerance {
+    /// With a few runs the spread is poorly known, so less than 5 % is accepted.
+    fn default() -> Self {
+        Self { within: 0.05, spreads: 5.0 }
+    }
+}
+
+/// The judged window of a repeated value: the median of all values in it stands for the subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settled {
+    /// Label with the number that orders the values, such as `iteration`.
+    pub by: String,
+    /// First number of the window.
+    pub from: f64,
+    /// Last number of the window. Default: the end of the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<f64>,
+    /// Minimum number of values of each subject in the window; with fewer the verdict is inconclusive.
+    #[serde(default = "three")]
+    #[schemars(range(min = 1))]
+    pub at_least: u32,
+}
+
+impl Settled {
+    /// Whether a value with these labels is in the window.
+    pub fn contains(&self, labels: &BTreeMap<String, String>) -> bool {
+        let at = labels.get(&self.by).and_then(|at| at.parse::<f64>().ok());
+        at.is_some_and(|at| at >= self.from && self.to.is_none_or(|to| at <= to))
+    }
+}
+
+const fn three() -> u32 {
+    3
 }
 
 /// Comparison of a subject with its siblings: all other subjects of the same metric and labels in the same run.
@@ -169,6 +237,21 @@ impl Criteria {
         self.floors.iter().any(|floor| floor.busbw > 0.0)
             || self.references.iter().any(|reference| reference.points.iter().any(|at| at.busbw > 0.0))
             || self.line_rate.is_some()
+    }
+
+    /// Accepted distance of this metric from its past.
+    pub fn past(&self, metric: &Metric) -> PastTolerance {
+        self.of_metric(metric).find_map(|criterion| criterion.past).unwrap_or_default()
+    }
+
+    /// The judged window of this metric, if it has one.
+    pub fn settled(&self, metric: &Metric) -> Option<&Settled> {
+        self.of_metric(metric).find_map(|criterion| criterion.settled.as_ref())
+    }
+
+    fn of_metric(&self, metric: &Metric) -> impl Iterator<Item = &MetricCriterion> {
+        let labeled = |(name, value): (&String, &String)| metric.labels.get(name) == Some(value);
+        self.metrics.iter().filter(move |it| *it.metric == *metric.name && it.labels.iter().all(labeled))
     }
 
     /// Criteria that require only checked data.

@@ -31,8 +31,8 @@ mod workflow;
 pub use bytes::ByteSize;
 pub use command::{Body, Command, JobRef};
 pub use criteria::{
-    Criteria, CurvePoint, Floor, MetricCriterion, MetricReference, OneRank, Peers, Reference, Tolerance,
-    Unequal,
+    Criteria, CurvePoint, DeviceTolerance, Floor, MetricCriterion, MetricReference, OneRank, PastTolerance,
+    Peers, Reference, Settled, Tolerance, Unequal,
 };
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,

@@ -59,6 +59,7 @@ impl Fingerprint {
             fields.insert("program".to_owned(), format.clone());
             fields.extend(reading.version.clone().map(|version| ("program_version".to_owned(), version)));
             let mut names: Vec<_> = reading.gpus.iter().filter_map(|gpu| gpu.name.as_deref()).collect();
+            names.sort_unstable();
             names.dedup();
             if !names.is_empty() {
                 fields.insert("device".to_owned(), names.join(" + "));

@@ -37,6 +37,7 @@ pub use clues::{Clues, Listening};
 pub use evidence::RunEvidence;
 pub use fingerprint::Fingerprint;
 pub use judge::{Judgement, judge};
+pub use metrics::{DeviceReference, REFERENCES};
 pub use pin::Pin;
 pub use standard::Standard;
 pub use stored::Stored;

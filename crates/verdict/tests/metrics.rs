@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use model::{
-    Criteria, MetricCriterion, MetricReference, Peers, Verdict,
+    Criteria, DeviceTolerance, MetricCriterion, MetricReference, PastTolerance, Peers, Settled, Verdict,
     measurement::{LogEnd, Reading},
     metric::{Better, Finding, Gpu, Metric, Scope, Severity, Subject},
 };
@@ -282,4 +282,102 @@ fn every_code_is_documented() {
         }
     }
     assert!(codes > 15, "{codes}");
+}
+
+#[test]
+fn the_library_judges_a_device_by_its_name() {
+    let reading = read(&sample("h100-busy.json"));
+    let bounded = |metric: &str| MetricCriterion {
+        metric: metric.to_owned(),
+        device_reference: Some(DeviceTolerance { within: 0.1 }),
+        ..MetricCriterion::default()
+    };
+    let busy = by(&reading, bounded("nvbandwidth.device_local_copy"));
+    assert_eq!(codes(&busy), ["WORSE_THAN_REFERENCE"]);
+    assert!(busy.reasons[0].text.contains("1490 GB/s by more than 10.0 % (H100 SXM: "), "{:?}", busy.reasons);
+    let healthy = read(&sample("h100-1.json"));
+    assert_eq!(by(&healthy, bounded("nvbandwidth.device_local_copy")).verdict, Verdict::Pass);
+    // A metric without a value in the library, another device, and several devices without one for the subject.
+    assert_eq!(codes(&by(&healthy, bounded("nvbandwidth.host_device_latency_sm"))), ["NO_DEVICE_REFERENCE"]);
+    let mut other = healthy.clone();
+    other.gpus[0].name = Some("NVIDIA H100 PCIe".to_owned());
+    let judgement = by(&other, bounded("nvbandwidth.device_local_copy"));
+    assert_eq!(codes(&judgement), ["NO_DEVICE_REFERENCE"]);
+    assert!(judgement.reasons[0].text.contains("`NVIDIA H100 PCIe`"), "{:?}", judgement.reasons);
+    other.gpus.clear();
+    assert_eq!(codes(&by(&other, bounded("nvbandwidth.device_local_copy"))), ["NO_DEVICE_REFERENCE"]);
+}
+
+/// Step times of a training run: slow at first, then steady, with one slow iteration.
+fn iterations(count: u32, steady: f64) -> Reading {
+    let value = |iteration| match iteration {
+        1..10 => steady * 5.0,
+        25 => steady * 3.0,
+        _ => steady,
+    };
+    let lines: String = (1..=count)
+        .map(|at| {
+            format!(
+                " iteration {at:8}/{count:8} | consumed samples: 1 | elapsed time per iteration (ms): {:.1} | throughput per GPU (TFLOP/s/GPU): 400.0 | lm loss: 1.0E+00 |\n",
+                value(at)
+            )
+        })
+        .collect();
+    read(lines.as_bytes())
+}
+
+#[test]
+fn only_the_settled_window_is_judged() {
+    let settled = |from, at_least| MetricCriterion {
+        metric: "training.step_time".to_owned(),
+        ceiling: Some(110.0),
+        settled: Some(Settled { by: "iteration".to_owned(), from, to: None, at_least }),
+        ..MetricCriterion::default()
+    };
+    let reading = iterations(40, 100.0);
+    assert_eq!(reading.ended, LogEnd::Complete);
+    assert_eq!(
+        by(&reading, settled(10.0, 30)).verdict,
+        Verdict::Pass,
+        "{:?}",
+        by(&reading, settled(10.0, 30))
+    );
+    let all = MetricCriterion { settled: None, ..settled(10.0, 30) };
+    assert_eq!(codes(&by(&reading, all)), ["ABOVE_CEILING"]);
+    let judgement = by(&iterations(40, 120.0), settled(10.0, 30));
+    assert_eq!(codes(&judgement), ["ABOVE_CEILING"]);
+    assert!(judgement.reasons[0].text.contains("the whole cluster 120 ms"), "{:?}", judgement.reasons);
+    // Against healthy runs the medians of the window are compared: neither the first iterations nor the slow one count.
+    let runs = [iterations(40, 100.0), iterations(40, 100.0), iterations(40, 100.0)];
+    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
+    let healthy_runs: Vec<_> =
+        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
+    let baseline = learn(&healthy_runs).unwrap();
+    let window = criteria(settled(10.0, 30));
+    assert_eq!(judged(&iterations(40, 103.0), Some(&window), Some(&baseline)).verdict, Verdict::Pass);
+    let judgement = judged(&iterations(40, 107.0), Some(&window), Some(&baseline));
+    assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
+    assert!(judgement.reasons[0].text.contains("107 instead of 100 ms (+7.0 %"), "{:?}", judgement.reasons);
+    // Too short a run, and a label that the program does not print.
+    assert_eq!(codes(&by(&iterations(20, 100.0), settled(10.0, 30))), ["NOT_SETTLED"]);
+    let mut other = settled(10.0, 30);
+    other.settled.as_mut().unwrap().by = "step".to_owned();
+    assert_eq!(codes(&by(&reading, other)), ["NOT_SETTLED"]);
+}
+
+#[test]
+fn the_accepted_distance_from_the_past_is_a_criterion() {
+    let runs = [healthy(), healthy(), healthy()];
+    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
+    let healthy_runs: Vec<_> =
+        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
+    let baseline = learn(&healthy_runs).unwrap();
+    let slower = eight([100.0, 100.4, 99.8, 97.0, 99.9, 100.2, 100.0, 99.7]);
+    let bounded = |past| criteria(MetricCriterion { floor: Some(1.0), past, ..criterion() });
+    assert_eq!(judged(&slower, Some(&bounded(None)), Some(&baseline)).verdict, Verdict::Pass);
+    let strict = bounded(Some(PastTolerance { within: 0.01, spreads: 5.0 }));
+    let judgement = judged(&slower, Some(&strict), Some(&baseline));
+    assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
+    assert_eq!(judgement.suspects[0].gpu, Some(3));
+    assert_eq!(judgement.suspects.len(), 1);
 }

@@ -168,7 +168,7 @@ impl FeasibilityFindings {
         }
         let OutputFormat::Declared(rules) = &command.read else { return };
         if benchmark.baseline.is_none() && !criteria.metrics.iter().any(MetricCriterion::bounds) {
-            let message = "no criterion bounds the declared metric, so any value passes; add a floor, ceiling, reference or peers to `metrics`";
+            let message = "no criterion bounds the declared metric, so any value passes; add a floor, ceiling, reference, device_reference or peers to `metrics`";
             self.add(In::Criteria(check), "metrics", false, message.to_owned());
         }
         for (at, criterion) in criteria.metrics.iter().enumerate() {

@@ -10,27 +10,25 @@
 mod reader;
 mod standard;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Program, Timestamp, VerdictReached,
-    measurement::{LogEnd, Reading},
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Clues, Fingerprint, RunEvidence, Standard};
+use verdict::{Baseline, Fingerprint, RunEvidence, Standard};
 
-use reader::LogReader;
 use standard::Fixed;
 use tracing::warn;
 use warehouse::Warehouse;
 
-pub use reader::listen;
+pub use reader::{CombinedLogs, LogReader, listen};
 pub use verdict::Stored;
 
 /// Handles `run.judge`: parses logs, computes and stores verdicts.
@@ -81,8 +79,8 @@ impl Judge {
         }
         let setup = case.setup();
         let evidence = RunEvidence {
-            reading: &heard.reading,
-            clues: &heard.clues,
+            reading: &heard.combined.reading,
+            clues: &heard.combined.clues,
             job: Some(&reader.job(case.job)),
             workload: case.program.workload(),
             cluster: Some(case.cluster),
@@ -92,7 +90,7 @@ impl Judge {
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
-        let own = standard::own(&*self.history, case.criteria, fixed, of, &heard.reading).await;
+        let own = standard::own(&*self.history, case.criteria, fixed, of, &heard.combined.reading).await;
         let own = own.map_err(PortError::transient)?;
         let standard = Standard {
             criteria: Some(case.criteria),
@@ -108,7 +106,7 @@ impl Judge {
             judged_by: own.baseline,
             pin: own.pin,
             earlier: own.earlier,
-            log_sha256: heard.log_sha256,
+            log_sha256: heard.combined.log_sha256,
             measurements,
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
@@ -141,51 +139,27 @@ impl Judge {
 
     /// Parses all logs of the attempt. Those with measurements are judged; the others may contain errors.
     async fn hear(&self, case: &Case<'_>, reader: &LogReader) -> Result<HeardLogs, ArtefactError> {
-        let mut whole = HeardLogs { reading: reader.empty(), ..HeardLogs::default() };
-        let mut nodes = BTreeSet::new();
+        let (mut combined, mut logs) = (CombinedLogs::of(reader), Vec::new());
         let parsing = reader.clone();
-        for (object, (mut reading, clues)) in
-            self.artefacts.logs(case.logs, case.job_attempt, move |body| parsing.listen(body)).await?
-        {
+        let parsed =
+            self.artefacts.logs(case.logs, case.job_attempt, move |body| parsing.listen(body)).await?;
+        for (object, (mut reading, clues)) in parsed {
             let is_judged = reader.complete(&mut reading, &clues);
-            let (log, sha256) = (object.name.clone(), object.sha256.clone());
-            whole.logs.push(ParsedLog { log, sha256, reading: reading.clone() });
-            if is_judged {
-                whole.log_sha256 = Some(object.sha256);
-                whole.reading.ended = worst(whole.reading.ended, reading.ended);
-                nodes.extend(clues.node.clone());
-                whole.reading.format = whole.reading.format.or(reading.format);
-                whole.reading.version = whole.reading.version.or(reading.version);
-                whole.reading.metrics.extend(reading.metrics);
-                whole.reading.findings.extend(reading.findings);
-                whole.reading.gpus.extend(reading.gpus);
-                whole.reading.tables.extend(reading.tables);
-            }
-            whole.reading.first_error = whole.reading.first_error.or(reading.first_error);
-            whole.clues.add(&object.name, clues);
+            logs.push(ParsedLog {
+                log: object.name.clone(),
+                sha256: object.sha256.clone(),
+                reading: reading.clone(),
+            });
+            combined.add((&object.name, object.sha256), is_judged, reading, clues);
         }
-        whole.missing_nodes = reader.missing(case.cluster, &nodes);
-        Ok(whole)
-    }
-}
-
-/// The worse of two ends; an empty log states nothing.
-const fn worst(a: LogEnd, b: LogEnd) -> LogEnd {
-    match (a, b) {
-        (LogEnd::Failed, _) | (_, LogEnd::Failed) => LogEnd::Failed,
-        (LogEnd::Truncated, _) | (_, LogEnd::Truncated) => LogEnd::Truncated,
-        (LogEnd::Empty, other) | (other, LogEnd::Empty) => other,
-        (LogEnd::Complete, LogEnd::Complete) => LogEnd::Complete,
+        let missing_nodes = reader.missing(case.cluster, &combined.nodes);
+        Ok(HeardLogs { combined, logs, missing_nodes })
     }
 }
 
 /// The logs of an attempt.
-#[derive(Default)]
 struct HeardLogs {
-    /// The judged measurements.
-    reading: Reading,
-    clues: Clues,
-    log_sha256: Option<String>,
+    combined: CombinedLogs,
     logs: Vec<ParsedLog>,
     missing_nodes: Vec<String>,
 }

@@ -13,7 +13,7 @@ use verdict::{Clues, Listening};
 
 /// Reads the logs of one program.
 #[derive(Clone, Debug)]
-pub(crate) struct LogReader {
+pub struct LogReader {
     format: Source,
     /// The program runs on each node, with a log for each.
     per_node: bool,
@@ -36,7 +36,7 @@ impl LogReader {
     ///
     /// # Errors
     /// Returns a permanent error if this version does not know the format, or the declaration is invalid.
-    pub(crate) fn of(program: &Program) -> Result<Self, PortError> {
+    pub fn of(program: &Program) -> Result<Self, PortError> {
         let Program::Command(CommandLine { every, read, .. }) = program else {
             return Ok(Self { format: Source::Detected, per_node: false, exit: Vec::new() });
         };
@@ -77,7 +77,7 @@ impl LogReader {
     ///
     /// # Errors
     /// Returns an error if reading fails. A damaged archive is a finding, not an error.
-    pub(crate) fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
+    pub fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
         // An error of unpacking is returned by the first read.
         let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
             Ok(log) => Box::new(log),
@@ -92,8 +92,9 @@ impl LogReader {
         Ok((reading, listening.finish()))
     }
 
-    /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all. Returns whether the log has measurements to judge.
-    pub(crate) fn complete(&self, reading: &mut Reading, clues: &Clues) -> bool {
+    /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all. Returns whether
+    /// the log has measurements to judge.
+    pub fn complete(&self, reading: &mut Reading, clues: &Clues) -> bool {
         if let Source::Detected = self.format {
             return !reading.tables.is_empty() || reading.format.is_some();
         }
@@ -134,6 +135,55 @@ impl LogReader {
             }
             _ => end.clone(),
         }
+    }
+}
+
+/// The measurements and clues of all logs of a job.
+#[derive(Debug)]
+pub struct CombinedLogs {
+    /// The judged measurements.
+    pub reading: Reading,
+    /// Clues of all logs.
+    pub clues: Clues,
+    /// SHA-256 of the last log with measurements, hex.
+    pub log_sha256: Option<String>,
+    /// Nodes with measurements.
+    pub nodes: BTreeSet<String>,
+}
+
+impl CombinedLogs {
+    /// No log yet, in the reader's format if it is known.
+    #[must_use]
+    pub fn of(reader: &LogReader) -> Self {
+        Self { reading: reader.empty(), clues: Clues::default(), log_sha256: None, nodes: BTreeSet::new() }
+    }
+
+    /// Adds a log with its name and SHA-256. `is_judged`: what [`LogReader::complete`] returned for it.
+    pub fn add(&mut self, (name, sha256): (&str, String), is_judged: bool, reading: Reading, clues: Clues) {
+        let whole = &mut self.reading;
+        if is_judged {
+            self.log_sha256 = Some(sha256);
+            self.nodes.extend(clues.node.clone());
+            whole.ended = worst(whole.ended, reading.ended);
+            whole.format = whole.format.take().or(reading.format);
+            whole.version = whole.version.take().or(reading.version);
+            whole.metrics.extend(reading.metrics);
+            whole.findings.extend(reading.findings);
+            whole.gpus.extend(reading.gpus);
+            whole.tables.extend(reading.tables);
+        }
+        whole.first_error = whole.first_error.take().or(reading.first_error);
+        self.clues.add(name, clues);
+    }
+}
+
+/// The worse of two ends; an empty log states nothing.
+const fn worst(a: LogEnd, b: LogEnd) -> LogEnd {
+    match (a, b) {
+        (LogEnd::Failed, _) | (_, LogEnd::Failed) => LogEnd::Failed,
+        (LogEnd::Truncated, _) | (_, LogEnd::Truncated) => LogEnd::Truncated,
+        (LogEnd::Empty, other) | (other, LogEnd::Empty) => other,
+        (LogEnd::Complete, LogEnd::Complete) => LogEnd::Complete,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Baseline of metrics: the median of healthy runs for each subject.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use model::{
-    Verdict,
+    Criteria, PastTolerance, Settled, Verdict,
     measurement::{LogEnd, Reading},
     metric::{Better, Metric, Severity},
 };
@@ -14,29 +14,53 @@ use crate::{
     statistics::median,
 };
 
-use super::{Found, bounds::worse_by, listed, place};
+use super::{
+    Found,
+    bounds::worse_by,
+    listed,
+    measured::{ByName, Measured, Value},
+    place::{Place, owned},
+};
 
 /// Scales the median absolute deviation of normal noise to its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// Minimum accepted distance from the median, relative: with a few runs the spread is poorly known.
-const LEAST: f64 = 0.05;
-/// Accepted distance from the median, in robust standard deviations.
-const SPREADS: f64 = 5.0;
+
+/// A [`MetricKey`], borrowed: a fleet has hundreds of thousands of values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key<'a> {
+    name: &'a str,
+    unit: &'a str,
+    better: Better,
+    place: Place<'a>,
+    labels: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Key<'a> {
+    fn of(metric: &'a Metric) -> Self {
+        let Metric { name, unit, better, subject, labels, .. } = metric;
+        Self { name, unit, better: *better, place: Place::of(subject), labels }
+    }
+
+    fn learned(key: &'a MetricKey) -> Self {
+        let MetricKey { name, unit, better, subject, labels } = key;
+        Self { name, unit, better: *better, place: Place::of(subject), labels }
+    }
+}
 
 fn key(metric: &Metric) -> MetricKey {
     MetricKey {
         name: metric.name.to_string(),
         unit: metric.unit.to_string(),
         better: metric.better,
-        subject: place(&metric.subject),
+        subject: owned(&metric.subject),
         labels: metric.labels.clone(),
     }
 }
 
 /// Judged values: evidence without a direction is not part of a baseline.
-fn values(reading: &Reading) -> BTreeMap<MetricKey, (f64, &Metric)> {
+fn values(reading: &Reading) -> HashMap<Key<'_>, (f64, &Metric)> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
-    judged.filter_map(|metric| Some((key(metric), (metric.value?, metric)))).collect()
+    judged.filter_map(|metric| Some((Key::of(metric), (metric.value?, metric)))).collect()
 }
 
 /// Why a log is not one complete healthy run, if it is not.
@@ -59,24 +83,32 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize
     let runs: Vec<_> = readings.iter().map(|reading| values(reading)).collect();
     let Some(first) = runs.first() else { return Ok(Vec::new()) };
     for (log, run) in runs.iter().enumerate() {
-        let differing = first.keys().find(|key| !run.contains_key(key));
-        let differing = differing.or_else(|| run.keys().find(|key| !first.contains_key(key)));
-        if let Some(MetricKey { name, subject, .. }) = differing {
-            return Err((log, format!("{name} of {subject}")));
+        let differing = first.iter().find(|(key, _)| !run.contains_key(key));
+        let differing = differing.or_else(|| run.iter().find(|(key, _)| !first.contains_key(key)));
+        if let Some((_, (_, metric))) = differing {
+            return Err((log, format!("{} of {}", metric.name, owned(&metric.subject))));
         }
     }
-    let learned = |(key, (_, metric)): (&MetricKey, &(f64, &Metric))| {
-        let all: Vec<f64> = runs.iter().filter_map(|run| run.get(key).map(|(value, _)| *value)).collect();
+    let learned = |(at, (_, metric)): (&Key<'_>, &(f64, &Metric))| {
+        let all: Vec<f64> = runs.iter().filter_map(|run| run.get(at).map(|(value, _)| *value)).collect();
         let value = median(all.clone());
         let deviation = MAD_TO_SIGMA * median(all.iter().map(|other| (other - value).abs()).collect());
         let spread = if value == 0.0 { LEAST_SPREAD } else { (deviation / value.abs()).max(LEAST_SPREAD) };
-        MetricBaseline { key: key.clone(), value, spread, resolution: metric.resolution }
+        MetricBaseline { key: key(metric), value, spread, resolution: metric.resolution }
     };
-    Ok(first.iter().map(learned).collect())
+    let mut all: Vec<_> = first.iter().map(learned).collect();
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(all)
 }
 
 /// Compares every value with the baseline of its subject.
-pub(super) fn judge(reading: &Reading, baseline: &Baseline, fingerprint: &Fingerprint, found: &mut Found) {
+pub(super) fn judge(
+    reading: &Reading,
+    by_name: &ByName<'_>,
+    (baseline, criteria): (&Baseline, &Criteria),
+    fingerprint: &Fingerprint,
+    found: &mut Found,
+) {
     if baseline.metrics.is_empty() {
         let text = "the baseline is one of nccl-tests and has no metrics".to_owned();
         found.add(Verdict::Inconclusive, "BASELINE_OF_ANOTHER_PROGRAM", text);
@@ -90,35 +122,96 @@ pub(super) fn judge(reading: &Reading, baseline: &Baseline, fingerprint: &Finger
         return;
     }
     let measured = values(reading);
-    let missing = baseline.metrics.iter().filter(|learned| !measured.contains_key(&learned.key));
+    let missing =
+        baseline.metrics.iter().filter(|learned| !measured.contains_key(&Key::learned(&learned.key)));
     let missing: Vec<_> = missing.map(|learned| described(&learned.key)).collect();
     if !missing.is_empty() {
         let text = format!("of the baseline's metrics these have no value: {}", listed(missing));
         found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
     }
     let mut worse = Vec::new();
-    for learned in &baseline.metrics {
-        let Some((value, metric)) = measured.get(&learned.key) else { continue };
-        let accepted = (LEAST * learned.value.abs()).max(SPREADS * learned.spread * learned.value.abs());
-        let accepted = accepted.max(learned.resolution.unwrap_or(0.0));
-        if worse_by(metric.better, learned.value, *value) <= accepted {
-            continue;
+    let mut compare = |value: Value<'_>, learned: Learned, name: String| {
+        let Value { metric, value } = value;
+        let PastTolerance { within, spreads } = criteria.past(metric);
+        let accepted = within.max(spreads * learned.spread) * learned.value.abs();
+        let distance = worse_by(metric.better, learned.value, value);
+        if distance <= accepted.max(learned.resolution) {
+            return;
         }
         found.blame(&metric.subject, &metric.name, 0.8);
         let percent = 100.0 * (value / learned.value - 1.0);
         let text = format!(
-            "{} {value} instead of {} {} ({percent:+.1} %, line {})",
-            described(&learned.key),
-            learned.value,
-            metric.unit,
-            metric.line
+            "{name} {value} instead of {} {} ({percent:+.1} %, line {})",
+            learned.value, metric.unit, metric.line
         );
-        worse.push((worse_by(metric.better, learned.value, *value) / learned.value.abs(), text));
+        worse.push((distance / learned.value.abs(), text));
+    };
+    for learned in &baseline.metrics {
+        let Some((value, metric)) = measured.get(&Key::learned(&learned.key)) else { continue };
+        if criteria.settled(metric).is_none() {
+            let value = Value { metric, value: *value };
+            compare(value, Learned::of(&[learned]), described(&learned.key));
+        }
+    }
+    for criterion in criteria.metrics.iter().filter(|criterion| criterion.settled.is_some()) {
+        let of_criterion = Measured::of(by_name, criterion);
+        for value in of_criterion.values().into_iter().filter(|value| value.metric.better != Better::None) {
+            let window = Window::of(value.metric, criterion.settled.as_ref());
+            let learned: Vec<_> = baseline.metrics.iter().filter(|it| window.contains(&it.key)).collect();
+            if !learned.is_empty() {
+                compare(value, Learned::of(&learned), of_criterion.name.clone());
+            }
+        }
     }
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
     if !worse.is_empty() {
         let worse = listed(worse.into_iter().map(|(_, text)| text).collect());
         found.add(Verdict::Fail, "WORSE_THAN_BASELINE", format!("worse than the baseline: {worse}"));
+    }
+}
+
+/// The baseline of one compared value.
+struct Learned {
+    value: f64,
+    spread: f64,
+    resolution: f64,
+}
+
+impl Learned {
+    /// The medians of the learned values: one, or those of a window. Not empty.
+    fn of(learned: &[&MetricBaseline]) -> Self {
+        Self {
+            value: median(learned.iter().map(|it| it.value).collect()),
+            spread: median(learned.iter().map(|it| it.spread).collect()),
+            resolution: learned.iter().filter_map(|it| it.resolution).fold(0.0, f64::max),
+        }
+    }
+}
+
+/// The learned values of a settled window.
+struct Window<'a> {
+    metric: &'a Metric,
+    settled: Option<&'a Settled>,
+}
+
+impl<'a> Window<'a> {
+    const fn of(metric: &'a Metric, settled: Option<&'a Settled>) -> Self {
+        Self { metric, settled }
+    }
+
+    fn contains(&self, key: &MetricKey) -> bool {
+        let by = self.settled.map_or("", |settled| &settled.by);
+        fn others<'b>(
+            labels: &'b BTreeMap<String, String>,
+            by: &str,
+        ) -> impl Iterator<Item = (&'b String, &'b String)> {
+            labels.iter().filter(move |(name, _)| **name != *by)
+        }
+        *self.metric.name == *key.name
+            && *self.metric.unit == *key.unit
+            && Place::of_metric(self.metric) == Place::of(&key.subject)
+            && others(&self.metric.labels, by).eq(others(&key.labels, by))
+            && self.settled.is_none_or(|settled| settled.contains(&key.labels))
     }
 }
 

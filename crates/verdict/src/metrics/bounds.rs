@@ -1,27 +1,28 @@
-//! Bounds of a metric: floor, ceiling, required value, reference, peers.
+//! Bounds of a metric: floor, ceiling, required value, references, peers.
 
 use std::collections::BTreeMap;
 
-use model::{
-    MetricCriterion, Peers, Verdict,
-    measurement::Reading,
-    metric::{Better, Metric},
-};
+use model::{DeviceTolerance, Peers, Verdict, measurement::Reading, metric::Better};
 
 use crate::statistics::median;
 
-use super::{Found, described, listed, matching};
+use super::{
+    Found,
+    library::Devices,
+    listed,
+    measured::{Measured, Value},
+};
 
 /// Scales the median absolute deviation of normal noise to its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
 
-pub(super) fn judge(reading: &Reading, criterion: &MetricCriterion, found: &mut Found) {
-    let measured: Vec<_> = matching(reading, criterion).filter_map(Value::of).collect();
-    let name = described(criterion);
+pub(super) fn judge(measured: &Measured<'_>, reading: &Reading, found: &mut Found) {
+    let (criterion, name) = (measured.criterion, &measured.name);
+    let values = measured.values();
     let mut violated = |code, bound: String, is_bad: &dyn Fn(&Value<'_>) -> bool| {
-        let bad: Vec<_> = measured.iter().filter(|value| is_bad(value)).collect();
+        let bad: Vec<_> = values.iter().filter(|value| is_bad(value)).collect();
         // A bound that every subject misses is no evidence against a single one.
-        let strength = if bad.len() * 2 <= measured.len() { 0.9 } else { 0.5 };
+        let strength = if bad.len() * 2 <= values.len() { 0.9 } else { 0.5 };
         for value in &bad {
             found.blame(&value.metric.subject, &criterion.metric, strength);
         }
@@ -30,7 +31,7 @@ pub(super) fn judge(reading: &Reading, criterion: &MetricCriterion, found: &mut 
             found.add(Verdict::Fail, code, format!("{name} {bound}: {subjects}"));
         }
     };
-    let unit = measured.first().map_or("", |value| &*value.metric.unit);
+    let unit = values.first().map_or("", |value| &*value.metric.unit);
     if let Some(floor) = criterion.floor {
         violated("BELOW_FLOOR", format!("is below {floor} {unit}"), &|value| value.value < floor);
     }
@@ -41,25 +42,71 @@ pub(super) fn judge(reading: &Reading, criterion: &MetricCriterion, found: &mut 
         violated("NOT_EQUAL", format!("is not {equals} {unit}"), &|value| value.value != equals);
     }
     if let Some(reference) = &criterion.reference {
-        let bound = format!(
-            "is worse than the reference {} {unit} by more than {:.1} % ({})",
-            reference.value,
-            100.0 * reference.within,
-            reference.source
-        );
-        violated("WORSE_THAN_REFERENCE", bound, &|value| {
-            let accepted = reference.within * reference.value.abs();
-            worse_by(value.metric.better, reference.value, value.value) > accepted
+        let (expected, within) = (reference.value, reference.within);
+        violated("WORSE_THAN_REFERENCE", distance(expected, unit, within, &reference.source), &|value| {
+            worse_by(value.metric.better, expected, value.value) > within * expected.abs()
         });
+    }
+    if let Some(tolerance) = criterion.device_reference {
+        judge_device(&values, name, tolerance, reading, found);
     }
     if let Some(peers) = &criterion.peers {
         let mut groups: BTreeMap<_, Vec<Value<'_>>> = BTreeMap::new();
-        for value in &measured {
-            groups.entry(&value.metric.labels).or_default().push(*value);
+        for value in &values {
+            groups.entry(measured.labels(value.metric)).or_default().push(*value);
         }
         for group in groups.into_values() {
-            judge_peers(&group, &name, *peers, &criterion.metric, found);
+            judge_peers(&group, name, *peers, &criterion.metric, found);
         }
+    }
+}
+
+fn distance(expected: f64, unit: &str, within: f64, source: &str) -> String {
+    format!("is worse than the reference {expected} {unit} by more than {:.1} % ({source})", 100.0 * within)
+}
+
+/// Compares each value with the library's value for its device. A value without a comparable reference is inconclusive.
+fn judge_device(
+    values: &[Value<'_>],
+    name: &str,
+    DeviceTolerance { within }: DeviceTolerance,
+    reading: &Reading,
+    found: &mut Found,
+) {
+    let devices = Devices::of(reading);
+    let mut worse: BTreeMap<String, Vec<&Value<'_>>> = BTreeMap::new();
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    for value in values {
+        let metric = value.metric;
+        let reference =
+            devices.reference(metric).and_then(|reference| match *metric.unit == *reference.unit {
+                true => Ok(reference),
+                false => Err(format!("its value is in {}, not in {}", reference.unit, metric.unit)),
+            });
+        match reference {
+            Err(why) => *missing.entry(why).or_default() += 1,
+            Ok(reference) => {
+                if worse_by(metric.better, reference.value, value.value) > within * reference.value.abs() {
+                    let source = format!("{}: {}", reference.device, reference.source);
+                    worse
+                        .entry(distance(reference.value, reference.unit, within, &source))
+                        .or_default()
+                        .push(value);
+                }
+            }
+        }
+    }
+    for (why, count) in missing {
+        let text = format!("{name} has no reference for {count} of {} values: {why}", values.len());
+        found.add(Verdict::Inconclusive, "NO_DEVICE_REFERENCE", text);
+    }
+    for (bound, bad) in worse {
+        let strength = if bad.len() * 2 <= values.len() { 0.9 } else { 0.5 };
+        for value in &bad {
+            found.blame(&value.metric.subject, &value.metric.name, strength);
+        }
+        let subjects = listed(bad.iter().map(|value| value.to_string()).collect());
+        found.add(Verdict::Fail, "WORSE_THAN_REFERENCE", format!("{name} {bound}: {subjects}"));
     }
 }
 
@@ -101,24 +148,5 @@ pub(super) fn worse_by(better: Better, expected: f64, value: f64) -> f64 {
         Better::Lower => value - expected,
         Better::Exact => (value - expected).abs(),
         Better::None => 0.0,
-    }
-}
-
-/// A metric with a value.
-#[derive(Clone, Copy)]
-struct Value<'a> {
-    metric: &'a Metric,
-    value: f64,
-}
-
-impl<'a> Value<'a> {
-    fn of(metric: &'a Metric) -> Option<Self> {
-        Some(Self { metric, value: metric.value? })
-    }
-}
-
-impl std::fmt::Display for Value<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} {} (line {})", self.metric.subject, self.value, self.metric.unit, self.metric.line)
     }
 }

@@ -6,17 +6,21 @@
 mod baseline;
 mod bounds;
 mod findings;
+mod library;
+mod measured;
+mod place;
 mod suspects;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
 use model::{
     Criteria, MetricCriterion, Reason, Verdict,
     measurement::{LogEnd, Reading},
-    metric::{Better, Metric, Scope, Subject},
+    metric::{Better, Metric, Subject},
 };
 
 pub(crate) use baseline::{learn, unfit};
+pub use library::{DeviceReference, REFERENCES};
 
 use crate::{
     evidence::RunEvidence,
@@ -26,6 +30,8 @@ use crate::{
     standard::Standard,
 };
 
+use measured::{ByName, Measured};
+use place::Place;
 use suspects::Evidence;
 
 /// Maximum number of subjects named in one reason.
@@ -54,17 +60,20 @@ pub(crate) fn judge(
         let text = format!("no measurement of {}", listed(evidence.missing_nodes.to_vec()));
         found.add(Verdict::Inconclusive, "NODES_MISSING", text);
     }
-    for criterion in &criteria.metrics {
-        coverage(reading, criterion, &mut found);
-        plausible(reading, criterion, &mut found);
+    let by_name = ByName::of(reading);
+    let measured: Vec<_> =
+        criteria.metrics.iter().map(|criterion| Measured::of(&by_name, criterion)).collect();
+    for measured in &measured {
+        measured.coverage(reading, &mut found);
+        measured.plausible(&mut found);
     }
     findings::judge(reading, &mut found);
-    for criterion in &criteria.metrics {
-        bounds::judge(reading, criterion, &mut found);
+    for measured in &measured {
+        bounds::judge(measured, reading, &mut found);
     }
     statements(reading, criteria, &mut found);
     if let Some(learned) = standard.baseline {
-        baseline::judge(reading, learned, &fingerprint, &mut found);
+        baseline::judge(reading, &by_name, (learned, criteria), &fingerprint, &mut found);
     }
     bounded(reading, criteria, standard, &mut found);
     if found.reasons.is_empty() {
@@ -125,76 +134,6 @@ fn ended(reading: &Reading, found: &mut Found) {
     }
 }
 
-/// The metrics of a criterion.
-fn matching<'a>(
-    reading: &'a Reading,
-    criterion: &'a MetricCriterion,
-) -> impl Iterator<Item = &'a Metric> + Clone {
-    reading.metrics.iter().filter(move |metric| {
-        let labeled = |(name, value): (&String, &String)| metric.labels.get(name) == Some(value);
-        *metric.name == *criterion.metric && criterion.labels.iter().all(labeled)
-    })
-}
-
-/// Subjects expected and seen, and values that the program could not measure.
-fn coverage(reading: &Reading, criterion: &MetricCriterion, found: &mut Found) {
-    let name = described(criterion);
-    let metrics: Vec<_> = matching(reading, criterion).collect();
-    if metrics.is_empty() {
-        found.add(Verdict::Inconclusive, "NOT_MEASURED", format!("{name} is not in the log"));
-        return;
-    }
-    let seen: BTreeSet<_> = metrics.iter().map(|metric| place(&metric.subject)).collect();
-    if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
-        let text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
-        found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
-    }
-    if metrics.iter().all(|metric| metric.scope == Scope::Gpu) && !reading.gpus.is_empty() {
-        let known = reading.gpus.iter().map(|gpu| place(&gpu.subject));
-        let missing: Vec<_> = known.filter(|gpu| !seen.contains(gpu)).map(|gpu| gpu.to_string()).collect();
-        if !missing.is_empty() {
-            let text = format!("{name} is not measured for {}", listed(missing));
-            found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
-        }
-    }
-    let unmeasurable: Vec<_> = metrics.iter().filter(|metric| metric.value.is_none()).collect();
-    if let Some(first) = unmeasurable.first().filter(|_| !criterion.may_be_unmeasurable) {
-        let why = first.unmeasurable.as_deref().unwrap_or("no value");
-        let subjects = listed(unmeasurable.iter().map(|metric| metric.subject.to_string()).collect());
-        let text = format!("{name} has no value for {subjects}: {why} (line {})", first.line);
-        found.add(Verdict::Inconclusive, "UNMEASURABLE", text);
-    }
-}
-
-/// Unit and range. Only judged metrics need a known unit.
-fn plausible(reading: &Reading, criterion: &MetricCriterion, found: &mut Found) {
-    let name = described(criterion);
-    for metric in matching(reading, criterion) {
-        let required = criterion.unit.as_deref();
-        if let Some(unit) = required.filter(|unit| **unit != *metric.unit) {
-            let text = format!("{name} is in `{}` and not in `{unit}` (line {})", metric.unit, metric.line);
-            found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
-            return;
-        }
-        if required.is_none() && !metric.has_known_unit() {
-            let text = format!(
-                "{name} is in the unknown unit `{}` (line {}); name it in `unit` of the criteria if the bounds are in it",
-                metric.unit, metric.line
-            );
-            found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
-            return;
-        }
-        let Some(value) = metric.value else { continue };
-        let is_rate = metric.better == Better::Higher || metric.better == Better::Lower;
-        if !value.is_finite() || (is_rate && value < 0.0) || (metric.better == Better::Higher && value == 0.0)
-        {
-            let text =
-                format!("{name} is {value} {} for {} (line {})", metric.unit, metric.subject, metric.line);
-            found.add(Verdict::Inconclusive, "IMPLAUSIBLE", text);
-        }
-    }
-}
-
 /// Results that the program itself states as 1 (good) or 0 (bad), such as `gpu_burn.passed`. A criterion for the metric replaces
 /// this rule.
 fn statements(reading: &Reading, criteria: &Criteria, found: &mut Found) {
@@ -211,10 +150,11 @@ fn statements(reading: &Reading, criteria: &Criteria, found: &mut Found) {
         }
     }
     for (name, metrics) in failed {
-        let accused: BTreeSet<_> = reading.findings.iter().map(|finding| place(&finding.subject)).collect();
+        let accused: HashSet<_> =
+            reading.findings.iter().map(|finding| Place::of(&finding.subject)).collect();
         // A finding of the same subject gives the reason, and weighs by its severity.
         let without: Vec<_> =
-            metrics.iter().filter(|metric| !accused.contains(&place(&metric.subject))).collect();
+            metrics.iter().filter(|metric| !accused.contains(&Place::of_metric(metric))).collect();
         for metric in &without {
             found.blame(&metric.subject, name, 0.9);
         }
@@ -251,21 +191,8 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
 
 fn good(reading: &Reading) -> String {
     let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count();
-    let subjects: BTreeSet<_> = reading.metrics.iter().map(|metric| place(&metric.subject)).collect();
+    let subjects: HashSet<_> = reading.metrics.iter().map(Place::of_metric).collect();
     format!("{values} values of {} subjects are complete and within their bounds", subjects.len())
-}
-
-/// A subject by its place, without serial number and bus id, which not every line of a log has.
-fn place(subject: &Subject) -> Subject {
-    Subject { serial: None, bus_id: None, ..subject.clone() }
-}
-
-fn described(criterion: &MetricCriterion) -> String {
-    let labels: Vec<_> = criterion.labels.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    match labels.is_empty() {
-        true => criterion.metric.clone(),
-        false => format!("{} ({})", criterion.metric, labels.join(", ")),
-    }
 }
 
 fn listed(mut names: Vec<String>) -> String {

@@ -9,7 +9,7 @@ use model::{
 
 use crate::locate::Suspect;
 
-use super::place;
+use super::place::{Place, owned};
 
 /// A metric or finding that speaks against a subject.
 pub(super) struct Evidence {
@@ -28,13 +28,16 @@ pub(super) fn suspects(evidence: Vec<Evidence>, reading: &Reading) -> Vec<Suspec
         if subject.is_unknown() || subject.peer.is_some() {
             continue;
         }
-        let known = accused.entry(place(&subject)).or_default().entry(what).or_default();
+        let known = accused.entry(owned(&subject)).or_default().entry(what).or_default();
         *known = known.max(strength);
     }
     let suspect = |(subject, evidence): (Subject, BTreeMap<String, f64>)| {
         let doubt: f64 = evidence.values().map(|strength| 1.0 - strength).product();
-        let device =
-            reading.gpus.iter().find(|gpu| place(&gpu.subject) == subject).map(|Gpu { subject, .. }| subject);
+        let device = reading
+            .gpus
+            .iter()
+            .find(|gpu| Place::of(&gpu.subject) == Place::of(&subject))
+            .map(|Gpu { subject, .. }| subject);
         let of = |field: fn(&Subject) -> Option<&std::sync::Arc<str>>| {
             device.and_then(field).or_else(|| field(&subject)).map(|text| text.to_string())
         };

@@ -1,0 +1,203 @@
+//! The values of one criterion: which of them count, and whether they are complete and plausible.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+};
+
+use model::{
+    MetricCriterion, Settled, Verdict,
+    measurement::Reading,
+    metric::{Better, Metric, Scope},
+};
+
+use crate::statistics::median;
+
+use super::{Found, listed, place::Place};
+
+/// Metrics by name: a fleet has hundreds of thousands, and each criterion selects some.
+pub(super) struct ByName<'a>(HashMap<&'a str, Vec<&'a Metric>>);
+
+impl<'a> ByName<'a> {
+    pub(super) fn of(reading: &'a Reading) -> Self {
+        let mut names: HashMap<&str, Vec<&Metric>> = HashMap::new();
+        for metric in &reading.metrics {
+            names.entry(&metric.name).or_default().push(metric);
+        }
+        Self(names)
+    }
+}
+
+/// The metrics of a criterion.
+pub(super) struct Measured<'a> {
+    pub(super) criterion: &'a MetricCriterion,
+    /// Name and labels of the criterion, for reasons.
+    pub(super) name: String,
+    metrics: Vec<&'a Metric>,
+}
+
+/// A value that counts, with the metric that prints it; for a settled value, the last one of the window.
+#[derive(Clone, Copy)]
+pub(super) struct Value<'a> {
+    pub(super) metric: &'a Metric,
+    pub(super) value: f64,
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} (line {})", self.metric.subject, self.value, self.metric.unit, self.metric.line)
+    }
+}
+
+impl<'a> Measured<'a> {
+    pub(super) fn of(metrics: &ByName<'a>, criterion: &'a MetricCriterion) -> Self {
+        let all = metrics.0.get(criterion.metric.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let labeled = |metric: &&&Metric| {
+            criterion.labels.iter().all(|(name, value)| metric.labels.get(name) == Some(value))
+        };
+        let metrics = all.iter().filter(labeled).copied().collect();
+        Self { criterion, name: described(criterion), metrics }
+    }
+
+    /// The values to compare with the bounds.
+    pub(super) fn values(&self) -> Vec<Value<'a>> {
+        let all = self.metrics.iter().filter_map(|metric| Some(Value { metric, value: metric.value? }));
+        match &self.criterion.settled {
+            None => all.collect(),
+            Some(window) => settled(all, window).into_values().map(|values| middle(&values)).collect(),
+        }
+    }
+
+    /// Labels in which comparable values agree.
+    pub(super) fn labels(&self, metric: &'a Metric) -> Cow<'a, BTreeMap<String, String>> {
+        match &self.criterion.settled {
+            None => Cow::Borrowed(&metric.labels),
+            Some(Settled { by, .. }) => {
+                let mut labels = metric.labels.clone();
+                labels.remove(by);
+                Cow::Owned(labels)
+            }
+        }
+    }
+
+    /// Subjects expected and seen, and values that the program could not measure.
+    pub(super) fn coverage(&self, reading: &Reading, found: &mut Found) {
+        let Self { criterion, name, metrics } = self;
+        if metrics.is_empty() {
+            found.add(Verdict::Inconclusive, "NOT_MEASURED", format!("{name} is not in the log"));
+            return;
+        }
+        let seen: HashSet<_> = metrics.iter().map(|metric| Place::of_metric(metric)).collect();
+        if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
+            let text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
+            found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
+        }
+        if metrics.iter().all(|metric| metric.scope == Scope::Gpu) {
+            let missing = reading.gpus.iter().filter(|gpu| !seen.contains(&Place::of(&gpu.subject)));
+            let missing: Vec<_> = missing.map(|gpu| super::place::owned(&gpu.subject).to_string()).collect();
+            if !missing.is_empty() {
+                let text = format!("{name} is not measured for {}", listed(missing));
+                found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
+            }
+        }
+        let unmeasurable: Vec<_> = metrics.iter().filter(|metric| metric.value.is_none()).collect();
+        if let Some(first) = unmeasurable.first().filter(|_| !criterion.may_be_unmeasurable) {
+            let why = first.unmeasurable.as_deref().unwrap_or("no value");
+            let subjects = listed(unmeasurable.iter().map(|metric| metric.subject.to_string()).collect());
+            let text = format!("{name} has no value for {subjects}: {why} (line {})", first.line);
+            found.add(Verdict::Inconclusive, "UNMEASURABLE", text);
+        }
+        if let Some(window) = &criterion.settled {
+            self.unsettled(window, &seen, found);
+        }
+    }
+
+    /// Subjects with too few values in the settled window.
+    fn unsettled(&self, window: &Settled, seen: &HashSet<Place<'_>>, found: &mut Found) {
+        let all = self.metrics.iter().filter_map(|metric| Some(Value { metric, value: metric.value? }));
+        let mut counts: HashMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
+        for ((place, _), values) in settled(all, window) {
+            let count = counts.entry(place).or_default();
+            *count = (*count).max(values.len());
+        }
+        let few = self.metrics.iter().filter(|metric| {
+            counts.remove(&Place::of_metric(metric)).is_some_and(|count| count < window.at_least as usize)
+        });
+        let few: Vec<_> = few.map(|metric| super::place::owned(&metric.subject).to_string()).collect();
+        if !few.is_empty() {
+            let Settled { by, from, at_least, .. } = window;
+            let text = format!(
+                "{} has fewer than {at_least} values from {by} {from} on for {}",
+                self.name,
+                listed(few)
+            );
+            found.add(Verdict::Inconclusive, "NOT_SETTLED", text);
+        }
+    }
+
+    /// Unit and range. Only judged metrics need a known unit.
+    pub(super) fn plausible(&self, found: &mut Found) {
+        let name = &self.name;
+        for metric in &self.metrics {
+            let required = self.criterion.unit.as_deref();
+            if let Some(unit) = required.filter(|unit| **unit != *metric.unit) {
+                let text =
+                    format!("{name} is in `{}` and not in `{unit}` (line {})", metric.unit, metric.line);
+                found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
+                return;
+            }
+            if required.is_none() && !metric.has_known_unit() {
+                let text = format!(
+                    "{name} is in the unknown unit `{}` (line {}); name it in `unit` of the criteria if the bounds are in it",
+                    metric.unit, metric.line
+                );
+                found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
+                return;
+            }
+            let Some(value) = metric.value else { continue };
+            let is_rate = metric.better == Better::Higher || metric.better == Better::Lower;
+            let is_implausible = !value.is_finite()
+                || (is_rate && value < 0.0)
+                || (metric.better == Better::Higher && value == 0.0);
+            if is_implausible {
+                let text = format!(
+                    "{name} is {value} {} for {} (line {})",
+                    metric.unit, metric.subject, metric.line
+                );
+                found.add(Verdict::Inconclusive, "IMPLAUSIBLE", text);
+            }
+        }
+    }
+}
+
+/// The values within the window, for each subject and the labels other than the window's.
+fn settled<'a>(
+    values: impl Iterator<Item = Value<'a>>,
+    window: &'a Settled,
+) -> BTreeMap<(Place<'a>, Vec<(&'a str, &'a str)>), Vec<Value<'a>>> {
+    let mut series: BTreeMap<_, Vec<Value<'_>>> = BTreeMap::new();
+    for value in values {
+        if window.contains(&value.metric.labels) {
+            let labels = value.metric.labels.iter().filter(|(name, _)| **name != window.by);
+            let labels = labels.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            series.entry((Place::of_metric(value.metric), labels)).or_default().push(value);
+        }
+    }
+    series
+}
+
+/// The median, with the last metric of the window.
+fn middle<'a>(values: &[Value<'a>]) -> Value<'a> {
+    // `settled` has no empty series.
+    let last = values[values.len() - 1];
+    Value { value: median(values.iter().map(|value| value.value).collect()), ..last }
+}
+
+fn described(criterion: &MetricCriterion) -> String {
+    let labels: Vec<_> = criterion.labels.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    match labels.is_empty() {
+        true => criterion.metric.clone(),
+        false => format!("{} ({})", criterion.metric, labels.join(", ")),
+    }
+}

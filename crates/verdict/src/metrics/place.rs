@@ -1,0 +1,30 @@
+//! A subject by its place.
+
+use model::metric::{Metric, Subject};
+
+/// A subject without serial number and bus id, which not every line of a log has. Borrowed: a large fleet has hundreds of
+/// thousands of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place<'a> {
+    node: Option<&'a str>,
+    gpu: Option<u32>,
+    link: Option<&'a str>,
+    rank: Option<u32>,
+    peer: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn of(subject: &'a Subject) -> Self {
+        let Subject { node, gpu, link, peer, rank, serial: _, bus_id: _ } = subject;
+        Self { node: node.as_deref(), gpu: *gpu, link: link.as_deref(), rank: *rank, peer: peer.as_deref() }
+    }
+
+    pub(super) fn of_metric(metric: &'a Metric) -> Self {
+        Self::of(&metric.subject)
+    }
+}
+
+/// The subject without serial number and bus id.
+pub(super) fn owned(subject: &Subject) -> Subject {
+    Subject { serial: None, bus_id: None, ..subject.clone() }
+}

@@ -1,0 +1,125 @@
+//! Time to read and judge the logs of a large fleet on one core: `cargo bench -p judge`.
+//!
+//! 2,048 nodes of 8 GPUs with 24 metrics each, 393,216 values, as JSON of nvbandwidth, one log for each node. Each metric has a
+//! floor and is compared with the peers. The best of several passes counts, because other load only makes a pass slower.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use judge::{CombinedLogs, LogReader};
+use model::{
+    CommandLine, Criteria, Every, MetricCriterion, OutputFormat, Peers, Program, SplitMix64, Verdict,
+};
+use serde_json::json;
+use verdict::{RunEvidence, Standard};
+
+const NODES: usize = 2_048;
+const GPUS: usize = 8;
+const METRICS: usize = 24;
+const PASSES: usize = 5;
+
+fn main() {
+    let mut random = SplitMix64(1);
+    let healthy: Vec<_> = (0..NODES).map(|node| log(node, &mut random, None)).collect();
+    let mut sick = healthy.clone();
+    sick[1_234] = log(1_234, &mut random, Some(5));
+    let bytes: usize = healthy.iter().map(String::len).sum();
+    println!("{NODES} logs, {:.1} MB, {} values", bytes as f64 / 1e6, NODES * GPUS * METRICS);
+    for (name, logs, expected) in
+        [("healthy", &healthy, Verdict::Pass), ("one sick GPU", &sick, Verdict::Fail)]
+    {
+        let (mut read, mut judged) = (Duration::MAX, Duration::MAX);
+        for _ in 0..PASSES {
+            let start = Instant::now();
+            let combined = combined(logs);
+            let reading_time = start.elapsed();
+            let judgement = verdict::judge(
+                &RunEvidence::of(&combined.reading, &combined.clues),
+                &Standard { criteria: Some(&criteria()), ..Standard::default() },
+            );
+            let total = start.elapsed();
+            if total < judged {
+                (read, judged) = (reading_time, total);
+            }
+            assert_eq!(judgement.verdict, expected, "{:?}", judgement.reasons);
+            if expected == Verdict::Fail {
+                let suspect = &judgement.suspects[0];
+                assert_eq!((suspect.host.as_deref(), suspect.gpu), (Some("n1234"), Some(5)));
+            }
+            black_box(judgement);
+        }
+        println!(
+            "{name:14} read {:.3} s, judged {:.3} s, total {:.3} s",
+            read.as_secs_f64(),
+            (judged - read).as_secs_f64(),
+            judged.as_secs_f64()
+        );
+    }
+}
+
+fn combined(logs: &[String]) -> CombinedLogs {
+    let program = Program::Command(CommandLine {
+        argv: vec!["nvbandwidth".to_owned()],
+        every: Every::Node,
+        image: None,
+        read: OutputFormat::Format("nvbandwidth".to_owned()),
+    });
+    let reader = LogReader::of(&program).expect("a known format");
+    let mut combined = CombinedLogs::of(&reader);
+    for (index, log) in logs.iter().enumerate() {
+        let (mut reading, clues) = reader.listen(log.as_bytes()).expect("a slice cannot fail");
+        let is_judged = reader.complete(&mut reading, &clues);
+        combined.add((&format!("node-{index}.log"), String::new()), is_judged, reading, clues);
+    }
+    combined
+}
+
+fn name(metric: usize) -> String {
+    format!("host_to_device_memcpy_{metric}")
+}
+
+fn criteria() -> Criteria {
+    let metrics = (0..METRICS).map(|metric| MetricCriterion {
+        metric: format!("nvbandwidth.{}", name(metric)),
+        unit: Some("GB/s".to_owned()),
+        subjects: Some((NODES * GPUS) as u32),
+        floor: Some(30.0),
+        peers: Some(Peers::default()),
+        ..MetricCriterion::default()
+    });
+    Criteria { metrics: metrics.collect(), ..Criteria::named("fleet") }
+}
+
+/// The log of one node; one GPU may be 10 % slower.
+fn log(node: usize, random: &mut SplitMix64, slow: Option<usize>) -> String {
+    let gpus: Vec<_> = (0..GPUS)
+        .map(|gpu| format!("{gpu}: NVIDIA H100 80GB HBM3 (00000000:00:{gpu:02x}): (n{node:04})"))
+        .collect();
+    let test = |metric| {
+        let values: Vec<f64> = (0..GPUS)
+            .map(|gpu| {
+                let noise = 1.0 + 0.002 * (random.part() - 0.5);
+                let speed = 51.0 * noise * if slow == Some(gpu) { 0.9 } else { 1.0 };
+                (speed * 1e4).round() / 1e4
+            })
+            .collect();
+        json!({
+            "average": values.iter().sum::<f64>() / GPUS as f64,
+            "bandwidth_description": "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",
+            "bandwidth_matrix": [values.iter().map(|value| format!("{value}")).collect::<Vec<_>>()],
+            "name": name(metric),
+            "status": "Passed",
+            "sum": values.iter().sum::<f64>(),
+        })
+    };
+    let testcases: Vec<_> = (0..METRICS).map(test).collect();
+    let document = json!({"nvbandwidth": {
+        "CUDA Runtime Version": 13000, "Driver Version": "580.95.05", "GPU Device list": gpus,
+        "git_version": "v0.8", "testcases": testcases,
+    }});
+    format!("burnin node: n{node:04}\n{document:#}\n")
+}
