@@ -27,6 +27,10 @@ struct Rights {
 struct Service {
     /// Service whose image it runs, if it has no own image.
     image: Option<String>,
+    /// Memory limit of its container; services that read the measurements of whole clusters need more than the default.
+    #[serde(default)]
+    #[expect(dead_code, reason = "only Terraform reads it")]
+    memory: Option<String>,
     takes: Option<String>,
     says: Vec<String>,
     objects: Vec<Grant>,

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use model::{Attempt, CommandId, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject};
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt;
@@ -18,6 +19,9 @@ use crate::{Creation, Digest, Digester, ObjectReader, Store, StoreError};
 
 /// Maximum manifest size, bytes; tens of thousands of objects fit.
 const MAX_MANIFEST: u64 = 16 << 20;
+/// Maximum number of logs that are read at once: a fleet has one for each node, and a request to Cloud Storage takes tens of
+/// milliseconds.
+const AT_ONCE: usize = 16;
 
 /// The artefacts of all runs in one bucket.
 #[derive(Clone)]
@@ -260,13 +264,17 @@ impl Artefacts {
             return Err(damaged("the manifest is not the one that was committed"));
         }
         let prefix = format!("{job}/");
-        let mut read_logs = Vec::new();
-        for object in committed.manifest.objects.into_iter().filter(|object| object.name.starts_with(&prefix))
-        {
-            let log = self.read(&logs.manifest, &object, read.clone()).await?;
-            read_logs.push((object, log));
-        }
-        Ok(read_logs)
+        let of_job = committed.manifest.objects.into_iter().filter(|object| object.name.starts_with(&prefix));
+        let reading = of_job.map(|object| {
+            let read = read.clone();
+            async move {
+                let log = self.read(&logs.manifest, &object, read).await?;
+                Ok((object, log))
+            }
+        });
+        // A simulation must repeat, so it reads one after another.
+        let at_once = if self.in_place { 1 } else { AT_ONCE };
+        stream::iter(reading).buffered(at_once).try_collect().await
     }
 
     /// Reads a committed object with a blocking reader, then verifies its digest.

@@ -1,11 +1,12 @@
-//! The parsed logs of a judged run: `measurements.json`, beside `verdict.json`.
+//! The parsed logs of a judged run: `measurements.json`, beside `verdict.json`; `measurements.json.gz` for large clusters.
 //!
 //! The judge parses the logs once and [`write()`]s them; the loader, the reports and the dashboard [`read`] them.
 //! The fact `verdict.reached` names the object and its digest, so its content is verified like that of the logs.
 //! Runs judged before the object existed have no such name: their logs are parsed.
 
-use std::io::Cursor;
+use std::io::{self, BufReader, BufWriter, Cursor, Read, Write};
 
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use ledger::{ArtefactError, Artefacts};
 use model::{Attempt, CommandId, Logs, MeasurementsFile, RunId, VerdictReached, measurement::Reading};
 use schemars::JsonSchema;
@@ -15,8 +16,12 @@ use serde::{Deserialize, Serialize};
 pub const OBJECT: &str = "measurements.json";
 /// The value of `schema`.
 pub const SCHEMA: &str = "burnin/measurements/v1";
-/// Maximum size, bytes. Larger measurements are not stored, and their logs are parsed.
-const MOST: u64 = 16 << 20;
+/// Name of the object if its JSON exceeds [`PLAIN`].
+pub const COMPRESSED: &str = "measurements.json.gz";
+/// Maximum size of uncompressed JSON, bytes. A fleet of 2,048 nodes with 24 metrics of each GPU has about 100 MB.
+const PLAIN: u64 = 16 << 20;
+/// Maximum size of JSON before compression, bytes. Larger measurements are not stored, and their logs are parsed.
+const MOST: u64 = 512 << 20;
 
 /// The parsed logs of a job attempt, and their source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,8 +81,9 @@ impl Measurements {
     }
 }
 
-/// Stores the measurements in the folder of the judging command. Returns `None`, and the logs stay the only
-/// source, if they are larger than 16 MiB, or if another version of the program stored them differently.
+/// Stores the measurements in the folder of the judging command, compressed by gzip if they are larger than 16 MiB. Returns
+/// `None`, and the logs stay the only source, if they are larger than 512 MiB, or if another version of the program stored them
+/// differently.
 ///
 /// # Errors
 /// Returns an error if the store request fails.
@@ -86,14 +92,53 @@ pub async fn write(
     judging: &CommandId,
     measurements: &Measurements,
 ) -> Result<Option<MeasurementsFile>, ArtefactError> {
-    let object = Artefacts::folder(judging) + OBJECT;
-    let body = serde_json::to_vec(measurements)
-        .map_err(|error| ArtefactError::Damaged { name: object.clone(), why: error.to_string() })?;
-    if body.len() as u64 > MOST {
+    let Some((name, body)) = encoded(measurements).map_err(|error| {
+        let name = Artefacts::folder(judging) + OBJECT;
+        ArtefactError::Damaged { name, why: error.to_string() }
+    })?
+    else {
         return Ok(None);
-    }
-    let stored = artefacts.offer(judging, OBJECT, Box::new(Cursor::new(body))).await?;
+    };
+    let stored = artefacts.offer(judging, name, Box::new(Cursor::new(body))).await?;
+    let object = Artefacts::folder(judging) + name;
     Ok(stored.map(|stored| MeasurementsFile { object, sha256: stored.sha256 }))
+}
+
+/// Name and content of the object; `None` if it is too large.
+fn encoded(measurements: &Measurements) -> serde_json::Result<Option<(&'static str, Vec<u8>)>> {
+    let mut plain = Limited { to: Vec::new(), left: PLAIN };
+    match serde_json::to_writer(&mut plain, measurements) {
+        Ok(()) => return Ok(Some((OBJECT, plain.to))),
+        Err(error) if error.is_io() => drop(plain),
+        Err(error) => return Err(error),
+    }
+    let compressed = GzEncoder::new(Vec::new(), Compression::fast());
+    let mut limited = Limited { to: BufWriter::new(compressed), left: MOST };
+    match serde_json::to_writer(&mut limited, measurements) {
+        Ok(()) => {}
+        Err(error) if error.is_io() => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let body = limited.to.into_inner().map_err(io::IntoInnerError::into_error).and_then(GzEncoder::finish);
+    Ok(Some((COMPRESSED, body.map_err(serde_json::Error::io)?)))
+}
+
+/// Refuses more than a number of bytes.
+struct Limited<W> {
+    to: W,
+    left: u64,
+}
+
+impl<W: Write> Write for Limited<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.to.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// The parsed logs of a run: the stored ones if the verdict names them, otherwise the logs are parsed.
@@ -117,7 +162,12 @@ pub async fn read(
     };
     let damaged = |why| ArtefactError::Damaged { name: file.object.clone(), why };
     let body = artefacts.read_verified(&file.object, &file.sha256, MOST).await?;
-    let stored: Measurements = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
+    let stored: serde_json::Result<Measurements> = if file.object.ends_with(COMPRESSED) {
+        serde_json::from_reader(BufReader::new(GzDecoder::new(&body[..]).take(MOST)))
+    } else {
+        serde_json::from_slice(&body)
+    };
+    let stored = stored.map_err(|error| damaged(error.to_string()))?;
     stored.check(run, logs, job_attempt).map_err(damaged)?;
     Ok(stored.logs)
 }

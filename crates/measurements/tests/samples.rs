@@ -161,3 +161,40 @@ async fn measurements_that_another_version_stored_differently_are_not_named() {
     let named = write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap();
     assert_eq!(named, None, "the readers parse the logs");
 }
+
+/// A fleet: 1,024 nodes with 192 values each.
+#[tokio::test]
+async fn measurements_of_a_large_cluster_are_compressed() {
+    let samples: Vec<_> = (0..1024).map(|node| (format!("node-{node:04}.log"), node_log(node))).collect();
+    let bucket = Bucket::with("fleet-1", &samples).await;
+    let format = measure::format("key-value").unwrap();
+    let read_log = move |body: &mut dyn std::io::Read| measure::read_as(format, body);
+    let logs = bucket.artefacts.logs(&bucket.logs, Attempt::FIRST, read_log).await.unwrap();
+    let parsed: Vec<_> = logs
+        .into_iter()
+        .map(|(object, reading)| ParsedLog { log: object.name, sha256: object.sha256, reading })
+        .collect();
+    assert_eq!(parsed.iter().map(|log| log.reading.metrics.len()).sum::<usize>(), 1024 * 192);
+    let document = Measurements::of(&bucket.run, &bucket.logs, Attempt::FIRST, parsed.clone());
+    let file = write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap().unwrap();
+    assert_eq!(file.object, "artefacts/fleet-1/verdict/1/measurements.json.gz");
+    let stored = bucket.store.open(&file.object).await.unwrap().unwrap();
+    let mut body = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut { stored }, &mut body).await.unwrap();
+    assert!(body.len() < 4 << 20, "{} bytes", body.len());
+    assert_eq!(write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap().unwrap(), file);
+    assert_eq!(bucket.read(Some(file.clone())).await.unwrap(), parsed);
+    // A damaged object is refused, also if its digest is that of the damaged content.
+    body.truncate(body.len() / 2);
+    let cut = bucket.replaced(&file, body).await;
+    assert!(refusal(bucket.read(Some(cut)).await).contains("measurements.json.gz"));
+}
+
+fn node_log(node: u32) -> Vec<u8> {
+    let mut log = String::new();
+    for (gpu, metric) in (0..8).flat_map(|gpu| (0..24).map(move |metric| (gpu, metric))) {
+        let value = 100 + (node * 7 + gpu * 3 + metric) % 50;
+        log += &format!("gpu{gpu}_copy{metric}_gb_s={value}.5\n");
+    }
+    (log + "PROBE_PASS\n").into_bytes()
+}

@@ -16,13 +16,13 @@ use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, Program, Timestamp, VerdictReached,
+    Logs, ManifestObject, Program, Timestamp, VerdictReached,
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Fingerprint, RunEvidence, Standard};
+use verdict::{Baseline, Clues, Fingerprint, RunEvidence, Standard};
 
 use standard::Fixed;
 use tracing::warn;
@@ -71,26 +71,31 @@ impl Judge {
 
     async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
         let reader = LogReader::of(case.program)?;
-        let mut heard = self.hear(case, &reader).await.map_err(damaged)?;
-        let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, std::mem::take(&mut heard.logs));
+        let (logs, clues) = self.listen(case, &reader).await.map_err(damaged)?;
+        let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, logs);
         let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(damaged)?;
         if measurements.is_none() {
             warn!("the measurements are not stored: they are too large, or another version stored others");
         }
+        let mut combined = CombinedLogs::of(&reader);
+        for (ParsedLog { log, sha256, reading }, clues) in parsed.logs.into_iter().zip(clues) {
+            combined.add(&reader, (&log, sha256), reading, clues);
+        }
+        let missing_nodes = reader.missing(case.cluster, &combined.nodes);
         let setup = case.setup();
         let evidence = RunEvidence {
-            reading: &heard.combined.reading,
-            clues: &heard.combined.clues,
+            reading: &combined.reading,
+            clues: &combined.clues,
             job: Some(&reader.job(case.job)),
             workload: case.program.workload(),
             cluster: Some(case.cluster),
             setup: Some(&setup),
-            missing_nodes: &heard.missing_nodes,
+            missing_nodes: &missing_nodes,
         };
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
-        let own = standard::own(&*self.history, case.criteria, fixed, of, &heard.combined.reading).await;
+        let own = standard::own(&*self.history, case.criteria, fixed, of, &combined.reading).await;
         let own = own.map_err(PortError::transient)?;
         let standard = Standard {
             criteria: Some(case.criteria),
@@ -106,7 +111,7 @@ impl Judge {
             judged_by: own.baseline,
             pin: own.pin,
             earlier: own.earlier,
-            log_sha256: heard.combined.log_sha256,
+            log_sha256: combined.log_sha256,
             measurements,
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
@@ -138,30 +143,23 @@ impl Judge {
     }
 
     /// Parses all logs of the attempt. Those with measurements are judged; the others may contain errors.
-    async fn hear(&self, case: &Case<'_>, reader: &LogReader) -> Result<HeardLogs, ArtefactError> {
-        let (mut combined, mut logs) = (CombinedLogs::of(reader), Vec::new());
-        let parsing = reader.clone();
-        let parsed =
-            self.artefacts.logs(case.logs, case.job_attempt, move |body| parsing.listen(body)).await?;
-        for (object, (mut reading, clues)) in parsed {
-            let is_judged = reader.complete(&mut reading, &clues);
-            logs.push(ParsedLog {
-                log: object.name.clone(),
-                sha256: object.sha256.clone(),
-                reading: reading.clone(),
-            });
-            combined.add((&object.name, object.sha256), is_judged, reading, clues);
-        }
-        let missing_nodes = reader.missing(case.cluster, &combined.nodes);
-        Ok(HeardLogs { combined, logs, missing_nodes })
+    async fn listen(
+        &self,
+        case: &Case<'_>,
+        reader: &LogReader,
+    ) -> Result<(Vec<ParsedLog>, Vec<Clues>), ArtefactError> {
+        let reader = reader.clone();
+        let parse = move |body: &mut dyn std::io::Read| {
+            let (mut reading, clues) = reader.listen(body)?;
+            reader.complete(&mut reading, &clues);
+            Ok((reading, clues))
+        };
+        let parsed = self.artefacts.logs(case.logs, case.job_attempt, parse).await?;
+        let of = |(object, (reading, clues)): (ManifestObject, _)| {
+            (ParsedLog { log: object.name, sha256: object.sha256, reading }, clues)
+        };
+        Ok(parsed.into_iter().map(of).unzip())
     }
-}
-
-/// The logs of an attempt.
-struct HeardLogs {
-    combined: CombinedLogs,
-    logs: Vec<ParsedLog>,
-    missing_nodes: Vec<String>,
 }
 
 struct Case<'a> {

@@ -92,25 +92,25 @@ impl LogReader {
         Ok((reading, listening.finish()))
     }
 
-    /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all. Returns whether
-    /// the log has measurements to judge.
-    pub fn complete(&self, reading: &mut Reading, clues: &Clues) -> bool {
-        if let Source::Detected = self.format {
-            return !reading.tables.is_empty() || reading.format.is_some();
-        }
-        if !self.per_node {
-            return reading.ended != LogEnd::Empty;
-        }
-        let Some(node) = &clues.node else { return false };
-        let node = std::sync::Arc::<str>::from(node.as_str());
-        let name = |subject: &mut Subject| subject.node = Some(node.clone());
+    /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all.
+    pub fn complete(&self, reading: &mut Reading, clues: &Clues) {
+        let Some(node) = clues.node.as_deref().filter(|_| self.per_node) else { return };
+        let shared = std::sync::Arc::<str>::from(node);
+        let name = |subject: &mut Subject| subject.node = Some(shared.clone());
         reading.metrics.iter_mut().for_each(|metric| name(&mut metric.subject));
         reading.findings.iter_mut().for_each(|finding| name(&mut finding.subject));
         reading.gpus.iter_mut().for_each(|gpu| name(&mut gpu.subject));
         if let Some(error) = &mut reading.first_error {
             *error = format!("{node}: {error}");
         }
-        reading.ended != LogEnd::Empty
+    }
+
+    /// Whether the log has measurements to judge.
+    fn is_judged(&self, reading: &Reading, clues: &Clues) -> bool {
+        match self.format {
+            Source::Detected => !reading.tables.is_empty() || reading.format.is_some(),
+            _ => reading.ended != LogEnd::Empty && (!self.per_node || clues.node.is_some()),
+        }
     }
 
     /// Nodes of the cluster without measurements. `measured`: nodes with measurements.
@@ -158,10 +158,16 @@ impl CombinedLogs {
         Self { reading: reader.empty(), clues: Clues::default(), log_sha256: None, nodes: BTreeSet::new() }
     }
 
-    /// Adds a log with its name and SHA-256. `is_judged`: what [`LogReader::complete`] returned for it.
-    pub fn add(&mut self, (name, sha256): (&str, String), is_judged: bool, reading: Reading, clues: Clues) {
+    /// Adds a log with its name and SHA-256, after [`LogReader::complete`].
+    pub fn add(
+        &mut self,
+        reader: &LogReader,
+        (name, sha256): (&str, String),
+        reading: Reading,
+        clues: Clues,
+    ) {
         let whole = &mut self.reading;
-        if is_judged {
+        if reader.is_judged(&reading, &clues) {
             self.log_sha256 = Some(sha256);
             self.nodes.extend(clues.node.clone());
             whole.ended = worst(whole.ended, reading.ended);
