@@ -17,6 +17,7 @@ resource "google_bigquery_table" "table" {
   for_each = {
     measurements = ["workflow", "identity", "size_bytes", "placement"]
     metrics      = ["workflow", "check_name", "metric", "node"]
+    findings     = ["workflow", "code", "node", "gpu"]
     verdicts     = ["workflow", "identity"]
     runs         = ["workflow"]
   }

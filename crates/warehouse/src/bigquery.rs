@@ -10,7 +10,7 @@
 //! writer's
 //!                                            batch.json               its batch
 //!                                            end.json                 loaded, or rejected permanently
-//!                               waiting-2/{ten minutes}/{load}        hint: waits for other loads
+//!                               waiting-3/{ten minutes}/{load}        hint: waits for other loads
 //!                               batches/{number}.json                 loads that are loaded together
 //! ```
 //!
@@ -37,7 +37,7 @@ use std::{sync::Arc, time::Duration};
 use ledger::Store;
 
 use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
-use crate::{Error, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse};
+use crate::{Error, FindingRow, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse};
 
 /// Timeouts and intervals.
 #[derive(Clone, Debug)]
@@ -157,6 +157,10 @@ impl Warehouse for BigQuery {
         self.patiently(Box::pin(read::metrics(&self.client, run)), "answer").await
     }
 
+    async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
+        self.patiently(Box::pin(read::findings(&self.client, run)), "answer").await
+    }
+
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
     }
@@ -166,7 +170,7 @@ impl Warehouse for BigQuery {
     }
 
     fn table(&self) -> String {
-        format!("{} (tables measurements, metrics, verdicts and runs)", self.client.dataset())
+        format!("{} (tables measurements, metrics, findings, verdicts and runs)", self.client.dataset())
     }
 }
 

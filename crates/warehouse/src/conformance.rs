@@ -2,7 +2,7 @@
 
 use model::{Timestamp, Verdict};
 
-use crate::{Load, Measured, MeasurementRow, MetricRow, PastQuery, VerdictRow, Warehouse};
+use crate::{FindingRow, Load, Measured, MeasurementRow, MetricRow, PastQuery, VerdictRow, Warehouse};
 
 /// Checks loads, and that they are read back unchanged. The warehouse must be empty.
 ///
@@ -99,6 +99,23 @@ async fn metrics(warehouse: &dyn Warehouse) {
         verdict: Some(Verdict::Fail),
         ..MetricRow::default()
     };
+    let finding = |finding_number, gpu| FindingRow {
+        run: "m".into(),
+        workflow: "it's; DROP TABLE".into(),
+        attempt: 1,
+        check_name: Some("memory".into()),
+        log: "c2a1/node-0.log".into(),
+        finding_number,
+        line: 9,
+        code: "XID_79".into(),
+        severity: "hardware".into(),
+        node: Some("node-0".into()),
+        gpu,
+        text: "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus.".to_owned(),
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Fail),
+        ..FindingRow::default()
+    };
     let world = MetricRow {
         scope: "world".into(),
         labels: "{}".into(),
@@ -121,11 +138,14 @@ async fn metrics(warehouse: &dyn Warehouse) {
             ..VerdictRow::default()
         }],
         metrics: vec![row("memory", 0, Some(0.1 + 0.2)), row("memory", 1, None), world],
+        findings: vec![finding(0, Some(3)), finding(1, None)],
         ..Load::default()
     };
     assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "metrics are counted");
     assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "the same check again");
     assert_eq!(warehouse.metrics("m").await.expect("metrics"), first.metrics, "every row once, unchanged");
+    assert_eq!(warehouse.findings("m").await.expect("findings"), first.findings, "every row once, unchanged");
+    assert_eq!(warehouse.findings("a").await.expect("findings"), []);
     let measured = MeasurementRow {
         run: "m".into(),
         workflow: "w".into(),

@@ -1,9 +1,10 @@
 //! The warehouse: tables of measurements, verdicts and runs.
 //!
-//! Four tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
+//! Five tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
 //! [`VerdictRow`] per measured run, `measurements` one [`MeasurementRow`] per size and placement of nccl-tests, `metrics` one
-//! [`MetricRow`] per value of any other program. These types define the columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a
-//! cluster's history.
+//! [`MetricRow`] per value of any other program, `findings` one [`FindingRow`] per event or state that a program reported. These types
+//! define the columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a cluster's
+//! history.
 
 #[cfg(feature = "gcp")]
 pub mod bigquery;
@@ -18,7 +19,7 @@ mod views;
 
 pub use location::WarehouseLocation;
 pub use past::{Measured, Past, PastQuery};
-pub use rows::{Load, MeasurementRow, MetricRow, RunRow, SharedText, VerdictRow};
+pub use rows::{FindingRow, Load, MeasurementRow, MetricRow, RunRow, SharedText, VerdictRow};
 pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;
 
@@ -55,6 +56,12 @@ pub trait Warehouse: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the warehouse is unavailable.
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error>;
+
+    /// Findings of a run, in the order of its logs.
+    ///
+    /// # Errors
+    /// Returns an error if the warehouse is unavailable.
+    async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error>;
 
     /// Verdict rows of a run.
     ///

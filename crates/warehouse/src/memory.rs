@@ -10,7 +10,9 @@ use std::{
 
 use model::Timestamp;
 
-use crate::{Error, Load, MeasurementRow, MetricRow, Past, PastQuery, SharedText, VerdictRow, Warehouse};
+use crate::{
+    Error, FindingRow, Load, MeasurementRow, MetricRow, Past, PastQuery, SharedText, VerdictRow, Warehouse,
+};
 
 /// Judged runs by workflow and fingerprint, in the order of their requests.
 #[derive(Default)]
@@ -94,6 +96,10 @@ impl Warehouse for Memory {
 
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
         self.every(|load| load.metrics.iter().filter(|row| *row.run == *run).cloned().collect())
+    }
+
+    async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
+        self.every(|load| load.findings.iter().filter(|row| *row.run == *run).cloned().collect())
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::{
     Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
-    metric::{Better, Metric, Scope, Subject},
+    metric::{Better, Metric, Scope, Severity, Subject},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Text shared by all rows of a run.
 pub type SharedText = Arc<str>;
 
-/// Rows that are loaded atomically: the measurements and metrics of a run, or its end.
+/// Rows that are loaded atomically: the measurements, metrics and findings of a run, or its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// End of the run. At most one row.
@@ -24,6 +24,8 @@ pub struct Load {
     pub rows: Vec<MeasurementRow>,
     /// Metrics of the run.
     pub metrics: Vec<MetricRow>,
+    /// Findings of the run.
+    pub findings: Vec<FindingRow>,
 }
 
 /// A closed run with all resources released.
@@ -201,6 +203,50 @@ pub struct MetricRow {
     pub fingerprint: Option<SharedText>,
 }
 
+/// An event or state that a program reported about a subject, such as an Xid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FindingRow {
+    /// Id of the run.
+    pub run: SharedText,
+    /// Workflow name.
+    pub workflow: SharedText,
+    /// Attempt of the job.
+    pub attempt: u32,
+    /// Name of the check; null for a workflow with a single benchmark.
+    #[serde(default)]
+    pub check_name: Option<SharedText>,
+    /// Log file of the row, relative to the manifest.
+    pub log: SharedText,
+    /// Index of the finding in that log, starting at 0.
+    pub finding_number: u64,
+    /// Line of that log, starting at 1.
+    pub line: u64,
+    /// Stable code: `XID_79`, `GPU_FAULTY`, `DCGM_FAIL`.
+    pub code: SharedText,
+    /// Kind of cause: `hardware`, `wrong_data`, `software`, `configuration` or `unknown`.
+    pub severity: SharedText,
+    /// Host name of the subject.
+    pub node: Option<SharedText>,
+    /// Index of the GPU on its node.
+    pub gpu: Option<u32>,
+    /// Port or NVLink.
+    pub link: Option<SharedText>,
+    /// The other end of a pair.
+    pub peer: Option<SharedText>,
+    /// Rank of the process.
+    pub rank: Option<u32>,
+    /// Serial number or UUID of the device.
+    pub serial: Option<SharedText>,
+    /// PCI bus id.
+    pub bus_id: Option<SharedText>,
+    /// The program's own text.
+    pub text: String,
+    /// Time of the request for the run.
+    pub requested_at: Option<Timestamp>,
+    /// Verdict on the run.
+    pub verdict: Option<Verdict>,
+}
+
 impl MetricRow {
     /// The metric of the row.
     #[must_use]
@@ -285,7 +331,7 @@ impl Load {
         Self { runs: vec![row], ..Self::default() }
     }
 
-    /// Adds the measurements and metrics of a log.
+    /// Adds the measurements, metrics and findings of a log.
     pub fn log(&mut self, log: &str, reading: &Reading) {
         let Some(run) = self.verdicts.first().cloned() else { return };
         for (table_number, table) in (0..).zip(&reading.tables) {
@@ -346,6 +392,30 @@ impl Load {
                 ..MetricRow::default()
             }
         }));
+        self.findings.extend((0..).zip(&reading.findings).map(|(finding_number, finding)| {
+            let subject = &finding.subject;
+            FindingRow {
+                run: run.run.clone(),
+                workflow: run.workflow.clone(),
+                attempt: run.attempt,
+                check_name: run.check_name.clone(),
+                log: log.clone(),
+                finding_number,
+                line: finding.line,
+                code: finding.code.as_str().into(),
+                severity: severity(finding.severity).into(),
+                node: subject.node.clone(),
+                gpu: subject.gpu,
+                link: subject.link.clone(),
+                peer: subject.peer.clone(),
+                rank: subject.rank,
+                serial: subject.serial.clone(),
+                bus_id: subject.bus_id.clone(),
+                text: finding.text.clone(),
+                requested_at: run.requested_at,
+                verdict: None,
+            }
+        }));
     }
 
     /// Adds the verdict on the run to every row. `identity` is equal for runs with comparable curves.
@@ -376,6 +446,9 @@ impl Load {
             row.identity = Some(Arc::clone(&identity));
             row.fingerprint = Some(Arc::clone(&fingerprint));
         }
+        for row in &mut self.findings {
+            row.verdict = Some(reached.verdict);
+        }
         for row in &mut self.metrics {
             row.verdict = Some(reached.verdict);
             row.criteria = Some(Arc::clone(&criteria));
@@ -394,6 +467,17 @@ const fn better(better: Better) -> &'static str {
         Better::Lower => "lower",
         Better::Exact => "exact",
         Better::None => "none",
+    }
+}
+
+/// Spelling in JSON.
+const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Unknown => "unknown",
+        Severity::Software => "software",
+        Severity::Configuration => "configuration",
+        Severity::WrongData => "wrong_data",
+        Severity::Hardware => "hardware",
     }
 }
 

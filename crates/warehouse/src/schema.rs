@@ -3,7 +3,7 @@
 use schemars::{Schema, schema_for};
 use serde_json::{Value, json};
 
-use crate::rows::{MeasurementRow, MetricRow, RunRow, VerdictRow};
+use crate::rows::{FindingRow, MeasurementRow, MetricRow, RunRow, VerdictRow};
 
 /// Name, columns and key of a table, equal in both databases.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct WarehouseTable {
 }
 
 /// The tables of both databases, with their unique keys.
-pub const TABLES: [WarehouseTable; 4] = [
+pub const TABLES: [WarehouseTable; 5] = [
     WarehouseTable {
         name: "verdicts",
         schema: || schema_for!(VerdictRow),
@@ -32,6 +32,11 @@ pub const TABLES: [WarehouseTable; 4] = [
         name: "metrics",
         schema: || schema_for!(MetricRow),
         key: &["run", "attempt", "check_name", "log", "metric_number"],
+    },
+    WarehouseTable {
+        name: "findings",
+        schema: || schema_for!(FindingRow),
+        key: &["run", "attempt", "check_name", "log", "finding_number"],
     },
     // A cluster that appears after the end adds to the hours: the row with the most hours is authoritative.
     WarehouseTable { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     Error, Warehouse,
     past::{Measured, Past, PastQuery},
-    rows::{Load, MeasurementRow, MetricRow, RunRow, VerdictRow},
+    rows::{FindingRow, Load, MeasurementRow, MetricRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
     views::VIEWS,
 };
@@ -47,7 +47,7 @@ impl Sqlite {
 
     /// The address of a file without opening it.
     pub fn place_of(path: &Path) -> String {
-        format!("{} (tables measurements, metrics, verdicts and runs)", path.display())
+        format!("{} (tables measurements, metrics, findings, verdicts and runs)", path.display())
     }
 
     /// Ends of a run; several if it was released again later.
@@ -95,6 +95,7 @@ impl Warehouse for Sqlite {
             insert(&transaction, "verdicts", &load.verdicts)?;
             insert(&transaction, "measurements", &load.rows)?;
             insert(&transaction, "metrics", &load.metrics)?;
+            insert(&transaction, "findings", &load.findings)?;
             transaction.commit()?;
             Ok(rows)
         })
@@ -109,6 +110,12 @@ impl Warehouse for Sqlite {
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
         let run = run.to_owned();
         self.with(move |connection| metrics(connection, &run)).await
+    }
+
+    async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
+        let run = run.to_owned();
+        let of_run = "WHERE run = ?1 ORDER BY attempt, log, finding_number";
+        self.with(move |connection| select(connection, "findings", of_run, &[&run])).await
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {

@@ -1,7 +1,9 @@
 //! The conformance suite, on SQLite and in memory.
 
 use model::Timestamp;
-use warehouse::{Error, Load, MeasurementRow, MetricRow, Sqlite, Warehouse, conformance, memory::Memory};
+use warehouse::{
+    Error, FindingRow, Load, MeasurementRow, MetricRow, Sqlite, Warehouse, conformance, memory::Memory,
+};
 
 #[tokio::test]
 async fn the_memory_warehouse_conforms() {
@@ -127,13 +129,34 @@ async fn a_file_without_metrics_is_extended_and_keeps_its_rows() {
         let again = Load { rows: vec![row(0)], ..Load::default() };
         assert_eq!(warehouse.load("a.1", &again).await, Ok(1), "the load of the earlier version is known");
         let metrics = vec![metric("b", Some("memory"), "n1", 0, Some(1.0))];
-        let load = Load { metrics: metrics.clone(), ..Load::default() };
+        let findings = vec![finding("b", 0, 1)];
+        let load = Load { metrics: metrics.clone(), findings: findings.clone(), ..Load::default() };
         assert_eq!(warehouse.load("b.c2a1", &load).await, Ok(1));
         assert_eq!(warehouse.metrics("b").await.unwrap(), metrics);
+        assert_eq!(warehouse.findings("b").await.unwrap(), findings);
     }
     let file = rusqlite::Connection::open(&path).unwrap();
-    let views = "SELECT count(*) FROM metrics_latest, metrics_trend, metrics_by_node";
+    let views = "SELECT count(*) FROM metrics_latest, metrics_trend, metrics_by_node, findings_by_subject";
     assert_eq!(file.query_row(views, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+}
+
+fn finding(run: &str, finding_number: u64, gpu: u32) -> FindingRow {
+    FindingRow {
+        run: run.into(),
+        workflow: "w".into(),
+        attempt: 1,
+        log: "1/n1.log".into(),
+        finding_number,
+        line: 1 + finding_number,
+        code: "XID_79".into(),
+        severity: "hardware".into(),
+        node: Some("n1".into()),
+        gpu: Some(gpu),
+        serial: Some(format!("S{gpu}").into()),
+        text: format!("fallen off the bus in {run}"),
+        requested_at: Some(Timestamp::from_millis(if run == "a" { 1_000 } else { 2_000 })),
+        ..FindingRow::default()
+    }
 }
 
 #[tokio::test]
@@ -167,7 +190,10 @@ async fn the_views_of_a_file_summarize_metrics() {
         ];
         // A node of the first run that the second one lacks.
         metrics.extend((run == "a").then(|| metric(run, None, "n4", 0, Some(3.0))));
-        warehouse.load(&format!("{run}.1"), &Load { metrics, ..Load::default() }).await.unwrap();
+        let mut findings = vec![finding(run, 0, 1), finding(run, 1, 1)];
+        findings.extend((run == "a").then(|| finding(run, 2, 5)));
+        let load = Load { metrics, findings, ..Load::default() };
+        warehouse.load(&format!("{run}.1"), &load).await.unwrap();
     }
     let file = rusqlite::Connection::open(&path).unwrap();
     let select = |query: &str| -> Vec<String> {
@@ -200,6 +226,12 @@ async fn the_views_of_a_file_summarize_metrics() {
             "SELECT run, node, measured, unmeasurable, median, min, max FROM metrics_by_node WHERE run = 'b' ORDER BY node"
         ),
         ["b n1 2 0 11.5 11 12", "b n2 2 0 16.5 14 19", "b n3 0 1 - - -"]
+    );
+    assert_eq!(
+        select(
+            "SELECT code, node, gpu, runs, last_run, last_serial, last_text FROM findings_by_subject ORDER BY gpu"
+        ),
+        ["XID_79 n1 1 2 b S1 fallen off the bus in b", "XID_79 n1 5 1 a S5 fallen off the bus in a",]
     );
     let page = include_str!("../../../docs/WAREHOUSE.md");
     let (_, example) = page.split_once("```sql\n").unwrap();

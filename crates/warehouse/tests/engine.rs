@@ -10,7 +10,7 @@ use bigquery_standin::engine::Engine;
 use fastrand::Rng;
 use model::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
-    Load, MeasurementRow, MetricRow, PastQuery, Sqlite, TABLES, VerdictRow, Warehouse,
+    FindingRow, Load, MeasurementRow, MetricRow, PastQuery, Sqlite, TABLES, VerdictRow, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 
@@ -70,7 +70,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
     Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
 }
 
-/// A metric of two GPUs on each of two nodes, one of which could not be measured.
+/// A metric of two GPUs on each of two nodes, one of which could not be measured, and a finding.
 fn metrics_of(run: &str, shift: f64) -> Load {
     let values = [("n1", 0, Some(1.0)), ("n1", 1, Some(2.0)), ("n2", 0, Some(4.0)), ("n2", 1, None)];
     let row = |(metric_number, (node, gpu, value)): (u64, (&str, u32, Option<f64>))| MetricRow {
@@ -93,7 +93,23 @@ fn metrics_of(run: &str, shift: f64) -> Load {
         requested_at: Some(Timestamp::from_millis(if run == "m-1" { 1_000 } else { 2_000 })),
         ..MetricRow::default()
     };
-    Load { metrics: (0..).zip(values).map(row).collect(), ..Load::default() }
+    let finding = FindingRow {
+        run: run.into(),
+        workflow: "w".into(),
+        attempt: 1,
+        check_name: Some("memory".into()),
+        log: "c2a1/n1.log".into(),
+        line: 5,
+        code: "XID_79".into(),
+        severity: "hardware".into(),
+        node: Some("n1".into()),
+        gpu: Some(1),
+        serial: Some("S1".into()),
+        text: format!("fallen off the bus in {run}"),
+        requested_at: Some(Timestamp::from_millis(if run == "m-1" { 1_000 } else { 2_000 })),
+        ..FindingRow::default()
+    };
+    Load { metrics: (0..).zip(values).map(row).collect(), findings: vec![finding], ..Load::default() }
 }
 
 /// A closed run on 4 nodes at 2.50 per hour.
@@ -169,7 +185,7 @@ async fn views_have_descriptions() {
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
-    assert_eq!(views, 7, "a view without a test");
+    assert_eq!(views, 8, "a view without a test");
     // Thirteen runs of one cluster, oldest first, and two of another, the last of which was not judged.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
@@ -217,6 +233,14 @@ async fn views_have_descriptions() {
     assert_eq!(
         cells(select("run, node, measured, unmeasurable, median", "metrics_by_node", "run, node").await),
         ["m-1 n1 2 0 1.5", "m-1 n2 1 1 4.0", "m-2 n1 2 0 11.5", "m-2 n2 1 1 14.0"]
+    );
+
+    assert_eq!(
+        cells(
+            select("code, node, gpu, runs, last_run, last_serial, last_text", "findings_by_subject", "gpu")
+                .await
+        ),
+        ["XID_79 n1 1 2 m-2 S1 fallen off the bus in m-2"]
     );
 
     // A cluster of the second run reappeared after the end: those hours count once.

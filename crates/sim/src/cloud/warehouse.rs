@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ::warehouse::{Error, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse};
+use ::warehouse::{
+    Error, FindingRow, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse,
+};
 use model::planted;
 use service::PortError;
 
@@ -62,6 +64,15 @@ impl Warehouse for SimWarehouse {
             Ok(metrics.filter(|row| *row.run == *run).cloned().collect())
         };
         let what = || format!("read the metrics of {run}");
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
+    }
+
+    async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
+        let effect = |inner: &mut Inner| {
+            let findings = inner.clouds.loads.values().flat_map(|load| &load.findings);
+            Ok(findings.filter(|row| *row.run == *run).cloned().collect())
+        };
+        let what = || format!("read the findings of {run}");
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 

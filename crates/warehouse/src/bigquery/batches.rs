@@ -17,8 +17,8 @@ use super::{
 use crate::Error;
 
 /// Version of the rules that turn a batch into jobs. Batches of a later version are not processed. Version 2 added the table
-/// `metrics`; batches of version 1 have no rows for it, and result in the same jobs.
-const RULES: u32 = 2;
+/// `metrics`, version 3 `findings`; batches of earlier versions have no rows for them, and result in the same jobs.
+const RULES: u32 = 3;
 /// Validity of a hint: one to two times this.
 const SLOT: Duration = Duration::from_secs(600);
 /// Maximum concurrent requests to the bucket.

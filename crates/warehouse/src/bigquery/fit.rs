@@ -17,6 +17,7 @@ pub fn check(load: &Load) -> Result<(), Error> {
             "runs" => rows(table, &load.runs)?,
             "verdicts" => rows(table, &load.verdicts)?,
             "metrics" => rows(table, &load.metrics)?,
+            "findings" => rows(table, &load.findings)?,
             _ => rows(table, &load.rows)?,
         }
     }

@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 use super::chain;
 use crate::{Error, Load, TABLES};
 
+/// Folder of the hints of waiting loads, with the version of the batch rules.
+const WAITING: &str = "waiting-3";
+
 /// Content of a load: written once, by its first caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadNote {
@@ -88,6 +91,7 @@ impl LoadStore {
                 "runs" => lines(&rows.runs)?,
                 "verdicts" => lines(&rows.verdicts)?,
                 "metrics" => lines(&rows.metrics)?,
+                "findings" => lines(&rows.findings)?,
                 _ => lines(&rows.rows)?,
             };
             if lines.is_empty() {
@@ -132,15 +136,15 @@ impl LoadStore {
         self.put(&format!("loads/{load}/end.json"), end).await.map(drop)
     }
 
-    /// Stores a hint that a load waits for others. Loaders of rules 1 read `waiting/`: they load no metrics, and must not include
-    /// this load in a batch.
+    /// Stores a hint that a load waits for others. Loaders of earlier rules read another folder: they do not load all tables, and
+    /// must not include this load in a batch.
     pub async fn wait(&self, slot: u64, load: &str) -> Result<(), Error> {
-        self.put(&format!("waiting-2/{slot}/{load}"), &()).await.map(drop)
+        self.put(&format!("{WAITING}/{slot}/{load}"), &()).await.map(drop)
     }
 
     /// Loads with a hint in this slot.
     pub async fn waiting(&self, slot: u64) -> Result<Vec<String>, Error> {
-        let folder = format!("{}/waiting-2/{slot}/", self.folder);
+        let folder = format!("{}/{WAITING}/{slot}/", self.folder);
         let names = self.store.list(&folder).await.map_err(unavailable)?;
         Ok(names.iter().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect())
     }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::client::BigQueryClient;
 use crate::{
-    ColumnType, Error, Measured, MeasurementRow, MetricRow, Past, PastQuery, SharedText, TABLES, TableColumn,
-    VerdictRow, WarehouseTable,
+    ColumnType, Error, FindingRow, Measured, MeasurementRow, MetricRow, Past, PastQuery, SharedText, TABLES,
+    TableColumn, VerdictRow, WarehouseTable,
 };
 
 /// The common order of measurements.
@@ -20,6 +20,12 @@ const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, pl
 pub async fn rows(client: &BigQueryClient, run: &str) -> Result<Vec<MeasurementRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run {IN_ORDER}");
     select(client, "measurements", from, vec![text("run", run)]).await
+}
+
+/// Findings of a run.
+pub async fn findings(client: &BigQueryClient, run: &str) -> Result<Vec<FindingRow>, Error> {
+    let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt, log, finding_number");
+    select(client, "findings", from, vec![text("run", run)]).await
 }
 
 /// Metrics of a run.

@@ -42,6 +42,7 @@ impl Bed {
             ("measurements", include_str!("../../../../schemas/bigquery/measurements.json")),
             ("verdicts", include_str!("../../../../schemas/bigquery/verdicts.json")),
             ("metrics", include_str!("../../../../schemas/bigquery/metrics.json")),
+            ("findings", include_str!("../../../../schemas/bigquery/findings.json")),
             ("runs", include_str!("../../../../schemas/bigquery/runs.json")),
         ] {
             let schema = serde_json::from_str(schema).unwrap();
