@@ -381,3 +381,133 @@ fn the_accepted_distance_from_the_past_is_a_criterion() {
     assert_eq!(judgement.suspects[0].gpu, Some(3));
     assert_eq!(judgement.suspects.len(), 1);
 }
+
+/// Copies between eight GPUs of a node, each in both directions; `slow` decides which are.
+fn between(slow: impl Fn(u32, u32) -> bool) -> Reading {
+    let mut reading = healthy();
+    let ordered = (0..8).flat_map(|a| (0..8).map(move |b| (a, b))).filter(|(a, b)| a != b);
+    reading.metrics = ordered
+        .map(|(a, b): (u32, u32)| Metric {
+            scope: Scope::Pair,
+            subject: Subject { peer: Some(b.to_string().into()), ..Subject::gpu(a) },
+            value: Some(if slow(a, b) { 200.0 } else { 380.0 + f64::from(a) * 0.1 }),
+            line: u64::from(10 * a + b),
+            ..healthy().metrics[0].clone()
+        })
+        .collect();
+    reading
+}
+
+#[test]
+fn pairs_name_the_bad_end_or_the_bad_link() {
+    let peers = || MetricCriterion { peers: Some(Peers::default()), ..criterion() };
+    assert_eq!(by(&between(|_, _| false), peers()).verdict, Verdict::Pass);
+
+    let judgement = by(&between(|a, b| a == 5 || b == 5), peers());
+    assert_eq!(codes(&judgement), ["WORSE_THAN_PEERS"]);
+    let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
+    assert_eq!(
+        (suspect.gpu, suspect.link.as_deref(), suspect.serial.as_deref()),
+        (Some(5), None, Some("S5"))
+    );
+    assert!(suspect.confidence > 0.95, "{suspect:?}");
+
+    let judgement = by(&between(|a, b| a.min(b) == 2 && a.max(b) == 6), peers());
+    let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
+    assert_eq!((suspect.gpu, suspect.link.as_deref()), (Some(2), Some("to gpu 6")));
+
+    // A bound that every pair misses accuses none.
+    let floor = MetricCriterion { floor: Some(390.0), ..criterion() };
+    let judgement = by(&between(|_, _| false), floor);
+    assert_eq!((codes(&judgement), judgement.suspects.len()), (vec!["BELOW_FLOOR"], 0));
+}
+
+#[test]
+fn pairs_of_nodes_are_judged_by_a_baseline_too() {
+    let nodes = |slow: &str| {
+        let mut reading = between(|_, _| false);
+        reading.gpus.clear();
+        for metric in &mut reading.metrics {
+            let name = |index: String| format!("node-{index}");
+            let (a, b) = (
+                name(metric.subject.gpu.take().unwrap().to_string()),
+                name(metric.subject.peer.as_ref().unwrap().to_string()),
+            );
+            if a == slow || b == slow {
+                metric.value = Some(200.0);
+            }
+            metric.subject = Subject { node: Some(a.into()), peer: Some(b.into()), ..Subject::default() };
+        }
+        reading
+    };
+    let runs = [nodes(""), nodes(""), nodes("")];
+    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
+    let healthy_runs: Vec<_> =
+        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
+    let baseline = learn(&healthy_runs).unwrap();
+    assert_eq!(judged(&nodes(""), None, Some(&baseline)).verdict, Verdict::Pass);
+    let judgement = judged(&nodes("node-3"), None, Some(&baseline));
+    assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
+    let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
+    assert_eq!(suspect.host.as_deref(), Some("node-3"));
+}
+
+/// Values of a metric of nodes.
+fn fleet(values: impl IntoIterator<Item = f64>) -> Reading {
+    let metric = |(node, value): (u32, f64)| Metric {
+        scope: Scope::Node,
+        subject: Subject { node: Some(format!("node-{node:02}").into()), ..Subject::default() },
+        value: Some(value),
+        resolution: Some(1.0),
+        line: u64::from(node) + 1,
+        ..healthy().metrics[0].clone()
+    };
+    Reading { metrics: (0..).zip(values).map(metric).collect(), gpus: Vec::new(), ..healthy() }
+}
+
+/// The two levels of a published fleet: 10 of 30 nodes at 7,075, the others at 7,228 GB/s.
+fn level(node: u32, low: impl Fn(u32) -> bool) -> f64 {
+    (if low(node) { 7_075.0 } else { 7_228.0 }) + f64::from(node % 5) - 2.0
+}
+
+#[test]
+fn two_levels_are_recognized_and_nothing_is_bad_for_being_at_one() {
+    let strict = || MetricCriterion {
+        peers: Some(Peers { within: 0.005, spreads: 5.0, at_least: 8 }),
+        past: Some(PastTolerance { within: 0.03, spreads: 5.0 }),
+        ..criterion()
+    };
+    let reading = fleet((0..30).map(|node| level(node, |node| node % 3 == 0)));
+    let judgement = by(&reading, strict());
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Pass, vec!["TWO_LEVELS", "METRICS_GOOD"]));
+    assert!(judgement.reasons[0].text.contains("10 of 30 subjects are at 7075"), "{:?}", judgement.reasons);
+    // Nodes change their level from run to run.
+    let fingerprint = Fingerprint::of(&RunEvidence::of(&reading, &Clues::default()));
+    let baseline = learn(&[Healthy { reading: &reading, fingerprint }]).unwrap();
+    let other = fleet((0..30).map(|node| level(node, |node| node % 3 == 1)));
+    let judgement = judged(&other, Some(&criteria(strict())), Some(&baseline));
+    assert_eq!((judgement.verdict, judgement.suspects.len()), (Verdict::Pass, 0), "{:?}", judgement.reasons);
+    // A bad node is named beside the two levels, and few or distant nodes are no level.
+    let bad = |node| if node == 4 { 6_500.0 } else { level(node, |node| node % 3 == 0) };
+    let judgement = by(&fleet((0..30).map(bad)), strict());
+    assert_eq!(codes(&judgement), ["WORSE_THAN_PEERS", "TWO_LEVELS"]);
+    assert_eq!(judgement.suspects.len(), 1, "{:?}", judgement.suspects);
+    assert_eq!(judgement.suspects[0].host.as_deref(), Some("node-04"));
+    for low in [7_075.0, 6_900.0] {
+        let nodes = if low > 7_000.0 { 3 } else { 8 };
+        let few = |node| if node < nodes { low } else { level(node, |_| false) };
+        assert_eq!(by(&fleet((0..30).map(few)), strict()).suspects.len(), nodes as usize);
+    }
+}
+
+#[test]
+fn a_shift_of_all_subjects_is_stated_and_is_no_failure() {
+    let before = fleet((0..30).map(|node| 271_900.0 + f64::from(node % 7) * 10.0));
+    let after = fleet((0..30).map(|node| 271_550.0 + f64::from(node % 7) * 10.0 + f64::from(node % 3)));
+    let fingerprint = Fingerprint::of(&RunEvidence::of(&before, &Clues::default()));
+    let baseline = learn(&[Healthy { reading: &before, fingerprint }]).unwrap();
+    assert_eq!(codes(&judged(&before, None, Some(&baseline))), ["METRICS_GOOD"]);
+    let judgement = judged(&after, None, Some(&baseline));
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Pass, vec!["SHIFTED", "METRICS_GOOD"]));
+    assert!(judgement.reasons[0].text.contains("-0.13 % (+/- 0.00 %)"), "{:?}", judgement.reasons);
+}

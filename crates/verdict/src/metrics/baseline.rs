@@ -1,6 +1,6 @@
 //! Baseline of metrics: the median of healthy runs for each subject.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use model::{
     Criteria, PastTolerance, Settled, Verdict,
@@ -20,13 +20,14 @@ use super::{
     listed,
     measured::{ByName, Measured, Value},
     place::{Place, owned},
+    shift::{Shift, shift},
 };
 
 /// Scales the median absolute deviation of normal noise to its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
 
 /// A [`MetricKey`], borrowed: a fleet has hundreds of thousands of values.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     name: &'a str,
     unit: &'a str,
@@ -58,7 +59,7 @@ fn key(metric: &Metric) -> MetricKey {
 }
 
 /// Judged values: evidence without a direction is not part of a baseline.
-fn values(reading: &Reading) -> HashMap<Key<'_>, (f64, &Metric)> {
+fn values(reading: &Reading) -> BTreeMap<Key<'_>, (f64, &Metric)> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
     judged.filter_map(|metric| Some((Key::of(metric), (metric.value?, metric)))).collect()
 }
@@ -102,12 +103,12 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize
 }
 
 /// Compares every value with the baseline of its subject.
-pub(super) fn judge(
-    reading: &Reading,
-    by_name: &ByName<'_>,
-    (baseline, criteria): (&Baseline, &Criteria),
+pub(super) fn judge<'a>(
+    reading: &'a Reading,
+    by_name: &ByName<'a>,
+    (baseline, criteria): (&Baseline, &'a Criteria),
     fingerprint: &Fingerprint,
-    found: &mut Found,
+    found: &mut Found<'a>,
 ) {
     if baseline.metrics.is_empty() {
         let text = "the baseline is one of nccl-tests and has no metrics".to_owned();
@@ -130,7 +131,7 @@ pub(super) fn judge(
         found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
     }
     let mut worse = Vec::new();
-    let mut compare = |value: Value<'_>, learned: Learned, name: String| {
+    let mut compare = |value: Value<'a>, learned: Learned, name: String| {
         let Value { metric, value } = value;
         let PastTolerance { within, spreads } = criteria.past(metric);
         let accepted = within.max(spreads * learned.spread) * learned.value.abs();
@@ -138,7 +139,7 @@ pub(super) fn judge(
         if distance <= accepted.max(learned.resolution) {
             return;
         }
-        found.blame(&metric.subject, &metric.name, 0.8);
+        found.blame_value(metric, 0.8);
         let percent = 100.0 * (value / learned.value - 1.0);
         let text = format!(
             "{name} {value} instead of {} {} ({percent:+.1} %, line {})",
@@ -146,11 +147,17 @@ pub(super) fn judge(
         );
         worse.push((distance / learned.value.abs(), text));
     };
+    let mut differences: BTreeMap<_, Differences> = BTreeMap::new();
     for learned in &baseline.metrics {
         let Some((value, metric)) = measured.get(&Key::learned(&learned.key)) else { continue };
         if criteria.settled(metric).is_none() {
+            let key = &learned.key;
+            if learned.value != 0.0 {
+                let of_metric = differences.entry((&key.name, &key.unit, &key.labels)).or_default();
+                of_metric.add(value / learned.value - 1.0, learned);
+            }
             let value = Value { metric, value: *value };
-            compare(value, Learned::of(&[learned]), described(&learned.key));
+            compare(value, Learned::of(&[learned]), described(key));
         }
     }
     for criterion in criteria.metrics.iter().filter(|criterion| criterion.settled.is_some()) {
@@ -164,9 +171,35 @@ pub(super) fn judge(
         }
     }
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let tests = differences.len();
+    for ((name, _, labels), Differences { relative, resolution }) in differences {
+        if let Some(Shift { mean, error, subjects }) = shift(relative, resolution, tests) {
+            let labels: String = labels.iter().map(|(name, value)| format!(" {name} {value}")).collect();
+            let (mean, error) = (100.0 * mean, 100.0 * error);
+            let text = format!(
+                "{name}{labels} changed by {mean:+.2} % (+/- {error:.2} %) since the baseline on {subjects} subjects together"
+            );
+            found.add(Verdict::Pass, "SHIFTED", text);
+        }
+    }
     if !worse.is_empty() {
         let worse = listed(worse.into_iter().map(|(_, text)| text).collect());
         found.add(Verdict::Fail, "WORSE_THAN_BASELINE", format!("worse than the baseline: {worse}"));
+    }
+}
+
+/// Relative differences of all subjects of a metric from their past.
+#[derive(Default)]
+struct Differences {
+    relative: Vec<f64>,
+    /// The largest printed step, relative to its value.
+    resolution: f64,
+}
+
+impl Differences {
+    fn add(&mut self, relative: f64, learned: &MetricBaseline) {
+        self.relative.push(relative);
+        self.resolution = self.resolution.max(learned.resolution.unwrap_or(0.0) / learned.value.abs());
     }
 }
 

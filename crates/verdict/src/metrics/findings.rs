@@ -4,7 +4,7 @@
 //! reported a missing persistence mode, and a grader that did not separate it from hardware drained the fleet. Wrong data is
 //! never configuration.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Verdict,
@@ -17,15 +17,15 @@ use super::{
     place::{Place, owned},
 };
 
-pub(super) fn judge(reading: &Reading, found: &mut Found) {
+pub(super) fn judge(reading: &Reading, found: &mut Found<'_>) {
     let mut groups: BTreeMap<(&str, Severity), Vec<&Finding>> = BTreeMap::new();
     for finding in &reading.findings {
         groups.entry((&finding.code, finding.severity)).or_default().push(finding);
     }
-    let known: HashSet<_> = reading.gpus.iter().map(|gpu| Place::of(&gpu.subject)).collect();
+    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| Place::of(&gpu.subject)).collect();
     for ((code, severity), findings) in groups {
         let subjects: BTreeSet<_> = findings.iter().map(|finding| owned(&finding.subject)).collect();
-        let places: HashSet<_> = findings.iter().map(|finding| Place::of(&finding.subject)).collect();
+        let places: BTreeSet<_> = findings.iter().map(|finding| Place::of(&finding.subject)).collect();
         let is_shared = known.len() > 1 && known.is_subset(&places);
         let (weighs, kind, reason) = match severity {
             Severity::WrongData => (Verdict::Fail, "wrong data", "WRONG_DATA"),

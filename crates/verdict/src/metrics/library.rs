@@ -1,6 +1,6 @@
 //! Published and measured values of single devices.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     measurement::Reading,
@@ -92,14 +92,14 @@ fn kind(name: &str) -> Option<&'static str> {
 /// The devices of a log.
 pub(super) struct Devices<'a> {
     names: BTreeSet<&'a str>,
-    places: HashMap<Place<'a>, &'a str>,
+    places: BTreeMap<Place<'a>, &'a str>,
 }
 
 impl<'a> Devices<'a> {
     pub(super) fn of(reading: &'a Reading) -> Self {
         let named =
             reading.gpus.iter().filter_map(|gpu| Some((Place::of(&gpu.subject), gpu.name.as_deref()?)));
-        let places: HashMap<_, _> = named.collect();
+        let places: BTreeMap<_, _> = named.collect();
         Self { names: places.values().copied().collect(), places }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
@@ -17,15 +17,20 @@ use crate::statistics::median;
 use super::{Found, listed, place::Place};
 
 /// Metrics by name: a fleet has hundreds of thousands, and each criterion selects some.
-pub(super) struct ByName<'a>(HashMap<&'a str, Vec<&'a Metric>>);
+pub(super) struct ByName<'a>(BTreeMap<&'a str, Vec<&'a Metric>>);
 
 impl<'a> ByName<'a> {
     pub(super) fn of(reading: &'a Reading) -> Self {
-        let mut names: HashMap<&str, Vec<&Metric>> = HashMap::new();
+        let mut names: BTreeMap<&str, Vec<&Metric>> = BTreeMap::new();
         for metric in &reading.metrics {
             names.entry(&metric.name).or_default().push(metric);
         }
         Self(names)
+    }
+
+    /// The metrics of this name.
+    pub(super) fn named(&self, name: &str) -> &[&'a Metric] {
+        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -52,11 +57,10 @@ impl fmt::Display for Value<'_> {
 
 impl<'a> Measured<'a> {
     pub(super) fn of(metrics: &ByName<'a>, criterion: &'a MetricCriterion) -> Self {
-        let all = metrics.0.get(criterion.metric.as_str()).map(Vec::as_slice).unwrap_or_default();
         let labeled = |metric: &&&Metric| {
             criterion.labels.iter().all(|(name, value)| metric.labels.get(name) == Some(value))
         };
-        let metrics = all.iter().filter(labeled).copied().collect();
+        let metrics = metrics.named(&criterion.metric).iter().filter(labeled).copied().collect();
         Self { criterion, name: described(criterion), metrics }
     }
 
@@ -82,13 +86,13 @@ impl<'a> Measured<'a> {
     }
 
     /// Subjects expected and seen, and values that the program could not measure.
-    pub(super) fn coverage(&self, reading: &Reading, found: &mut Found) {
+    pub(super) fn coverage(&self, reading: &Reading, found: &mut Found<'_>) {
         let Self { criterion, name, metrics } = self;
         if metrics.is_empty() {
             found.add(Verdict::Inconclusive, "NOT_MEASURED", format!("{name} is not in the log"));
             return;
         }
-        let seen: HashSet<_> = metrics.iter().map(|metric| Place::of_metric(metric)).collect();
+        let seen: BTreeSet<_> = metrics.iter().map(|metric| Place::of_metric(metric)).collect();
         if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
             let text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
             found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
@@ -114,9 +118,9 @@ impl<'a> Measured<'a> {
     }
 
     /// Subjects with too few values in the settled window.
-    fn unsettled(&self, window: &Settled, seen: &HashSet<Place<'_>>, found: &mut Found) {
+    fn unsettled(&self, window: &Settled, seen: &BTreeSet<Place<'_>>, found: &mut Found<'_>) {
         let all = self.metrics.iter().filter_map(|metric| Some(Value { metric, value: metric.value? }));
-        let mut counts: HashMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
+        let mut counts: BTreeMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
         for ((place, _), values) in settled(all, window) {
             let count = counts.entry(place).or_default();
             *count = (*count).max(values.len());
@@ -137,7 +141,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Unit and range. Only judged metrics need a known unit.
-    pub(super) fn plausible(&self, found: &mut Found) {
+    pub(super) fn plausible(&self, found: &mut Found<'_>) {
         let name = &self.name;
         for metric in &self.metrics {
             let required = self.criterion.unit.as_deref();
@@ -171,12 +175,12 @@ impl<'a> Measured<'a> {
     }
 }
 
+/// Values by subject and labels.
+type Series<'a> = BTreeMap<(Place<'a>, Vec<(&'a str, &'a str)>), Vec<Value<'a>>>;
+
 /// The values within the window, for each subject and the labels other than the window's.
-fn settled<'a>(
-    values: impl Iterator<Item = Value<'a>>,
-    window: &'a Settled,
-) -> BTreeMap<(Place<'a>, Vec<(&'a str, &'a str)>), Vec<Value<'a>>> {
-    let mut series: BTreeMap<_, Vec<Value<'_>>> = BTreeMap::new();
+fn settled<'a>(values: impl Iterator<Item = Value<'a>>, window: &'a Settled) -> Series<'a> {
+    let mut series = Series::new();
     for value in values {
         if window.contains(&value.metric.labels) {
             let labels = value.metric.labels.iter().filter(|(name, _)| **name != window.by);

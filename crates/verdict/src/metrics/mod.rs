@@ -8,10 +8,12 @@ mod bounds;
 mod findings;
 mod library;
 mod measured;
+mod pairs;
 mod place;
+mod shift;
 mod suspects;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Criteria, MetricCriterion, Reason, Verdict,
@@ -76,10 +78,15 @@ pub(crate) fn judge(
         baseline::judge(reading, &by_name, (learned, criteria), &fingerprint, &mut found);
     }
     bounded(reading, criteria, standard, &mut found);
-    if found.reasons.is_empty() {
+    if found.reasons.iter().all(|reason| reason.weighs == Verdict::Pass) {
         found.add(Verdict::Pass, "METRICS_GOOD", good(reading));
     }
-    let Found { mut reasons, evidence } = found;
+    let Found { mut reasons, mut evidence, pairs: bad_pairs } = found;
+    for (name, bad) in bad_pairs {
+        let all: Vec<_> =
+            by_name.named(name).iter().copied().filter(|metric| metric.value.is_some()).collect();
+        evidence.extend(pairs::evidence(&all, &bad));
+    }
     reasons.sort_by_key(|reason| gravity(reason.weighs));
     let verdict = verdict(&reasons);
     Judgement {
@@ -94,14 +101,25 @@ pub(crate) fn judge(
 
 /// Reasons, and the evidence against subjects.
 #[derive(Default)]
-struct Found {
+struct Found<'a> {
     reasons: Vec<Reason>,
     evidence: Vec<Evidence>,
+    /// Bad values of pairs, by the name of the metric.
+    pairs: BTreeMap<&'a str, Vec<&'a Metric>>,
 }
 
-impl Found {
+impl<'a> Found<'a> {
     fn add(&mut self, weighs: Verdict, code: &'static str, text: String) {
         self.reasons.push(Reason::new(weighs, code, text));
+    }
+
+    /// A value that shows a bad subject. One of a pair speaks against neither end alone.
+    fn blame_value(&mut self, metric: &'a Metric, strength: f64) {
+        if metric.subject.peer.is_some() {
+            self.pairs.entry(&metric.name).or_default().push(metric);
+        } else {
+            self.blame(&metric.subject, &metric.name, strength);
+        }
     }
 
     /// A reason that a subject shows; `what` names the metric or finding, `strength` is the confidence that the subject itself
@@ -111,7 +129,7 @@ impl Found {
     }
 }
 
-fn ended(reading: &Reading, found: &mut Found) {
+fn ended(reading: &Reading, found: &mut Found<'_>) {
     let error = reading.first_error.as_deref();
     match reading.ended {
         // An error in a complete log is stated by its findings or by unmeasured values; the line itself is no evidence of a defect.
@@ -136,7 +154,7 @@ fn ended(reading: &Reading, found: &mut Found) {
 
 /// Results that the program itself states as 1 (good) or 0 (bad), such as `gpu_burn.passed`. A criterion for the metric replaces
 /// this rule.
-fn statements(reading: &Reading, criteria: &Criteria, found: &mut Found) {
+fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Found<'a>) {
     let mut failed: BTreeMap<&str, Vec<&Metric>> = BTreeMap::new();
     for metric in stated(reading, criteria) {
         match metric.value {
@@ -150,13 +168,13 @@ fn statements(reading: &Reading, criteria: &Criteria, found: &mut Found) {
         }
     }
     for (name, metrics) in failed {
-        let accused: HashSet<_> =
+        let accused: BTreeSet<_> =
             reading.findings.iter().map(|finding| Place::of(&finding.subject)).collect();
         // A finding of the same subject gives the reason, and weighs by its severity.
         let without: Vec<_> =
             metrics.iter().filter(|metric| !accused.contains(&Place::of_metric(metric))).collect();
-        for metric in &without {
-            found.blame(&metric.subject, name, 0.9);
+        for metric in without.iter().copied().copied() {
+            found.blame_value(metric, 0.9);
         }
         if !without.is_empty() {
             let subjects = listed(without.iter().map(|metric| metric.subject.to_string()).collect());
@@ -177,7 +195,7 @@ fn stated<'a>(reading: &'a Reading, criteria: &'a Criteria) -> impl Iterator<Ite
 }
 
 /// A pass needs a bound on some value: a criterion, a baseline, or the program's own statement.
-fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, found: &mut Found) {
+fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, found: &mut Found<'_>) {
     let bounded = criteria.metrics.iter().any(MetricCriterion::bounds)
         || criteria.data_only
         || standard.baseline.is_some()
@@ -191,7 +209,7 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
 
 fn good(reading: &Reading) -> String {
     let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count();
-    let subjects: HashSet<_> = reading.metrics.iter().map(Place::of_metric).collect();
+    let subjects: BTreeSet<_> = reading.metrics.iter().map(Place::of_metric).collect();
     format!("{values} values of {} subjects are complete and within their bounds", subjects.len())
 }
 

@@ -4,7 +4,7 @@ use model::metric::{Metric, Subject};
 
 /// A subject without serial number and bus id, which not every line of a log has. Borrowed: a large fleet has hundreds of
 /// thousands of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
     node: Option<&'a str>,
     gpu: Option<u32>,

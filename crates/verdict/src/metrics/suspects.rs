@@ -24,8 +24,7 @@ pub(super) struct Evidence {
 pub(super) fn suspects(evidence: Vec<Evidence>, reading: &Reading) -> Vec<Suspect> {
     let mut accused: BTreeMap<Subject, BTreeMap<String, f64>> = BTreeMap::new();
     for Evidence { subject, what, strength } in evidence {
-        // A pair accuses neither end alone; the pair search decides.
-        if subject.is_unknown() || subject.peer.is_some() {
+        if subject.is_unknown() {
             continue;
         }
         let known = accused.entry(owned(&subject)).or_default().entry(what).or_default();

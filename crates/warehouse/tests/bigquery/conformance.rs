@@ -24,7 +24,10 @@ async fn the_bigquery_warehouse_conforms() {
 async fn errors_are_classified_as_transient_or_permanent() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
-    assert_eq!(warehouse.table(), "val-prod.burnin (tables measurements, metrics, findings, verdicts and runs)");
+    assert_eq!(
+        warehouse.table(),
+        "val-prod.burnin (tables measurements, metrics, findings, verdicts and runs)"
+    );
     let load =
         Load { verdicts: vec![VerdictRow { run: "a".into(), ..VerdictRow::default() }], ..Load::default() };
     bed.bigquery.fault(On::Table, Fault::Refused(403));

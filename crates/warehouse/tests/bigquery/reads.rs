@@ -69,5 +69,8 @@ async fn rejections_are_reported() {
     let told = warehouse.past(&wanted).await.unwrap_err();
     assert_eq!(told, Error::Transient("BigQuery answered 403: injected fault".to_owned()));
     assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
-    assert_eq!(warehouse.table(), "val-prod.burnin (tables measurements, metrics, findings, verdicts and runs)");
+    assert_eq!(
+        warehouse.table(),
+        "val-prod.burnin (tables measurements, metrics, findings, verdicts and runs)"
+    );
 }
