@@ -3,8 +3,6 @@
 //! 2,048 nodes of 8 GPUs with 24 metrics each, 393,216 values, as JSON of nvbandwidth, one log for each node. Each metric has a
 //! floor and is compared with the peers. The best of several passes counts, because other load only makes a pass slower.
 
-#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-
 use std::{
     hint::black_box,
     time::{Duration, Instant},
