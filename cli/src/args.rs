@@ -209,6 +209,10 @@ pub enum CliCommand {
         /// contains one, otherwise as given, oldest first.
         #[arg(long, requires = "baseline")]
         series: bool,
+        /// Judge the logs as those of one run, with one log for each node: each GPU and node is compared with those of all logs. A
+        /// node is named as in its log, or by the name of the file.
+        #[arg(long, conflicts_with = "series")]
+        one_run: bool,
         /// Criteria file, as referenced by workflows.
         #[arg(long, value_name = "FILE")]
         criteria: Option<PathBuf>,

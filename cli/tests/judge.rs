@@ -438,3 +438,54 @@ fn logs_that_would_exhaust_memory_are_refused() {
     }
     assert!(!Path::new(&save).exists());
 }
+
+/// The measured memory bandwidth of a GPU in a log of nvbandwidth, replaced.
+fn copies(folder: &Path, node: &str, speed: &str) -> String {
+    let sample = h200("../../../../crates/measure/tests/samples/nvbandwidth/0.9-h100.json");
+    let text = std::fs::read_to_string(sample).unwrap();
+    let log = folder.join(format!("{node}.json"));
+    let (before, rest) = text.split_once("1490.27").unwrap();
+    // The sum of the one value.
+    let (sum, after) = rest.split_once("\"sum\" : 1490").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
+    std::fs::write(&log, format!("{before}{speed}{sum}\"sum\" : {speed}\n{after}")).unwrap();
+    log.display().to_string()
+}
+
+#[test]
+fn logs_of_the_nodes_of_one_run_are_compared_with_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let criteria = h200("../../../../workflows/criteria/gpu-memory.yaml");
+    let speeds = ["1490.1", "1491.7", "1489.2", "1401.5", "1490.8", "1488.9"];
+    let logs: Vec<_> =
+        (0..).zip(speeds).map(|(node, speed)| copies(folder.path(), &format!("n{node}"), speed)).collect();
+    let judge = |logs: &[String]| {
+        let mut arguments = vec!["judge", "--one-run", "--criteria", &criteria, "--output", "json"];
+        arguments.extend(logs.iter().map(String::as_str));
+        burnin(&arguments)
+    };
+    // All logs name the host `vm`, so the nodes are named by their files.
+    let failed = judge(&logs);
+    let verdict = document(&failed);
+    assert_eq!((failed.status.code(), &verdict["reasons"][0]["code"]), (Some(1), &"WORSE_THAN_PEERS".into()));
+    assert_eq!((&verdict["suspects"][0]["host"], &verdict["suspects"][0]["gpu"]), (&"n3".into(), &0.into()));
+    assert_eq!(verdict["suspects"].as_array().unwrap().len(), 1, "{verdict}");
+    let healthy: Vec<_> = [&logs[..3], &logs[4..]].concat();
+    assert_eq!(judge(&healthy).status.code(), Some(0), "{}", document(&judge(&healthy)));
+    // A node without a measurement does not pass, and the others have too few peers without it.
+    let empty = folder.path().join("n9.json").display().to_string();
+    std::fs::write(&empty, "").unwrap();
+    let missing = judge(&[healthy, vec![empty.clone()]].concat());
+    assert_eq!(
+        (missing.status.code(), &document(&missing)["reasons"][0]["code"]),
+        (Some(2), &"NODES_MISSING".into())
+    );
+    assert_eq!(document(&judge(&logs[..3]))["reasons"][0]["code"], "TOO_FEW_PEERS");
+    // Two files with one name, and a log that measures all nodes.
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let twice = judge(&[logs[0].clone(), copies(&other, "n0", "1490.1")]);
+    assert_eq!(twice.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("both would be the node `n0`"));
+    assert_eq!(judge(&[h200("healthy-1.log")]).status.code(), Some(64));
+}

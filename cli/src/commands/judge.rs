@@ -1,13 +1,17 @@
 //! `burnin judge` and `compare`: verdicts on logs outside a run.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    sync::Arc,
 };
+
+use ::judge::{CombinedLogs, LogReader};
 
 use model::{
     Criteria, Verdict,
-    measurement::{Reading, Table},
+    measurement::{LogEnd, Reading, Table},
+    metric::Subject,
 };
 use report::{
     LogStory, Story,
@@ -29,12 +33,25 @@ use crate::{
     exit::{CliError, Exit},
 };
 
+/// How several logs belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRelation {
+    /// A series if all of them state their start time.
+    Unknown,
+    /// A time series.
+    Series,
+    /// One run, with a log for each node.
+    NodesOfOneRun,
+}
+
 /// A parsed log and its verdict.
 struct JudgedLogs {
     name: String,
     reading: Reading,
     clues: Clues,
     judgement: Option<Judgement>,
+    /// Nodes of the run whose logs have no measurement.
+    missing_nodes: Vec<String>,
 }
 
 /// Judges every log on its own; the worst verdict counts. In a series, each log is judged with the earlier ones as history.
@@ -42,7 +59,7 @@ pub fn judge(
     logs: &[PathBuf],
     criteria: Option<&Path>,
     baseline: Option<&Path>,
-    series: bool,
+    relation: LogRelation,
     output: ReportForm,
 ) -> Result<Exit, CliError> {
     let criteria: Option<Criteria> = criteria.map(document).transpose()?;
@@ -53,9 +70,13 @@ pub fn judge(
     for log in &logs {
         let (reading, clues) = read_log(log, logs.len() > 1)?;
         room.take(log, &reading)?;
-        judged.push(JudgedLogs { name: log.display().to_string(), reading, clues, judgement: None });
+        let name = log.display().to_string();
+        judged.push(JudgedLogs { name, reading, clues, judgement: None, missing_nodes: Vec::new() });
     }
-    let series = baseline.is_some() && in_time(&mut judged, series);
+    if relation == LogRelation::NodesOfOneRun {
+        judged = vec![combined(judged)?];
+    }
+    let series = baseline.is_some() && in_time(&mut judged, relation == LogRelation::Series);
     let mut earlier = Vec::new();
     for log in &mut judged {
         let standard = Standard {
@@ -64,7 +85,9 @@ pub fn judge(
             earlier: &earlier,
             ..Standard::default()
         };
-        log.judgement = Some(verdict::judge(&RunEvidence::of(&log.reading, &log.clues), &standard));
+        let evidence =
+            RunEvidence { missing_nodes: &log.missing_nodes, ..RunEvidence::of(&log.reading, &log.clues) };
+        log.judgement = Some(verdict::judge(&evidence, &standard));
         if let (true, Some(baseline), [table]) = (series, &baseline, log.reading.tables.as_slice()) {
             earlier.extend(baseline.level(table));
         }
@@ -100,6 +123,54 @@ pub fn judge(
         Verdict::Fail => Exit::Fail,
         Verdict::Inconclusive => Exit::Inconclusive,
     })
+}
+
+/// The logs of the nodes as one. A node is named as its log names it, if all logs name different ones, otherwise by the file.
+fn combined(mut logs: Vec<JudgedLogs>) -> Result<JudgedLogs, CliError> {
+    if let Some(log) = logs.iter().find(|log| !log.reading.tables.is_empty()) {
+        return Err(CliError::usage(format!(
+            "{}: a table of nccl-tests measures all nodes together; judge it without --one-run",
+            log.name
+        )));
+    }
+    let named: Option<BTreeSet<_>> = logs.iter().map(|log| only_node(&log.reading)).collect();
+    if named.is_none_or(|named| named.len() < logs.len()) {
+        let mut files = BTreeMap::new();
+        for log in &mut logs {
+            let node = Path::new(&log.name).file_stem().unwrap_or_default().to_string_lossy();
+            if let Some(other) = files.insert(node.to_string(), log.name.clone()) {
+                return Err(CliError::usage(format!(
+                    "{other} and {}: both would be the node `{node}`; give the files different names",
+                    log.name
+                )));
+            }
+            let node: Arc<str> = node.into();
+            subjects(&mut log.reading).for_each(|subject| subject.node = Some(node.clone()));
+        }
+    }
+    let (mut whole, mut missing_nodes) = (CombinedLogs::of(&LogReader::detecting()), Vec::new());
+    let name = format!("{} logs of one run", logs.len());
+    for JudgedLogs { name, reading, clues, .. } in logs {
+        if reading.ended == LogEnd::Empty {
+            missing_nodes.push(name.clone());
+        }
+        whole.add(&LogReader::detecting(), (&name, String::new()), reading, clues);
+    }
+    let CombinedLogs { reading, clues, .. } = whole;
+    Ok(JudgedLogs { name, reading, clues, judgement: None, missing_nodes })
+}
+
+/// The only node that the log names.
+fn only_node(reading: &Reading) -> Option<&str> {
+    let mut nodes = reading.metrics.iter().map(|metric| metric.subject.node.as_deref());
+    let first = nodes.next()??;
+    nodes.all(|node| node == Some(first)).then_some(first)
+}
+
+fn subjects(reading: &mut Reading) -> impl Iterator<Item = &mut Subject> {
+    let metrics = reading.metrics.iter_mut().map(|metric| &mut metric.subject);
+    let findings = reading.findings.iter_mut().map(|finding| &mut finding.subject);
+    metrics.chain(findings).chain(reading.gpus.iter_mut().map(|gpu| &mut gpu.subject))
 }
 
 /// Returns whether the logs are a series, and sorts them by time when each states a different one; with `--series` alone the

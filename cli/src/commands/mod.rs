@@ -73,8 +73,13 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run))
         }
         CliCommand::Parse { logs, read, output } => parse::parse(&logs, read.as_deref(), output),
-        CliCommand::Judge { logs, series, criteria, baseline, output } => {
-            judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), series, output)
+        CliCommand::Judge { logs, series, one_run, criteria, baseline, output } => {
+            let relation = match (series, one_run) {
+                (_, true) => judge::LogRelation::NodesOfOneRun,
+                (true, _) => judge::LogRelation::Series,
+                _ => judge::LogRelation::Unknown,
+            };
+            judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), relation, output)
         }
         CliCommand::Baseline { decide: Some(decide), .. } => {
             block_on(pins::decide(existing(&cli.data)?, decide))

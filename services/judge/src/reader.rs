@@ -38,7 +38,7 @@ impl LogReader {
     /// Returns a permanent error if this version does not know the format, or the declaration is invalid.
     pub fn of(program: &Program) -> Result<Self, PortError> {
         let Program::Command(CommandLine { every, read, .. }) = program else {
-            return Ok(Self { format: Source::Detected, per_node: false, exit: Vec::new() });
+            return Ok(Self::detecting());
         };
         let refused = |why: String| PortError::Permanent(Failure::new(Class::Input, "UNKNOWN_FORMAT", why));
         let (format, exit) = match read {
@@ -61,6 +61,12 @@ impl LogReader {
             }
         };
         Ok(Self { format, per_node: *every == Every::Node, exit })
+    }
+
+    /// The reader for logs of unknown format.
+    #[must_use]
+    pub const fn detecting() -> Self {
+        Self { format: Source::Detected, per_node: false, exit: Vec::new() }
     }
 
     /// A reading without measurements, in the program's format if it is known.
@@ -198,7 +204,7 @@ const fn worst(a: LogEnd, b: LogEnd) -> LogEnd {
 /// # Errors
 /// Returns an error if reading fails. A damaged archive is a finding, not an error.
 pub fn listen(log: impl Read) -> io::Result<(Reading, Clues)> {
-    LogReader { format: Source::Detected, per_node: false, exit: Vec::new() }.listen(log)
+    LogReader::detecting().listen(log)
 }
 
 /// A reader that returns an error.
