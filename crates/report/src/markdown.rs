@@ -162,6 +162,9 @@ fn metrics(out: &mut String, story: &Story<'_>) {
     if section.more_rows > 0 {
         *out += &format!("\n{}.\n", text::count(section.more_rows as u64, "more metric"));
     }
+    for line in &section.unmeasured {
+        *out += &format!("\n{}.\n", escaped(line));
+    }
     if !section.findings.is_empty() {
         *out += "\n| finding | severity | subject | text |\n|---|---|---|---|\n";
     }

@@ -229,6 +229,8 @@ pub struct MetricsSection {
     pub programs: Vec<String>,
     pub rows: Vec<MetricRow>,
     pub more_rows: usize,
+    /// Metrics of which no value could be measured, counted by the program's reason: `17 metrics without a value: Waived`.
+    pub unmeasured: Vec<String>,
     pub findings: Vec<FindingRow>,
     pub more_findings: usize,
 }
@@ -269,14 +271,30 @@ impl MetricsSection {
         }
         let suspects = || story.whole().into_iter().flat_map(|judgement| &judgement.suspects);
         let is_bad = |name: &str| suspects().any(|it| it.evidence.iter().any(|evidence| evidence == name));
+        let (measured, without): (Vec<_>, Vec<_>) = found.metrics.iter().partition(|row| row.values > 0);
         Some(Self {
             programs,
-            rows: found.metrics.iter().take(rows).map(|row| row_of(row, is_bad(&row.name))).collect(),
-            more_rows: found.metrics.len().saturating_sub(rows),
+            rows: measured.iter().take(rows).map(|row| row_of(row, is_bad(&row.name))).collect(),
+            more_rows: measured.len().saturating_sub(rows),
+            unmeasured: unmeasured(&without),
             findings: found.findings.iter().take(findings).map(finding_of).collect(),
             more_findings: found.findings.len().saturating_sub(findings),
         })
     }
+}
+
+/// One line for each reason, most frequent first.
+fn unmeasured(without: &[&MetricSummary]) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in without {
+        *reasons.entry(row.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    let more: u64 = reasons.iter().skip(PROGRAMS).map(|(_, times)| times).sum();
+    let line = |times, why: &str| format!("{} without a value: {why}", text::count(times, "metric"));
+    let named = reasons.iter().take(PROGRAMS).map(|(why, times)| line(*times, &text::shortened(why, NAME)));
+    named.chain((more > 0).then(|| line(more, "other reasons"))).collect()
 }
 
 /// One line for each log of a program with metrics; for a run, one line for all of them.
@@ -299,13 +317,11 @@ fn row_of(row: &MetricSummary, is_bad: bool) -> MetricRow {
         false => format!("{} of {}", row.measured, row.subjects),
     };
     let worst = row.worst.as_ref();
-    let subject = match (worst, &row.reason) {
-        (Some(WorstValue { subject, log, others: 0, .. }), _) => place(subject, log),
-        (Some(WorstValue { subject, log, others, .. }), _) => {
-            format!("{} and {others} more", place(subject, log))
-        }
-        (None, Some(reason)) => text::shortened(reason, NAME),
-        (None, None) => String::new(),
+    let subject = match worst {
+        Some(WorstValue { subject, log, others: 0, .. }) => place(subject, log),
+        Some(WorstValue { others, .. }) if others + 1 == row.values => "all are equal".to_owned(),
+        Some(WorstValue { subject, log, others, .. }) => format!("{} and {others} more", place(subject, log)),
+        None => String::new(),
     };
     MetricRow {
         name: name(row),

@@ -34,6 +34,9 @@ pub fn write(paper: &mut Paper, story: &Story<'_>, room: usize) {
         let more = text::count(more as u64, "more metric");
         paper.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
     }
+    for line in &all.unmeasured {
+        paper.paragraph((Paint::Dim, "  "), line, NOTE);
+    }
     for finding in &all.findings {
         let head = format!("  {}  {}  {}  ", finding.code, finding.severity, finding.subject);
         let room = WIDTH.saturating_sub(head.chars().count()).max(SUBJECT);
