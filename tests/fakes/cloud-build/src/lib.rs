@@ -28,6 +28,27 @@ pub enum Fault {
     Refused(u16),
 }
 
+/// What builds may do with their accounts. Without it they may do everything.
+pub trait BuildRights: Send + Sync {
+    /// Checks what a build needs before its first step: its log, its source.
+    ///
+    /// # Errors
+    /// Returns an error with the reason for which the build fails.
+    fn begin(&self, build: &Value) -> Result<(), String>;
+
+    /// Writes an object as the build's account, over an existing one.
+    ///
+    /// # Errors
+    /// Returns an error with the reason for which the build fails.
+    fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String>;
+
+    /// Checks what a build needs after its steps: its images.
+    ///
+    /// # Errors
+    /// Returns an error with the reason for which the build fails.
+    fn end(&self, build: &Value) -> Result<(), String>;
+}
+
 /// The server; stops on drop.
 pub struct CloudBuild {
     /// Address for the client, `http://host:port`.
@@ -55,6 +76,7 @@ struct Inner {
     frozen: bool,
     notifications: Vec<Value>,
     push_to: Option<String>,
+    rights: Option<Arc<dyn BuildRights>>,
     log_buckets: BTreeMap<String, Arc<dyn Store>>,
 }
 
@@ -115,6 +137,11 @@ impl CloudBuild {
     /// Pushes every status change to this URL in Pub/Sub's form, once and unordered.
     pub fn push_to(&self, url: &str) {
         self.world.lock().push_to = Some(url.to_owned());
+    }
+
+    /// Checks what builds do; their objects are written through it as well.
+    pub fn check(&self, rights: Arc<dyn BuildRights>) {
+        self.world.lock().rights = Some(rights);
     }
 
     /// All builds, oldest first.

@@ -151,6 +151,14 @@ impl Broker {
         message.message_id
     }
 
+    /// Puts a message into one subscription only.
+    pub fn put(&self, subscription: &str, message: Message) {
+        if let Some(queue) = self.lock().queues.get_mut(subscription) {
+            queue.waiting.push_back(Queued { message, attempt: 1 });
+            queue.wake.notify_one();
+        }
+    }
+
     /// All waiting messages of a subscription, acknowledged.
     pub fn drain(&self, subscription: &str) -> Vec<Message> {
         let mut inner = self.lock();
