@@ -55,7 +55,11 @@ async fn rehearse(arguments: &Arguments) -> Result<(), String> {
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
     let began = Instant::now();
     let mut world = World::new(plan, &arguments.programs, &folder.join("whole")).await?;
-    let notes = scenario::play(&mut world, false).await?;
+    let played = scenario::play(&mut world, false).await;
+    let notes = played.map_err(|why| {
+        world.dump();
+        format!("{why}\nlogs and objects are in {}", world.folder().display())
+    })?;
     println!("rehearsal: {} in {:.1} s", notes.join(", "), began.elapsed().as_secs_f64());
     let (uses, sole) = world.iam.uses();
     for grant in &world.plan.grants.all {

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
+    os::unix::fs::PermissionsExt,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -58,15 +59,23 @@ notify: [webhook: {{target: ops}}]
     )
 }
 
-/// A table of nccl-tests with this number of wrong elements.
+/// A table of nccl-tests from two nodes of eight GPUs, with this number of wrong elements.
 fn log(wrong: u32) -> String {
-    let mut text = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-                    #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n"
+    let mut text = "# nThread 1 nGpus 1 minBytes 2097152 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 \
+                    validation: 1 graph: 0\n#\n# Using devices\n"
         .to_owned();
-    for (size, count) in [(2_097_152_u32, 524_288_u32), (4_194_304, 1_048_576)] {
-        _ = writeln!(text, "{size:>12}{count:>14}     float     sum      -1    123.4   17.01   31.89 {wrong:>6}    123.4   17.01   31.89 {wrong:>6}");
+    for rank in 0..16 {
+        let (node, device) = (rank / 8, rank % 8);
+        _ = writeln!(text, "#  Rank {rank:>2} Group  0 Pid   2724 on    any-{node} device  {device} [0000:{device:02}:00] NVIDIA H100");
     }
-    text
+    text += "#\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
+    for (size, count, time) in [(2_097_152.0, 524_288, 100.0), (4_194_304.0, 1_048_576, 190.0)] {
+        let algorithm = size / time / 1000.0;
+        let sample = format!("{time:>8.2} {algorithm:>7.2} {:>7.2} {wrong:>6}", algorithm * 1.875);
+        _ = writeln!(text, "{size:>12}{count:>14}     float     sum      -1 {sample} {sample}");
+    }
+    text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 40.36\n#\n"
 }
 
 /// Objects that an operator puts into the bucket, and logs on the agents' hosts.
@@ -80,10 +89,19 @@ fn prepare(world: &World) -> Result<(), String> {
         let system = format!("{{existing: {{name: {cluster}, system: {{logs: {{folder: {}, nodes: 2}}}}}}}}", folder.display());
         logs.insert(cluster, system);
     }
+    let (programs, shared) = (world.folder().join("bin"), world.folder().join("shared"));
+    for folder in [&programs, &shared] {
+        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    }
+    for command in ["sbatch", "squeue", "scontrol", "srun", "sacct", "scancel", "sinfo"] {
+        let path = programs.join(command);
+        std::fs::write(&path, include_str!("files/slurm.sh")).map_err(|error| error.to_string())?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    }
     let image = "image: {build: {config: steps/image.yaml, source: source}}";
     let pushed = "image: {build: {config: steps/image.yaml, repository: {url: https://github.com/acme/images, revision: main}}}";
-    let deployed = r#"{rent: {deployed: {deploy: {config: steps/deploy.yaml, source: source, substitutions: {_LEAVES: '{"nodes": [{"name": "n-0", "slots": 8}, {"name": "n-1", "slots": 8}], "slurm": {"shared_folder": "SHARED"}}'}}, destroy: {config: steps/destroy.yaml, source: source, substitutions: {_LEAVES: '{"left": [], "evidence": "all lists are empty"}'}}, slurm: {nodes: 2, shared_folder: /set/by/the/deployment}}}}"#;
-    let deployed = deployed.replace("SHARED", &world.folder().join("shared").display().to_string());
+    let deployed = r#"{rent: {deployed: {deploy: {config: steps/deploy.yaml, source: source, substitutions: {_LEAVES_CLUSTER: '{"nodes": [{"name": "n-0", "slots": 8}, {"name": "n-1", "slots": 8}], "slurm": {"shared_folder": "SHARED"}}'}}, destroy: {config: steps/destroy.yaml, source: source, substitutions: {_LEAVES_GONE: '{"left": [], "evidence": "all lists are empty"}'}}, slurm: {nodes: 2, ranks_per_node: 8, shared_folder: /set/by/the/deployment}}}}"#;
+    let deployed = deployed.replace("SHARED", &shared.display().to_string());
     let files = [
         ("by-api.yaml", workflow("by-api", image, &logs["c-1"], "")),
         ("by-message.yaml", workflow("by-message", "", &logs["c-1"], "")),
@@ -244,7 +262,11 @@ pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed>
     for (name, verdict) in EXPECTED {
         let run = &ended[name];
         if run["verdict"] != verdict {
-            return Err(format!("{name}: expected the verdict {verdict}, found {run}"));
+            let name_of_run = run["run"].as_str().unwrap_or_default();
+            let object = format!("artefacts/{name_of_run}/verdict/1/verdict.json");
+            let why = world.storage.object(&world.plan.bucket("artefacts"), &object);
+            let why = why.map(|object| String::from_utf8_lossy(&object.body).into_owned()).unwrap_or_default();
+            return Err(format!("{name}: expected the verdict {verdict}, found {run}: {why}"));
         }
     }
     notes.push(format!("{} runs reached their verdicts", ended.len()));

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Secret of GitHub's webhook.
-pub const WEBHOOK_SECRET: &str = "rehearsal";
+pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 /// Maximum number of deliveries before a message is a dead letter, instead of the plan's: the pauses would last an hour.
 const DELIVERIES: u32 = 5;
 
@@ -466,6 +466,19 @@ impl World {
     /// All builds so far.
     pub fn builds(&self) -> Vec<Value> {
         self.builds.builds()
+    }
+
+    /// Writes all objects below the world's folder, to find the cause of a failure.
+    pub fn dump(&self) {
+        for bucket in &self.plan.buckets {
+            for name in self.storage.names(bucket) {
+                let path = self.folder.join("buckets").join(bucket).join(&name);
+                let made = path.parent().map(fs::create_dir_all);
+                if let (Some(Ok(())), Some(object)) = (made, self.storage.object(bucket, &name)) {
+                    drop(fs::write(path, object.body));
+                }
+            }
+        }
     }
 
     /// The folder of the world's files.

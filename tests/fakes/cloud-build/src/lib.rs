@@ -3,7 +3,7 @@
 //!
 //! No step is executed. A build advances by one status with each read (`QUEUED`, `WORKING`, its end), so that a
 //! test never waits. The substitution `_ENDS` states its end: a status, or `never`. `_LEAVES` states the content of its
-//! files.
+//! files, `_LEAVES_CLUSTER` that of `cluster.json`.
 
 mod build;
 mod rest;
