@@ -38,6 +38,11 @@ impl Resource {
         Self { policies: vec![format!("{kind} {short}"), "project".to_owned()], attributes: Attributes::default() }
     }
 
+    /// Something for which there is no rule.
+    pub fn unknown(what: &str) -> Self {
+        Self { policies: vec![what.to_owned()], attributes: Attributes::default() }
+    }
+
     /// The project.
     pub fn project() -> Self {
         Self { policies: vec!["project".to_owned()], attributes: Attributes::default() }

@@ -8,14 +8,14 @@ use std::{
 use crate::grants::{Grant, Grants, Resource};
 
 /// A request that no grant allows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub struct Denial {
     /// The caller.
     pub member: String,
     /// The missing permission, or the method without a rule.
     pub permission: String,
     /// The resource.
-    pub resource: String,
+    pub resource: Resource,
 }
 
 impl std::fmt::Display for Denial {
@@ -88,7 +88,7 @@ impl Iam {
             found.map(|found| found.iter().map(|grant| grant.address.clone()).collect())
         };
         let denied = |permission: String| {
-            let denial = Denial { member: member.to_owned(), permission, resource: resource.to_string() };
+            let denial = Denial { member: member.to_owned(), permission, resource: resource.clone() };
             self.log().denials.push(denial.clone());
             Err(denial)
         };
@@ -109,18 +109,12 @@ impl Iam {
         }
     }
 
-    /// Whether a request would be allowed; not recorded.
-    pub fn would_allow(&self, member: &str, permission: &str, resource: &Resource) -> bool {
-        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
-        grants.allowing(member, permission, resource).is_ok_and(|found| !found.is_empty())
-    }
-
     /// Records a request for which the rehearsal has no rule: it is refused.
     pub fn unknown(&self, member: &str, what: &str) -> Denial {
         let denial = Denial {
             member: member.to_owned(),
             permission: "a permission that tests/rehearsal/src/methods.rs does not know:".to_owned(),
-            resource: what.to_owned(),
+            resource: Resource::unknown(what),
         };
         self.log().denials.push(denial.clone());
         denial

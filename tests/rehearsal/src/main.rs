@@ -9,14 +9,22 @@ mod methods;
 mod plan;
 mod proxy;
 mod receiver;
+mod report;
 mod scenario;
 mod world;
 
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 
 use clap::Parser;
+use futures::{StreamExt, stream};
 
-use crate::{plan::Plan, world::World};
+use crate::{grants::Grant, plan::Plan, world::World};
 
 /// Rehearses a deployment without a cloud.
 #[derive(Parser)]
@@ -27,6 +35,18 @@ struct Arguments {
     /// The plan, from tests/terraform/plan.py.
     #[arg(long)]
     plan: PathBuf,
+    /// The page to compare with the rehearsal.
+    #[arg(long)]
+    page: PathBuf,
+    /// Writes the page.
+    #[arg(long)]
+    write: bool,
+    /// Number of concurrent rehearsals without a grant.
+    #[arg(long, default_value_t = 4)]
+    at_once: usize,
+    /// Removes only grants whose address contains this text; empty: all.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Folder for logs; it must be empty.
     folder: PathBuf,
 }
@@ -42,7 +62,11 @@ fn main() -> ExitCode {
         }
     };
     match runtime.block_on(rehearse(&arguments)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            wrong.iter().for_each(|what| println!("{what}"));
+            ExitCode::FAILURE
+        }
         Err(why) => {
             eprintln!("{why}");
             ExitCode::FAILURE
@@ -50,11 +74,11 @@ fn main() -> ExitCode {
     }
 }
 
-async fn rehearse(arguments: &Arguments) -> Result<(), String> {
+async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     let plan = Plan::read(&arguments.plan)?;
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
     let began = Instant::now();
-    let mut world = World::new(plan, &arguments.programs, &folder.join("whole")).await?;
+    let mut world = World::new(plan.clone(), &arguments.programs, &folder.join("whole")).await?;
     let played = scenario::play(&mut world, false).await;
     let notes = played.map_err(|why| {
         world.dump();
@@ -62,12 +86,79 @@ async fn rehearse(arguments: &Arguments) -> Result<(), String> {
     })?;
     println!("rehearsal: {} in {:.1} s", notes.join(", "), began.elapsed().as_secs_f64());
     let (uses, sole) = world.iam.uses();
-    for grant in &world.plan.grants.all {
-        if !uses.contains_key(&grant.address) {
-            println!("unused: {}", grant.address);
-        } else if !sole.contains(&grant.address) {
-            println!("redundant: {}", grant.address);
+    drop(world);
+
+    let mut wrong = twice(&plan.grants.all);
+    for Grant { address, .. } in &plan.grants.all {
+        if !uses.contains_key(address) {
+            wrong.push(format!("{address}: no request needs this grant; remove it from infra/"));
+        } else if !sole.contains(address) {
+            wrong.push(format!("{address}: other grants allow the same requests; remove it from infra/"));
         }
     }
-    Ok(())
+    if !wrong.is_empty() {
+        return Ok(wrong);
+    }
+    let rows = report::rows(&plan.grants.all, &uses);
+    let known = fs::read_to_string(&arguments.page).unwrap_or_default();
+    let page = report::page(&report::with_known(rows, &known));
+    if page != known {
+        if arguments.write {
+            fs::write(&arguments.page, page).map_err(|error| format!("{}: {error}", arguments.page.display()))?;
+        } else {
+            wrong.push(format!("{} differs from the rehearsal; run .ci/rehearsal.sh --write", arguments.page.display()));
+        }
+    }
+
+    let began = Instant::now();
+    let removed = plan.grants.all.iter().filter(|grant| grant.address.contains(&arguments.only)).enumerate();
+    let removed: Vec<_> = removed.collect();
+    let count = removed.len();
+    let ends = stream::iter(removed).map(|(number, grant)| {
+        let folder = folder.join(format!("without-{number}"));
+        without(&plan, grant, &arguments.programs, folder)
+    });
+    let ends: Vec<_> = ends.buffer_unordered(arguments.at_once.max(1)).collect().await;
+    let kept: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+    println!(
+        "rehearsal: each of {count} grants removed in turn; {} times it failed for that reason, in {:.0} s",
+        count - kept.len(),
+        began.elapsed().as_secs_f64()
+    );
+    wrong.extend(kept);
+    Ok(wrong)
+}
+
+/// Grants with equal content: removing one removes the other as well.
+fn twice(grants: &[Grant]) -> Vec<String> {
+    let mut first: BTreeMap<_, &str> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for Grant { address, on, role, member, condition } in grants {
+        let key = (on, role, member, format!("{condition:?}"));
+        if let Some(other) = first.insert(key, address) {
+            wrong.push(format!("{address}: the same grant as {other}; remove one from infra/"));
+        }
+    }
+    wrong
+}
+
+/// Rehearses without a grant. Returns an error unless the rehearsal fails because of it.
+async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
+    let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
+    let mut world = World::new(reduced, programs, &folder).await?;
+    let why = match scenario::play(&mut world, true).await {
+        Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
+        Err(why) => why,
+    };
+    let denials = world.iam.denials();
+    for denial in &denials {
+        let allowing = plan.grants.allowing(&denial.member, &denial.permission, &denial.resource);
+        if allowing.is_ok_and(|found| found.iter().any(|other| other.address == grant.address)) {
+            drop(world);
+            drop(fs::remove_dir_all(&folder));
+            return Ok(());
+        }
+    }
+    world.dump();
+    Err(format!("{}: without it the rehearsal failed for another reason: {why}; see {}", grant.address, folder.display()))
 }

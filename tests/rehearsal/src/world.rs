@@ -468,6 +468,17 @@ impl World {
         self.builds.builds()
     }
 
+    /// Removes an object without a check.
+    ///
+    /// # Errors
+    /// Returns an error if the stand-in refuses.
+    pub async fn remove(&self, purpose: &str, name: &str) -> Result<(), String> {
+        let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+        let url = format!("{}/storage/v1/b/{}/o/{name}", self.storage.url(), self.plan.bucket(purpose));
+        let answer = reqwest::Client::new().delete(url).send().await.map_err(|error| error.to_string())?;
+        answer.error_for_status().map(drop).map_err(|error| error.to_string())
+    }
+
     /// Writes all objects below the world's folder, to find the cause of a failure.
     pub fn dump(&self) {
         for bucket in &self.plan.buckets {
