@@ -45,10 +45,15 @@ impl Condition {
 
     fn term(text: &str) -> Result<Self, String> {
         let unsupported = || {
-            format!("condition `{text}`: expected ATTRIBUTE.startsWith(\"TEXT\"); extend tests/rehearsal/src/condition.rs")
+            format!(
+                "condition `{text}`: expected ATTRIBUTE.startsWith(\"TEXT\"); extend tests/rehearsal/src/condition.rs"
+            )
         };
         for (name, attribute) in ATTRIBUTES {
-            let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(".startsWith(\"")) else { continue };
+            let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(".startsWith(\""))
+            else {
+                continue;
+            };
             let literal = rest.strip_suffix("\")").ok_or_else(unsupported)?;
             if literal.contains(['"', '\\']) {
                 return Err(unsupported());
@@ -85,11 +90,20 @@ mod tests {
         let name = |name: &str| Attributes { name: Some(name.to_owned()), list_prefix: None };
         assert!(condition.holds(&name("projects/_/buckets/b/objects/open/run")));
         assert!(!condition.holds(&name("projects/_/buckets/b/objects/other")));
-        let list = |prefix: &str| Attributes { list_prefix: Some(prefix.to_owned()), ..name("projects/_/buckets/b") };
+        let list = |prefix: &str| Attributes {
+            list_prefix: Some(prefix.to_owned()),
+            ..name("projects/_/buckets/b")
+        };
         assert!(condition.holds(&list("open/")) && condition.holds(&list("open/x")));
         assert!(!condition.holds(&list("")) && !condition.holds(&list("op")));
         assert!(!condition.holds(&Attributes::default()));
-        for wrong in ["true", "resource.type == \"x\"", "!resource.name.startsWith(\"x\")", "resource.name.startsWith(\"x\") && true", ""] {
+        for wrong in [
+            "true",
+            "resource.type == \"x\"",
+            "!resource.name.startsWith(\"x\")",
+            "resource.name.startsWith(\"x\") && true",
+            "",
+        ] {
             assert!(Condition::parse(wrong).is_err(), "{wrong}");
         }
     }

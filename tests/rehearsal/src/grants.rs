@@ -35,7 +35,10 @@ impl Resource {
     fn of(kind: &str, name: &str) -> Self {
         // Names are compared without their project: everything is in one.
         let short = name.rsplit('/').next().unwrap_or(name);
-        Self { policies: vec![format!("{kind} {short}"), "project".to_owned()], attributes: Attributes::default() }
+        Self {
+            policies: vec![format!("{kind} {short}"), "project".to_owned()],
+            attributes: Attributes::default(),
+        }
     }
 
     /// Something for which there is no rule.
@@ -57,7 +60,10 @@ impl Resource {
     /// The objects of a bucket below a prefix, as one list.
     pub fn list(bucket: &str, prefix: &str) -> Self {
         let name = Some(format!("projects/_/buckets/{bucket}"));
-        Self { attributes: Attributes { name, list_prefix: Some(prefix.to_owned()) }, ..Self::of("bucket", bucket) }
+        Self {
+            attributes: Attributes { name, list_prefix: Some(prefix.to_owned()) },
+            ..Self::of("bucket", bucket)
+        }
     }
 
     /// A topic, by its full or short name.
@@ -162,7 +168,10 @@ impl Grants {
             let kind = resource["type"].as_str().unwrap_or_default();
             let Some((_, argument, on)) = KINDS.iter().find(|(known, ..)| *known == kind) else {
                 if kind.contains("_iam_") && kind != "google_project_iam_custom_role" {
-                    return Err(format!("{}: {kind} is not supported; extend tests/rehearsal/src/grants.rs", resource["address"]));
+                    return Err(format!(
+                        "{}: {kind} is not supported; extend tests/rehearsal/src/grants.rs",
+                        resource["address"]
+                    ));
                 }
                 continue;
             };
@@ -173,7 +182,9 @@ impl Grants {
             };
             let role = text(resource, "role")?.to_owned();
             if !roles.roles.contains_key(&role) {
-                return Err(format!("{role} is not in tests/rehearsal/roles.json; add its name and run roles.py"));
+                return Err(format!(
+                    "{role} is not in tests/rehearsal/roles.json; add its name and run roles.py"
+                ));
             }
             let condition = resource["values"]["condition"][0]["expression"].as_str();
             let condition = condition.map(Condition::parse).transpose()?;
@@ -187,10 +198,21 @@ impl Grants {
     ///
     /// # Errors
     /// Returns an error if the permission's roles are unknown: then every answer would be a guess.
-    pub fn allowing(&self, member: &str, permission: &str, resource: &Resource) -> Result<Vec<&Grant>, String> {
-        let custom = self.roles.roles.iter().any(|(role, of)| role.starts_with("projects/") && of.contains(permission));
+    pub fn allowing(
+        &self,
+        member: &str,
+        permission: &str,
+        resource: &Resource,
+    ) -> Result<Vec<&Grant>, String> {
+        let custom = self
+            .roles
+            .roles
+            .iter()
+            .any(|(role, of)| role.starts_with("projects/") && of.contains(permission));
         if !self.roles.checked.contains(permission) && !custom {
-            return Err(format!("{permission} is not in `checked` of tests/rehearsal/roles.json; add it and run roles.py"));
+            return Err(format!(
+                "{permission} is not in `checked` of tests/rehearsal/roles.json; add it and run roles.py"
+            ));
         }
         let allows = |grant: &&Grant| {
             (grant.member == member || grant.member == "allUsers")
@@ -240,22 +262,33 @@ mod tests {
 
     #[test]
     fn a_grant_counts_for_its_member_on_its_resource_and_below() {
-        let on_bucket = json!({"bucket": "b", "role": "roles/storage.objectViewer", "member": "serviceAccount:a"});
+        let on_bucket =
+            json!({"bucket": "b", "role": "roles/storage.objectViewer", "member": "serviceAccount:a"});
         let bucket = grant("google_storage_bucket_iam_member", on_bucket.clone());
-        assert!(allowed(&[bucket.clone()], "storage.objects.get", &Resource::object("b", "o")));
-        assert!(!allowed(&[bucket.clone()], "storage.objects.create", &Resource::object("b", "o")));
-        assert!(!allowed(&[bucket.clone()], "storage.objects.get", &Resource::object("c", "o")));
+        assert!(allowed(std::slice::from_ref(&bucket), "storage.objects.get", &Resource::object("b", "o")));
+        assert!(!allowed(
+            std::slice::from_ref(&bucket),
+            "storage.objects.create",
+            &Resource::object("b", "o")
+        ));
+        assert!(!allowed(std::slice::from_ref(&bucket), "storage.objects.get", &Resource::object("c", "o")));
         let mut other = bucket;
         other["values"]["member"] = "serviceAccount:b".into();
         assert!(!allowed(&[other], "storage.objects.get", &Resource::object("b", "o")));
-        let project = json!({"project": "p", "role": "roles/storage.objectViewer", "member": "serviceAccount:a"});
-        assert!(allowed(&[grant("google_project_iam_member", project)], "storage.objects.get", &Resource::object("c", "o")));
+        let project =
+            json!({"project": "p", "role": "roles/storage.objectViewer", "member": "serviceAccount:a"});
+        assert!(allowed(
+            &[grant("google_project_iam_member", project)],
+            "storage.objects.get",
+            &Resource::object("c", "o")
+        ));
     }
 
     #[test]
     fn a_list_is_checked_on_the_bucket_with_its_prefix() {
         let names = "resource.name.startsWith(\"projects/_/buckets/b/objects/open/\")";
-        let prefix = "api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"open/\")";
+        let prefix =
+            "api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"open/\")";
         let with = |expression: String| {
             let of = json!({"bucket": "b", "role": "roles/storage.objectViewer", "member": "serviceAccount:a", "condition": [{"expression": expression}]});
             [grant("google_storage_bucket_iam_member", of)]
@@ -264,7 +297,11 @@ mod tests {
         assert!(allowed(&with(names.to_owned()), "storage.objects.get", &object));
         assert!(!allowed(&with(names.to_owned()), "storage.objects.list", &list));
         assert!(allowed(&with(format!("{names} || {prefix}")), "storage.objects.list", &list));
-        assert!(!allowed(&with(format!("{names} || {prefix}")), "storage.objects.list", &Resource::list("b", "")));
+        assert!(!allowed(
+            &with(format!("{names} || {prefix}")),
+            "storage.objects.list",
+            &Resource::list("b", "")
+        ));
     }
 
     #[test]
@@ -279,6 +316,10 @@ mod tests {
     #[test]
     fn public_grants_count_for_every_caller() {
         let of = json!({"name": "hooks", "role": "roles/run.invoker", "member": "allUsers"});
-        assert!(allowed(&[grant("google_cloud_run_v2_service_iam_member", of)], "run.routes.invoke", &Resource::service("hooks")));
+        assert!(allowed(
+            &[grant("google_cloud_run_v2_service_iam_member", of)],
+            "run.routes.invoke",
+            &Resource::service("hooks")
+        ));
     }
 }

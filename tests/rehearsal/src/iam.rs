@@ -40,8 +40,14 @@ struct Log {
 /// Service agents of Google, with the roles that Google grants them (each page "service agents"). Pub/Sub's own role is left out: it
 /// has none in projects that used Pub/Sub before 2021-04-08, and then only the plan's grants count.
 pub const AGENTS: [(&str, &str); 2] = [
-    ("serviceAccount:service-data-number@gcp-sa-cloudscheduler.iam.gserviceaccount.com", "roles/cloudscheduler.serviceAgent"),
-    ("serviceAccount:service-data-number@gcp-sa-cloudbuild.iam.gserviceaccount.com", "roles/cloudbuild.serviceAgent"),
+    (
+        "serviceAccount:service-data-number@gcp-sa-cloudscheduler.iam.gserviceaccount.com",
+        "roles/cloudscheduler.serviceAgent",
+    ),
+    (
+        "serviceAccount:service-data-number@gcp-sa-cloudbuild.iam.gserviceaccount.com",
+        "roles/cloudbuild.serviceAgent",
+    ),
 ];
 
 /// Pub/Sub's own account.
@@ -69,7 +75,13 @@ impl Iam {
     /// Adds a grant that Terraform does not make.
     pub fn grant_outside(&self, on: &str, role: &str, member: &str) {
         let address = format!("{OUTSIDE}{role} on {on} for {member}");
-        let grant = Grant { address, on: on.to_owned(), role: role.to_owned(), member: member.to_owned(), condition: None };
+        let grant = Grant {
+            address,
+            on: on.to_owned(),
+            role: role.to_owned(),
+            member: member.to_owned(),
+            condition: None,
+        };
         self.grants.lock().unwrap_or_else(PoisonError::into_inner).all.push(grant);
     }
 

@@ -35,6 +35,9 @@ struct Arguments {
     /// The plan, from tests/terraform/plan.py.
     #[arg(long)]
     plan: PathBuf,
+    /// Descriptions of buckets and accounts, infra/rights.json.
+    #[arg(long)]
+    rights: PathBuf,
     /// The page to compare with the rehearsal.
     #[arg(long)]
     page: PathBuf,
@@ -101,12 +104,16 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     }
     let rows = report::rows(&plan.grants.all, &uses);
     let known = fs::read_to_string(&arguments.page).unwrap_or_default();
-    let page = report::page(&report::with_known(rows, &known));
+    let page = report::page(&report::Described::read(&arguments.rights)?, &report::with_known(rows, &known));
     if page != known {
         if arguments.write {
-            fs::write(&arguments.page, page).map_err(|error| format!("{}: {error}", arguments.page.display()))?;
+            fs::write(&arguments.page, page)
+                .map_err(|error| format!("{}: {error}", arguments.page.display()))?;
         } else {
-            wrong.push(format!("{} differs from the rehearsal; run .ci/rehearsal.sh --write", arguments.page.display()));
+            wrong.push(format!(
+                "{} differs from the rehearsal; run .ci/rehearsal.sh --write",
+                arguments.page.display()
+            ));
         }
     }
 
@@ -160,5 +167,28 @@ async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -
         }
     }
     world.dump();
-    Err(format!("{}: without it the rehearsal failed for another reason: {why}; see {}", grant.address, folder.display()))
+    Err(format!(
+        "{}: without it the rehearsal failed for another reason: {why}; see {}",
+        grant.address,
+        folder.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_that_exists_twice_is_reported_with_both_addresses() {
+        let grant = |address: &str, member: &str| Grant {
+            address: address.to_owned(),
+            on: "service s".to_owned(),
+            role: "roles/run.invoker".to_owned(),
+            member: member.to_owned(),
+            condition: None,
+        };
+        assert_eq!(twice(&[grant("a", "x"), grant("b", "y")]), Vec::<String>::new());
+        let wrong = twice(&[grant("a", "x"), grant("b", "x")]);
+        assert!(wrong.len() == 1 && wrong[0].starts_with("b: the same grant as a"), "{wrong:?}");
+    }
 }

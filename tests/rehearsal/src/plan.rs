@@ -17,6 +17,8 @@ pub struct PlannedService {
     pub account: String,
     /// Its URL, also the audience of tokens.
     pub uri: String,
+    /// Whether callers outside the project's own services reach it.
+    pub reachable: bool,
     /// Environment without secrets.
     pub environment: BTreeMap<String, String>,
     /// Secrets by variable.
@@ -67,8 +69,6 @@ pub struct Plan {
     pub tasks: Vec<PlannedTask>,
     /// All buckets.
     pub buckets: Vec<String>,
-    /// Addresses of all service accounts.
-    pub accounts: Vec<String>,
     /// Resources with a customer's key, by address.
     pub encrypted: Vec<Encrypted>,
 }
@@ -86,13 +86,17 @@ impl Plan {
         let bytes = std::fs::read(path).map_err(|error| told(&error))?;
         let plan: Value = serde_json::from_slice(&bytes).map_err(|error| told(&error))?;
         let resources = plan["planned_values"]["root_module"]["resources"].as_array();
-        Self::of(resources.ok_or_else(|| told(&"no planned resources; make it with tests/terraform/plan.py"))?)
+        Self::of(
+            resources.ok_or_else(|| told(&"no planned resources; make it with tests/terraform/plan.py"))?,
+        )
     }
 
     fn of(resources: &[Value]) -> Result<Self, String> {
         let of = |kind: &'static str| resources.iter().filter(move |resource| resource["type"] == kind);
         let names = |kind: &'static str, argument: &'static str| {
-            of(kind).map(|resource| text(resource, argument).map(str::to_owned)).collect::<Result<Vec<_>, _>>()
+            of(kind)
+                .map(|resource| text(resource, argument).map(str::to_owned))
+                .collect::<Result<Vec<_>, _>>()
         };
         let services = of("google_cloud_run_v2_service").map(service).collect::<Result<Vec<_>, String>>()?;
         Ok(Self {
@@ -102,14 +106,15 @@ impl Plan {
             topics: names("google_pubsub_topic", "id")?,
             tasks: of("google_cloud_scheduler_job").map(task).collect::<Result<_, _>>()?,
             buckets: names("google_storage_bucket", "name")?,
-            accounts: names("google_service_account", "email")?,
             encrypted: resources.iter().filter_map(encrypted).collect(),
         })
     }
 
     /// The service with this URL, or with a URL below it.
     pub fn service_at(&self, url: &str) -> Option<&PlannedService> {
-        self.services.values().find(|service| url == service.uri || url.starts_with(&format!("{}/", service.uri)))
+        self.services
+            .values()
+            .find(|service| url == service.uri || url.starts_with(&format!("{}/", service.uri)))
     }
 
     /// The bucket of this purpose: `artefacts`, `ledger` or `build-logs`.
@@ -139,6 +144,7 @@ fn service(resource: &Value) -> Result<PlannedService, String> {
         program: program.to_owned(),
         account: account.to_owned(),
         uri: text(resource, "uri")?.to_owned(),
+        reachable: text(resource, "ingress")? == "INGRESS_TRAFFIC_ALL",
         environment,
         secrets,
     })
@@ -166,14 +172,18 @@ fn subscription(resource: &Value) -> Result<PlannedSubscription, String> {
 /// A filter on one attribute: `attributes.cluster = "c"`, `attributes."ce-type" = "t"`.
 fn filter(text: &str) -> Result<(String, String), String> {
     let parts = text.strip_prefix("attributes.").and_then(|rest| rest.split_once(" = "));
-    let (name, value) = parts.ok_or_else(|| format!("filter `{text}`: expected attributes.NAME = \"VALUE\""))?;
+    let (name, value) =
+        parts.ok_or_else(|| format!("filter `{text}`: expected attributes.NAME = \"VALUE\""))?;
     Ok((name.trim_matches('"').to_owned(), value.trim_matches('"').to_owned()))
 }
 
 fn task(resource: &Value) -> Result<PlannedTask, String> {
     let target = &resource["values"]["http_target"][0];
     let of = |value: &Value, what: &str| {
-        value.as_str().map(str::to_owned).ok_or_else(|| format!("{}: no {what} in the plan", address(resource)))
+        value
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{}: no {what} in the plan", address(resource)))
     };
     let token = &target["oidc_token"][0];
     Ok(PlannedTask {

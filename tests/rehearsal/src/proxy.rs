@@ -63,7 +63,8 @@ impl Drop for Proxy {
 fn refusal(denial: &Denial) -> Response {
     let message = format!("{denial} (or it may not exist).");
     let errors = json!([{"message": message, "domain": "global", "reason": "forbidden"}]);
-    let error = json!({"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED", "errors": errors}});
+    let error =
+        json!({"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED", "errors": errors}});
     let headers = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
     (StatusCode::FORBIDDEN, headers, error.to_string()).into_response()
 }
@@ -91,7 +92,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let json: Value = serde_json::from_slice(&body).unwrap_or_default();
     let call = Call { method: head.method.as_str(), path, query, body: json };
     let Some(needs) = needs(shared.api, &call) else {
-        return refusal(&shared.iam.unknown(&shared.member, &format!("{:?} {} {}", shared.api, head.method, head.uri)));
+        return refusal(
+            &shared.iam.unknown(&shared.member, &format!("{:?} {} {}", shared.api, head.method, head.uri)),
+        );
     };
     for (permission, resource) in &needs {
         if let Err(denial) = shared.iam.check(&shared.member, permission, resource) {
@@ -101,7 +104,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let mut forwarded = shared.http.request(head.method.clone(), format!("{}{target}", shared.upstream));
     for (name, value) in &head.headers {
-        if ![header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION].contains(name) {
+        if ![header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION]
+            .contains(name)
+        {
             forwarded = forwarded.header(name, value);
         }
     }

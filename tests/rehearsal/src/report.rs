@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
+    path::Path,
 };
+
+use serde::Deserialize;
 
 use crate::{
     condition::{Attribute, Condition},
@@ -93,16 +96,51 @@ pub fn rows(grants: &[Grant], uses: &Uses) -> Rows {
     let mut rows = Rows::new();
     for grant in grants {
         let role = grant.role.rsplit('/').next().unwrap_or(&grant.role);
-        let role = if grant.role.starts_with("projects/") { format!("own role `{role}`") } else { format!("`{}`", grant.role) };
+        let role = if grant.role.starts_with("projects/") {
+            format!("own role `{role}`")
+        } else {
+            format!("`{}`", grant.role)
+        };
         let used = uses.get(&grant.address).into_iter().flatten().map(|(permission, _)| permission.clone());
         rows.entry((member(&grant.member), resource(grant), role)).or_default().extend(used);
     }
     rows
 }
 
+/// Descriptions of buckets and build accounts.
+#[derive(Default, Deserialize)]
+pub struct Described {
+    buckets: BTreeMap<String, String>,
+    builds: BTreeMap<String, DescribedBuild>,
+}
+
+#[derive(Deserialize)]
+struct DescribedBuild {
+    why: String,
+}
+
+impl Described {
+    /// Reads `infra/rights.json`.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+        serde_json::from_str(&text).map_err(|error| told(&error))
+    }
+}
+
 /// The page.
-pub fn page(rows: &Rows) -> String {
-    let mut text = format!("{HEAD}\n| account | on | role | used permissions |\n|---|---|---|---|\n");
+pub fn page(described: &Described, rows: &Rows) -> String {
+    let mut text = format!("{HEAD}\n");
+    for (name, what) in &described.buckets {
+        _ = writeln!(text, "- bucket **{name}**: {what}");
+    }
+    for (name, DescribedBuild { why }) in &described.builds {
+        _ = writeln!(text, "- account **{name}**: {why}");
+    }
+    text += "\n| account | on | role | used permissions |\n|---|---|---|---|\n";
     for ((member, resource, role), used) in rows {
         let used: Vec<_> = used.iter().map(|permission| format!("`{permission}`")).collect();
         _ = writeln!(text, "| {member} | {resource} | {role} | {} |", used.join(", "));
@@ -122,7 +160,11 @@ pub fn with_known(mut rows: Rows, page: &str) -> Rows {
         let [member, resource, role, used] = cells[..] else { continue };
         let key = (member.to_owned(), resource.to_owned(), role.to_owned());
         if let Some(row) = rows.get_mut(&key) {
-            row.extend(used.split(", ").map(|permission| permission.trim_matches('`').to_owned()).filter(|text| !text.is_empty()));
+            row.extend(
+                used.split(", ")
+                    .map(|permission| permission.trim_matches('`').to_owned())
+                    .filter(|text| !text.is_empty()),
+            );
         }
     }
     rows
@@ -134,11 +176,17 @@ mod tests {
 
     #[test]
     fn a_page_is_read_back() {
-        let key = ("judge".to_owned(), "bucket artefacts".to_owned(), "`roles/storage.objectViewer`".to_owned());
-        let row = |used: &[&str]| Rows::from([(key.clone(), used.iter().map(|text| (*text).to_owned()).collect())]);
-        let known = page(&row(&["storage.objects.get", "storage.objects.list"]));
-        assert_eq!(page(&with_known(row(&["storage.objects.get"]), &known)), known);
-        assert_ne!(page(&with_known(row(&["storage.objects.other"]), &known)), known);
+        let key =
+            ("judge".to_owned(), "bucket artefacts".to_owned(), "`roles/storage.objectViewer`".to_owned());
+        let row =
+            |used: &[&str]| Rows::from([(key.clone(), used.iter().map(|text| (*text).to_owned()).collect())]);
+        let described = Described {
+            buckets: [("ledger".to_owned(), "records".to_owned())].into(),
+            ..Described::default()
+        };
+        let known = page(&described, &row(&["storage.objects.get", "storage.objects.list"]));
+        assert_eq!(page(&described, &with_known(row(&["storage.objects.get"]), &known)), known);
+        assert_ne!(page(&described, &with_known(row(&["storage.objects.other"]), &known)), known);
     }
 
     #[test]
@@ -150,7 +198,8 @@ mod tests {
             include_str!("../../fakes/pubsub/tests/client.rs"),
         ];
         for rule in RULES {
-            let exists = rule.test == "rehearsal" || sources.iter().any(|source| source.contains(&format!("fn {}()", rule.test)));
+            let exists = rule.test == "rehearsal"
+                || sources.iter().any(|source| source.contains(&format!("fn {}()", rule.test)));
             assert!(exists, "{}: no test {}", rule.name, rule.test);
         }
     }

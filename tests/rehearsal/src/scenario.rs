@@ -65,7 +65,10 @@ fn log(wrong: u32) -> String {
         .to_owned();
     for rank in 0..16 {
         let (node, device) = (rank / 8, rank % 8);
-        _ = writeln!(text, "#  Rank {rank:>2} Group  0 Pid   2724 on    any-{node} device  {device} [0000:{device:02}:00] NVIDIA H100");
+        _ = writeln!(
+            text,
+            "#  Rank {rank:>2} Group  0 Pid   2724 on    any-{node} device  {device} [0000:{device:02}:00] NVIDIA H100"
+        );
     }
     text += "#\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
              #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
@@ -85,7 +88,10 @@ fn prepare(world: &World) -> Result<(), String> {
         let folder = world.folder().join(format!("logs-{cluster}"));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         std::fs::write(folder.join("all_reduce.log"), log(wrong)).map_err(|error| error.to_string())?;
-        let system = format!("{{existing: {{name: {cluster}, system: {{logs: {{folder: {}, nodes: 2}}}}}}}}", folder.display());
+        let system = format!(
+            "{{existing: {{name: {cluster}, system: {{logs: {{folder: {}, nodes: 2}}}}}}}}",
+            folder.display()
+        );
         logs.insert(cluster, system);
     }
     let (programs, shared) = (world.folder().join("bin"), world.folder().join("shared"));
@@ -95,7 +101,8 @@ fn prepare(world: &World) -> Result<(), String> {
     for command in ["sbatch", "squeue", "scontrol", "srun", "sacct", "scancel", "sinfo"] {
         let path = programs.join(command);
         std::fs::write(&path, include_str!("files/slurm.sh")).map_err(|error| error.to_string())?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+            .map_err(|error| error.to_string())?;
     }
     let image = "image: {build: {config: steps/image.yaml, source: source}}";
     let pushed = "image: {build: {config: steps/files.yaml, repository: {url: https://github.com/acme/images, revision: main}}}";
@@ -104,8 +111,24 @@ fn prepare(world: &World) -> Result<(), String> {
     let files = [
         ("by-api.yaml", workflow("by-api", image, &logs["c-1"], "")),
         ("by-message.yaml", workflow("by-message", "", &logs["c-1"], "")),
-        ("by-schedule.yaml", workflow("by-schedule", "", &logs["c-2"], &format!("on: {{schedule: [{{cron: '{SCHEDULE}', zone: Etc/UTC, window: 4h}}]}}"))),
-        ("by-push.yaml", workflow("by-push", pushed, &deployed, "on: {push: [{repository: acme/images, branches: [main]}]}")),
+        (
+            "by-schedule.yaml",
+            workflow(
+                "by-schedule",
+                "",
+                &logs["c-2"],
+                &format!("on: {{schedule: [{{cron: '{SCHEDULE}', zone: Etc/UTC, window: 4h}}]}}"),
+            ),
+        ),
+        (
+            "by-push.yaml",
+            workflow(
+                "by-push",
+                pushed,
+                &deployed,
+                "on: {push: [{repository: acme/images, branches: [main]}]}",
+            ),
+        ),
         ("criteria/any.yaml", include_str!("files/criteria.yaml").to_owned()),
         ("steps/files.yaml", include_str!("files/files.yaml").to_owned()),
         ("steps/image.yaml", include_str!("files/image.yaml").to_owned()),
@@ -159,7 +182,8 @@ async fn until<T>(
 }
 
 async fn api(world: &World, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
-    let headers = vec![("content-type", "application/json".to_owned()), ("idempotency-key", "rehearsal".to_owned())];
+    let headers =
+        vec![("content-type", "application/json".to_owned()), ("idempotency-key", "rehearsal".to_owned())];
     let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
     let request = Invocation { method, path, headers, body };
     let (status, text) = world.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
@@ -172,7 +196,10 @@ async fn api(world: &World, method: &str, path: &str, body: &Value) -> Result<Va
 /// Publishes a request of a run on the gateway's topic, as the requester.
 fn request(world: &World) -> Result<(), Failed> {
     let topic = format!("projects/{PROJECT}/topics/burnin-gateway");
-    world.iam.check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(&topic)).map_err(|denial| denial.to_string())?;
+    world
+        .iam
+        .check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(&topic))
+        .map_err(|denial| denial.to_string())?;
     let attributes = [
         ("ce-specversion", "1.0"),
         ("ce-type", "dev.burnin.run.request.v1"),
@@ -182,7 +209,9 @@ fn request(world: &World) -> Result<(), Failed> {
     ];
     let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let data = json!({"workflow": "by-message"}).to_string().into();
-    world.broker.publish(&topic, pubsub_standin::Message { data, attributes, ..pubsub_standin::Message::default() });
+    world
+        .broker
+        .publish(&topic, pubsub_standin::Message { data, attributes, ..pubsub_standin::Message::default() });
     Ok(())
 }
 
@@ -195,7 +224,8 @@ async fn push(world: &World) -> Result<(), Failed> {
         "pusher": {"name": "a"}, "sender": {"login": "a", "id": 1, "type": "User"},
     })
     .to_string();
-    let mut mac = Hmac::<Sha256>::new_from_slice(WEBHOOK_SECRET.as_bytes()).map_err(|error| error.to_string())?;
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(WEBHOOK_SECRET.as_bytes()).map_err(|error| error.to_string())?;
     mac.update(body.as_bytes());
     let headers = vec![
         ("content-type", "application/json".to_owned()),
@@ -230,7 +260,10 @@ pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed>
     encrypt(world)?;
     declared::perform(world)?;
     let replies = format!("projects/{PROJECT}/subscriptions/burnin-replies-team");
-    world.iam.check(members::LISTENER, "pubsub.subscriptions.consume", &Resource::subscription(&replies)).map_err(|denial| denial.to_string())?;
+    world
+        .iam
+        .check(members::LISTENER, "pubsub.subscriptions.consume", &Resource::subscription(&replies))
+        .map_err(|denial| denial.to_string())?;
     let dead = dead_letters(world, patience).await?;
     prepare(world)?;
     world.start().await?;
@@ -264,7 +297,10 @@ pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed>
                 push(world).await?;
                 repeated = true;
             }
-            if EXPECTED.iter().all(|(name, _)| found.get(*name).is_some_and(|run| !run["closed_at"].is_null())) {
+            if EXPECTED
+                .iter()
+                .all(|(name, _)| found.get(*name).is_some_and(|run| !run["closed_at"].is_null()))
+            {
                 break found;
             }
             if began.elapsed() > patience {
@@ -279,25 +315,36 @@ pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed>
             let name_of_run = run["run"].as_str().unwrap_or_default();
             let object = format!("artefacts/{name_of_run}/verdict/1/verdict.json");
             let why = world.storage.object(&world.plan.bucket("artefacts"), &object);
-            let why = why.map(|object| String::from_utf8_lossy(&object.body).into_owned()).unwrap_or_default();
+            let why =
+                why.map(|object| String::from_utf8_lossy(&object.body).into_owned()).unwrap_or_default();
             return Err(format!("{name}: expected the verdict {verdict}, found {run}: {why}"));
         }
     }
     notes.push(format!("{} runs reached their verdicts", ended.len()));
     check_rows(world, &ended)?;
     let failed = ended["by-schedule"]["run"].as_str().unwrap_or_default().to_owned();
-    until(world, "the notice of the failed run", patience, async || Ok(world.receiver.has(&failed).then_some(()))).await?;
+    until(world, "the notice of the failed run", patience, async || {
+        Ok(world.receiver.has(&failed).then_some(()))
+    })
+    .await?;
     let mut ends = 0;
     until(world, "the reply with the end of the requested run", patience, async || {
         let replies = world.broker.drain(&replies);
-        ends += replies.iter().filter(|reply| String::from_utf8_lossy(&reply.data).contains("\"ended\":{")).count();
+        ends += replies
+            .iter()
+            .filter(|reply| String::from_utf8_lossy(&reply.data).contains("\"ended\":{"))
+            .count();
         Ok((ends > 0).then_some(()))
     })
     .await?;
     let bucket = world.plan.bucket("artefacts");
     let hints = ["open/", "requests/open/", "clusters/open/", "notices/open/"];
     until(world, "hints are removed", patience, async || {
-        let left = world.storage.names(&bucket).into_iter().find(|name| hints.iter().any(|hint| name.starts_with(hint)));
+        let left = world
+            .storage
+            .names(&bucket)
+            .into_iter()
+            .find(|name| hints.iter().any(|hint| name.starts_with(hint)));
         Ok(left.is_none().then_some(()))
     })
     .await?;
@@ -305,6 +352,7 @@ pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed>
         return Err(format!("an event was parked: {parked}"));
     }
     dashboard(world, &format!("/runs/{failed}"), "by-schedule").await?;
+    report(world, &failed).await?;
     notes.push(format!("{dead} dead letters forwarded"));
     notes.push(format!("{} builds", world.builds().len()));
     match world.iam.denials().first() {
@@ -317,7 +365,8 @@ pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed>
 fn deployed(world: &World) -> Option<String> {
     let builds = world.builds();
     let deployment = builds.iter().find(|build| {
-        build["status"] == "SUCCESS" && !build["substitutions"]["_EXPIRES"].as_str().unwrap_or_default().is_empty()
+        build["status"] == "SUCCESS"
+            && !build["substitutions"]["_EXPIRES"].as_str().unwrap_or_default().is_empty()
     })?;
     Some(deployment["substitutions"]["_CLUSTER"].as_str()?.to_owned())
 }
@@ -351,7 +400,9 @@ async fn install_agent(world: &mut World, cluster: &str) -> Result<(), Failed> {
 fn encrypt(world: &World) -> Result<(), Failed> {
     for (address, agent, key) in &world.plan.encrypted {
         let agent = format!("serviceAccount:service-data-number@{agent}.iam.gserviceaccount.com");
-        for permission in ["cloudkms.cryptoKeyVersions.useToEncrypt", "cloudkms.cryptoKeyVersions.useToDecrypt"] {
+        for permission in
+            ["cloudkms.cryptoKeyVersions.useToEncrypt", "cloudkms.cryptoKeyVersions.useToDecrypt"]
+        {
             let may = world.iam.check(&agent, permission, &Resource::key(key));
             may.map_err(|denial| format!("403: {address}: {denial}"))?;
         }
@@ -385,10 +436,23 @@ async fn dashboard(world: &World, path: &str, expected: &str) -> Result<(), Fail
     Ok(())
 }
 
+/// Reads a report by the API: it names the bucket of the ledger.
+async fn report(world: &World, run: &str) -> Result<(), Failed> {
+    let path = format!("/api/v1/runs/{run}/report");
+    let request = Invocation { method: "GET", path: &path, headers: Vec::new(), body: Vec::new() };
+    let (status, text) = world.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
+    let ledger = format!("gs://{}/ledger/{run}", world.plan.bucket("ledger"));
+    if status != 200 || !text.replace("&#x2f;", "/").contains(&ledger) {
+        return Err(format!("{path}: {status}: expected {ledger} in the report"));
+    }
+    Ok(())
+}
+
 /// Lets every delivery of each subscription fail until its message is a dead letter.
 async fn dead_letters(world: &World, patience: Duration) -> Result<usize, Failed> {
     let dead = format!("projects/{PROJECT}/subscriptions/burnin-dead");
-    let failing: Vec<_> = world.plan.subscriptions.iter().filter(|of| of.dead_letters.is_some()).cloned().collect();
+    let failing: Vec<_> =
+        world.plan.subscriptions.iter().filter(|of| of.dead_letters.is_some()).cloned().collect();
     world.broker.drain(&dead);
     for subscription in &failing {
         world.broker.fail(&subscription.id, true);

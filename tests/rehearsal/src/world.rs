@@ -1,7 +1,7 @@
 //! A world: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     net::TcpListener,
     path::{Path, PathBuf},
@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine, engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD}};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use bigquery_standin::BigQuery;
 use cloudbuild_standin::{BuildRights, CloudBuild};
 use pubsub_standin::{Access, Address, Broker, Endpoint, Message, Subscription};
@@ -38,7 +41,11 @@ pub fn member(email: &str) -> String {
 
 impl Access for Iam {
     fn admits(&self, caller: &str, permission: &'static str, resource: &str) -> Result<(), String> {
-        let of = if resource.contains("/topics/") { Resource::topic(resource) } else { Resource::subscription(resource) };
+        let of = if resource.contains("/topics/") {
+            Resource::topic(resource)
+        } else {
+            Resource::subscription(resource)
+        };
         self.check(caller, permission, &of).map_err(|denial| denial.to_string())
     }
 }
@@ -47,6 +54,8 @@ impl Access for Iam {
 pub struct Front {
     iam: Arc<Iam>,
     ports: RwLock<BTreeMap<String, u16>>,
+    /// Services that only Google's services of the project reach.
+    internal: BTreeSet<String>,
     http: reqwest::Client,
 }
 
@@ -65,6 +74,12 @@ pub struct Invocation<'a> {
 impl Front {
     /// Sends a request as `caller`. Returns status and body; 403 if the caller may not invoke the service.
     pub async fn invoke(&self, caller: &str, service: &str, request: Invocation<'_>) -> (u16, String) {
+        // Pub/Sub and Cloud Scheduler of the project call with its own accounts. Cloud Run hides a service from all others.
+        if self.internal.contains(service)
+            && !caller.ends_with(&format!("@{PROJECT}.iam.gserviceaccount.com"))
+        {
+            return (404, format!("{service} is not reachable for {caller}: its ingress is internal"));
+        }
         if let Err(denial) = self.iam.check(caller, "run.routes.invoke", &Resource::service(service)) {
             return (403, denial.to_string());
         }
@@ -73,7 +88,10 @@ impl Front {
         // Cloud Run replaces the signature (its page "Troubleshoot").
         let email = caller.split_once(':').map_or("", |(_, email)| email);
         let claims = URL_SAFE_NO_PAD.encode(json!({"email": email, "email_verified": true}).to_string());
-        let token = format!("Bearer {}.{claims}.SIGNATURE_REMOVED_BY_GOOGLE", URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}"));
+        let token = format!(
+            "Bearer {}.{claims}.SIGNATURE_REMOVED_BY_GOOGLE",
+            URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}")
+        );
         let url = format!("http://127.0.0.1:{port}{}", request.path);
         let method = request.method.parse().unwrap_or(reqwest::Method::GET);
         let mut sent = self.http.request(method, url).timeout(Duration::from_secs(50)).body(request.body);
@@ -103,7 +121,11 @@ struct Push {
 #[async_trait::async_trait]
 impl Endpoint for Push {
     async fn deliver(&self, message: &Message, attempt: u32) -> u16 {
-        let token = self.front.iam.check(PUBSUB, "iam.serviceAccounts.getOpenIdToken", &Resource::account(&self.account));
+        let token = self.front.iam.check(
+            PUBSUB,
+            "iam.serviceAccounts.getOpenIdToken",
+            &Resource::account(&self.account),
+        );
         if token.is_err() {
             return 0;
         }
@@ -144,10 +166,16 @@ impl Rights {
 impl BuildRights for Rights {
     fn begin(&self, build: &Value) -> Result<(), String> {
         self.may(build, "logging.logEntries.create", &Resource::project())?;
-        let (log, id) = (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
+        let (log, id) =
+            (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
         let log = log.strip_prefix("gs://").unwrap_or(log);
         let (bucket, folder) = log.split_once('/').unwrap_or((log, ""));
-        self.write(build, bucket, format!("{folder}/log-{id}.txt").trim_start_matches('/'), b"starting build\n")?;
+        self.write(
+            build,
+            bucket,
+            format!("{folder}/log-{id}.txt").trim_start_matches('/'),
+            b"starting build\n",
+        )?;
         let source = &build["source"]["storageSource"];
         if let (Some(bucket), Some(object)) = (source["bucket"].as_str(), source["object"].as_str()) {
             self.may(build, "storage.objects.get", &Resource::object(bucket, object))?;
@@ -240,9 +268,12 @@ impl World {
         let iam = Arc::new(Iam::new(plan.grants.clone()));
         let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
         let storage = Arc::new(StandIn::start(options).await.map_err(told("storage"))?);
-        let loader = plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
+        let loader =
+            plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
-        let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam)).await.map_err(told("storage"))?;
+        let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam))
+            .await
+            .map_err(told("storage"))?;
         let bigquery = BigQuery::serve(&sources.url).await.map_err(told("bigquery"))?;
         for table in warehouse::TABLES {
             bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
@@ -252,7 +283,11 @@ impl World {
         let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
         let builds = CloudBuild::serve(unused, "none").await.map_err(told("builds"))?;
         builds.check(Arc::new(Rights { iam: Arc::clone(&iam), storage: Arc::clone(&storage) }));
-        let front = Arc::new(Front { iam: Arc::clone(&iam), ports: RwLock::default(), http: reqwest::Client::new() });
+        let internal =
+            plan.services.values().filter(|service| !service.reachable).map(|service| service.name.clone());
+        let internal = internal.collect();
+        let ports = RwLock::default();
+        let front = Arc::new(Front { iam: Arc::clone(&iam), ports, internal, http: reqwest::Client::new() });
         let receiver = Receiver::start().await.map_err(told("receiver"))?;
         let mut world = Self {
             iam,
@@ -269,7 +304,9 @@ impl World {
             processes: Mutex::default(),
             tasks: tokio::task::JoinSet::new(),
         };
-        world.addresses.insert("sources of loads".to_owned(), world.addresses_of(&loader, Some(sources)).await?);
+        world
+            .addresses
+            .insert("sources of loads".to_owned(), world.addresses_of(&loader, Some(sources)).await?);
         world.subscriptions()?;
         Ok(world)
     }
@@ -295,7 +332,8 @@ impl World {
                 None => None,
                 Some((url, account, audience)) => {
                     let service = self.plan.service_at(url);
-                    let service = service.ok_or_else(|| format!("{}: no service at {url}", planned.id))?.clone();
+                    let service =
+                        service.ok_or_else(|| format!("{}: no service at {url}", planned.id))?.clone();
                     Some(Arc::new(Push {
                         front: Arc::clone(&self.front),
                         subscription: planned.id.clone(),
@@ -325,9 +363,9 @@ impl World {
             let mut environment = service.environment.clone();
             for (variable, secret) in &service.secrets {
                 let caller = member(&service.account);
-                self.iam
-                    .check(&caller, "secretmanager.versions.access", &Resource::secret(secret))
-                    .map_err(|denial| format!("{}: its revision does not become ready: {denial}", service.name))?;
+                self.iam.check(&caller, "secretmanager.versions.access", &Resource::secret(secret)).map_err(
+                    |denial| format!("{}: its revision does not become ready: {denial}", service.name),
+                )?;
                 let value = match variable.as_str() {
                     "BURNIN_GITHUB_SECRETS" => WEBHOOK_SECRET.to_owned(),
                     name if name.ends_with("_URL") => self.receiver.url.clone(),
@@ -339,10 +377,21 @@ impl World {
             let mut ports = self.front.ports.write().unwrap_or_else(PoisonError::into_inner);
             ports.insert(service.name.clone(), port);
         }
-        let pulled: Vec<_> = self.plan.subscriptions.iter().filter(|of| of.filter.is_some() && of.push.is_none()).cloned().collect();
+        let pulled: Vec<_> = self
+            .plan
+            .subscriptions
+            .iter()
+            .filter(|of| of.filter.is_some() && of.push.is_none())
+            .cloned()
+            .collect();
         for subscription in pulled {
             let cluster = subscription.filter.map(|(_, value)| value).unwrap_or_default();
-            self.agent(&cluster, &subscription.id, &format!("burnin-agent-{cluster}@{PROJECT}.iam.gserviceaccount.com")).await?;
+            self.agent(
+                &cluster,
+                &subscription.id,
+                &format!("burnin-agent-{cluster}@{PROJECT}.iam.gserviceaccount.com"),
+            )
+            .await?;
         }
         self.schedule();
         self.notifications().await
@@ -390,10 +439,20 @@ impl World {
             ("BURNIN_LOOK", "200ms".to_owned()),
             ("BURNIN_RESEND", "2s".to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
-            ("PATH", format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap_or_default())),
+            (
+                "PATH",
+                format!(
+                    "{}:{}",
+                    self.folder.join("bin").display(),
+                    std::env::var("PATH").unwrap_or_default()
+                ),
+            ),
         ];
         if environment.contains_key("BURNIN_WAREHOUSE") {
-            more.push(("BIGQUERY_EMULATOR_HOST", addresses.bigquery.as_ref().map(|proxy| proxy.url.clone()).unwrap_or_default()));
+            more.push((
+                "BIGQUERY_EMULATOR_HOST",
+                addresses.bigquery.as_ref().map(|proxy| proxy.url.clone()).unwrap_or_default(),
+            ));
         }
         if environment.contains_key("BURNIN_BUILD_ACCOUNT") {
             more.push(("BURNIN_CLOUD_BUILD_ENDPOINT", addresses.builds.url.clone()));
@@ -410,7 +469,12 @@ impl World {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let http = reqwest::Client::new();
         for _ in 0..600 {
-            if http.get(format!("http://127.0.0.1:{port}/healthz")).send().await.is_ok_and(|answer| answer.status() == 200) {
+            if http
+                .get(format!("http://127.0.0.1:{port}/healthz"))
+                .send()
+                .await
+                .is_ok_and(|answer| answer.status() == 200)
+            {
                 return Ok(port);
             }
             if let Some(ended) = self.ended() {
@@ -438,9 +502,14 @@ impl World {
             self.tasks.spawn(async move {
                 let path = task.uri.strip_prefix(&service.uri).unwrap_or_default().to_owned();
                 loop {
-                    let token = iam.check(AGENTS[0].0, "iam.serviceAccounts.getOpenIdToken", &Resource::account(&task.account));
+                    let token = iam.check(
+                        AGENTS[0].0,
+                        "iam.serviceAccounts.getOpenIdToken",
+                        &Resource::account(&task.account),
+                    );
                     if token.is_ok() && task.audience == service.uri {
-                        let request = Invocation { method: "POST", path: &path, headers: Vec::new(), body: Vec::new() };
+                        let request =
+                            Invocation { method: "POST", path: &path, headers: Vec::new(), body: Vec::new() };
                         front.invoke(&member(&task.account), &service.name, request).await;
                     }
                     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -451,7 +520,8 @@ impl World {
 
     /// Publishes Cloud Build's notifications on its topic, as Cloud Build's own account.
     async fn notifications(&mut self) -> Result<(), String> {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.map_err(told("notifications"))?;
+        let listener =
+            tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.map_err(told("notifications"))?;
         let address = listener.local_addr().map_err(told("notifications"))?;
         let (broker, iam) = (Arc::clone(&self.broker), Arc::clone(&self.iam));
         let router = axum::Router::new().fallback(move |body: String| {

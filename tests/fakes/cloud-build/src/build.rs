@@ -169,11 +169,23 @@ impl Inner {
     }
 }
 
+/// Ends the advance of a build, also if its request is dropped.
+struct Advancing<'a> {
+    world: &'a World,
+    at: usize,
+}
+
+impl Drop for Advancing<'_> {
+    fn drop(&mut self) {
+        self.world.lock().advancing.remove(&self.at);
+    }
+}
+
 impl World {
     /// The build's current state; each read advances it.
     pub(crate) async fn show(&self, at: usize) -> Value {
         let (shown, next) = {
-            let world = self.lock();
+            let mut world = self.lock();
             let build = world.builds[at].clone();
             let ends = build["substitutions"]["_ENDS"].as_str().unwrap_or("SUCCESS");
             let next = match build["status"].as_str() {
@@ -182,9 +194,11 @@ impl World {
                 Some("WORKING") if ends != "never" => Some(ends.to_owned()),
                 _ => None,
             };
-            (build, next)
+            // Of two reads at the same time one advances the build.
+            (build, next.filter(|_| world.advancing.insert(at)))
         };
         let Some(next) = next else { return shown };
+        let _advancing = Advancing { world: self, at };
         let (next, left, detail) = if is_final(&next) {
             match self.leave(&shown, &next).await {
                 Ok((left, detail)) => (next, left, detail),

@@ -9,7 +9,7 @@ mod build;
 mod rest;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -71,6 +71,8 @@ struct Inner {
     stale_lists: u32,
     stale_from: usize,
     page: usize,
+    /// Builds whose next status is being prepared.
+    advancing: BTreeSet<usize>,
     creates: u32,
     lists: u32,
     frozen: bool,
