@@ -121,6 +121,12 @@ impl Iam {
         }
     }
 
+    /// Whether a request would be allowed; not recorded.
+    pub fn would_allow(&self, member: &str, permission: &str, resource: &Resource) -> bool {
+        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        grants.allowing(member, permission, resource).is_ok_and(|found| !found.is_empty())
+    }
+
     /// Records a request for which the rehearsal has no rule: it is refused.
     pub fn unknown(&self, member: &str, what: &str) -> Denial {
         let denial = Denial {

@@ -23,7 +23,7 @@ const fn rule(name: &'static str, rule: &'static str, source: &'static str, test
 }
 
 /// All rules.
-pub const RULES: [Rule; 20] = [
+pub const RULES: [Rule; 21] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -47,6 +47,12 @@ pub const RULES: [Rule; 20] = [
         "`objects.insert` checks `storage.objects.create`; without the precondition generation 0 also `storage.objects.delete`",
         "IAM permissions for JSON methods",
         "storage_methods_check_the_documented_permission",
+    ),
+    rule(
+        "taken",
+        "no page states whether the permission to overwrite or the precondition is checked first: a create of a taken name is rehearsed with 412 and with 403",
+        "none found",
+        "rehearsal",
     ),
     rule(
         "list",

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -27,6 +27,8 @@ struct Shared {
     member: String,
     upstream: String,
     iam: Arc<Iam>,
+    /// Whether the permission to overwrite is checked before the precondition.
+    overwrite_first: bool,
     http: reqwest::Client,
 }
 
@@ -42,11 +44,18 @@ impl Proxy {
     ///
     /// # Errors
     /// Returns an error if no port is free.
-    pub async fn open(api: Api, member: &str, upstream: &str, iam: Arc<Iam>) -> std::io::Result<Self> {
+    pub async fn open(
+        api: Api,
+        member: &str,
+        upstream: &str,
+        iam: Arc<Iam>,
+        overwrite_first: bool,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let (member, upstream) = (member.to_owned(), upstream.to_owned());
-        let shared = Arc::new(Shared { api, member, upstream, iam, http: reqwest::Client::new() });
+        let shared =
+            Arc::new(Shared { api, member, upstream, iam, overwrite_first, http: reqwest::Client::new() });
         let router = Router::new().fallback(answer).with_state(shared);
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         Ok(Self { url, serving })
@@ -101,6 +110,11 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
             return refusal(&denial);
         }
     }
+    if shared.overwrite_first
+        && let Some(denial) = overwrites(&shared, &call).await
+    {
+        return refusal(&denial);
+    }
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let mut forwarded = shared.http.request(head.method.clone(), format!("{}{target}", shared.upstream));
     for (name, value) in &head.headers {
@@ -117,6 +131,26 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         return refusal(&denial);
     }
     returned(answered).await
+}
+
+/// The denial of a create over an existing object; not recorded, because its precondition would refuse it as well.
+async fn overwrites(shared: &Shared, call: &Call<'_>) -> Option<Denial> {
+    let path: Vec<_> = call.path.iter().map(String::as_str).collect();
+    let (Api::Storage, "POST", ["upload", "storage", "v1", "b", bucket, "o"]) =
+        (shared.api, call.method, &path[..])
+    else {
+        return None;
+    };
+    let name = call.query.get("name")?;
+    let resource = Resource::object(bucket, name);
+    if shared.iam.would_allow(&shared.member, "storage.objects.delete", &resource) {
+        return None;
+    }
+    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+    let found =
+        shared.http.get(format!("{}/storage/v1/b/{bucket}/o/{name}", shared.upstream)).send().await.ok()?;
+    let permission = "storage.objects.delete".to_owned();
+    found.status().is_success().then(|| Denial { member: shared.member.clone(), permission, resource })
 }
 
 /// The denial of a read of an absent object by a caller that may not list the bucket.

@@ -243,6 +243,7 @@ pub struct World {
     pub plan: Plan,
     folder: PathBuf,
     programs: PathBuf,
+    overwrite_first: bool,
     builds: CloudBuild,
     addresses: BTreeMap<String, Addresses>,
     processes: Mutex<Vec<Process>>,
@@ -259,11 +260,17 @@ fn free_port() -> Result<u16, String> {
 }
 
 impl World {
-    /// Creates the stand-ins from the plan. No service runs yet.
+    /// Creates the stand-ins from the plan. No service runs yet. `overwrite_first`: Cloud Storage checks the permission to overwrite before
+    /// the precondition, and answers 403 instead of 412.
     ///
     /// # Errors
     /// Returns an error if a stand-in cannot start.
-    pub async fn new(plan: Plan, programs: &Path, folder: &Path) -> Result<Self, String> {
+    pub async fn new(
+        plan: Plan,
+        programs: &Path,
+        folder: &Path,
+        overwrite_first: bool,
+    ) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(told(&folder.display().to_string()))?;
         let iam = Arc::new(Iam::new(plan.grants.clone()));
         let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
@@ -271,7 +278,7 @@ impl World {
         let loader =
             plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
-        let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam))
+        let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam), overwrite_first)
             .await
             .map_err(told("storage"))?;
         let bigquery = BigQuery::serve(&sources.url).await.map_err(told("bigquery"))?;
@@ -299,6 +306,7 @@ impl World {
             plan,
             folder: folder.to_owned(),
             programs: programs.to_owned(),
+            overwrite_first,
             builds,
             addresses: BTreeMap::new(),
             processes: Mutex::default(),
@@ -313,7 +321,9 @@ impl World {
 
     async fn addresses_of(&self, member: &str, known: Option<Proxy>) -> Result<Addresses, String> {
         let open = async |api, upstream: &str| {
-            Proxy::open(api, member, upstream, Arc::clone(&self.iam)).await.map_err(told("an address"))
+            Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.overwrite_first)
+                .await
+                .map_err(told("an address"))
         };
         Ok(Addresses {
             storage: match known {
