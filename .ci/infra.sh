@@ -1,17 +1,11 @@
 #!/usr/bin/env bash
 # Checks the Terraform files: format; validation and plans with the real Terraform and a stand-in that has the providers' schemas; a
-# policy scanner; and that docs/RIGHTS.md matches the granted permissions.
+# policy scanner; and the rules of permissions.
 set -euo pipefail
 . .ci/built.sh
-"$programs/xtask" rights --check
-stand_in=.tools/terraform
-if ! type -P terraform >/dev/null; then
-  echo "skipped: terraform fmt and plan, because terraform is missing; install 1.9 or later from developer.hashicorp.com/terraform/install"
-elif ! cmp -s tests/terraform/requirements.txt "$stand_in/requirements.txt" &&
-  ! { python3 -m venv --clear "$stand_in" && "$stand_in/bin/pip" install --quiet --disable-pip-version-check -r tests/terraform/requirements.txt &&
-    cp tests/terraform/requirements.txt "$stand_in/"; }; then
-  echo "skipped: terraform plan, because tests/terraform/requirements.txt cannot be installed"
-else
+"$programs/xtask" rights
+. .ci/terraform.sh
+if terraform_stand_in; then
   TF_CLI_CONFIG_FILE=/dev/null terraform fmt -check -recursive infra
   "$stand_in/bin/python" -B tests/terraform/check.py
 fi

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart)
+gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart)
 (($# == 0)) || gates=("$@")
 # Runs in parallel to the gates from slurm on, which mostly wait for daemons. It installs no Debian packages, because
 # two gates cannot install them at the same time.

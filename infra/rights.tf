@@ -1,4 +1,4 @@
-# rights.json is the only source of permissions; docs/RIGHTS.md is generated from it.
+# rights.json is the source of permissions; the gate `rehearsal` proves that each is needed, and writes docs/RIGHTS.md.
 locals {
   rights = jsondecode(file("${path.module}/rights.json"))
   # Webhooks need a secret for their signatures.

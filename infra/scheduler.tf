@@ -12,10 +12,12 @@ resource "google_service_account" "chores" {
   display_name = "Burnin: starts periodic tasks"
 }
 
+# One grant for each service: a second one for another task of the service would be the same binding, and removing either would
+# remove both.
 resource "google_cloud_run_v2_service_iam_member" "chores" {
-  for_each = local.chores
+  for_each = toset([for chore in local.chores : chore.service])
   location = var.region
-  name     = google_cloud_run_v2_service.service[each.value.service].name
+  name     = google_cloud_run_v2_service.service[each.key].name
   role     = "roles/run.invoker"
   member   = google_service_account.chores.member
 }

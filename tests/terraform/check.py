@@ -23,7 +23,7 @@ OPTIONS = {
     "requesters": ["serviceAccount:x@other.iam.gserviceaccount.com"],
     "listeners": {"team": "group:team@example.com"},
     "repository": {"owner": "acme", "name": "burnin"},
-    "channels": {"ops.url": "ops-url", "github.token": "token"},
+    "channels": {"ops.url": "ops-url", "ops.key": "ops-key", "github.token": "token"},
     "link": "https://runs.example/{run}",
     "otlp_endpoint": "https://otlp.example",
     "kms_key": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",

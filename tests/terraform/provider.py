@@ -43,10 +43,33 @@ def encode(value):
     return pb.DynamicValue(msgpack=msgpack.packb(value))
 
 
-def planned(value, schema):
-    """The planned value: computed attributes without a value are unknown. Elements of nested blocks are unchanged."""
-    computed = (name for name, of in schema["attributes"].items() if not of.get("required") and value.get(name) is None)
-    return {**value, **dict.fromkeys(computed, UNKNOWN)}
+PROJECT = "my-project"
+
+
+def names(kind, value):
+    """Computed names that follow from a resource's arguments: the rehearsal reads accounts and resources from the plan."""
+    name = lambda argument: value.get(argument) if isinstance(value.get(argument), str) else None
+    if kind == "google_service_account" and name("account_id"):
+        email = f"{name('account_id')}@{PROJECT}.iam.gserviceaccount.com"
+        path = f"projects/{PROJECT}/serviceAccounts/{email}"
+        return {"email": email, "member": f"serviceAccount:{email}", "name": path, "id": path}
+    if kind in ("google_pubsub_topic", "google_pubsub_subscription") and name("name"):
+        return {"id": f"projects/{PROJECT}/{kind.removeprefix('google_pubsub_')}s/{name('name')}"}
+    if kind == "google_cloud_run_v2_service" and name("name"):
+        return {"uri": f"https://{name('name')}.run.app"}
+    if kind == "google_storage_bucket" and name("name"):
+        return {"url": f"gs://{name('name')}"}
+    if kind == "google_project_iam_custom_role" and name("role_id"):
+        path = f"projects/{PROJECT}/roles/{name('role_id')}"
+        return {"name": path, "id": path}
+    return {}
+
+
+def planned(kind, value, schema):
+    """The planned value: computed attributes without a value or a name are unknown. Elements of nested blocks are unchanged."""
+    computed = [name for name, of in schema["attributes"].items() if not of.get("required") and value.get(name) is None]
+    known = {name: text for name, text in names(kind, value).items() if name in computed}
+    return {**value, **dict.fromkeys(computed, UNKNOWN), **known}
 
 
 def applied(value, of, path):
@@ -87,7 +110,9 @@ class Provider(rpc.ProviderServicer):
     def ReadDataSource(self, request, context):
         schema = SCHEMAS["data"][request.type_name]
         config = decode(request.config)
-        state = {name: f"data-{name}" if of["type"] == "string" and config.get(name) is None else config.get(name)
+        agents = {"google_storage_project_service_account": "gs-project-accounts", "google_bigquery_default_service_account": "bigquery-encryption"}
+        known = {"member": f"serviceAccount:service-data-number@{agents[request.type_name]}.iam.gserviceaccount.com"} if request.type_name in agents else {}
+        state = {name: known.get(name, f"data-{name}") if of["type"] == "string" and config.get(name) is None else config.get(name)
                  for name, of in schema["attributes"].items()}
         return pb.ReadDataSource.Response(state=encode({**config, **state}))
 
@@ -95,7 +120,7 @@ class Provider(rpc.ProviderServicer):
         proposed, prior = decode(request.proposed_new_state), decode(request.prior_state)
         if proposed is None or prior is not None:
             return pb.PlanResourceChange.Response(planned_state=request.proposed_new_state)
-        return pb.PlanResourceChange.Response(planned_state=encode(planned(proposed, SCHEMAS["resources"][request.type_name])))
+        return pb.PlanResourceChange.Response(planned_state=encode(planned(request.type_name, proposed, SCHEMAS["resources"][request.type_name])))
 
     def ApplyResourceChange(self, request, context):
         state = decode(request.planned_state)

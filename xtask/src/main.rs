@@ -1,5 +1,5 @@
-//! `cargo xtask schemas`, `rooms` and `rights`: writes generated files; with `--check`, only compares them.
-//! `cargo xtask style`: checks words.
+//! `cargo xtask schemas` and `rooms`: writes generated files; with `--check`, only compares them.
+//! `cargo xtask rights`: checks the permissions in `infra/`. `cargo xtask style`: checks words.
 
 #[cfg(test)]
 mod readmes;
@@ -32,7 +32,7 @@ enum What {
     Schemas,
     /// Dependencies between crates.
     Rooms,
-    /// Permissions in the cloud.
+    /// Checks the permissions in the cloud against the rules.
     Rights,
     /// Reports phrases that docs/STYLE.md bans.
     Style,
@@ -48,10 +48,7 @@ fn main() -> ExitCode {
             let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
             settle(&root, Path::new("tests/rooms.out"), files, check)
         }),
-        What::Rights => rights::table(&root).and_then(|table| {
-            let files = BTreeMap::from([(PathBuf::from("docs/RIGHTS.md"), table)]);
-            settle(&root, Path::new("docs/RIGHTS.md"), files, check)
-        }),
+        What::Rights => rights::check(&root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

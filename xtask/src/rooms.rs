@@ -34,6 +34,7 @@ const KEPT: [(&str, &[&str]); 13] = [
         &[
             "bigquery-standin",
             "cloudbuild-standin",
+            "rehearsal",
             "dashboard",
             "gateway",
             "service",

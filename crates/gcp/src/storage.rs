@@ -182,7 +182,9 @@ impl Inner {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);
         }
-        if !trouble.is_transient() {
+        // No document states whether the permission to overwrite is checked before the precondition: for an account without it a
+        // taken name may answer 403.
+        if !trouble.is_transient() && trouble.status != Some(403) {
             return Err(trouble);
         }
         let look = async { self.rest().await?.exists(name).await };

@@ -95,7 +95,8 @@ impl RunIndex {
             None => None,
         };
         let places = Places {
-            ledger: artefacts.locate(&format!("ledger/{run}")),
+            // In the cloud the ledger has a bucket of its own.
+            ledger: self.ledger.store().locate(&format!("ledger/{run}")),
             artefacts: artefacts.locate(&format!("artefacts/{run}")),
             logs: state
                 .logs_of(check)

@@ -30,7 +30,10 @@ pub async fn upload(inner: &Inner, name: &str, body: ObjectReader) -> Result<(Cr
         Tries::new(&inner.patience).until_done(|| async { inner.rest().await?.begin(name).await }).await;
     let begun = match tried {
         Ok(url) => Some(url),
-        Err(trouble) if trouble.status == Some(412) => None,
+        Err(trouble) if matches!(trouble.status, Some(412 | 403)) => {
+            inner.seen(name, trouble).await.map_err(|trouble| trouble.store("upload", name))?;
+            None
+        }
         Err(trouble) => return Err(trouble.store("upload", name)),
     };
     let Some(url) = begun else {

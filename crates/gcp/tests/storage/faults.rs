@@ -78,6 +78,20 @@ async fn a_rate_limited_name_is_read_back() {
 }
 
 #[tokio::test]
+async fn a_taken_name_may_answer_403_to_an_account_that_must_not_overwrite() {
+    let standin = standin(Duration::ZERO).await;
+    let store = store(&standin);
+    standin.put(BUCKET, "name", "first");
+    standin.fault(Wants::Insert, Kind::Refuse(403));
+    assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
+    standin.fault(Wants::Start, Kind::Refuse(403));
+    let large = Box::new(tokio::io::AsyncReadExt::take(tokio::io::repeat(1), 3 << 20));
+    assert_eq!(store.create_from("name", large).await.unwrap().0, Creation::Exists);
+    assert_eq!(standin.heal(), 0);
+    assert_eq!(standin.object(BUCKET, "name").unwrap().body, "first");
+}
+
+#[tokio::test]
 async fn no_call_exceeds_its_timeout() {
     for kind in [Kind::Refuse(503), Kind::StallBefore, Kind::CutBefore, Kind::HalfThenStall] {
         let standin = standin(Duration::ZERO).await;

@@ -169,11 +169,23 @@ impl Inner {
     }
 }
 
+/// Ends the advance of a build, also if its request is dropped.
+struct Advancing<'a> {
+    world: &'a World,
+    at: usize,
+}
+
+impl Drop for Advancing<'_> {
+    fn drop(&mut self) {
+        self.world.lock().advancing.remove(&self.at);
+    }
+}
+
 impl World {
     /// The build's current state; each read advances it.
     pub(crate) async fn show(&self, at: usize) -> Value {
         let (shown, next) = {
-            let world = self.lock();
+            let mut world = self.lock();
             let build = world.builds[at].clone();
             let ends = build["substitutions"]["_ENDS"].as_str().unwrap_or("SUCCESS");
             let next = match build["status"].as_str() {
@@ -182,10 +194,23 @@ impl World {
                 Some("WORKING") if ends != "never" => Some(ends.to_owned()),
                 _ => None,
             };
-            (build, next)
+            // Of two reads at the same time one advances the build.
+            (build, next.filter(|_| world.advancing.insert(at)))
         };
         let Some(next) = next else { return shown };
-        let (left, detail) = if is_final(&next) { self.leave(&shown, &next).await } else { (None, None) };
+        let _advancing = Advancing { world: self, at };
+        let (next, left, detail) = if is_final(&next) {
+            match self.leave(&shown, &next).await {
+                Ok((left, detail)) => (next, left, detail),
+                Err(why) => ("FAILURE".to_owned(), None, Some(why)),
+            }
+        } else {
+            let rights = self.lock().rights.clone();
+            match rights.map_or(Ok(()), |rights| rights.begin(&shown)) {
+                Ok(()) => (next, None, None),
+                Err(why) => ("FAILURE".to_owned(), None, Some(why)),
+            }
+        };
         let mut world = self.lock();
         // It may have been cancelled in the meantime.
         if world.builds[at]["status"] == shown["status"] {
@@ -202,14 +227,16 @@ impl World {
     }
 
     /// Writes the results of a build that ends with this status.
-    async fn leave(&self, build: &Value, status: &str) -> (Option<Value>, Option<String>) {
+    async fn leave(&self, build: &Value, status: &str) -> Result<(Option<Value>, Option<String>), String> {
         let id = build["id"].as_str().unwrap_or_default();
         let logs = build["logsBucket"].as_str().unwrap_or_default();
         let log = format!("starting build \"{id}\"\nthis is the last line\n");
-        self.write(&format!("{logs}/log-{id}.txt"), log.as_bytes()).await;
+        self.write(build, &format!("{logs}/log-{id}.txt"), log.as_bytes()).await?;
         if status != "SUCCESS" {
-            return (None, Some(format!("the build ended as {status}")));
+            return Ok((None, Some(format!("the build ended as {status}"))));
         }
+        let rights = self.lock().rights.clone();
+        rights.map_or(Ok(()), |rights| rights.end(build))?;
         let digest = |text: &str| {
             let hex: String =
                 Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -221,29 +248,37 @@ impl World {
         let objects = &build["artifacts"]["objects"];
         if let (Some(place), Some(paths)) = (objects["location"].as_str(), objects["paths"].as_array()) {
             let mut lines = String::new();
-            let said = build["substitutions"]["_LEAVES"].as_str().map(str::to_owned);
+            let said = |name: &str| build["substitutions"][name].as_str().map(str::to_owned);
             for path in paths.iter().filter_map(Value::as_str) {
-                let object = format!("{place}{}", path.rsplit('/').next().unwrap_or(path));
-                let content = said.clone().unwrap_or_else(|| format!("the content of {path}"));
-                self.write(&object, content.as_bytes()).await;
+                let file = path.rsplit('/').next().unwrap_or(path);
+                let object = format!("{place}{file}");
+                let own = format!("_LEAVES_{}", file.split('.').next().unwrap_or(file).to_ascii_uppercase());
+                let content = said("_LEAVES").or_else(|| said(&own));
+                let content = content.unwrap_or_else(|| format!("the content of {path}"));
+                self.write(build, &object, content.as_bytes()).await?;
                 lines += &format!("{}\n", json!({"location": format!("{object}#1"), "file_hash": []}));
             }
             let manifest = format!("{place}artifacts-{id}.json");
-            self.write(&manifest, lines.as_bytes()).await;
+            self.write(build, &manifest, lines.as_bytes()).await?;
             results["artifactManifest"] = manifest.into();
             results["numArtifacts"] = paths.len().to_string().into();
         }
-        (Some(results), None)
+        Ok((Some(results), None))
     }
 
-    async fn write(&self, place: &str, bytes: &[u8]) {
+    async fn write(&self, build: &Value, place: &str, bytes: &[u8]) -> Result<(), String> {
         let Some((bucket, object)) = place.strip_prefix("gs://").and_then(|rest| rest.split_once('/')) else {
-            return;
+            return Ok(());
         };
+        let rights = self.lock().rights.clone();
+        if let Some(rights) = rights {
+            return rights.write(build, bucket, object, bytes);
+        }
         let other = self.lock().log_buckets.get(bucket).cloned();
         let own = (bucket == self.bucket).then(|| Arc::clone(&self.store));
         if let Some(store) = other.or(own) {
             drop(store.create(object, bytes.to_vec().into()).await);
         }
+        Ok(())
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! No step is executed. A build advances by one status with each read (`QUEUED`, `WORKING`, its end), so that a
 //! test never waits. The substitution `_ENDS` states its end: a status, or `never`. `_LEAVES` states the content of its
-//! files.
+//! files, `_LEAVES_CLUSTER` that of `cluster.json`.
 
 mod build;
 mod rest;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -26,6 +26,27 @@ pub enum Fault {
     LandsAndTears,
     /// No build is created; the response has this status.
     Refused(u16),
+}
+
+/// What builds may do with their accounts. Without it they may do everything.
+pub trait BuildRights: Send + Sync {
+    /// Checks what a build needs before its first step: its log, its source.
+    ///
+    /// # Errors
+    /// Returns an error with the reason for which the build fails.
+    fn begin(&self, build: &Value) -> Result<(), String>;
+
+    /// Writes an object as the build's account, over an existing one.
+    ///
+    /// # Errors
+    /// Returns an error with the reason for which the build fails.
+    fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String>;
+
+    /// Checks what a build needs after its steps: its images.
+    ///
+    /// # Errors
+    /// Returns an error with the reason for which the build fails.
+    fn end(&self, build: &Value) -> Result<(), String>;
 }
 
 /// The server; stops on drop.
@@ -50,11 +71,14 @@ struct Inner {
     stale_lists: u32,
     stale_from: usize,
     page: usize,
+    /// Builds whose next status is being prepared.
+    advancing: BTreeSet<usize>,
     creates: u32,
     lists: u32,
     frozen: bool,
     notifications: Vec<Value>,
     push_to: Option<String>,
+    rights: Option<Arc<dyn BuildRights>>,
     log_buckets: BTreeMap<String, Arc<dyn Store>>,
 }
 
@@ -115,6 +139,11 @@ impl CloudBuild {
     /// Pushes every status change to this URL in Pub/Sub's form, once and unordered.
     pub fn push_to(&self, url: &str) {
         self.world.lock().push_to = Some(url.to_owned());
+    }
+
+    /// Checks what builds do; their objects are written through it as well.
+    pub fn check(&self, rights: Arc<dyn BuildRights>) {
+        self.world.lock().rights = Some(rights);
     }
 
     /// All builds, oldest first.

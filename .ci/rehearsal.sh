@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs the services of the Terraform plan over stand-ins that check each request against the plan's grants; then removes each grant in
+# turn, after which the rehearsal must fail. Compares docs/RIGHTS.md with the result; --write updates it.
+set -euo pipefail
+. .ci/terraform.sh
+terraform_stand_in || exit 77
+. .ci/built.sh
+folder=$(mktemp -d "${TMPDIR:-/tmp}/burnin-rehearsal.XXXXXX")
+"$stand_in/bin/python" -B tests/terraform/plan.py >"$folder/plan.json"
+status=0
+"$programs/rehearsal" --programs "$programs" --plan "$folder/plan.json" --rights infra/rights.json --page docs/RIGHTS.md "$@" "$folder/worlds" || status=$?
+# Keep the files only after a failure.
+if ((status == 0)); then rm -rf "$folder"; else echo "all files are in $folder"; fi
+exit "$status"

@@ -1,0 +1,266 @@
+//! Topics and subscriptions.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use crate::{Access, Message};
+
+/// A delivery to a push endpoint.
+#[async_trait::async_trait]
+pub trait Endpoint: Send + Sync {
+    /// Returns the status of the response; 0 if there was none.
+    async fn deliver(&self, message: &Message, attempt: u32) -> u16;
+}
+
+/// A subscription's settings.
+pub struct Subscription {
+    /// Its name, `projects/P/subscriptions/S`.
+    pub name: String,
+    /// Its topic, `projects/P/topics/T`.
+    pub topic: String,
+    /// The attribute and value that a message must have.
+    pub filter: Option<(String, String)>,
+    /// Receiver of pushes; without it clients pull.
+    pub endpoint: Option<Arc<dyn Endpoint>>,
+    /// Maximum number of deliveries, and the topic of the messages that reach it.
+    pub dead_letters: Option<(u32, String)>,
+}
+
+/// A message of a subscription.
+struct Queued {
+    message: Message,
+    attempt: u32,
+}
+
+struct Queue {
+    settings: Arc<Subscription>,
+    waiting: VecDeque<Queued>,
+    /// Pulled messages by their acknowledgement ids.
+    pulled: BTreeMap<String, Queued>,
+    wake: Arc<Notify>,
+    /// All deliveries to this subscription fail while it is set.
+    failing: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    topics: BTreeMap<String, u64>,
+    queues: BTreeMap<String, Queue>,
+    numbers: u64,
+}
+
+/// All topics and subscriptions. Messages are delivered at least once, in no order.
+pub struct Broker {
+    inner: Mutex<Inner>,
+    pub(crate) access: Arc<dyn Access>,
+    /// Google's own account, which forwards dead letters.
+    agent: String,
+    /// Pause after the first failed delivery; doubled after each further one.
+    pause: Duration,
+}
+
+impl Broker {
+    /// Without topics. `agent` is the member that forwards dead letters.
+    pub fn new(access: Arc<dyn Access>, agent: &str, pause: Duration) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), access, agent: agent.to_owned(), pause })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a topic.
+    pub fn topic(&self, name: &str) {
+        self.lock().topics.entry(name.to_owned()).or_default();
+    }
+
+    /// Creates a subscription and delivers its messages if it has an endpoint, until the broker is dropped.
+    pub fn subscribe(self: &Arc<Self>, settings: Subscription) {
+        let settings = Arc::new(settings);
+        let wake = Arc::new(Notify::new());
+        let queue = Queue {
+            settings: Arc::clone(&settings),
+            waiting: VecDeque::new(),
+            pulled: BTreeMap::new(),
+            wake: Arc::clone(&wake),
+            failing: false,
+        };
+        self.lock().queues.insert(settings.name.clone(), queue);
+        let Some(endpoint) = settings.endpoint.clone() else { return };
+        let broker = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                wake.notified().await;
+                loop {
+                    let Some(broker) = broker.upgrade() else { return };
+                    let Some(queued) = broker.take(&settings.name) else { break };
+                    let (endpoint, name) = (Arc::clone(&endpoint), settings.name.clone());
+                    tokio::spawn(async move {
+                        let failing = broker.lock().queues.get(&name).is_some_and(|queue| queue.failing);
+                        let status = if failing {
+                            503
+                        } else {
+                            endpoint.deliver(&queued.message, queued.attempt).await
+                        };
+                        // Pub/Sub's page "Push subscriptions": all other statuses reject the message.
+                        if !matches!(status, 102 | 200 | 201 | 202 | 204) {
+                            broker.rejected(&name, queued);
+                        }
+                    });
+                }
+            }
+        });
+    }
+
+    /// Whether a topic exists.
+    pub fn has_topic(&self, name: &str) -> bool {
+        self.lock().topics.contains_key(name)
+    }
+
+    /// Whether a subscription exists.
+    pub fn has_subscription(&self, name: &str) -> bool {
+        self.lock().queues.contains_key(name)
+    }
+
+    /// Makes all deliveries of a subscription fail, or no longer.
+    pub fn fail(&self, subscription: &str, failing: bool) {
+        if let Some(queue) = self.lock().queues.get_mut(subscription) {
+            queue.failing = failing;
+            queue.wake.notify_one();
+        }
+    }
+
+    /// Publishes without a check of permissions. Returns the message's id.
+    pub fn publish(&self, topic: &str, mut message: Message) -> String {
+        let mut inner = self.lock();
+        inner.numbers += 1;
+        message.message_id = inner.numbers.to_string();
+        *inner.topics.entry(topic.to_owned()).or_default() += 1;
+        for queue in inner.queues.values_mut() {
+            let wanted = |(name, value): &(String, String)| message.attributes.get(name) == Some(value);
+            if queue.settings.topic == topic && queue.settings.filter.as_ref().is_none_or(wanted) {
+                queue.waiting.push_back(Queued { message: message.clone(), attempt: 1 });
+                queue.wake.notify_one();
+            }
+        }
+        message.message_id
+    }
+
+    /// Puts a message into one subscription only.
+    pub fn put(&self, subscription: &str, message: Message) {
+        if let Some(queue) = self.lock().queues.get_mut(subscription) {
+            queue.waiting.push_back(Queued { message, attempt: 1 });
+            queue.wake.notify_one();
+        }
+    }
+
+    /// All waiting messages of a subscription, acknowledged.
+    pub fn drain(&self, subscription: &str) -> Vec<Message> {
+        let mut inner = self.lock();
+        let Some(queue) = inner.queues.get_mut(subscription) else { return Vec::new() };
+        queue.waiting.drain(..).map(|queued| queued.message).collect()
+    }
+
+    /// Number of messages that are not acknowledged.
+    pub fn backlog(&self, subscription: &str) -> usize {
+        self.lock().queues.get(subscription).map_or(0, |queue| queue.waiting.len() + queue.pulled.len())
+    }
+
+    fn take(&self, subscription: &str) -> Option<Queued> {
+        self.lock().queues.get_mut(subscription)?.waiting.pop_front()
+    }
+
+    /// Takes waiting messages for a client that pulls.
+    pub(crate) fn pull(&self, subscription: &str) -> Vec<(String, Message, u32)> {
+        let mut inner = self.lock();
+        let Inner { queues, numbers, .. } = &mut *inner;
+        let Some(queue) = queues.get_mut(subscription).filter(|queue| !queue.failing) else {
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        for queued in queue.waiting.drain(..) {
+            *numbers += 1;
+            let id = format!("ack-{numbers}");
+            taken.push((id.clone(), queued.message.clone(), queued.attempt));
+            queue.pulled.insert(id, queued);
+        }
+        taken
+    }
+
+    pub(crate) fn wake(&self, subscription: &str) -> Option<Arc<Notify>> {
+        self.lock().queues.get(subscription).map(|queue| Arc::clone(&queue.wake))
+    }
+
+    pub(crate) fn acknowledge(&self, subscription: &str, ids: &[String]) {
+        if let Some(queue) = self.lock().queues.get_mut(subscription) {
+            ids.iter().for_each(|id| drop(queue.pulled.remove(id)));
+        }
+    }
+
+    pub(crate) fn reject(self: &Arc<Self>, subscription: &str, ids: &[String]) {
+        let taken: Vec<_> = {
+            let mut inner = self.lock();
+            let Some(queue) = inner.queues.get_mut(subscription) else { return };
+            ids.iter().filter_map(|id| queue.pulled.remove(id)).collect()
+        };
+        taken.into_iter().for_each(|queued| self.rejected(subscription, queued));
+    }
+
+    /// Returns the messages of a client that is gone.
+    pub(crate) fn reject_all(self: &Arc<Self>, subscription: &str) {
+        let ids: Vec<_> = match self.lock().queues.get(subscription) {
+            Some(queue) => queue.pulled.keys().cloned().collect(),
+            None => return,
+        };
+        self.reject(subscription, &ids);
+    }
+
+    /// Rejects one message that waits in a pull subscription, as a client would: for tests of dead letters.
+    pub fn reject_waiting(self: &Arc<Self>, subscription: &str) -> bool {
+        let Some(queued) = self.take(subscription) else { return false };
+        self.rejected(subscription, queued);
+        true
+    }
+
+    /// Delivers a message again after a pause, or forwards it if it reached its maximum.
+    fn rejected(self: &Arc<Self>, subscription: &str, queued: Queued) {
+        let settings = match self.lock().queues.get(subscription) {
+            Some(queue) => Arc::clone(&queue.settings),
+            None => return,
+        };
+        let next = Queued { attempt: queued.attempt + 1, ..queued };
+        if let Some((maximum, topic)) = &settings.dead_letters
+            && next.attempt > *maximum
+        {
+            // Without both permissions the message stays in its subscription (Pub/Sub's page "Dead-letter topics").
+            let may = self
+                .access
+                .admits(&self.agent, "pubsub.topics.publish", topic)
+                .and_then(|()| self.access.admits(&self.agent, "pubsub.subscriptions.consume", subscription));
+            if may.is_ok() {
+                let mut message = next.message;
+                message
+                    .attributes
+                    .insert("CloudPubSubDeadLetterSourceSubscription".to_owned(), subscription.to_owned());
+                self.publish(topic, message);
+                return;
+            }
+        }
+        let (broker, subscription) = (Arc::downgrade(self), subscription.to_owned());
+        let pause = self.pause * 2_u32.saturating_pow((next.attempt - 2).min(6));
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let Some(broker) = broker.upgrade() else { return };
+            let mut inner = broker.lock();
+            if let Some(queue) = inner.queues.get_mut(&subscription) {
+                queue.waiting.push_back(next);
+                queue.wake.notify_one();
+            }
+        });
+    }
+}

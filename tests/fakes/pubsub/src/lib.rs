@@ -1,0 +1,53 @@
+//! A stand-in for the parts of Pub/Sub that Burnin uses: publish, streaming pull and push, over gRPC. It shares no type with the
+//! tested client. Callers have no credentials: each address belongs to one caller, and every request is checked for that caller.
+//!
+//! Implemented rules: at-least-once delivery; filters on one attribute; growing pauses after rejected deliveries; dead letters after a
+//! maximum number of deliveries, forwarded by Pub/Sub's own account only with its two permissions.
+//!
+//! Not implemented: ordering, deadlines of single messages, retention, administration, REST.
+
+mod broker;
+mod rpc;
+mod wire;
+
+use std::{io, sync::Arc};
+
+use tokio::{net::TcpListener, task::JoinHandle};
+
+pub use broker::{Broker, Endpoint, Subscription};
+pub use wire::Message;
+
+/// Permissions of callers.
+pub trait Access: Send + Sync {
+    /// Checks a permission of a caller on a topic or subscription, by its full name.
+    ///
+    /// # Errors
+    /// Returns an error with the text for the caller if the permission is missing.
+    fn admits(&self, caller: &str, permission: &'static str, resource: &str) -> Result<(), String>;
+}
+
+/// An address of the stand-in for one caller; it closes on drop.
+pub struct Address {
+    /// `host:port`.
+    pub host: String,
+    serving: JoinHandle<()>,
+}
+
+impl Address {
+    /// Opens an address on a free local port, for requests of `caller`.
+    ///
+    /// # Errors
+    /// Returns an error if no port is free.
+    pub async fn open(broker: &Arc<Broker>, caller: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let host = listener.local_addr()?.to_string();
+        let serving = tokio::spawn(rpc::serve(listener, Arc::clone(broker), caller.to_owned()));
+        Ok(Self { host, serving })
+    }
+}
+
+impl Drop for Address {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}

@@ -1,0 +1,26 @@
+"""Extracts the permissions of roles from a checkout of darkbitio/gcp-iam-role-permissions, which publishes each predefined role as
+Google's API returns it: roles.py CHECKOUT > roles.json. Only the permissions in `checked` of the present file are kept.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+
+
+def main():
+    git = ["git", "-C", sys.argv[1]]
+    known = json.loads((HERE / "roles.json").read_text())
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    roles = {}
+    for name in sorted(known["roles"]):
+        text = subprocess.run([*git, "show", f"HEAD:{name}"], check=True, capture_output=True, text=True).stdout
+        roles[name] = sorted(set(json.loads(text)["includedPermissions"]) & set(known["checked"]))
+    source = f"github.com/darkbitio/gcp-iam-role-permissions, folder roles, commit {commit}"
+    print(json.dumps({"source": source, "checked": sorted(known["checked"]), "roles": roles}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+//! Conditions of grants: the part of CEL that `infra/` uses. Any other expression is an error, because a condition that is
+//! evaluated wrongly would hide a missing permission.
+
+/// Attributes of a checked request.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes {
+    /// `resource.name`; `None` for services without this attribute.
+    pub name: Option<String>,
+    /// Prefix of a list of objects.
+    pub list_prefix: Option<String>,
+}
+
+/// A parsed condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// One of these holds.
+    Any(Vec<Condition>),
+    /// A text attribute starts with a text.
+    StartsWith(Attribute, String),
+}
+
+/// A text attribute of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// `resource.name`.
+    Name,
+    /// `api.getAttribute("storage.googleapis.com/objectListPrefix", "")`.
+    ListPrefix,
+}
+
+const ATTRIBUTES: [(&str, Attribute); 2] = [
+    ("resource.name", Attribute::Name),
+    ("api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\")", Attribute::ListPrefix),
+];
+
+impl Condition {
+    /// Parses an expression.
+    ///
+    /// # Errors
+    /// Returns an error if the expression has a part that is not supported.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.split("||").map(|part| Self::term(part.trim()));
+        Ok(Self::Any(parts.collect::<Result<_, _>>()?))
+    }
+
+    fn term(text: &str) -> Result<Self, String> {
+        let unsupported = || {
+            format!(
+                "condition `{text}`: expected ATTRIBUTE.startsWith(\"TEXT\"); extend tests/rehearsal/src/condition.rs"
+            )
+        };
+        for (name, attribute) in ATTRIBUTES {
+            let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(".startsWith(\""))
+            else {
+                continue;
+            };
+            let literal = rest.strip_suffix("\")").ok_or_else(unsupported)?;
+            if literal.contains(['"', '\\']) {
+                return Err(unsupported());
+            }
+            return Ok(Self::StartsWith(attribute, literal.to_owned()));
+        }
+        Err(unsupported())
+    }
+
+    /// Whether a request fulfils the condition. A missing attribute is false.
+    pub fn holds(&self, of: &Attributes) -> bool {
+        match self {
+            Self::Any(parts) => parts.iter().any(|part| part.holds(of)),
+            Self::StartsWith(Attribute::Name, text) => {
+                of.name.as_ref().is_some_and(|name| name.starts_with(text))
+            }
+            // The expression's default is the empty text.
+            Self::StartsWith(Attribute::ListPrefix, text) => {
+                of.list_prefix.as_deref().unwrap_or("").starts_with(text)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_forms_of_infra_are_evaluated_and_all_others_are_errors() {
+        let both = "resource.name.startsWith(\"projects/_/buckets/b/objects/open/\") || \
+                    api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"open/\")";
+        let condition = Condition::parse(both).unwrap();
+        let name = |name: &str| Attributes { name: Some(name.to_owned()), list_prefix: None };
+        assert!(condition.holds(&name("projects/_/buckets/b/objects/open/run")));
+        assert!(!condition.holds(&name("projects/_/buckets/b/objects/other")));
+        let list = |prefix: &str| Attributes {
+            list_prefix: Some(prefix.to_owned()),
+            ..name("projects/_/buckets/b")
+        };
+        assert!(condition.holds(&list("open/")) && condition.holds(&list("open/x")));
+        assert!(!condition.holds(&list("")) && !condition.holds(&list("op")));
+        assert!(!condition.holds(&Attributes::default()));
+        for wrong in [
+            "true",
+            "resource.type == \"x\"",
+            "!resource.name.startsWith(\"x\")",
+            "resource.name.startsWith(\"x\") && true",
+            "",
+        ] {
+            assert!(Condition::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Rehearses a deployment: the services of the Terraform plan run as processes, and each of their requests is checked against the
+//! plan's grants. Then each grant is removed in turn, and the rehearsal must fail.
+
+mod condition;
+mod declared;
+mod grants;
+mod iam;
+mod methods;
+mod plan;
+mod proxy;
+mod receiver;
+mod report;
+mod scenario;
+mod world;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use clap::Parser;
+use futures::{StreamExt, stream};
+
+use crate::{
+    condition::{Attribute, Condition},
+    grants::Grant,
+    iam::Uses,
+    plan::Plan,
+    world::World,
+};
+
+/// Rehearses a deployment without a cloud.
+#[derive(Parser)]
+struct Arguments {
+    /// Folder of the services' programs.
+    #[arg(long)]
+    programs: PathBuf,
+    /// The plan, from tests/terraform/plan.py.
+    #[arg(long)]
+    plan: PathBuf,
+    /// Descriptions of buckets and accounts, infra/rights.json.
+    #[arg(long)]
+    rights: PathBuf,
+    /// The page to compare with the rehearsal.
+    #[arg(long)]
+    page: PathBuf,
+    /// Writes the page.
+    #[arg(long)]
+    write: bool,
+    /// Number of concurrent rehearsals without a grant.
+    #[arg(long, default_value_t = 4)]
+    at_once: usize,
+    /// Removes only grants whose address contains this text; empty: all.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Folder for logs; it must be empty.
+    folder: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(rehearse(&arguments)) {
+        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            wrong.iter().for_each(|what| println!("{what}"));
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
+    let plan = Plan::read(&arguments.plan)?;
+    let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
+    // The services must pass whichever check of Cloud Storage comes first.
+    drop(whole(&plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
+    let world = whole(&plan, &arguments.programs, &folder.join("whole"), false).await?;
+    let (uses, sole) = world.iam.uses();
+    drop(world);
+
+    let mut wrong = twice(&plan.grants.all);
+    wrong.extend(unneeded(&plan.grants.all, &uses, &sole));
+    if !wrong.is_empty() {
+        return Ok(wrong);
+    }
+    let rows = report::rows(&plan.grants.all, &uses);
+    let known = fs::read_to_string(&arguments.page).unwrap_or_default();
+    let page = report::page(&report::Described::read(&arguments.rights)?, &report::with_known(rows, &known));
+    if page != known {
+        if arguments.write {
+            fs::write(&arguments.page, page)
+                .map_err(|error| format!("{}: {error}", arguments.page.display()))?;
+        } else {
+            wrong.push(format!(
+                "{} differs from the rehearsal; run .ci/rehearsal.sh --write",
+                arguments.page.display()
+            ));
+        }
+    }
+
+    wrong.extend(planted(&plan, &arguments.programs, &folder.join("planted")).await.err());
+    let began = Instant::now();
+    let removed = plan.grants.all.iter().filter(|grant| grant.address.contains(&arguments.only)).enumerate();
+    let removed: Vec<_> = removed.collect();
+    let count = removed.len();
+    let ends = stream::iter(removed).map(|(number, grant)| {
+        let folder = folder.join(format!("without-{number}"));
+        without(&plan, grant, &arguments.programs, folder)
+    });
+    let ends: Vec<_> = ends.buffer_unordered(arguments.at_once.max(1)).collect().await;
+    let kept: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+    println!(
+        "rehearsal: each of {count} grants removed in turn; {} times it failed for that reason, in {:.0} s",
+        count - kept.len(),
+        began.elapsed().as_secs_f64()
+    );
+    wrong.extend(kept);
+    Ok(wrong)
+}
+
+/// Rehearses with all grants.
+async fn whole(plan: &Plan, programs: &Path, folder: &Path, overwrite_first: bool) -> Result<World, String> {
+    let began = Instant::now();
+    let mut world = World::new(plan.clone(), programs, folder, overwrite_first).await?;
+    let notes = scenario::play(&mut world, false).await.map_err(|why| {
+        world.dump();
+        format!("{why}\nlogs and objects are in {}", folder.display())
+    })?;
+    println!("rehearsal: {} in {:.1} s", notes.join(", "), began.elapsed().as_secs_f64());
+    Ok(world)
+}
+
+/// Grants without which every request of a rehearsal would have been allowed.
+fn unneeded(grants: &[Grant], uses: &Uses, sole: &BTreeSet<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for Grant { address, .. } in grants {
+        if !uses.contains_key(address) {
+            wrong.push(format!("{address}: no request needs this grant; remove it from infra/"));
+        } else if !sole.contains(address) {
+            wrong.push(format!("{address}: other grants allow the same requests; remove it from infra/"));
+        }
+    }
+    wrong
+}
+
+/// A known mistake, put back: a grant below a prefix that does not cover lists, which are checked on the bucket. Returns an error unless
+/// the rehearsal finds it.
+async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Result<(), String> {
+    let mut plan = plan.clone();
+    for grant in &mut plan.grants.all {
+        if let Some(Condition::Any(parts)) = &mut grant.condition {
+            parts.retain(|part| !matches!(part, Condition::StartsWith(Attribute::ListPrefix, _)));
+        }
+    }
+    let mut world = World::new(plan, programs, folder, false).await?;
+    let played = scenario::play(&mut world, true).await;
+    match world.iam.denials().first() {
+        Some(denial) if denial.permission == "storage.objects.list" => Ok(()),
+        _ => Err(format!("a grant that does not cover lists is not found: {played:?}")),
+    }
+}
+
+/// Grants with equal content: removing one removes the other as well.
+fn twice(grants: &[Grant]) -> Vec<String> {
+    let mut first: BTreeMap<_, &str> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for Grant { address, on, role, member, condition } in grants {
+        let key = (on, role, member, format!("{condition:?}"));
+        if let Some(other) = first.insert(key, address) {
+            wrong.push(format!("{address}: the same grant as {other}; remove one from infra/"));
+        }
+    }
+    wrong
+}
+
+/// Rehearses without a grant. Returns an error unless the rehearsal fails because of it.
+async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
+    let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
+    let mut world = World::new(reduced, programs, &folder, false).await?;
+    let why = match scenario::play(&mut world, true).await {
+        Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
+        Err(why) => why,
+    };
+    let denials = world.iam.denials();
+    for denial in &denials {
+        let allowing = plan.grants.allowing(&denial.member, &denial.permission, &denial.resource);
+        if allowing.is_ok_and(|found| found.iter().any(|other| other.address == grant.address)) {
+            drop(world);
+            drop(fs::remove_dir_all(&folder));
+            return Ok(());
+        }
+    }
+    world.dump();
+    Err(format!(
+        "{}: without it the rehearsal failed for another reason: {why}; see {}",
+        grant.address,
+        folder.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(address: &str, member: &str) -> Grant {
+        Grant {
+            address: address.to_owned(),
+            on: "service s".to_owned(),
+            role: "roles/run.invoker".to_owned(),
+            member: member.to_owned(),
+            condition: None,
+        }
+    }
+
+    #[test]
+    fn a_grant_that_exists_twice_is_reported_with_both_addresses() {
+        assert_eq!(twice(&[grant("a", "x"), grant("b", "y")]), Vec::<String>::new());
+        let wrong = twice(&[grant("a", "x"), grant("b", "x")]);
+        assert!(wrong.len() == 1 && wrong[0].starts_with("b: the same grant as a"), "{wrong:?}");
+    }
+
+    #[test]
+    fn unused_and_redundant_grants_are_reported() {
+        let grants = [grant("needed", "x"), grant("redundant", "y"), grant("unused", "z")];
+        let of = |address: &str| (address.to_owned(), BTreeSet::from([("p".to_owned(), "r".to_owned())]));
+        let wrong = unneeded(
+            &grants,
+            &Uses::from([of("needed"), of("redundant")]),
+            &BTreeSet::from(["needed".to_owned()]),
+        );
+        assert!(
+            wrong.len() == 2
+                && wrong[0].starts_with("redundant: other grants")
+                && wrong[1].starts_with("unused: no request"),
+            "{wrong:?}"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! What the rehearsal reads from the Terraform plan: services, subscriptions, periodic tasks, buckets, topics.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::Value;
+
+use crate::grants::{Grants, address, text};
+
+/// A Cloud Run service.
+#[derive(Clone, Debug)]
+pub struct PlannedService {
+    /// Full name, `burnin-judge`.
+    pub name: String,
+    /// Service whose program its image contains.
+    pub program: String,
+    /// Address of its account.
+    pub account: String,
+    /// Its URL, also the audience of tokens.
+    pub uri: String,
+    /// Whether callers outside the project's own services reach it.
+    pub reachable: bool,
+    /// Environment without secrets.
+    pub environment: BTreeMap<String, String>,
+    /// Secrets by variable.
+    pub secrets: BTreeMap<String, String>,
+}
+
+/// A subscription.
+#[derive(Clone, Debug)]
+pub struct PlannedSubscription {
+    /// Full name, `projects/P/subscriptions/S`.
+    pub id: String,
+    /// Its topic.
+    pub topic: String,
+    /// The attribute and value of its filter.
+    pub filter: Option<(String, String)>,
+    /// Endpoint, account and audience of pushes.
+    pub push: Option<(String, String, String)>,
+    /// Topic of dead letters.
+    pub dead_letters: Option<String>,
+}
+
+/// A job of Cloud Scheduler: URL, account and audience.
+#[derive(Clone, Debug)]
+pub struct PlannedTask {
+    /// The requested URL.
+    pub uri: String,
+    /// Address of the account.
+    pub account: String,
+    /// Audience of its tokens.
+    pub audience: String,
+}
+
+/// A resource that Google encrypts with a customer's key: the service agent that does it, and the key.
+pub type Encrypted = (String, &'static str, String);
+
+/// The plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All grants.
+    pub grants: Grants,
+    /// Services by full name.
+    pub services: BTreeMap<String, PlannedService>,
+    /// All subscriptions.
+    pub subscriptions: Vec<PlannedSubscription>,
+    /// All topics, by full name.
+    pub topics: Vec<String>,
+    /// All periodic tasks.
+    pub tasks: Vec<PlannedTask>,
+    /// All buckets.
+    pub buckets: Vec<String>,
+    /// Resources with a customer's key, by address.
+    pub encrypted: Vec<Encrypted>,
+}
+
+/// The project of the plan.
+pub const PROJECT: &str = "my-project";
+
+impl Plan {
+    /// Reads the output of `terraform show -json`.
+    ///
+    /// # Errors
+    /// Returns an error if the file or an expected argument is missing.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let bytes = std::fs::read(path).map_err(|error| told(&error))?;
+        let plan: Value = serde_json::from_slice(&bytes).map_err(|error| told(&error))?;
+        let resources = plan["planned_values"]["root_module"]["resources"].as_array();
+        Self::of(
+            resources.ok_or_else(|| told(&"no planned resources; make it with tests/terraform/plan.py"))?,
+        )
+    }
+
+    fn of(resources: &[Value]) -> Result<Self, String> {
+        let of = |kind: &'static str| resources.iter().filter(move |resource| resource["type"] == kind);
+        let names = |kind: &'static str, argument: &'static str| {
+            of(kind)
+                .map(|resource| text(resource, argument).map(str::to_owned))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let services = of("google_cloud_run_v2_service").map(service).collect::<Result<Vec<_>, String>>()?;
+        Ok(Self {
+            grants: Grants::from_plan(resources)?,
+            services: services.into_iter().map(|service| (service.name.clone(), service)).collect(),
+            subscriptions: of("google_pubsub_subscription").map(subscription).collect::<Result<_, _>>()?,
+            topics: names("google_pubsub_topic", "id")?,
+            tasks: of("google_cloud_scheduler_job").map(task).collect::<Result<_, _>>()?,
+            buckets: names("google_storage_bucket", "name")?,
+            encrypted: resources.iter().filter_map(encrypted).collect(),
+        })
+    }
+
+    /// The service with this URL, or with a URL below it.
+    pub fn service_at(&self, url: &str) -> Option<&PlannedService> {
+        self.services
+            .values()
+            .find(|service| url == service.uri || url.starts_with(&format!("{}/", service.uri)))
+    }
+
+    /// The bucket of this purpose: `artefacts`, `ledger` or `build-logs`.
+    pub fn bucket(&self, purpose: &str) -> String {
+        self.buckets.iter().find(|name| name.ends_with(&format!("-{purpose}"))).cloned().unwrap_or_default()
+    }
+}
+
+fn service(resource: &Value) -> Result<PlannedService, String> {
+    let template = &resource["values"]["template"][0];
+    let container = &template["containers"][0];
+    let (mut environment, mut secrets) = (BTreeMap::new(), BTreeMap::new());
+    for variable in container["env"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        let name = variable["name"].as_str().unwrap_or_default().to_owned();
+        match (&variable["value"], &variable["value_source"][0]["secret_key_ref"][0]["secret"]) {
+            (_, Value::String(secret)) => drop(secrets.insert(name, secret.clone())),
+            (Value::String(value), _) => drop(environment.insert(name, value.clone())),
+            _ => return Err(format!("{}: {name} has no value in the plan", address(resource))),
+        }
+    }
+    let missing = |what: &str| format!("{}: no {what} in the plan", address(resource));
+    let account = template["service_account"].as_str().ok_or_else(|| missing("service account"))?;
+    let image = container["image"].as_str().ok_or_else(|| missing("image"))?;
+    let program = image.rsplit('/').next().and_then(|image| image.split('@').next()).unwrap_or_default();
+    Ok(PlannedService {
+        name: text(resource, "name")?.to_owned(),
+        program: program.to_owned(),
+        account: account.to_owned(),
+        uri: text(resource, "uri")?.to_owned(),
+        reachable: text(resource, "ingress")? == "INGRESS_TRAFFIC_ALL",
+        environment,
+        secrets,
+    })
+}
+
+fn subscription(resource: &Value) -> Result<PlannedSubscription, String> {
+    let (values, push) = (&resource["values"], &resource["values"]["push_config"][0]);
+    let token = &push["oidc_token"][0];
+    let push = match (&push["push_endpoint"], &token["service_account_email"], &token["audience"]) {
+        (Value::String(endpoint), Value::String(account), Value::String(audience)) => {
+            Some((endpoint.clone(), account.clone(), audience.clone()))
+        }
+        (Value::Null, ..) => None,
+        _ => return Err(format!("{}: a push without an account or audience", address(resource))),
+    };
+    Ok(PlannedSubscription {
+        id: text(resource, "id")?.to_owned(),
+        topic: text(resource, "topic")?.to_owned(),
+        filter: values["filter"].as_str().map(filter).transpose()?,
+        push,
+        dead_letters: values["dead_letter_policy"][0]["dead_letter_topic"].as_str().map(str::to_owned),
+    })
+}
+
+/// A filter on one attribute: `attributes.cluster = "c"`, `attributes."ce-type" = "t"`.
+fn filter(text: &str) -> Result<(String, String), String> {
+    let parts = text.strip_prefix("attributes.").and_then(|rest| rest.split_once(" = "));
+    let (name, value) =
+        parts.ok_or_else(|| format!("filter `{text}`: expected attributes.NAME = \"VALUE\""))?;
+    Ok((name.trim_matches('"').to_owned(), value.trim_matches('"').to_owned()))
+}
+
+fn task(resource: &Value) -> Result<PlannedTask, String> {
+    let target = &resource["values"]["http_target"][0];
+    let of = |value: &Value, what: &str| {
+        value
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{}: no {what} in the plan", address(resource)))
+    };
+    let token = &target["oidc_token"][0];
+    Ok(PlannedTask {
+        uri: of(&target["uri"], "uri")?,
+        account: of(&token["service_account_email"], "account")?,
+        audience: of(&token["audience"], "audience")?,
+    })
+}
+
+/// The key of a resource and the service agent that encrypts it (each service's page "Use customer-managed encryption keys").
+fn encrypted(resource: &Value) -> Option<Encrypted> {
+    let values = &resource["values"];
+    let (agent, key) = match resource["type"].as_str()? {
+        "google_storage_bucket" => ("gs-project-accounts", &values["encryption"][0]["default_kms_key_name"]),
+        "google_pubsub_topic" => ("gcp-sa-pubsub", &values["kms_key_name"]),
+        "google_bigquery_dataset" => {
+            ("bigquery-encryption", &values["default_encryption_configuration"][0]["kms_key_name"])
+        }
+        "google_artifact_registry_repository" => ("gcp-sa-artifactregistry", &values["kms_key_name"]),
+        _ => return None,
+    };
+    Some((address(resource).to_owned(), agent, key.as_str()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_name_one_attribute() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(filter("attributes.cluster = \"c-1\""), pair("cluster", "c-1"));
+        assert_eq!(filter("attributes.\"ce-type\" = \"t.v1\""), pair("ce-type", "t.v1"));
+        assert!(filter("hasPrefix(attributes.x, \"y\")").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! An address of one of Google's REST services for one caller: each request is checked, then forwarded to the stand-in.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::{Request, State},
+    http::{HeaderName, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::{
+    grants::Resource,
+    iam::{Denial, Iam},
+    methods::{Api, Call, needs},
+};
+
+/// Maximum size of a body.
+const LARGEST: usize = 64 << 20;
+
+struct Shared {
+    api: Api,
+    member: String,
+    upstream: String,
+    iam: Arc<Iam>,
+    /// Whether the permission to overwrite is checked before the precondition.
+    overwrite_first: bool,
+    http: reqwest::Client,
+}
+
+/// The address; it closes on drop.
+pub struct Proxy {
+    /// `http://host:port`.
+    pub url: String,
+    serving: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Opens an address for requests of `member`.
+    ///
+    /// # Errors
+    /// Returns an error if no port is free.
+    pub async fn open(
+        api: Api,
+        member: &str,
+        upstream: &str,
+        iam: Arc<Iam>,
+        overwrite_first: bool,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let (member, upstream) = (member.to_owned(), upstream.to_owned());
+        let shared =
+            Arc::new(Shared { api, member, upstream, iam, overwrite_first, http: reqwest::Client::new() });
+        let router = Router::new().fallback(answer).with_state(shared);
+        let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
+        Ok(Self { url, serving })
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// A 403 in the form of Google's JSON APIs.
+fn refusal(denial: &Denial) -> Response {
+    let message = format!("{denial} (or it may not exist).");
+    let errors = json!([{"message": message, "domain": "global", "reason": "forbidden"}]);
+    let error =
+        json!({"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED", "errors": errors}});
+    let headers = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
+    (StatusCode::FORBIDDEN, headers, error.to_string()).into_response()
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn query(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(&value.replace('+', " ")))
+    };
+    pairs.map(pair).collect()
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, LARGEST).await else {
+        return (StatusCode::BAD_REQUEST, "the body is incomplete").into_response();
+    };
+    let path = head.uri.path().trim_start_matches('/').split('/').map(decoded).collect();
+    let query = query(head.uri.query().unwrap_or_default());
+    let json: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let call = Call { method: head.method.as_str(), path, query, body: json };
+    let Some(needs) = needs(shared.api, &call) else {
+        return refusal(
+            &shared.iam.unknown(&shared.member, &format!("{:?} {} {}", shared.api, head.method, head.uri)),
+        );
+    };
+    for (permission, resource) in &needs {
+        if let Err(denial) = shared.iam.check(&shared.member, permission, resource) {
+            return refusal(&denial);
+        }
+    }
+    if shared.overwrite_first
+        && let Some(denial) = overwrites(&shared, &call).await
+    {
+        return refusal(&denial);
+    }
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let mut forwarded = shared.http.request(head.method.clone(), format!("{}{target}", shared.upstream));
+    for (name, value) in &head.headers {
+        if ![header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION]
+            .contains(name)
+        {
+            forwarded = forwarded.header(name, value);
+        }
+    }
+    let Ok(answered) = forwarded.body(body).send().await else {
+        return (StatusCode::BAD_GATEWAY, "the stand-in does not answer").into_response();
+    };
+    if let Some(denial) = absent(&shared, &call, answered.status()) {
+        return refusal(&denial);
+    }
+    returned(answered).await
+}
+
+/// The denial of a create over an existing object; not recorded, because its precondition would refuse it as well.
+async fn overwrites(shared: &Shared, call: &Call<'_>) -> Option<Denial> {
+    let path: Vec<_> = call.path.iter().map(String::as_str).collect();
+    let (Api::Storage, "POST", ["upload", "storage", "v1", "b", bucket, "o"]) =
+        (shared.api, call.method, &path[..])
+    else {
+        return None;
+    };
+    let name = call.query.get("name")?;
+    let resource = Resource::object(bucket, name);
+    if shared.iam.would_allow(&shared.member, "storage.objects.delete", &resource) {
+        return None;
+    }
+    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+    let found =
+        shared.http.get(format!("{}/storage/v1/b/{bucket}/o/{name}", shared.upstream)).send().await.ok()?;
+    let permission = "storage.objects.delete".to_owned();
+    found.status().is_success().then(|| Denial { member: shared.member.clone(), permission, resource })
+}
+
+/// The denial of a read of an absent object by a caller that may not list the bucket.
+fn absent(shared: &Shared, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
+    let path: Vec<_> = call.path.iter().map(String::as_str).collect();
+    let (Api::Storage, "GET", 404, ["storage", "v1", "b", bucket, "o", name]) =
+        (shared.api, call.method, status.as_u16(), &path[..])
+    else {
+        return None;
+    };
+    // The list that would show the object.
+    shared.iam.check(&shared.member, "storage.objects.list", &Resource::list(bucket, name)).err()
+}
+
+async fn returned(answered: reqwest::Response) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answered.status();
+    for (name, value) in answered.headers() {
+        if ![HeaderName::from_static("transfer-encoding"), header::CONNECTION].contains(name) {
+            response.headers_mut().append(name, value.clone());
+        }
+    }
+    *response.body_mut() = Body::from(answered.bytes().await.unwrap_or_else(|_| Bytes::new()));
+    response
+}

@@ -1,0 +1,592 @@
+//! A world: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use bigquery_standin::BigQuery;
+use cloudbuild_standin::{BuildRights, CloudBuild};
+use pubsub_standin::{Access, Address, Broker, Endpoint, Message, Subscription};
+use serde_json::{Value, json};
+use storage_standin::{Options, StandIn};
+
+use crate::{
+    grants::Resource,
+    iam::{AGENTS, Iam, PUBSUB},
+    methods::Api,
+    plan::{PROJECT, Plan, PlannedService},
+    proxy::Proxy,
+    receiver::Receiver,
+};
+
+/// Secret of GitHub's webhook.
+pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
+/// Maximum number of deliveries before a message is a dead letter, instead of the plan's: the pauses would last an hour.
+const DELIVERIES: u32 = 5;
+
+/// The member of an account.
+pub fn member(email: &str) -> String {
+    format!("serviceAccount:{email}")
+}
+
+impl Access for Iam {
+    fn admits(&self, caller: &str, permission: &'static str, resource: &str) -> Result<(), String> {
+        let of = if resource.contains("/topics/") {
+            Resource::topic(resource)
+        } else {
+            Resource::subscription(resource)
+        };
+        self.check(caller, permission, &of).map_err(|denial| denial.to_string())
+    }
+}
+
+/// Cloud Run: receives requests for services, checks their callers, and forwards them to the processes.
+pub struct Front {
+    iam: Arc<Iam>,
+    ports: RwLock<BTreeMap<String, u16>>,
+    /// Services that only Google's services of the project reach.
+    internal: BTreeSet<String>,
+    http: reqwest::Client,
+}
+
+/// A request to a service.
+pub struct Invocation<'a> {
+    /// HTTP method.
+    pub method: &'a str,
+    /// Path with query.
+    pub path: &'a str,
+    /// Headers besides the token.
+    pub headers: Vec<(&'static str, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Front {
+    /// Sends a request as `caller`. Returns status and body; 403 if the caller may not invoke the service.
+    pub async fn invoke(&self, caller: &str, service: &str, request: Invocation<'_>) -> (u16, String) {
+        // Pub/Sub and Cloud Scheduler of the project call with its own accounts. Cloud Run hides a service from all others.
+        if self.internal.contains(service)
+            && !caller.ends_with(&format!("@{PROJECT}.iam.gserviceaccount.com"))
+        {
+            return (404, format!("{service} is not reachable for {caller}: its ingress is internal"));
+        }
+        if let Err(denial) = self.iam.check(caller, "run.routes.invoke", &Resource::service(service)) {
+            return (403, denial.to_string());
+        }
+        let port = self.ports.read().unwrap_or_else(PoisonError::into_inner).get(service).copied();
+        let Some(port) = port else { return (404, format!("no service {service}")) };
+        // Cloud Run replaces the signature (its page "Troubleshoot").
+        let email = caller.split_once(':').map_or("", |(_, email)| email);
+        let claims = URL_SAFE_NO_PAD.encode(json!({"email": email, "email_verified": true}).to_string());
+        let token = format!(
+            "Bearer {}.{claims}.SIGNATURE_REMOVED_BY_GOOGLE",
+            URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}")
+        );
+        let url = format!("http://127.0.0.1:{port}{}", request.path);
+        let method = request.method.parse().unwrap_or(reqwest::Method::GET);
+        let mut sent = self.http.request(method, url).timeout(Duration::from_secs(50)).body(request.body);
+        if !email.is_empty() {
+            sent = sent.header("authorization", token);
+        }
+        for (name, value) in request.headers {
+            sent = sent.header(name, value);
+        }
+        match sent.send().await {
+            Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),
+            Err(error) => (503, error.to_string()),
+        }
+    }
+}
+
+/// Pushes of a subscription.
+struct Push {
+    front: Arc<Front>,
+    subscription: String,
+    /// Address of the account in the tokens.
+    account: String,
+    audience: String,
+    service: PlannedService,
+}
+
+#[async_trait::async_trait]
+impl Endpoint for Push {
+    async fn deliver(&self, message: &Message, attempt: u32) -> u16 {
+        let token = self.front.iam.check(
+            PUBSUB,
+            "iam.serviceAccounts.getOpenIdToken",
+            &Resource::account(&self.account),
+        );
+        if token.is_err() {
+            return 0;
+        }
+        // Cloud Run rejects tokens for another audience.
+        if self.audience != self.service.uri {
+            return 401;
+        }
+        let body = json!({
+            "message": {
+                "attributes": message.attributes, "data": STANDARD.encode(&message.data), "messageId": message.message_id,
+                "publishTime": "2026-11-24T00:00:00Z",
+            },
+            "subscription": self.subscription, "deliveryAttempt": attempt,
+        });
+        let headers = vec![("content-type", "application/json".to_owned())];
+        let request = Invocation { method: "POST", path: "/", headers, body: body.to_string().into() };
+        self.front.invoke(&member(&self.account), &self.service.name, request).await.0
+    }
+}
+
+/// Builds, with their accounts.
+struct Rights {
+    iam: Arc<Iam>,
+    storage: Arc<StandIn>,
+}
+
+impl Rights {
+    fn account(build: &Value) -> String {
+        let account = build["serviceAccount"].as_str().unwrap_or_default();
+        member(account.rsplit('/').next().unwrap_or(account))
+    }
+
+    fn may(&self, build: &Value, permission: &str, resource: &Resource) -> Result<(), String> {
+        self.iam.check(&Self::account(build), permission, resource).map_err(|denial| denial.to_string())
+    }
+}
+
+impl BuildRights for Rights {
+    fn begin(&self, build: &Value) -> Result<(), String> {
+        self.may(build, "logging.logEntries.create", &Resource::project())?;
+        let (log, id) =
+            (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
+        let log = log.strip_prefix("gs://").unwrap_or(log);
+        let (bucket, folder) = log.split_once('/').unwrap_or((log, ""));
+        self.write(
+            build,
+            bucket,
+            format!("{folder}/log-{id}.txt").trim_start_matches('/'),
+            b"starting build\n",
+        )?;
+        let source = &build["source"]["storageSource"];
+        if let (Some(bucket), Some(object)) = (source["bucket"].as_str(), source["object"].as_str()) {
+            self.may(build, "storage.objects.get", &Resource::object(bucket, object))?;
+            if self.storage.object(bucket, object).is_none() {
+                return Err(format!("could not resolve source: no object gs://{bucket}/{object}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String> {
+        let resource = Resource::object(bucket, object);
+        self.may(build, "storage.objects.create", &resource)?;
+        if self.storage.object(bucket, object).is_some() {
+            self.may(build, "storage.objects.delete", &resource)?;
+        }
+        self.storage.put(bucket, object, bytes.to_vec());
+        Ok(())
+    }
+
+    fn end(&self, build: &Value) -> Result<(), String> {
+        if build["images"].as_array().is_some_and(|images| !images.is_empty()) {
+            self.may(build, "artifactregistry.repositories.uploadArtifacts", &Resource::project())?;
+        }
+        Ok(())
+    }
+}
+
+/// Addresses of an account.
+struct Addresses {
+    storage: Proxy,
+    builds: Proxy,
+    bigquery: Option<Proxy>,
+    pubsub: Address,
+}
+
+/// A process; it is killed on drop.
+struct Process {
+    name: String,
+    process: Child,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Everything of one rehearsal.
+pub struct World {
+    /// The checks.
+    pub iam: Arc<Iam>,
+    /// Cloud Run.
+    pub front: Arc<Front>,
+    /// Pub/Sub.
+    pub broker: Arc<Broker>,
+    /// Cloud Storage.
+    pub storage: Arc<StandIn>,
+    /// BigQuery.
+    pub bigquery: BigQuery,
+    /// Receiver of notices.
+    pub receiver: Receiver,
+    /// The plan.
+    pub plan: Plan,
+    folder: PathBuf,
+    programs: PathBuf,
+    overwrite_first: bool,
+    builds: CloudBuild,
+    addresses: BTreeMap<String, Addresses>,
+    processes: Mutex<Vec<Process>>,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+fn told(what: &str) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
+    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+}
+
+impl World {
+    /// Creates the stand-ins from the plan. No service runs yet. `overwrite_first`: Cloud Storage checks the permission to overwrite before
+    /// the precondition, and answers 403 instead of 412.
+    ///
+    /// # Errors
+    /// Returns an error if a stand-in cannot start.
+    pub async fn new(
+        plan: Plan,
+        programs: &Path,
+        folder: &Path,
+        overwrite_first: bool,
+    ) -> Result<Self, String> {
+        fs::create_dir_all(folder).map_err(told(&folder.display().to_string()))?;
+        let iam = Arc::new(Iam::new(plan.grants.clone()));
+        let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
+        let storage = Arc::new(StandIn::start(options).await.map_err(told("storage"))?);
+        let loader =
+            plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
+        // BigQuery reads the sources of a load with the rights of its caller.
+        let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam), overwrite_first)
+            .await
+            .map_err(told("storage"))?;
+        let bigquery = BigQuery::serve(&sources.url).await.map_err(told("bigquery"))?;
+        for table in warehouse::TABLES {
+            bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
+        }
+        let broker = Broker::new(Arc::clone(&iam) as _, PUBSUB, Duration::from_millis(30));
+        plan.topics.iter().for_each(|topic| broker.topic(topic));
+        let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
+        let builds = CloudBuild::serve(unused, "none").await.map_err(told("builds"))?;
+        builds.check(Arc::new(Rights { iam: Arc::clone(&iam), storage: Arc::clone(&storage) }));
+        let internal =
+            plan.services.values().filter(|service| !service.reachable).map(|service| service.name.clone());
+        let internal = internal.collect();
+        let ports = RwLock::default();
+        let front = Arc::new(Front { iam: Arc::clone(&iam), ports, internal, http: reqwest::Client::new() });
+        let receiver = Receiver::start().await.map_err(told("receiver"))?;
+        let mut world = Self {
+            iam,
+            front,
+            broker,
+            storage,
+            bigquery,
+            receiver,
+            plan,
+            folder: folder.to_owned(),
+            programs: programs.to_owned(),
+            overwrite_first,
+            builds,
+            addresses: BTreeMap::new(),
+            processes: Mutex::default(),
+            tasks: tokio::task::JoinSet::new(),
+        };
+        world
+            .addresses
+            .insert("sources of loads".to_owned(), world.addresses_of(&loader, Some(sources)).await?);
+        world.subscriptions()?;
+        Ok(world)
+    }
+
+    async fn addresses_of(&self, member: &str, known: Option<Proxy>) -> Result<Addresses, String> {
+        let open = async |api, upstream: &str| {
+            Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.overwrite_first)
+                .await
+                .map_err(told("an address"))
+        };
+        Ok(Addresses {
+            storage: match known {
+                Some(known) => known,
+                None => open(Api::Storage, self.storage.url()).await?,
+            },
+            builds: open(Api::CloudBuild, &self.builds.endpoint).await?,
+            bigquery: Some(open(Api::BigQuery, &self.bigquery.endpoint).await?),
+            pubsub: Address::open(&self.broker, member).await.map_err(told("an address"))?,
+        })
+    }
+
+    fn subscriptions(&self) -> Result<(), String> {
+        for planned in &self.plan.subscriptions {
+            let endpoint = match &planned.push {
+                None => None,
+                Some((url, account, audience)) => {
+                    let service = self.plan.service_at(url);
+                    let service =
+                        service.ok_or_else(|| format!("{}: no service at {url}", planned.id))?.clone();
+                    Some(Arc::new(Push {
+                        front: Arc::clone(&self.front),
+                        subscription: planned.id.clone(),
+                        account: account.clone(),
+                        audience: audience.clone(),
+                        service,
+                    }) as Arc<dyn Endpoint>)
+                }
+            };
+            self.broker.subscribe(Subscription {
+                name: planned.id.clone(),
+                topic: planned.topic.clone(),
+                filter: planned.filter.clone(),
+                endpoint,
+                dead_letters: planned.dead_letters.clone().map(|topic| (DELIVERIES, topic)),
+            });
+        }
+        Ok(())
+    }
+
+    /// Starts every service of the plan, an agent for each pulling account, Cloud Scheduler and Cloud Build's notifications.
+    ///
+    /// # Errors
+    /// Returns an error if a program does not start or serve.
+    pub async fn start(&mut self) -> Result<(), String> {
+        for service in self.plan.services.clone().into_values() {
+            let mut environment = service.environment.clone();
+            for (variable, secret) in &service.secrets {
+                let caller = member(&service.account);
+                self.iam.check(&caller, "secretmanager.versions.access", &Resource::secret(secret)).map_err(
+                    |denial| format!("{}: its revision does not become ready: {denial}", service.name),
+                )?;
+                let value = match variable.as_str() {
+                    "BURNIN_GITHUB_SECRETS" => WEBHOOK_SECRET.to_owned(),
+                    name if name.ends_with("_URL") => self.receiver.url.clone(),
+                    _ => "secret".to_owned(),
+                };
+                environment.insert(variable.clone(), value);
+            }
+            let port = self.spawn(&service.program, &service.name, &service.account, environment).await?;
+            let mut ports = self.front.ports.write().unwrap_or_else(PoisonError::into_inner);
+            ports.insert(service.name.clone(), port);
+        }
+        let pulled: Vec<_> = self
+            .plan
+            .subscriptions
+            .iter()
+            .filter(|of| of.filter.is_some() && of.push.is_none())
+            .cloned()
+            .collect();
+        for subscription in pulled {
+            let cluster = subscription.filter.map(|(_, value)| value).unwrap_or_default();
+            self.agent(
+                &cluster,
+                &subscription.id,
+                &format!("burnin-agent-{cluster}@{PROJECT}.iam.gserviceaccount.com"),
+            )
+            .await?;
+        }
+        self.schedule();
+        self.notifications().await
+    }
+
+    /// Starts an agent that pulls a subscription with an account.
+    ///
+    /// # Errors
+    /// Returns an error if it does not start.
+    pub async fn agent(&mut self, cluster: &str, subscription: &str, account: &str) -> Result<(), String> {
+        let bucket = format!("gs://{}", self.plan.bucket("artefacts"));
+        let environment = [
+            ("BURNIN_AUTH", "platform"),
+            ("BURNIN_PROJECT", PROJECT),
+            ("BURNIN_ARTEFACTS", &bucket),
+            ("BURNIN_PULL", subscription),
+            ("BURNIN_CLUSTER", cluster),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        self.spawn("agent", &format!("agent-{cluster}"), account, environment).await.map(drop)
+    }
+
+    async fn spawn(
+        &mut self,
+        program: &str,
+        name: &str,
+        account: &str,
+        mut environment: BTreeMap<String, String>,
+    ) -> Result<u16, String> {
+        if !self.addresses.contains_key(account) {
+            let addresses = self.addresses_of(&member(account), None).await?;
+            self.addresses.insert(account.to_owned(), addresses);
+        }
+        let addresses = &self.addresses[account];
+        let port = free_port()?;
+        // No collector listens at the plan's address.
+        environment.remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        let mut more = vec![
+            ("PORT", port.to_string()),
+            ("PUBSUB_EMULATOR_HOST", addresses.pubsub.host.clone()),
+            ("STORAGE_EMULATOR_HOST", addresses.storage.url.clone()),
+            ("BURNIN_LOG", "info".to_owned()),
+            ("BURNIN_LOG_FORMAT", "compact".to_owned()),
+            // Shorter than in the cloud, so that a run takes seconds.
+            ("BURNIN_LOOK", "200ms".to_owned()),
+            ("BURNIN_RESEND", "2s".to_owned()),
+            ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
+            (
+                "PATH",
+                format!(
+                    "{}:{}",
+                    self.folder.join("bin").display(),
+                    std::env::var("PATH").unwrap_or_default()
+                ),
+            ),
+        ];
+        if environment.contains_key("BURNIN_WAREHOUSE") {
+            more.push((
+                "BIGQUERY_EMULATOR_HOST",
+                addresses.bigquery.as_ref().map(|proxy| proxy.url.clone()).unwrap_or_default(),
+            ));
+        }
+        if environment.contains_key("BURNIN_BUILD_ACCOUNT") {
+            more.push(("BURNIN_CLOUD_BUILD_ENDPOINT", addresses.builds.url.clone()));
+        }
+        environment.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let path = self.programs.join(format!("burnin-{program}"));
+        let log = self.folder.join(format!("{name}.log"));
+        let log = File::create(&log).map_err(told(&log.display().to_string()))?;
+        let error = log.try_clone().map_err(told("a log"))?;
+        let mut command = Command::new(&path);
+        command.env_clear().envs(&environment).stdin(Stdio::null()).stdout(log).stderr(error);
+        let process = command.spawn().map_err(told(&path.display().to_string()))?;
+        let process = Process { name: name.to_owned(), process };
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).push(process);
+        let http = reqwest::Client::new();
+        for _ in 0..600 {
+            if http
+                .get(format!("http://127.0.0.1:{port}/healthz"))
+                .send()
+                .await
+                .is_ok_and(|answer| answer.status() == 200)
+            {
+                return Ok(port);
+            }
+            if let Some(ended) = self.ended() {
+                return Err(ended);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Err(format!("{name} does not serve; see {}", self.folder.display()))
+    }
+
+    /// A service that ended.
+    pub fn ended(&self) -> Option<String> {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes.iter_mut().find_map(|process| {
+            let status = process.process.try_wait().ok().flatten()?;
+            Some(format!("{} ended: {status}; its log is in {}", process.name, self.folder.display()))
+        })
+    }
+
+    /// Starts the plan's periodic tasks every second, instead of every minutes.
+    fn schedule(&mut self) {
+        for task in self.plan.tasks.clone() {
+            let (front, iam) = (Arc::clone(&self.front), Arc::clone(&self.iam));
+            let Some(service) = self.plan.service_at(&task.uri).cloned() else { continue };
+            self.tasks.spawn(async move {
+                let path = task.uri.strip_prefix(&service.uri).unwrap_or_default().to_owned();
+                loop {
+                    let token = iam.check(
+                        AGENTS[0].0,
+                        "iam.serviceAccounts.getOpenIdToken",
+                        &Resource::account(&task.account),
+                    );
+                    if token.is_ok() && task.audience == service.uri {
+                        let request =
+                            Invocation { method: "POST", path: &path, headers: Vec::new(), body: Vec::new() };
+                        front.invoke(&member(&task.account), &service.name, request).await;
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            });
+        }
+    }
+
+    /// Publishes Cloud Build's notifications on its topic, as Cloud Build's own account.
+    async fn notifications(&mut self) -> Result<(), String> {
+        let listener =
+            tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.map_err(told("notifications"))?;
+        let address = listener.local_addr().map_err(told("notifications"))?;
+        let (broker, iam) = (Arc::clone(&self.broker), Arc::clone(&self.iam));
+        let router = axum::Router::new().fallback(move |body: String| {
+            let (broker, iam) = (Arc::clone(&broker), Arc::clone(&iam));
+            async move { publish_notification(&broker, &iam, &body) }
+        });
+        self.tasks.spawn(async move { drop(axum::serve(listener, router).await) });
+        self.builds.push_to(&format!("http://{address}/"));
+        Ok(())
+    }
+
+    /// All builds so far.
+    pub fn builds(&self) -> Vec<Value> {
+        self.builds.builds()
+    }
+
+    /// Removes an object without a check.
+    ///
+    /// # Errors
+    /// Returns an error if the stand-in refuses.
+    pub async fn remove(&self, purpose: &str, name: &str) -> Result<(), String> {
+        let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+        let url = format!("{}/storage/v1/b/{}/o/{name}", self.storage.url(), self.plan.bucket(purpose));
+        let answer = reqwest::Client::new().delete(url).send().await.map_err(|error| error.to_string())?;
+        answer.error_for_status().map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Writes all objects below the world's folder, to find the cause of a failure.
+    pub fn dump(&self) {
+        for bucket in &self.plan.buckets {
+            for name in self.storage.names(bucket) {
+                let path = self.folder.join("buckets").join(bucket).join(&name);
+                let made = path.parent().map(fs::create_dir_all);
+                if let (Some(Ok(())), Some(object)) = (made, self.storage.object(bucket, &name)) {
+                    drop(fs::write(path, object.body));
+                }
+            }
+        }
+    }
+
+    /// The folder of the world's files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn publish_notification(broker: &Arc<Broker>, iam: &Iam, body: &str) {
+    let pushed: Value = serde_json::from_str(body).unwrap_or_default();
+    let topic = format!("projects/{PROJECT}/topics/cloud-builds");
+    if iam.check(AGENTS[1].0, "pubsub.topics.publish", &Resource::topic(&topic)).is_err() {
+        return;
+    }
+    let message = &pushed["message"];
+    let attributes = message["attributes"].as_object().into_iter().flatten();
+    let attributes = attributes.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    let data = STANDARD.decode(message["data"].as_str().unwrap_or_default()).unwrap_or_default();
+    broker.publish(&topic, Message { data, attributes: attributes.collect(), ..Message::default() });
+}
