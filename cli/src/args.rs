@@ -11,8 +11,9 @@ use workflow::Override;
 #[derive(Debug, Parser)]
 #[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
+    /// Without one, the commands to begin with are printed.
     #[command(subcommand)]
-    pub command: CliCommand,
+    pub command: Option<CliCommand>,
 
     /// Data folder: ledger, artefacts, warehouse and reports.
     #[arg(long, global = true, env = "BURNIN_DATA", default_value = ".burnin", value_name = "DIR")]
@@ -33,6 +34,24 @@ const EXIT_CODES: &str = "Exit codes: 0 pass or done, 1 fail, 2 inconclusive, 3 
 
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
+    /// Write a first workflow with its criteria, from what this host has: partitions, GPUs, Kubernetes contexts, nccl-tests.
+    Init {
+        /// What to validate; default: the Slurm cluster of this host, otherwise this host.
+        #[arg(value_enum, value_name = "KIND")]
+        kind: Option<InitKind>,
+        /// Folder of the files; `burnin up` serves `workflows`.
+        #[arg(long, default_value = "workflows", value_name = "DIR")]
+        folder: PathBuf,
+        /// Overwrite existing files.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the JSON Schema of a kind of file, for editors.
+    Schema {
+        /// Kind of file.
+        #[arg(value_enum, default_value_t = SchemaKind::Workflow, value_name = "KIND")]
+        kind: SchemaKind,
+    },
     /// Run a workflow on this machine until it is closed.
     Run {
         /// Workflow file; with --server the name of a workflow.
@@ -350,6 +369,41 @@ pub enum Host {
         /// Node name.
         name: String,
     },
+}
+
+/// What a first workflow validates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InitKind {
+    /// This host, with or without GPUs.
+    Quickstart,
+    /// An existing Slurm cluster.
+    Slurm,
+    /// An existing Kubernetes cluster.
+    Kubernetes,
+    /// Machines reached by ssh.
+    Hosts,
+    /// A3 Mega on Google Cloud, deployed for each run.
+    #[value(name = "a3-mega")]
+    A3Mega,
+    /// A4 on Google Kubernetes Engine, deployed for each run.
+    A4,
+    /// DGX machines with only an operating system, deployed by Ansible.
+    Dgx,
+    /// Logs that another program wrote.
+    Logs,
+}
+
+/// A kind of file with a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaKind {
+    /// Workflow.
+    Workflow,
+    /// Suite of checks.
+    Suite,
+    /// Criteria.
+    Criteria,
+    /// Config of a build.
+    Build,
 }
 
 /// Output format.

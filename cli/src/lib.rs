@@ -35,6 +35,15 @@ fn harden(command: &CliCommand) {
     }
 }
 
+/// Output of `burnin` alone.
+const BEGIN: &str = "\
+Burnin proves that a GPU cluster is good. Begin with:
+  burnin init                           write a first workflow for this host
+  burnin run workflows/quickstart.yaml  run it; the verdict is the exit code
+  burnin judge LOG --criteria FILE      judge a log that you already have
+All commands: burnin --help
+";
+
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -48,8 +57,12 @@ pub fn main() -> ExitCode {
             return Exit::Pass.into();
         }
     };
-    let drives = cli.command.drives_runs();
-    harden(&cli.command);
+    let Some(command) = &cli.command else {
+        output::print(BEGIN);
+        return output::finish(Exit::Pass, false).into();
+    };
+    let drives = command.drives_runs();
+    harden(command);
     // A panic, such as a runtime that cannot start a thread, must also end with a documented exit code.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| commands::dispatch(cli)));
     let exit = match done {

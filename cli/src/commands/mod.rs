@@ -4,6 +4,7 @@ mod baseline;
 mod bundles;
 mod explain;
 mod groups;
+mod init;
 mod judge;
 mod locate;
 mod logs;
@@ -34,11 +35,14 @@ use crate::{
 pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     let _telemetry = telemetry::init("burnin", Format::Compact, &cli.log);
     let data = || DataFolder::open(&cli.data);
+    let Some(command) = cli.command else { return Ok(Exit::Pass) };
     if let Some(url) = &cli.server {
         let server = Server::new(url, &cli.data)?;
-        return block_on(remote::execute(server, cli.command));
+        return block_on(remote::execute(server, command));
     }
-    match cli.command {
+    match command {
+        CliCommand::Init { kind, folder, force } => init::init(kind, &folder, force),
+        CliCommand::Schema { kind } => Ok(init::schema(kind)),
         CliCommand::Run { workflow: Some(workflow), values, set, output, .. } => {
             let resolved =
                 workflow::resolve_with_values(&workflow, values.as_deref(), &set).map_err(CliError::usage)?;
