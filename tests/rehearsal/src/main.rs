@@ -117,6 +117,9 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     let removed = plan.grants.all.iter().filter(|grant| grant.address.contains(&arguments.only)).enumerate();
     let removed: Vec<_> = removed.collect();
     let count = removed.len();
+    if count == 0 {
+        return Err(format!("--only {}: no grant has this text in its address", arguments.only));
+    }
     let ends = stream::iter(removed).map(|(number, grant)| {
         let folder = folder.join(format!("without-{number}"));
         without(&plan, grant, &arguments.programs, folder)
