@@ -306,6 +306,11 @@ fn the_library_judges_a_device_by_its_name() {
     assert!(judgement.reasons[0].text.contains("`NVIDIA H100 PCIe`"), "{:?}", judgement.reasons);
     other.gpus.clear();
     assert_eq!(codes(&by(&other, bounded("nvbandwidth.device_local_copy"))), ["NO_DEVICE_REFERENCE"]);
+    // A declared parser has no list of devices, and may have a label.
+    for metric in &mut other.metrics {
+        metric.labels.insert("device".to_owned(), "NVIDIA H100 80GB HBM3".to_owned());
+    }
+    assert_eq!(by(&other, bounded("nvbandwidth.device_local_copy")).verdict, Verdict::Pass);
 }
 
 /// Step times of a training run: slow at first, then steady, with one slow iteration.

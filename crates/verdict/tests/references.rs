@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "\
 # References of devices
 
 Values that a healthy device of a kind reaches, for `device_reference` in the criteria of a metric
-([CHECKS.md](CHECKS.md#other-benchmarks-than-nccl-tests)). The device is the one that the log names. Variants of a chip with another
+([CHECKS.md](CHECKS.md#other-benchmarks-than-nccl-tests)). The device is the one that the label `device` or the log names. Variants of a chip with another
 board, memory or power limit reach other values and are not compared; a value without a comparable reference is inconclusive. A test
 compares this page with the library (`UPDATE_FIXTURES=1 cargo test -p verdict --test references` writes it anew).
 

@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{
-    measurement::Reading,
-    metric::{Metric, Subject},
-};
+use model::{measurement::Reading, metric::Metric};
 
 use super::place::Place;
 
@@ -28,18 +25,22 @@ pub struct DeviceReference {
 
 const MAMF: &str = "largest achieved rate over all shapes, S. Bekman, Machine Learning Engineering, 2026-11";
 const CSCS: &str = "gpu_burn_test.py of CSCS's ReFrame checks, 2026-11";
+const OWN_H100: &str = "median of ten runs on two healthy H100 SXM, Burnin, 2026-11";
+const OWN_H200: &str = "median of five runs on one healthy H200 SXM, Burnin, 2026-11";
 const OWN: &str = "median of three runs on one healthy H100 SXM, Burnin, 2026-11";
 
 /// The library.
-pub const REFERENCES: [DeviceReference; 12] = [
+pub const REFERENCES: [DeviceReference; 14] = [
     DeviceReference::new("A100 SXM", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 271.0, MAMF),
     DeviceReference::new("A100 SXM", "gpu_burn.throughput", &[], "GFLOP/s", 15_000.0, CSCS),
     DeviceReference::new("H100 SXM", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 794.0, MAMF),
     DeviceReference::new("H100 SXM", "nvbandwidth.device_local_copy", &[], "GB/s", 1_490.0, OWN),
     DeviceReference::new("H100 SXM", "nvbandwidth.host_to_device_memcpy_ce", &[], "GB/s", 55.2, OWN),
     DeviceReference::new("H100 SXM", "nvbandwidth.device_to_host_memcpy_ce", &[], "GB/s", 55.2, OWN),
-    DeviceReference::new("H100 SXM", "memory.copy", &[], "GB/s", 2_960.0, OWN),
-    DeviceReference::new("H100 SXM", "product.float", &[], "TFLOP/s", 5.39, OWN),
+    DeviceReference::new("H100 SXM", "memory.copy", &[], "GB/s", 2_960.0, OWN_H100),
+    DeviceReference::new("H100 SXM", "product.float", &[], "TFLOP/s", 5.39, OWN_H100),
+    DeviceReference::new("H200 SXM", "memory.copy", &[], "GB/s", 4_145.0, OWN_H200),
+    DeviceReference::new("H200 SXM", "product.float", &[], "TFLOP/s", 5.39, OWN_H200),
     DeviceReference::new("H200 SXM", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 794.0, MAMF),
     DeviceReference::new("B200", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 1_745.0, MAMF),
     DeviceReference::new("B300", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 1_769.0, MAMF),
@@ -103,10 +104,11 @@ impl<'a> Devices<'a> {
         Self { names: places.values().copied().collect(), places }
     }
 
-    /// The device of a subject: its own, or the only one of the log.
-    fn name(&self, subject: &'a Subject) -> Option<&'a str> {
+    /// The device of a value: the one of its label `device`, of its subject, or the only one of the log.
+    fn name(&self, metric: &'a Metric) -> Option<&'a str> {
+        let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);
-        self.places.get(&Place::of(subject)).or(only).copied()
+        label.or_else(|| self.places.get(&Place::of(&metric.subject)).or(only).copied())
     }
 
     /// The reference for a metric.
@@ -114,7 +116,7 @@ impl<'a> Devices<'a> {
     /// # Errors
     /// The reason why there is none.
     pub(super) fn reference(&self, metric: &'a Metric) -> Result<&'static DeviceReference, String> {
-        let Some(name) = self.name(&metric.subject) else {
+        let Some(name) = self.name(metric) else {
             return Err(match self.names.len() {
                 0 => "the log names no device".to_owned(),
                 _ => format!("the log names several devices, and not that of {}", metric.subject),
