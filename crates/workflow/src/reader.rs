@@ -31,7 +31,7 @@ const DEPLOYED_FIELD: &str = "cluster.rent.deployed";
 const SET_BY_BURNIN: [&str; 5] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE", model::REVISION];
 /// Those that every deploy config must declare, so that its resources can be identified and expire.
 const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
-/// Those that every destroy config must declare.
+/// Substitutions that every destroy config must declare.
 const REQUIRED_BY_DESTROY: [&str; 1] = ["_CLUSTER"];
 /// Maximum time for which a part is kept.
 const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -116,7 +116,7 @@ impl PublishedFacts {
     }
 }
 
-/// A run of this workflow that failed an hour ago, with a notice to the receiver, so that the next pass is news.
+/// A run of this workflow that failed an hour ago, with a notice to the receiver, so that the next pass changes the result and is sent.
 pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) -> Result<(), String> {
     let run: RunId = format!("{workflow}-before").parse().map_err(|error| format!("{error}"))?;
     let value = json!({"name": workflow, "image": null, "cluster": null, "benchmark": null, "limits": Limits::default()});

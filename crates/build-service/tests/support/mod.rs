@@ -15,7 +15,7 @@ fn be_host() {
     test_support::processes::host();
 }
 
-/// Kills the supervisor of the build in this folder, like the kernel without memory.
+/// Kills the supervisor of the build in this folder, as the kernel does when memory runs out.
 #[allow(dead_code, reason = "not every test file kills")]
 pub fn kill_supervisor(folder: &Path) {
     let wanted = [b"build\0", folder.as_os_str().as_encoded_bytes(), b"\0"].concat();
