@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const OBJECT: &str = "measurements.json";
 /// The value of `schema`.
 pub const SCHEMA: &str = "burnin/measurements/v1";
-/// Name of the object if its JSON exceeds [`PLAIN`].
+/// Name of the object if its JSON exceeds 16 MiB.
 pub const COMPRESSED: &str = "measurements.json.gz";
 /// Maximum size of uncompressed JSON, bytes. A fleet of 2,048 nodes with 24 metrics of each GPU has about 100 MB.
 const PLAIN: u64 = 16 << 20;
