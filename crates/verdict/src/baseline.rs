@@ -70,6 +70,18 @@ pub struct MetricBaseline {
     /// Printed resolution, in the metric's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
+    /// Changes of all subjects together from run to run, if three runs or more show them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common: Option<CommonSpread>,
+}
+
+/// Run-to-run changes that all subjects of a metric share, such as those of a room's temperature.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CommonSpread {
+    /// Standard deviation of the mean over all subjects, relative.
+    pub deviation: f64,
+    /// Number of runs.
+    pub runs: u32,
 }
 
 /// Fields in which two comparable values of a metric agree.

@@ -9,7 +9,7 @@ use model::{
 };
 
 use crate::{
-    baseline::{Baseline, LEAST_SPREAD, MetricBaseline, MetricKey},
+    baseline::{Baseline, CommonSpread, LEAST_SPREAD, MetricBaseline, MetricKey},
     fingerprint::Fingerprint,
     statistics::median,
 };
@@ -95,11 +95,45 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize
         let value = median(all.clone());
         let deviation = MAD_TO_SIGMA * median(all.iter().map(|other| (other - value).abs()).collect());
         let spread = if value == 0.0 { LEAST_SPREAD } else { (deviation / value.abs()).max(LEAST_SPREAD) };
-        MetricBaseline { key: key(metric), value, spread, resolution: metric.resolution }
+        MetricBaseline { key: key(metric), value, spread, resolution: metric.resolution, common: None }
     };
     let mut all: Vec<_> = first.iter().map(learned).collect();
     all.sort_by(|a, b| a.key.cmp(&b.key));
+    add_common(&mut all, &runs);
     Ok(all)
+}
+
+/// Minimum number of runs that show how all subjects change together.
+const RUNS_IN_COMMON: usize = 3;
+
+/// Adds the changes that all subjects of a metric share from run to run.
+fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &Metric)>]) {
+    if runs.len() < RUNS_IN_COMMON {
+        return;
+    }
+    let mut means: BTreeMap<(String, String, BTreeMap<String, String>), Vec<Vec<f64>>> = BTreeMap::new();
+    for it in learned.iter().filter(|it| it.value != 0.0) {
+        let of_metric = means.entry(kind(&it.key)).or_insert_with(|| vec![Vec::new(); runs.len()]);
+        for (differences, run) in of_metric.iter_mut().zip(runs) {
+            differences.extend(run.get(&Key::learned(&it.key)).map(|(value, _)| value / it.value - 1.0));
+        }
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let spread = |differences: &Vec<Vec<f64>>| {
+        let of_runs: Vec<f64> = differences.iter().map(|differences| mean(differences)).collect();
+        let centre = mean(&of_runs);
+        let squares: f64 = of_runs.iter().map(|it| (it - centre).powi(2)).sum();
+        (squares / (of_runs.len() - 1) as f64).sqrt()
+    };
+    for it in learned {
+        let deviation = means.get(&kind(&it.key)).map(spread);
+        it.common = deviation.map(|deviation| CommonSpread { deviation, runs: runs.len() as u32 });
+    }
+}
+
+/// What all subjects of a metric have in common.
+fn kind(key: &MetricKey) -> (String, String, BTreeMap<String, String>) {
+    (key.name.clone(), key.unit.clone(), key.labels.clone())
 }
 
 /// Compares every value with the baseline of its subject.
@@ -172,8 +206,8 @@ pub(super) fn judge<'a>(
     }
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
     let tests = differences.len();
-    for ((name, _, labels), Differences { relative, resolution }) in differences {
-        if let Some(Shift { mean, error, subjects }) = shift(relative, resolution, tests) {
+    for ((name, _, labels), Differences { relative, resolution, common }) in differences {
+        if let Some(Shift { mean, error, subjects }) = shift(relative, (resolution, common), tests) {
             let labels: String = labels.iter().map(|(name, value)| format!(" {name} {value}")).collect();
             let (mean, error) = (100.0 * mean, 100.0 * error);
             let text = format!(
@@ -194,11 +228,13 @@ struct Differences {
     relative: Vec<f64>,
     /// The largest printed step, relative to its value.
     resolution: f64,
+    common: Option<CommonSpread>,
 }
 
 impl Differences {
     fn add(&mut self, relative: f64, learned: &MetricBaseline) {
         self.relative.push(relative);
+        self.common = learned.common;
         self.resolution = self.resolution.max(learned.resolution.unwrap_or(0.0) / learned.value.abs());
     }
 }

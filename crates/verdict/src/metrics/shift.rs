@@ -3,6 +3,8 @@
 //! Each subject is compared with its own past, so the differences between subjects cancel: over 30 nodes that repeat within
 //! 0.06 %, a shift of 0.13 % is certain from one pair of runs.
 
+use crate::baseline::CommonSpread;
+
 /// Minimum number of subjects.
 const FEWEST: usize = 8;
 /// Share of the differences that is cut off at each end: single bad subjects are judged on their own.
@@ -23,9 +25,14 @@ pub(super) struct Shift {
 
 /// The shift of these relative differences, if there is one.
 ///
-/// `resolution`: the largest printed step relative to its value; a smaller shift has no meaning. `tests`: number of metrics tested in
-/// this run. Trimmed mean with the winsorized variance (Yuen 1974).
-pub(super) fn shift(mut differences: Vec<f64>, resolution: f64, tests: usize) -> Option<Shift> {
+/// `resolution`: the largest printed step relative to its value; a smaller shift has no meaning. `common`: changes of all subjects
+/// together between the runs of the baseline, which are no shift. `tests`: number of metrics tested in this run. Trimmed mean with the
+/// winsorized variance (Yuen 1974).
+pub(super) fn shift(
+    mut differences: Vec<f64>,
+    (resolution, common): (f64, Option<CommonSpread>),
+    tests: usize,
+) -> Option<Shift> {
     let subjects = differences.len();
     if subjects < FEWEST {
         return None;
@@ -40,8 +47,15 @@ pub(super) fn shift(mut differences: Vec<f64>, resolution: f64, tests: usize) ->
     let squares: f64 = winsorized.iter().map(|it| (it - centre).powi(2)).sum();
     // Differences of rounded values agree more often than the values do: each rounding has the variance step^2 / 12.
     let variance = (squares / (subjects - 1) as f64).max(resolution.powi(2) / 6.0).max(f64::EPSILON.powi(2));
-    let error = variance.sqrt() / ((1.0 - 2.0 * TRIMMED) * (subjects as f64).sqrt());
-    let is_certain = tail(mean / error, (kept.len() - 1) as f64) * tests.max(1) as f64 <= FALSE;
+    let own = variance.sqrt() / ((1.0 - 2.0 * TRIMMED) * (subjects as f64).sqrt());
+    let (error, freedom) = match common {
+        None => (own, kept.len() - 1),
+        Some(CommonSpread { deviation, runs }) => {
+            let shared = deviation.powi(2) * (1.0 + 1.0 / f64::from(runs));
+            ((own.powi(2) + shared).sqrt(), (kept.len() - 1).min(runs.max(2) as usize - 1))
+        }
+    };
+    let is_certain = tail(mean / error, freedom as f64) * tests.max(1) as f64 <= FALSE;
     (is_certain && mean.abs() > resolution).then_some(Shift { mean, error, subjects })
 }
 
@@ -81,7 +95,8 @@ mod tests {
     fn a_small_common_shift_is_found_and_a_random_one_is_not() {
         let mut random = SplitMix64(22);
         let mut found = |count, moved| {
-            let runs = (0..1_000).filter(|_| shift(pair(&mut random, count, moved), 0.000_37, 1).is_some());
+            let runs =
+                (0..1_000).filter(|_| shift(pair(&mut random, count, moved), (0.000_37, None), 1).is_some());
             runs.count()
         };
         let of_none = found(30, 0.0);
@@ -89,6 +104,19 @@ mod tests {
         let of_shift = found(30, -0.001_3);
         assert!(of_shift >= 990, "{of_shift} of 1,000 pairs with a shift of 0.13 %");
         assert!(found(20, -0.001_23) >= 980);
+    }
+
+    #[test]
+    fn what_all_subjects_do_from_run_to_run_is_no_shift() {
+        let mut random = SplitMix64(3);
+        // Each run is 0.1 % off as a whole, as the five runs of the baseline were.
+        let common = Some(CommonSpread { deviation: 0.001, runs: 5 });
+        let found = (0..1_000).filter(|_| {
+            let of_run = 0.001 * normal(&mut random);
+            shift(pair(&mut random, 30, of_run), (0.000_37, common), 1).is_some()
+        });
+        assert!(found.count() <= 2);
+        assert!(shift(pair(&mut random, 30, -0.03), (0.000_37, common), 1).is_some());
     }
 
     /// Differences with exactly this mean and standard deviation, both in percent.
@@ -108,7 +136,11 @@ mod tests {
         {
             for seed in 0..100 {
                 let differences = with_moments(&mut SplitMix64(seed), count, mean, deviation);
-                assert_eq!(shift(differences, 0.000_37, 1).is_some(), expected, "{mean} %, seed {seed}");
+                assert_eq!(
+                    shift(differences, (0.000_37, None), 1).is_some(),
+                    expected,
+                    "{mean} %, seed {seed}"
+                );
             }
         }
     }
@@ -119,15 +151,15 @@ mod tests {
         let mut differences = pair(&mut random, 30, 0.0);
         differences[3] = -0.2;
         differences[9] = -0.1;
-        assert_eq!(shift(differences, 0.000_37, 1), None);
+        assert_eq!(shift(differences, (0.000_37, None), 1), None);
         let mut differences = pair(&mut random, 30, -0.001_3);
         differences[3] = 0.2;
-        let Shift { mean, subjects, .. } = shift(differences, 0.000_37, 1).unwrap();
+        let Shift { mean, subjects, .. } = shift(differences, (0.000_37, None), 1).unwrap();
         assert!((mean + 0.001_3).abs() < 0.000_4 && subjects == 30, "{mean}");
         // Equal rounded differences have no spread of their own; too few subjects show nothing.
-        assert_eq!(shift(vec![-0.000_3; 30], 0.000_37, 1), None);
-        assert!(shift(vec![-0.001; 30], 0.000_37, 1).is_some());
-        assert_eq!(shift(vec![-0.01; 7], 0.000_37, 1), None);
-        assert_eq!(shift(vec![0.0; 30], 0.0, 1), None);
+        assert_eq!(shift(vec![-0.000_3; 30], (0.000_37, None), 1), None);
+        assert!(shift(vec![-0.001; 30], (0.000_37, None), 1).is_some());
+        assert_eq!(shift(vec![-0.01; 7], (0.000_37, None), 1), None);
+        assert_eq!(shift(vec![0.0; 30], (0.0, None), 1), None);
     }
 }
