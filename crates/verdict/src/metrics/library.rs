@@ -9,7 +9,7 @@ use super::place::Place;
 /// A value that a healthy device of this kind reaches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceReference {
-    /// Kind of device, as in [`DEVICES`].
+    /// Kind of device, such as `H100 SXM`.
     pub device: &'static str,
     /// Name of the metric.
     pub metric: &'static str,
