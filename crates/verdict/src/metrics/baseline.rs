@@ -111,7 +111,7 @@ fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &M
     if runs.len() < RUNS_IN_COMMON {
         return;
     }
-    let mut means: BTreeMap<(String, String, BTreeMap<String, String>), Vec<Vec<f64>>> = BTreeMap::new();
+    let mut means: BTreeMap<Kind, Vec<Vec<f64>>> = BTreeMap::new();
     for it in learned.iter().filter(|it| it.value != 0.0) {
         let of_metric = means.entry(kind(&it.key)).or_insert_with(|| vec![Vec::new(); runs.len()]);
         for (differences, run) in of_metric.iter_mut().zip(runs) {
@@ -131,8 +131,10 @@ fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &M
     }
 }
 
-/// What all subjects of a metric have in common.
-fn kind(key: &MetricKey) -> (String, String, BTreeMap<String, String>) {
+/// Name, unit and labels, which all subjects of a metric have in common.
+type Kind = (String, String, BTreeMap<String, String>);
+
+fn kind(key: &MetricKey) -> Kind {
     (key.name.clone(), key.unit.clone(), key.labels.clone())
 }
 
