@@ -28,7 +28,7 @@ use crate::{
     args::{Channels, Cli, CliCommand, Host},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::{note, print, print_json, print_plain, style, write_with},
+    output::{note, note_styled, print, print_json, print_plain, style, write_with},
     server::Server,
 };
 
@@ -45,7 +45,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Schema { kind } => Ok(init::schema(kind)),
         CliCommand::Run { workflow: Some(workflow), values, set, output, .. } => {
             let resolved =
-                workflow::resolve_with_values(&workflow, values.as_deref(), &set).map_err(CliError::usage)?;
+                workflow::resolve_with_values(&workflow, values.as_deref(), &set).map_err(CliError::files)?;
             block_on(run::begin(data()?, resolved, output))
         }
         CliCommand::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),

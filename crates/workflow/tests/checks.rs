@@ -93,7 +93,7 @@ fn problems_name_the_check() {
             "w.yaml:5:6: checks[1].name: `first` is the name of an earlier check",
         ),
         (format!("name: b, {WORKLOAD}, needs: [late]"), "checks[1].needs[0]: `late` is not an earlier check"),
-        (format!("name: b c, {WORKLOAD}"), "checks[1].name: expected Name"),
+        (format!("name: b c, {WORKLOAD}"), "checks[1].name: expected name"),
         (
             format!("name: b, {WORKLOAD}, environment: {{A B: x}}"),
             "checks[1].environment.A B: expected a name",
