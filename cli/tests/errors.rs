@@ -199,3 +199,24 @@ fn problems_of_overrides_name_the_option() {
     assert_eq!(done.status.code(), Some(64));
     insta::assert_snapshot!(String::from_utf8(done.stderr).unwrap());
 }
+
+#[test]
+fn a_reason_code_is_explained() {
+    let explain =
+        |what: &str| Command::new(env!("CARGO_BIN_EXE_burnin")).args(["explain", what]).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let done = explain("UNCHECKED");
+    assert!(done.status.success());
+    let expected = "UNCHECKED\n  weighs   inconclusive\n  means    the data was not checked although the criteria require it\n  next     set `check: true`\n";
+    assert_eq!(text(done.stdout), expected);
+    assert_eq!(
+        text(explain("below-floor").stdout).matches("BELOW_FLOOR").count(),
+        2,
+        "nccl-tests and other benchmarks"
+    );
+    let unknown = explain("UNCHEKED");
+    assert_eq!(
+        (unknown.status.code(), text(unknown.stderr).trim()),
+        (Some(64), "error: `UNCHEKED` is not a reason code; did you mean `UNCHECKED`?")
+    );
+}

@@ -67,7 +67,13 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))
         }
         CliCommand::Verify { bundle, key } => bundles::verify(&bundle, key.as_deref()),
-        CliCommand::Explain { run } => block_on(explain::explain(readable(&cli.data)?, &run)),
+        CliCommand::Explain { what } => match explain::code(&what)? {
+            Some(done) => Ok(done),
+            None => {
+                let run = what.parse().map_err(CliError::usage)?;
+                block_on(explain::explain(readable(&cli.data)?, &run))
+            }
+        },
         CliCommand::Replay { run } => block_on(explain::replay(readable(&cli.data)?, &run)),
         CliCommand::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
         CliCommand::Sweep { release: Some(name), .. } => {

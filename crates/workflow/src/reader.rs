@@ -814,8 +814,13 @@ impl<'a> WorkflowReader<'a> {
 /// The file of a misspelt name in the same folder.
 pub(crate) fn similar_file(path: &Path) -> Option<String> {
     let files = fs::read_dir(path.parent()?).ok()?.take(1000);
-    let names: Vec<_> = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str)).map(str::to_owned)
+    let mut files: Vec<_> = files.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| file.is_file() && file.extension() == path.extension());
+    let stem = |file: &'_ Path| Some(file.file_stem()?.to_str()?.to_owned());
+    let names: Vec<_> = files.iter().filter_map(|file| stem(file)).collect();
+    let near = nearest(&stem(path)?, names.iter().map(String::as_str))?;
+    let found = files.iter().find(|file| stem(file).as_deref() == Some(near))?;
+    found.file_name()?.to_str().map(str::to_owned)
 }
 
 /// The message about an invalid pattern, without the drawing of the regular expressions' library: only its last line states the

@@ -118,6 +118,7 @@ colour: red
     let expected = [
         "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
         "w.yaml:1:1: name: expected short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"; write bad-name",
+        "w.yaml:3:11: image.build.config: the file nope.yaml does not exist",
         "w.yaml:3:30: image.build.sorce: is not a known field; did you mean `source`?",
         "w.yaml:5:3: cluster.rent: expected one of `processes`, `deployed`, found the fields processors; did you mean `processes`?",
         "w.yaml:6:1: benchmark: lacks the field `criteria`; add `criteria: ...`: File with the criteria",
