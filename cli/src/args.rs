@@ -167,10 +167,12 @@ pub enum CliCommand {
         #[arg(long, value_name = "KEY")]
         key: Option<PathBuf>,
     },
-    /// Explain the state of a run, and list the pending commands.
+    /// Explain a reason code of a verdict, such as BELOW_FLOOR: its meaning and what to do. Or the state of a run, with its
+    /// pending commands.
     Explain {
-        /// Run id.
-        run: RunId,
+        /// Reason code, or run id.
+        #[arg(value_name = "CODE|RUN")]
+        what: String,
     },
     /// Cancel a run and release its cluster.
     Cancel {

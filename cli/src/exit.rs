@@ -4,6 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use lifecycle::RunState;
 use model::Verdict;
+use workflow::{FileProblem, FileProblems};
 
 /// Exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +52,28 @@ impl Exit {
 #[derive(Debug)]
 pub struct CliError {
     pub message: String,
+    /// Problems of files; if there are any, they are the message.
+    pub problems: Vec<FileProblem>,
     pub exit: Exit,
 }
 
 impl CliError {
+    pub const fn new(message: String, exit: Exit) -> Self {
+        Self { message, problems: vec![], exit }
+    }
+
+    /// Problems of files, shown with their lines.
+    pub fn files(problems: FileProblems) -> Self {
+        Self { message: problems.to_string(), problems: problems.0, exit: Exit::Usage }
+    }
+
     /// Error in arguments or input.
     pub fn usage(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), exit: Exit::Usage }
+        Self::new(message.to_string(), Exit::Usage)
     }
 
     /// Error of the environment: file system, database or network.
     pub fn infrastructure(error: impl std::error::Error) -> Self {
-        Self { message: service::worker::chain(&error), exit: Exit::Infrastructure }
+        Self::new(service::worker::chain(&error), Exit::Infrastructure)
     }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod diagnostics;
 pub mod documents;
 mod exit;
 mod local;

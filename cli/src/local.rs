@@ -104,9 +104,11 @@ impl DataFolder {
             .and_then(|()| {
                 File::options().create(true).truncate(false).write(true).open(folder.join(run.as_str()))
             })
-            .map_err(|error| CliError {
-                message: format!("{}: {error}", folder.join(run.as_str()).display()),
-                exit: Exit::Infrastructure,
+            .map_err(|error| {
+                CliError::new(
+                    format!("{}: {error}", folder.join(run.as_str()).display()),
+                    Exit::Infrastructure,
+                )
             })?;
         match locked.try_lock() {
             Ok(()) => Ok(Some(locked)),

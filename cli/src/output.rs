@@ -14,7 +14,10 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter};
 
-use crate::exit::{CliError, Exit};
+use crate::{
+    diagnostics::{self, Severity},
+    exit::{CliError, Exit},
+};
 
 /// First failed write to standard output, except a broken pipe.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
@@ -60,10 +63,14 @@ pub fn note_above(spinner: Option<ProgressBar>) {
 
 /// Writes one line to standard error. A line that cannot be written is dropped.
 pub fn note(line: impl fmt::Display) {
-    let line = report::neutral(&line.to_string());
+    note_styled(&report::neutral(&line.to_string()));
+}
+
+/// The same, for text that this program styled itself.
+pub fn note_styled(line: &str) {
     match &*SPINNER.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(spinner) => spinner.println(line),
-        None => drop(io::stderr().lock().write_all((line + "\n").as_bytes())),
+        None => drop(io::stderr().lock().write_all(format!("{line}\n").as_bytes())),
     }
 }
 
@@ -110,7 +117,13 @@ pub fn style() -> report::Style {
 }
 
 pub fn report_error(error: &CliError) {
-    note(format_args!("error: {}", error.message));
+    if error.problems.is_empty() {
+        return note(format_args!("error: {}", error.message));
+    }
+    note_styled(&diagnostics::rendered(&error.problems, Severity::Error, diagnostics::colours()));
+    if error.problems.len() > 1 {
+        note(format_args!("\nerror: {} problems", error.problems.len()));
+    }
 }
 
 /// JSON formatter that also escapes C1 controls and bidirectional marks; serde_json escapes only C0.

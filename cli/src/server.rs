@@ -56,7 +56,7 @@ impl Server {
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, CliError> {
         let response = request.send().await.map_err(|error| {
             let why = service::worker::chain(&error.without_url());
-            CliError { message: format!("{}: {why}", self.url), exit: Exit::Infrastructure }
+            CliError::new(format!("{}: {why}", self.url), Exit::Infrastructure)
         })?;
         let status = response.status();
         if status.is_success() {
@@ -72,6 +72,7 @@ impl Server {
     pub async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CliError> {
         let text = self.send(request).await?.text().await.map_err(|error| self.lost(&error.without_url()))?;
         serde_json::from_str(&text).map_err(|error| CliError {
+            problems: vec![],
             message: format!(
                 "{}: the response is not Burnin's: {error}; is this the address of the API?",
                 self.url
@@ -83,6 +84,7 @@ impl Server {
     /// A connection that ended early.
     pub fn lost(&self, error: &dyn std::error::Error) -> CliError {
         CliError {
+            problems: vec![],
             message: format!("{}: {}", self.url, service::worker::chain(error)),
             exit: Exit::Infrastructure,
         }
@@ -102,7 +104,7 @@ impl Server {
         };
         let exit = if status.is_client_error() { Exit::Usage } else { Exit::Infrastructure };
         let status = if detail.is_empty() { format!("{status}") } else { format!("{detail} ({status})") };
-        CliError { message: format!("{}: {status}{hint}", self.url), exit }
+        CliError { problems: vec![], message: format!("{}: {status}{hint}", self.url), exit }
     }
 }
 

@@ -340,7 +340,11 @@ fn an_invalid_file_is_reported_and_nothing_started() {
     lab.write("w.yaml", "name: lab\ncolour: red\n");
     let output = lab.burnin(&["run", "w.yaml"]);
     assert_eq!(output.status.code(), Some(64));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("w.yaml:2:1: colour: is not a known field"));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("error: colour: is not a known field\n --> w.yaml:2:1\n")
+    );
     assert!(!lab.data().exists(), "no data folder was created");
     for wrong in
         [&["run"][..], &["run", "nope.yaml"], &["show", "no-such-run"], &["frobnicate"], &["show", "../x"]]

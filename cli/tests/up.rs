@@ -398,7 +398,7 @@ fn a_plan_lists_triggers_and_notifications() {
     let output = lab.burnin(&["check", "w.yaml"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64));
-    assert!(said.contains("on.schedule[0].cron: expected minute, hour"), "{said}");
+    assert!(said.contains("on.schedule[0].cron: the hour, `26`, is not 0 to 23"), "{said}");
 }
 
 #[test]

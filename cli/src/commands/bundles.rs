@@ -41,7 +41,7 @@ pub async fn export(
     let contents =
         bundle::write(&data.store, run, documents, &key, &save).await.map_err(|error| match error {
             BundleError::NoRun(_) | BundleError::Open(_) => CliError::usage(error),
-            BundleError::Artifact { .. } => CliError { message: error.to_string(), exit: Exit::Fail },
+            BundleError::Artifact { .. } => CliError::new(error.to_string(), Exit::Fail),
             error => CliError::infrastructure(error),
         })?;
     print_plain(&format!(
@@ -124,8 +124,6 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
             Ok(Exit::Pass)
         }
         Err(error @ InvalidBundle::NoBundle(_)) => Err(named(path, &error)),
-        Err(error) => {
-            Err(CliError { message: format!("{} is invalid: {error}", path.display()), exit: Exit::Fail })
-        }
+        Err(error) => Err(CliError::new(format!("{} is invalid: {error}", path.display()), Exit::Fail)),
     }
 }

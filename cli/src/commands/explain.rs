@@ -12,6 +12,40 @@ use crate::{
     local::DataFolder,
 };
 
+/// Prints the entry of a reason code; `None` if the text is no code but may be a run id, which is lower-case.
+pub fn code(text: &str) -> Result<Option<Exit>, CliError> {
+    let code = text.to_ascii_uppercase().replace('-', "_");
+    let entries = report::reasons::entries(&code);
+    if entries.is_empty() {
+        if !text.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return Ok(None);
+        }
+        let distance = |known: &&str| strsim::damerau_levenshtein(known, &code);
+        let nearest = report::reasons::codes()
+            .into_iter()
+            .min_by_key(distance)
+            .filter(|known| distance(known) <= code.len() / 3);
+        let help = nearest.map_or_else(
+            || "docs/VERDICT.md lists them".to_owned(),
+            |known| format!("did you mean `{known}`?"),
+        );
+        return Err(CliError::usage(format!("`{text}` is not a reason code; {help}")));
+    }
+    let mut out = String::new();
+    for entry in &entries {
+        let of = match (entries.len(), entry.metrics) {
+            (1, _) => "",
+            (_, true) => "  (other benchmarks than nccl-tests)",
+            (_, false) => "  (nccl-tests)",
+        };
+        _ = writeln!(out, "{code}{of}\n  weighs   {}\n  means    {}", entry.weighs, entry.meaning);
+        let action = if entry.action.is_empty() { "nothing to do" } else { &entry.action };
+        _ = writeln!(out, "  next     {action}");
+    }
+    print_plain(&out);
+    Ok(Some(Exit::Pass))
+}
+
 /// Prints the state of a run, the reason, and the pending commands.
 pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, state) = data.state(run).await?;

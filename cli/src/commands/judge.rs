@@ -218,7 +218,7 @@ fn together(judged: &[JudgedLogs]) -> Option<Judgement> {
 }
 
 fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) -> Result<T, CliError> {
-    YamlDocument::read(path).and_then(|document| document.read_as()).map_err(CliError::usage)
+    YamlDocument::read(path).and_then(|document| document.read_as()).map_err(CliError::files)
 }
 
 /// All known names of a suspect.

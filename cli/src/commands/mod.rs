@@ -28,7 +28,7 @@ use crate::{
     args::{Channels, Cli, CliCommand, Host},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::{note, print, print_json, print_plain, style, write_with},
+    output::{note, note_styled, print, print_json, print_plain, style, write_with},
     server::Server,
 };
 
@@ -45,7 +45,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Schema { kind } => Ok(init::schema(kind)),
         CliCommand::Run { workflow: Some(workflow), values, set, output, .. } => {
             let resolved =
-                workflow::resolve_with_values(&workflow, values.as_deref(), &set).map_err(CliError::usage)?;
+                workflow::resolve_with_values(&workflow, values.as_deref(), &set).map_err(CliError::files)?;
             block_on(run::begin(data()?, resolved, output))
         }
         CliCommand::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
@@ -67,7 +67,13 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))
         }
         CliCommand::Verify { bundle, key } => bundles::verify(&bundle, key.as_deref()),
-        CliCommand::Explain { run } => block_on(explain::explain(readable(&cli.data)?, &run)),
+        CliCommand::Explain { what } => match explain::code(&what)? {
+            Some(done) => Ok(done),
+            None => {
+                let run = what.parse().map_err(CliError::usage)?;
+                block_on(explain::explain(readable(&cli.data)?, &run))
+            }
+        },
         CliCommand::Replay { run } => block_on(explain::replay(readable(&cli.data)?, &run)),
         CliCommand::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
         CliCommand::Sweep { release: Some(name), .. } => {

@@ -49,7 +49,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         None => Ok(Exit::Pass),
         Some((exit, _)) => {
             let messages: Vec<_> = failed.iter().map(|(_, message)| message.as_str()).collect();
-            Err(CliError { message: messages.join("\n"), exit: *exit })
+            Err(CliError { problems: vec![], message: messages.join("\n"), exit: *exit })
         }
     }
 }

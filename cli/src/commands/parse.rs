@@ -65,11 +65,11 @@ pub fn parse(logs: &[impl AsRef<Path>], rules: Option<&Path>, output: Form) -> R
 
 /// Reads and checks a declaration.
 fn declared(file: &Path) -> Result<measure::Declared, CliError> {
-    let document = workflow::YamlDocument::read(file).map_err(CliError::usage)?;
-    let declaration: measure::Declaration = document.read_as().map_err(CliError::usage)?;
+    let document = workflow::YamlDocument::read(file).map_err(CliError::files)?;
+    let declaration: measure::Declaration = document.read_as().map_err(CliError::files)?;
     declaration.check(false).map_err(|problems| {
         let problems = problems.into_iter().map(|problem| document.problem(&problem.field, problem.message));
-        CliError::usage(workflow::FileProblems(problems.collect()))
+        CliError::files(workflow::FileProblems(problems.collect()))
     })
 }
 

@@ -11,16 +11,17 @@ use service::{Clock, SystemClock};
 use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
 
 use crate::{
-    commands::{note, print_plain},
+    commands::{note_styled, print_plain},
+    diagnostics::{self, Severity},
     exit::{CliError, Exit},
 };
 
 /// Checks a workflow and the files that it references.
 pub fn check(path: &Path, values: Option<&Path>, set: &[Override], strict: bool) -> Result<Exit, CliError> {
     let Resolved { workflow, warnings, .. } =
-        workflow::resolve_with_values(path, values, set).map_err(CliError::usage)?;
+        workflow::resolve_with_values(path, values, set).map_err(CliError::files)?;
     if strict && !warnings.is_empty() {
-        return Err(CliError::usage(workflow::FileProblems(warnings)));
+        return Err(CliError::files(workflow::FileProblems(warnings)));
     }
     warn(&warnings);
     print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
@@ -29,13 +30,15 @@ pub fn check(path: &Path, values: Option<&Path>, set: &[Override], strict: bool)
 
 /// Prints warnings on standard error.
 pub fn warn(warnings: &[FileProblem]) {
-    warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
+    if !warnings.is_empty() {
+        note_styled(&diagnostics::rendered(warnings, Severity::Warning, diagnostics::colours()));
+    }
 }
 
 /// Prints the plan of a workflow.
 pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit, CliError> {
     let Resolved { workflow, archives, warnings } =
-        workflow::resolve_with_values(path, values, set).map_err(CliError::usage)?;
+        workflow::resolve_with_values(path, values, set).map_err(CliError::files)?;
     warn(&warnings);
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {
@@ -48,7 +51,7 @@ pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit
     text += &exists(&workflow);
     text += &costs(&workflow);
     text += &notify_text(&workflow.notify);
-    text += &starts(&workflow::offered(path).map_err(CliError::usage)?, SystemClock.now());
+    text += &starts(&workflow::offered(path).map_err(CliError::files)?, SystemClock.now());
     print_plain(&text);
     Ok(Exit::Pass)
 }

@@ -102,7 +102,7 @@ async fn follow(server: &Server, run: &RunId) -> Result<RunDetail, CliError> {
             () = tokio::time::sleep(PAUSE) => {}
             _ = tokio::signal::ctrl_c() => {
                 let message = format!("{run} continues; `burnin --server ... cancel {run}` cancels it");
-                return Err(CliError { message, exit: Exit::Cancelled });
+                return Err(CliError::new(message, Exit::Cancelled));
             }
         }
     };

@@ -200,10 +200,7 @@ async fn driving(
                 }
                 again = shutdown::once(), if cancelling => {
                     again.map_err(CliError::infrastructure)?;
-                    return Err(CliError {
-                        message: format!("{run} is unfinished; `burnin run --resume {run}` releases its resources"),
-                        exit: Exit::Cancelled,
-                    });
+                    return Err(CliError::new(format!("{run} is unfinished; `burnin run --resume {run}` releases its resources"), Exit::Cancelled));
                 }
             }
         }
@@ -236,7 +233,7 @@ async fn give_up(data: &DataFolder, run: &RunId, why: &str) -> CliError {
         }
     };
     let message = format!("{run} is unfinished: {why}; {left}; `burnin run --resume {run}` records its end");
-    CliError { message, exit: Exit::Infrastructure }
+    CliError::new(message, Exit::Infrastructure)
 }
 
 /// Timeout of deleting clusters without the ledger.
@@ -262,7 +259,7 @@ async fn watch(
             }
         }
         if states.changed().await.is_err() {
-            return Err(CliError { message: "the conductor stopped".to_owned(), exit: Exit::Infrastructure });
+            return Err(CliError::new("the conductor stopped".to_owned(), Exit::Infrastructure));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     RunStory, Story, checks, evidence,
     findings::{self, Tone},
     history::percent,
-    measured, text,
+    measured, summary, text,
     timeline::timeline,
     words,
 };
@@ -21,7 +21,7 @@ pub use paper::Style;
 pub(crate) use paper::{Paint, Paper};
 
 /// Maximum number of lines; the measurements use the remaining ones.
-const LINES: usize = 46;
+const LINES: usize = 45;
 /// Minimum number of shown sizes.
 const FEWEST: usize = 4;
 /// Maximum number of logs.
@@ -56,6 +56,10 @@ pub fn terminal(story: &Story<'_>, style: Style) -> String {
     let mut rest = Paper::new(style);
     verdict(&mut rest, story);
     found(&mut rest, story);
+    if let Some(next) = summary::next(story) {
+        rest.gap();
+        rest.paragraph((Paint::Bold, "Next: "), &next, WRAPPED);
+    }
     if let Some(run) = story.run {
         places(&mut rest, &run);
     }
@@ -212,6 +216,13 @@ fn logs(paper: &mut Paper, story: &Story<'_>) {
 fn verdict(paper: &mut Paper, story: &Story<'_>) {
     let headline = findings::headline(story);
     paper.line(&[(headline.tone.into(), headline.word)]);
+    // Without a level the first reason is the sentence.
+    let first = findings::reasons(story).first();
+    if let Some(sentence) = summary::sentence(story)
+        .filter(|sentence| first.is_none_or(|first| !first.text.starts_with(sentence.trim_end_matches('…'))))
+    {
+        paper.paragraph((Paint::Bold, "  "), &sentence, WRAPPED);
+    }
     let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
     let told = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
     let widest = told.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);

@@ -33,6 +33,34 @@ fn a_few_hours() -> Span {
     Span::from_secs(4 * 3600)
 }
 
+/// Parts of a schedule: name, range, and a valid value.
+const PARTS: [(&str, &str, &str); 5] = [
+    ("minute", "0 to 59, a list, a range or a step", "30"),
+    ("hour", "0 to 23, a list, a range or a step", "2"),
+    ("day of the month", "1 to 31, a list, a range or a step", "*"),
+    ("month", "1 to 12 or JAN to DEC, a list, a range or a step", "*"),
+    ("day of the week", "0 to 7 (0 and 7 are Sunday) or SUN to SAT, a list, a range or a step", "*"),
+];
+
+/// The zone of a misspelt name, as the end of a sentence; empty if none is similar.
+fn similar_zone(wrong: &str) -> String {
+    let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
+    let wrong = plain(wrong);
+    if wrong.len() > 64 {
+        return String::new();
+    }
+    let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    let distance = |name: &str| {
+        let city = name.rsplit('/').next().unwrap_or(name);
+        strsim::damerau_levenshtein(&plain(name), &wrong)
+            .min(strsim::damerau_levenshtein(&plain(city), &wrong))
+    };
+    match names.map(|name| (distance(name), name)).min() {
+        Some((distance, name)) if distance <= wrong.len() / 4 => format!("; did you mean `{name}`?"),
+        _ => String::new(),
+    }
+}
+
 /// A parsed schedule.
 #[derive(Clone, Debug)]
 pub struct Zoned {
@@ -53,14 +81,41 @@ impl OnSchedule {
             return Err(("cron", format!("{expected}, found `{}`", self.cron)));
         }
         let cron = parser.parse(&self.cron);
-        let cron = cron.map_err(|error| ("cron", format!("{expected}, found `{}`: {error}", self.cron)))?;
+        let cron = cron.map_err(|_| {
+            ("cron", self.wrong_part(&parser).unwrap_or_else(|| format!("{expected}, found `{}`", self.cron)))
+        })?;
         let zone = self.zone.parse();
-        let zone = zone.map_err(|_| ("zone", format!("the time zone `{}` does not exist", self.zone)))?;
+        let zone = zone.map_err(|_| {
+            ("zone", format!("the time zone `{}` does not exist{}", self.zone, similar_zone(&self.zone)))
+        })?;
         Ok(Zoned { cron, zone })
+    }
+
+    /// The first part that is invalid on its own, with its range.
+    fn wrong_part(&self, parser: &CronParser) -> Option<String> {
+        let given: Vec<_> = self.cron.split_whitespace().collect();
+        PARTS.iter().enumerate().find_map(|(at, (name, range, example))| {
+            let mut alone = ["*"; PARTS.len()];
+            alone[at] = given.get(at)?;
+            parser.parse(&alone.join(" ")).is_err().then(|| {
+                let mut right = given.clone();
+                right[at] = example;
+                format!(
+                    "the {name}, `{}`, is not {range}; write for example `{}`",
+                    given[at],
+                    right.join(" ")
+                )
+            })
+        })
     }
 
     pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
         match self.read() {
+            Err(problem @ ("cron", _)) => {
+                // The zone is independent of it.
+                let zone = Self { cron: "0 0 * * *".to_owned(), ..self.clone() }.read().err();
+                [problem].into_iter().chain(zone).collect()
+            }
             Err(problem) => vec![problem],
             Ok(zoned) if zoned.next(Timestamp::from_millis(0)).is_none() => {
                 vec![("cron", format!("`{}` never occurs", self.cron))]

@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::{self, Read},
     path::Path,
+    sync::Arc,
 };
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -32,8 +33,22 @@ pub struct Position {
     pub column: usize,
 }
 
-/// An invalid field or syntax error, with its position.
+/// The line of a problem, for a caret below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The line as in the file, at most [`MAX_EXCERPT`] characters of it.
+    pub line: String,
+    /// First marked column, starting at 0, in characters.
+    pub start: usize,
+    /// Number of marked characters, at least 1.
+    pub length: usize,
+}
+
+/// Maximum length of a displayed line, characters.
+const MAX_EXCERPT: usize = 300;
+
+/// An invalid field or syntax error, with its position.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileProblem {
     /// File name as given, or `--set`.
     pub file: String,
@@ -43,6 +58,19 @@ pub struct FileProblem {
     pub field: String,
     /// The problem and the expected value.
     pub message: String,
+    /// The correction, such as a similar name or a corrected value; empty if none is known.
+    pub help: String,
+    /// The line of the position; absent for lines that may contain a secret.
+    pub excerpt: Option<Excerpt>,
+}
+
+impl FileProblem {
+    /// The same, with a correction.
+    #[must_use]
+    pub fn with_help(mut self, help: Option<String>) -> Self {
+        self.help = help.unwrap_or_default();
+        self
+    }
 }
 
 impl fmt::Display for FileProblem {
@@ -54,7 +82,11 @@ impl fmt::Display for FileProblem {
         if !self.field.is_empty() {
             write!(f, ": {}", self.field)?;
         }
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", self.message)?;
+        if !self.help.is_empty() {
+            write!(f, "; {}", self.help)?;
+        }
+        Ok(())
     }
 }
 
@@ -85,12 +117,24 @@ pub struct YamlDocument {
     pub file: String,
     /// Content.
     pub value: Value,
-    positions: BTreeMap<String, Position>,
+    positions: BTreeMap<String, Place>,
+    lines: Arc<[String]>,
     overridden: Vec<Overridden>,
 }
 
+/// Position of a field, and the number of characters from there to the end of its key or, on the same line, of its value.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: Position,
+    key: usize,
+    whole: usize,
+}
+
+/// Parts of the names of fields whose lines are not displayed: an address may contain a password or a key.
+const SECRET: [&str; 7] = ["url", "webhook", "target", "password", "token", "secret", "key"];
+
 /// File name of a problem with an override on the command line.
-const SET: &str = "--set";
+pub(crate) const SET: &str = "--set";
 
 /// A field that is stated outside the file.
 #[derive(Clone, Debug)]
@@ -98,6 +142,7 @@ struct Overridden {
     field: String,
     file: String,
     position: Option<Position>,
+    excerpt: Option<Excerpt>,
 }
 
 impl YamlDocument {
@@ -110,8 +155,11 @@ impl YamlDocument {
         match read_some(path) {
             Ok(text) => Self::parse(&file, &text),
             Err(error) => {
-                let message = format!("cannot be read: {error}");
-                Err(FileProblem { file, position: None, field: String::new(), message }.into())
+                let message = match error.kind() {
+                    io::ErrorKind::InvalidData => "is not UTF-8 text".to_owned(),
+                    _ => format!("cannot be read: {error}"),
+                };
+                Err(FileProblem { file, message, ..FileProblem::default() }.into())
             }
         }
     }
@@ -126,6 +174,7 @@ impl YamlDocument {
             file: file.to_owned(),
             value: Value::Null,
             positions: BTreeMap::new(),
+            lines: Arc::default(),
             overridden: vec![],
         };
         if text.len() > MAX_BYTES {
@@ -133,25 +182,61 @@ impl YamlDocument {
                 .problem("", format!("is larger than {MAX_BYTES} bytes and is not read"))
                 .into());
         }
+        document.lines =
+            text.lines().map(|line| line.chars().take(MAX_EXCERPT).collect()).collect::<Vec<_>>().into();
         match DocumentBuilder::new(text).document() {
             Ok((value, positions)) => {
                 document.value = value;
                 document.positions = positions;
                 Ok(document)
             }
-            Err(SyntaxError { position, field, message }) => {
-                Err(FileProblem { file: document.file, position, field, message }.into())
+            Err(SyntaxError { position, field, message, help }) => {
+                let excerpt = position.and_then(|at| document.excerpt(at, 1));
+                Err(FileProblem { file: document.file, position, field, message, help, excerpt }.into())
             }
         }
     }
 
     /// A problem of a field, at its position or the nearest enclosing one.
     pub fn problem(&self, field: &str, message: impl Into<String>) -> FileProblem {
-        let (file, position) = match self.overridden_by(field) {
-            Some(by) => (by.file.clone(), by.position),
-            None => (self.file.clone(), self.position(field)),
+        self.marked(field, message.into(), |place| place.whole)
+    }
+
+    /// The same, for a problem of the field's name: only the name is marked.
+    pub(crate) fn problem_of_name(&self, field: &str, message: impl Into<String>) -> FileProblem {
+        self.marked(field, message.into(), |place| place.key)
+    }
+
+    fn marked(&self, field: &str, message: String, length: impl Fn(&Place) -> usize) -> FileProblem {
+        let (file, position, mut excerpt) = match self.overridden_by(field) {
+            Some(by) => (by.file.clone(), by.position, by.excerpt.clone()),
+            None => {
+                let place = self.place(field);
+                // Of an enclosing field only the name is marked: its value may span many lines.
+                let length = |place: &Place| {
+                    if self.positions.contains_key(field) { length(place) } else { place.key }
+                };
+                let excerpt = place.as_ref().and_then(|place| self.excerpt(place.at, length(place)));
+                (self.file.clone(), place.map(|place| place.at), excerpt)
+            }
         };
-        FileProblem { file, position, field: field.to_owned(), message: message.into() }
+        let last = field.rsplit('.').next().unwrap_or_default();
+        if SECRET.iter().any(|name| last.to_ascii_lowercase().contains(name)) {
+            excerpt = None;
+        }
+        FileProblem { file, position, field: field.to_owned(), message, help: String::new(), excerpt }
+    }
+
+    fn excerpt(&self, at: Position, length: usize) -> Option<Excerpt> {
+        let line = self.lines.get(at.line.checked_sub(1)?)?;
+        let end = line.chars().count();
+        let start = at.column.saturating_sub(1);
+        // A problem at the end of the line is marked behind its last character.
+        (start <= end && end < MAX_EXCERPT).then(|| Excerpt {
+            line: line.clone(),
+            start,
+            length: length.min(end - start).max(1),
+        })
     }
 
     /// The last override of the field, of a part of it or of an enclosing field.
@@ -171,11 +256,11 @@ impl YamlDocument {
     }
 
     /// Position of a field, or of the nearest enclosing one.
-    fn position(&self, field: &str) -> Option<Position> {
+    fn place(&self, field: &str) -> Option<Place> {
         let mut field = field;
         loop {
-            if let Some(position) = self.positions.get(field) {
-                return Some(*position);
+            if let Some(place) = self.positions.get(field) {
+                return Some(*place);
             }
             if field.is_empty() {
                 return None;
@@ -189,14 +274,35 @@ impl YamlDocument {
     /// An element of a list is selected by its number, `checks[0]`, or by its name, `checks.memory`.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
         let field = self.put(field.split('.'), value);
-        self.overridden.push(Overridden { field, file: SET.to_owned(), position: None });
+        self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None });
     }
 
     /// The same, by a field of another file. `path`: names from the outermost field on.
     pub(crate) fn set_by(&mut self, path: &[&str], value: Value, other: &Self) {
-        let position = other.position(&path.join("."));
+        let FileProblem { position, excerpt, .. } = other.problem(&path.join("."), "");
         let field = self.put(path.iter().copied(), value);
-        self.overridden.push(Overridden { field, file: other.file.clone(), position });
+        self.overridden.push(Overridden { field, file: other.file.clone(), position, excerpt });
+    }
+
+    /// Removes a field's value, or the nearest enclosing one that exists; for the whole document returns false.
+    pub(crate) fn remove(&mut self, field: &str) -> bool {
+        let mut field = field;
+        while !field.is_empty() {
+            let cut = field.rfind(['.', '[']).unwrap_or(0);
+            let (outer, last) = (&field[..cut], field[cut..].trim_start_matches('.'));
+            let enclosing = self.value.pointer_mut(&pointer(outer));
+            let removed = match (enclosing, last.strip_prefix('[').and_then(|last| last.strip_suffix(']'))) {
+                (Some(Value::Object(map)), None) => map.remove(last).is_some(),
+                // Other elements keep their numbers.
+                (Some(Value::Array(_)), Some(_)) => false,
+                _ => false,
+            };
+            if removed {
+                return true;
+            }
+            field = outer;
+        }
+        false
     }
 
     /// Returns the field with the numbers of list elements instead of their names.
@@ -235,6 +341,13 @@ impl YamlDocument {
     }
 }
 
+/// Converts `steps[2].timeout` to `/steps/2/timeout`. A name with a dot is not found, and its enclosing field is used.
+fn pointer(field: &str) -> String {
+    let parts =
+        field.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty());
+    parts.map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
 /// Reads at most enough of a file to detect that it is too large.
 fn read_some(path: &Path) -> io::Result<String> {
     let mut text = String::new();
@@ -251,11 +364,12 @@ struct SyntaxError {
     position: Option<Position>,
     field: String,
     message: String,
+    help: String,
 }
 
 struct DocumentBuilder<'a> {
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
-    positions: BTreeMap<String, Position>,
+    positions: BTreeMap<String, Place>,
     values: usize,
 }
 
@@ -264,7 +378,7 @@ impl<'a> DocumentBuilder<'a> {
         Self { events: Parser::new_from_str(text), positions: BTreeMap::new(), values: 0 }
     }
 
-    fn document(mut self) -> Result<(Value, BTreeMap<String, Position>), SyntaxError> {
+    fn document(mut self) -> Result<(Value, BTreeMap<String, Place>), SyntaxError> {
         let value = loop {
             let (event, span) = self.next()?;
             match event {
@@ -290,13 +404,15 @@ impl<'a> DocumentBuilder<'a> {
             Some(Err(error)) => {
                 let marker = error.marker();
                 let position = Some(Position { line: marker.line(), column: marker.col() + 1 });
-                let message = format!("is not YAML: {}", error.info());
-                Err(SyntaxError { position, field: String::new(), message })
+                let (what, help) = in_words(error.info());
+                let message = format!("is not YAML: {what}");
+                Err(SyntaxError { position, field: String::new(), message, help: help.to_owned() })
             }
             None => Err(SyntaxError {
                 position: None,
                 field: String::new(),
                 message: "ends in the middle".into(),
+                help: String::new(),
             }),
         }
     }
@@ -318,7 +434,18 @@ impl<'a> DocumentBuilder<'a> {
             );
             return Err(broken(span, "", &message));
         }
-        self.positions.entry(field.to_owned()).or_insert(position(span));
+        let length = on_one_line(span);
+        let place = self.positions.entry(field.to_owned()).or_insert(Place {
+            at: position(span),
+            key: length,
+            whole: length,
+        });
+        // The value of a key on the same line: mark both.
+        if !matches!(event, Event::SequenceStart(..) | Event::MappingStart(..))
+            && span.start.line() == place.at.line
+        {
+            place.whole = (span.start.col() + 1 + length).saturating_sub(place.at.column).max(place.key);
+        }
         match event {
             Event::Scalar(_, _, anchor, _)
             | Event::SequenceStart(anchor, _)
@@ -366,7 +493,12 @@ impl<'a> DocumentBuilder<'a> {
             };
             let child = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
             // Report the position of the key rather than that of the value.
-            self.positions.entry(child.clone()).or_insert(position(&span));
+            let length = on_one_line(&span);
+            self.positions.entry(child.clone()).or_insert(Place {
+                at: position(&span),
+                key: length,
+                whole: length,
+            });
             let (event, value_span) = self.next()?;
             let value = self.value(event, &value_span, &child, depth + 1)?;
             if map.insert(key, value).is_some() {
@@ -381,9 +513,70 @@ fn position(span: &Span) -> Position {
 }
 
 fn broken(span: &Span, field: &str, message: &str) -> SyntaxError {
-    SyntaxError { position: Some(position(span)), field: field.to_owned(), message: message.to_owned() }
+    SyntaxError {
+        position: Some(position(span)),
+        field: field.to_owned(),
+        message: message.to_owned(),
+        help: String::new(),
+    }
 }
 
+/// Length of a scalar that ends on its first line, characters; otherwise 1.
+fn on_one_line(span: &Span) -> usize {
+    let (start, end) = (span.start, span.end);
+    if start.line() == end.line() { end.col().saturating_sub(start.col()).max(1) } else { 1 }
+}
+
+/// A syntax error of the YAML scanner in words, and the usual correction.
+fn in_words(info: &str) -> (&'static str, &'static str) {
+    let has = |part: &str| info.contains(part);
+    if has("tab") {
+        ("a tab cannot be used here", "indent with spaces")
+    } else if has("mapping values are not allowed") || has("illegal placement of ':'") {
+        (
+            "a second `:` on the line, or a line that is indented too far",
+            "quote a text that contains `: `, or correct the indentation",
+        )
+    } else if has("flow sequence") {
+        ("a list in brackets lacks `,` or `]`", "write [a, b]")
+    } else if has("flow mapping") || has("flow construct") {
+        ("fields in braces lack `,` or `}`", "write {a: 1, b: 2}")
+    } else if has("quoted scalar") && (has("end of stream") || has("indentation")) {
+        ("a quoted text has no closing quote", "close the quote on the same line")
+    } else if has("escape") {
+        ("an unknown escape sequence in double quotes", r"use single quotes, or write \\ for a backslash")
+    } else if has("double-quoted") || has("trailing content") {
+        ("text follows a closing quote", "quote the whole value")
+    } else if has("simple key") || has("did not find expected key") {
+        (
+            "a field without `: `, or a line that is indented differently from its neighbours",
+            "write `name: value`, indented like the other fields",
+        )
+    } else if has("'-' indicator") || has("block sequence entries") {
+        (
+            "a list element that is indented differently from its neighbours",
+            "begin every element with `- ` in the same column",
+        )
+    } else if has("indent") {
+        ("a line that is indented differently from its neighbours", "indent fields of one level equally")
+    } else if has("anchor") || has("alias") {
+        (
+            "`&` and `*` begin anchors and aliases, which are not supported",
+            "quote a text that begins with `&` or `*`",
+        )
+    } else if has("next token") || has("unexpected character") || has("cannot start") || has("node content") {
+        ("this character has a special meaning in YAML and cannot stand here", "quote the text")
+    } else if has("unprintable") {
+        ("a character that cannot be printed", "remove it")
+    } else if has("document") || has("directive") || has("stream") {
+        ("`---`, `...` or `%` at the beginning of a line", "write one document without directives")
+    } else {
+        (
+            "the text cannot be read from here",
+            "check quotes, brackets and indentation of this line and the one before",
+        )
+    }
+}
 /// YAML 1.2's core schema: `no` and `on` are strings; `010` has a leading zero and is a string here.
 fn plain(text: &str) -> Value {
     match text {

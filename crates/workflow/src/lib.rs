@@ -13,9 +13,10 @@ mod reader;
 mod resolve;
 mod rules;
 mod schema;
+mod similar;
 
 pub use archive::SourceArchive;
-pub use document::{FileProblem, FileProblems, Position, YamlDocument};
+pub use document::{Excerpt, FileProblem, FileProblems, Position, YamlDocument};
 pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SuiteFile,
     SystemFile, WorkflowFile, WorkloadFile,

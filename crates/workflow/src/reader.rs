@@ -23,6 +23,7 @@ use crate::{
         RentFile, RepositoryFile, SuiteFile, WorkloadFile,
     },
     parameters::{self, ParameterProblem, Values},
+    similar::{nearest, suggest},
 };
 
 /// Field of a cluster that steps provision.
@@ -116,6 +117,19 @@ impl<'a> WorkflowReader<'a> {
         self.problems.push(self.document.problem(field, message));
     }
 
+    /// Adds a problem with the correction of a misspelt name.
+    fn complain_of_name<'n>(
+        &mut self,
+        field: &str,
+        message: String,
+        name: &str,
+        known: impl IntoIterator<Item = &'n str>,
+        label: &str,
+    ) {
+        let help = suggest(name, known, label);
+        self.problems.push(self.document.problem(field, message).with_help(help));
+    }
+
     /// Adds errors about feasibility to the problems, and returns the warnings. Each is reported in the file
     /// of its field.
     pub(crate) fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<FileProblem> {
@@ -197,10 +211,21 @@ impl<'a> WorkflowReader<'a> {
                 match named.get(need.as_str()) {
                     Some(names) => needs.extend(names.iter().cloned()),
                     None if checks.iter().any(|check| check.name == *need) => needs.push(need.clone()),
-                    None => self.complain(
-                        &format!("{field}.needs[{place}]"),
-                        format!("`{need}` is not an earlier check"),
-                    ),
+                    None => {
+                        let earlier: Vec<_> = checks
+                            .iter()
+                            .map(|check| check.name.as_str())
+                            .chain(named.keys().copied())
+                            .collect();
+                        let message = format!("`{need}` is not an earlier check");
+                        self.complain_of_name(
+                            &format!("{field}.needs[{place}]"),
+                            message,
+                            need,
+                            earlier,
+                            "checks",
+                        );
+                    }
                 }
             }
             for (name, value) in &file.environment {
@@ -371,7 +396,10 @@ impl<'a> WorkflowReader<'a> {
             }
             Some(ReadFile::Format(name)) if measure::format(name).is_none() => {
                 let names: Vec<_> = measure::FORMATS.iter().map(|format| format.name).collect();
-                self.complain(&field, format!("`{name}` is not a format; known: {}", names.join(", ")));
+                let known = format!("`{name}` is not a format; known: {}", names.join(", "));
+                let near = nearest(name, names);
+                let problem = self.document.problem(&field, known);
+                self.problems.push(problem.with_help(near.map(|name| format!("did you mean `{name}`?"))));
                 None
             }
             Some(ReadFile::Format(name)) => Some(OutputFormat::Format(name.clone())),
@@ -379,12 +407,15 @@ impl<'a> WorkflowReader<'a> {
                 match serde_json::from_value::<measure::Declaration>(rules.clone()) {
                     Ok(declaration) => {
                         for measure::Problem { field: place, message } in declaration.lint(true) {
-                            self.complain(&format!("{field}.{place}"), message);
+                            self.complain(&format!("{field}.{place}"), pattern_in_words(message));
                         }
                         Some(OutputFormat::Declared(rules.clone()))
                     }
-                    Err(error) => {
-                        self.complain(&field, error.to_string());
+                    Err(_) => {
+                        self.complain(
+                            &field,
+                            "is not a declaration of rules; docs/METRICS.md describes its fields",
+                        );
                         None
                     }
                 }
@@ -411,8 +442,15 @@ impl<'a> WorkflowReader<'a> {
 
     /// Reads a named file and collects its problems.
     fn named(&mut self, field: &str, path: &Path) -> Option<YamlDocument> {
-        if !self.folder.join(path).is_file() {
-            self.complain(field, format!("the file {} does not exist", self.folder.join(path).display()));
+        let target = self.folder.join(path);
+        if !target.is_file() {
+            let message = match target.is_dir() {
+                true => format!("{} is a folder, expected a file", target.display()),
+                false => format!("the file {} does not exist", target.display()),
+            };
+            let help = similar_file(&target)
+                .map(|name| format!("did you mean `{}`?", path.with_file_name(name).display()));
+            self.problems.push(self.document.problem(field, message).with_help(help));
             return None;
         }
         let read = YamlDocument::read(&self.folder.join(path));
@@ -770,6 +808,30 @@ impl<'a> WorkflowReader<'a> {
         let baseline: Result<verdict::Baseline, _> = document.read_as();
         let baseline = baseline.map_err(|problems| self.problems.extend(problems.0)).ok()?;
         serde_json::to_value(baseline).ok()
+    }
+}
+
+/// The file of a misspelt name in the same folder.
+pub(crate) fn similar_file(path: &Path) -> Option<String> {
+    let files = fs::read_dir(path.parent()?).ok()?.take(1000);
+    let mut files: Vec<_> = files.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| file.is_file() && file.extension() == path.extension());
+    let stem = |file: &'_ Path| Some(file.file_stem()?.to_str()?.to_owned());
+    let names: Vec<_> = files.iter().filter_map(|file| stem(file)).collect();
+    let near = nearest(&stem(path)?, names.iter().map(String::as_str))?;
+    let found = files.iter().find(|file| stem(file).as_deref() == Some(near))?;
+    found.file_name()?.to_str().map(str::to_owned)
+}
+
+/// The message about an invalid pattern, without the drawing of the regular expressions' library: only its last line states the
+/// reason.
+fn pattern_in_words(message: String) -> String {
+    match message.split_once("regex parse error:") {
+        Some((before, drawing)) => {
+            let reason = drawing.rsplit_once("error:").map_or("cannot be read", |(_, reason)| reason.trim());
+            format!("{before}{reason}")
+        }
+        None => message,
     }
 }
 

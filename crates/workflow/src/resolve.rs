@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use model::Workflow;
+use serde_json::json;
 use triggers::Triggers;
 
 use crate::{
     archive::SourceArchive,
-    document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, YamlDocument, scalar},
+    document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, SET, YamlDocument, scalar},
     file::{SuiteFile, WorkflowFile},
     parameters::Values,
-    reader::WorkflowReader,
+    reader::{WorkflowReader, similar_file},
     rules,
 };
 
@@ -132,7 +133,7 @@ pub fn resolve_document(
     existing: Option<serde_json::Value>,
 ) -> Result<Resolved, FileProblems> {
     if let Some(existing) = existing {
-        document.set("cluster", serde_json::json!({ "existing": existing }));
+        document.set("cluster", json!({ "existing": existing }));
     }
     let own = if values.is_some() { None } else { own_values(&document, path, overrides)? };
     let values = values.or(own.as_ref());
@@ -145,9 +146,19 @@ pub fn resolve_document(
     for Override { field, value } in overrides {
         file_of(field, &mut document, &mut suite).set(field, scalar(value));
     }
-    let file: WorkflowFile = document.read_as()?;
-    let suite_file: Option<SuiteFile> =
-        suite.as_ref().map(|Suite { document, .. }| document.read_as()).transpose()?;
+    let (file, mut found) = document.read_in_part::<WorkflowFile>(&json!({"name": "unnamed"}))?;
+    let suite_file = suite.as_ref().map(|Suite { document, .. }| document.read_as::<SuiteFile>()).transpose();
+    let suite_file = suite_file.unwrap_or_else(|problems| {
+        found.extend(problems.0);
+        None
+    });
+    // A section with a problem is left out: other sections must not be reported for it.
+    let section = |problem: &FileProblem| {
+        let section = problem.field.split(['.', '[']).next().unwrap_or_default().to_owned();
+        (problem.file == document.file || problem.file == SET).then_some(section)
+    };
+    let complete = !found.iter().filter_map(section).any(|section| SECTIONS.contains(&section.as_str()))
+        && (suite.is_none() || suite_file.is_some());
     let values = values.map(Values::of).transpose()?;
     let mut reader = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document, values);
     let image = file.image.as_ref().and_then(|image| reader.image(image));
@@ -155,10 +166,11 @@ pub fn resolve_document(
     let benchmark = file.benchmark.as_ref().and_then(|benchmark| reader.benchmark(benchmark));
     let checks = match (&suite, &suite_file) {
         (Some(Suite { folder, document: of_suite }), Some(file)) => reader.suite(folder, of_suite, file),
+        (Some(_), None) => vec![],
         _ => reader.checks(&file.checks),
     };
     let excluded = reader.excluded();
-    rules::check(&file, |field, why| reader.complain(field, why));
+    rules::check(&file, complete, |field, why| reader.complain(field, why));
     let WorkflowFile { name, mut description, locate, limits, cost, notify, .. } = file;
     if let Some(suite) = suite_file.filter(|_| description.is_empty()) {
         description = suite.description;
@@ -176,14 +188,29 @@ pub fn resolve_document(
         cost,
         notify,
     };
-    let warnings = reader.judge_feasibility(&workflow);
-    let (archives, problems) = reader.finish();
+    // Defaults replace fields with problems: a judgement would be about another workflow.
+    let warnings = if found.is_empty() { reader.judge_feasibility(&workflow) } else { vec![] };
+    let (archives, mut problems) = reader.finish();
+    if !found.is_empty() {
+        let about = |problem: &FileProblem, other: &FileProblem| {
+            problem.file == other.file
+                && (problem.field == other.field || problem.field.starts_with(&format!("{}.", other.field)))
+        };
+        problems
+            .retain(|problem| !found.iter().any(|other| !other.field.is_empty() && about(problem, other)));
+        found.append(&mut problems);
+        found.sort_by(|a, b| (a.file != SET, &a.file, a.position).cmp(&(b.file != SET, &b.file, b.position)));
+        problems = found;
+    }
     if problems.is_empty() {
         Ok(Resolved { workflow, archives, warnings })
     } else {
         Err(FileProblems(problems))
     }
 }
+
+/// Sections that others need.
+const SECTIONS: [&str; 5] = ["image", "cluster", "benchmark", "checks", "suite"];
 
 /// A suite of checks, in a file of its own.
 struct Suite {
@@ -202,7 +229,9 @@ fn suite(
     let file = path.parent().unwrap_or(Path::new("")).join(name);
     if !file.is_file() {
         let why = format!("the file {name} does not exist");
-        return Err(FileProblems(vec![document.problem("suite", why)]));
+        let help = similar_file(&file)
+            .map(|near| format!("did you mean `{}`?", Path::new(name).with_file_name(near).display()));
+        return Err(FileProblems(vec![document.problem("suite", why).with_help(help)]));
     }
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     Ok(Some(Suite { folder, document: YamlDocument::read(&file)? }))
@@ -232,7 +261,9 @@ fn own_values(
     let file = path.parent().unwrap_or(Path::new("")).join(name);
     if !file.is_file() {
         let why = format!("the file {name} does not exist");
-        return Err(FileProblems(vec![document.problem("values", why)]));
+        let help = similar_file(&file)
+            .map(|near| format!("did you mean `{}`?", Path::new(name).with_file_name(near).display()));
+        return Err(FileProblems(vec![document.problem("values", why).with_help(help)]));
     }
     YamlDocument::read(&file).map(Some)
 }

@@ -9,9 +9,13 @@ use crate::file::WorkflowFile;
 const FIXED: [&str; 5] = ["", "name", "notify", "on", "parameters"];
 
 /// Reports each broken rule with its field and the expectation.
-pub(crate) fn check(file: &WorkflowFile, mut complain: impl FnMut(&str, String)) {
-    check_sections(file, &mut complain);
-    check_locate(file, &mut complain);
+///
+/// `complete`: no section was left out because of its own problems, so absent sections are the user's.
+pub(crate) fn check(file: &WorkflowFile, complete: bool, mut complain: impl FnMut(&str, String)) {
+    if complete {
+        check_sections(file, &mut complain);
+        check_locate(file, &mut complain);
+    }
     if file.limits.attempts == 0 {
         complain("limits.attempts", "must be at least 1".to_owned());
     }

@@ -3,9 +3,12 @@
 use jsonschema::{ValidationError, error::ValidationErrorKind};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::document::{FileProblem, FileProblems, YamlDocument};
+use crate::{
+    document::{FileProblem, FileProblems, YamlDocument},
+    similar::{corrected, nearest, suggest},
+};
 
 impl YamlDocument {
     /// Deserializes the document as a `T`.
@@ -23,15 +26,79 @@ impl YamlDocument {
         }
         if problems.is_empty() {
             // The schema is generated from the type, but newtypes may have further restrictions.
-            return serde_json::from_value(self.value.clone())
-                .map_err(|error| self.problem("", error.to_string()).into());
+            let value = self.value.clone();
+            return serde_path_to_error::deserialize(value).map_err(|error| {
+                self.refused(&error.path().to_string(), &error.into_inner().to_string()).into()
+            });
         }
+        // A misspelt field is not reported as an absent one, too.
+        let misspelt: Vec<_> =
+            problems.iter().map(|problem| (problem.field.clone(), problem.help.clone())).collect();
+        problems.retain(|problem| {
+            let absent =
+                problem.message.strip_prefix("lacks the field `").and_then(|rest| rest.strip_suffix('`'));
+            let is_absent = |name: &str| {
+                let help = format!("did you mean `{name}`?");
+                misspelt.iter().any(|(field, meant)| {
+                    *meant == help && field.rsplit_once('.').map_or("", |(outer, _)| outer) == problem.field
+                })
+            };
+            !absent.is_some_and(is_absent)
+        });
         problems.sort_by_key(|problem| problem.position);
         problems.dedup();
         Err(FileProblems(problems))
     }
+
+    /// The same, without the parts that are invalid, and their problems: the rest can be checked further. `required` has values
+    /// for required fields of the document itself.
+    ///
+    /// # Errors
+    /// Returns an error if too little remains, with all problems.
+    pub(crate) fn read_in_part<T: JsonSchema + DeserializeOwned>(
+        &self,
+        required: &Value,
+    ) -> Result<(T, Vec<FileProblem>), FileProblems> {
+        let all = match self.read_as() {
+            Ok(read) => return Ok((read, vec![])),
+            Err(all) => all,
+        };
+        if !self.value.is_object() {
+            return Err(all);
+        }
+        let (mut rest, mut found) = (self.clone(), all.clone());
+        for _ in 0..MAX_REPAIRS {
+            for problem in &found.0 {
+                let is_whole = problem.field.is_empty() || !rest.remove(&problem.field);
+                if is_whole
+                    && let (Some(given), Some(required)) = (rest.value.as_object_mut(), required.as_object())
+                {
+                    required.iter().for_each(|(name, value)| _ = given.entry(name).or_insert(value.clone()));
+                }
+            }
+            match rest.read_as() {
+                Ok(read) => return Ok((read, all.0)),
+                Err(again) => found = again,
+            }
+        }
+        Err(all)
+    }
+
+    /// A value that fits its schema but not its type.
+    fn refused(&self, path: &str, why: &str) -> FileProblem {
+        let field = if path == "." { "" } else { path };
+        // The texts of serde name Rust's types.
+        let of_serde = ["invalid ", "missing field", "unknown ", "data did not match", "duplicate field"];
+        if of_serde.iter().any(|begin| why.starts_with(begin)) {
+            return self
+                .problem(field, "has a value of the wrong kind; compare with docs and `burnin schema`");
+        }
+        self.problem(field, why)
+    }
 }
 
+/// Maximum number of attempts to leave out invalid parts: removing a required field invalidates the enclosing one.
+const MAX_REPAIRS: usize = 8;
 /// Maximum number of reported problems per file: a malicious file has thousands.
 const MAX_PROBLEMS: usize = 100;
 /// Maximum length of a message, characters: some quote the value.
@@ -43,52 +110,149 @@ struct Explain<'a> {
     problems: &'a mut Vec<FileProblem>,
 }
 
-impl Explain<'_> {
+impl<'a> Explain<'a> {
     fn error(&mut self, error: &ValidationError<'static>) {
         let field = dotted(error.instance_path().as_str());
+        let rule = self.rule(error);
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let known = rule["properties"].as_object();
                 for name in unexpected {
+                    let help =
+                        suggest(name, known.into_iter().flat_map(Map::keys).map(String::as_str), "fields");
                     let field = if field.is_empty() { name.clone() } else { format!("{field}.{name}") };
-                    self.add(&field, "is not a known field");
+                    self.add_name(&field, "is not a known field", help);
                 }
             }
             ValidationErrorKind::Required { property } => {
-                self.add(&field, format!("lacks the field `{}`", property.as_str().unwrap_or_default()));
-            }
-            ValidationErrorKind::Type { .. } if error.instance().is_null() => {
-                self.add(&field, format!("has no value; expected {}", expected(error)));
+                let name = property.as_str().unwrap_or_default();
+                let described = self.described(&rule["properties"][name]);
+                let help = described.map(|what| format!("add `{name}: ...`: {what}"));
+                self.add_name(&field, format!("lacks the field `{name}`"), help);
             }
             ValidationErrorKind::Type { .. } => {
-                self.add(&field, format!("expected {}, found {}", expected(error), shown(error)));
+                let (found, types) = (error.instance(), kinds(&rule["type"]));
+                let help = corrected(found, rule);
+                let message = match (&**found, rule["description"].as_str()) {
+                    (Value::Null, _) => format!("has no value; expected {types}"),
+                    (Value::Number(number), _)
+                        if help.as_ref().is_some_and(|help| help.contains("for minutes")) =>
+                    {
+                        format!("{number} has no unit; expected {}", self.description(rule).unwrap_or(types))
+                    }
+                    (found @ (Value::String(_) | Value::Number(_)), _) if rule["type"] == "array" => {
+                        let message = format!("expected a list, found {}", shown(found));
+                        return self.add(&field, message, Some(format!("write a list: [{}]", shown(found))));
+                    }
+                    (found, _) => format!("expected {types}, found {}", shown(found)),
+                };
+                self.add(&field, message, help);
             }
             ValidationErrorKind::Enum { options } => {
-                self.add(&field, format!("expected one of {}, found {}", list(options), shown(error)));
+                let message = format!("expected one of {}, found {}", list(options), shown(error.instance()));
+                self.add(&field, message, meant(error.instance(), &names(options)));
             }
             ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
                 self.choose(&field, context, error);
             }
-            ValidationErrorKind::Pattern { pattern } => {
-                let wanted = self.description(error).unwrap_or_else(|| format!("the form {pattern}"));
-                self.add(&field, format!("expected {wanted}, found {}", shown(error)));
+            ValidationErrorKind::OneOfMultipleValid { .. } => {
+                self.add(&field, "fits several alternatives; keep the fields of one", None);
             }
-            _ => self.add(&field, error.to_string()),
+            ValidationErrorKind::Pattern { .. } => {
+                let found = shown(error.instance());
+                let message = match self.description(rule) {
+                    Some(wanted) => format!("expected {wanted}, found {found}"),
+                    None => format!("{found} has a character that is not allowed here, or a wrong length"),
+                };
+                self.add(&field, message, corrected(error.instance(), rule));
+            }
+            ValidationErrorKind::Minimum { limit } => {
+                let message = format!("{} is less than the minimum of {limit}", shown(error.instance()));
+                self.add(&field, message, Some(format!("write {limit} or more")));
+            }
+            ValidationErrorKind::Maximum { limit } => {
+                let message = format!("{} is more than the maximum of {limit}", shown(error.instance()));
+                self.add(&field, message, Some(format!("write {limit} or less")));
+            }
+            ValidationErrorKind::ExclusiveMinimum { limit } => {
+                self.add(&field, format!("{} is not greater than {limit}", shown(error.instance())), None);
+            }
+            ValidationErrorKind::ExclusiveMaximum { limit } => {
+                self.add(&field, format!("{} is not less than {limit}", shown(error.instance())), None);
+            }
+            ValidationErrorKind::MinItems { limit } => {
+                self.add(&field, format!("has too few elements; expected at least {limit}"), None);
+            }
+            ValidationErrorKind::MaxItems { limit } => {
+                self.add(&field, format!("has too many elements; expected at most {limit}"), None);
+            }
+            ValidationErrorKind::MinLength { limit } => {
+                self.add(&field, format!("is too short; expected at least {limit} characters"), None);
+            }
+            ValidationErrorKind::MaxLength { limit } => {
+                self.add(&field, format!("is too long; expected at most {limit} characters"), None);
+            }
+            ValidationErrorKind::MinProperties { limit } => {
+                self.add(&field, format!("has too few fields; expected at least {limit}"), None);
+            }
+            ValidationErrorKind::MaxProperties { limit } => {
+                self.add(&field, format!("has too many fields; expected at most {limit}"), None);
+            }
+            ValidationErrorKind::UniqueItems => self.add(&field, "contains an element twice", None),
+            ValidationErrorKind::Constant { expected_value } => {
+                self.add(
+                    &field,
+                    format!("expected {expected_value}, found {}", shown(error.instance())),
+                    None,
+                );
+            }
+            _ => {
+                let expected =
+                    self.description(rule).map_or_else(String::new, |what| format!("; expected {what}"));
+                self.add(&field, format!("{} is not valid here{expected}", shown(error.instance())), None);
+            }
         }
     }
 
-    fn add(&mut self, field: &str, message: impl Into<String>) {
-        if self.problems.len() < MAX_PROBLEMS {
-            let message = shortened(message.into(), MAX_MESSAGE);
-            self.problems.push(self.document.problem(field, message));
-        }
-    }
-
-    /// The schema's description of the violated rule, without the full stop.
-    fn description(&self, error: &ValidationError<'static>) -> Option<String> {
+    /// The part of the schema that contains the violated rule.
+    fn rule(&self, error: &ValidationError<'static>) -> &'a Value {
         let path = error.schema_path().as_str();
-        let (place, _) = path.rsplit_once('/')?;
-        let text = self.schema.pointer(place)?["description"].as_str()?;
-        Some(text.trim_end_matches('.').to_owned())
+        path.rsplit_once('/').and_then(|(place, _)| self.schema.pointer(place)).unwrap_or(&Value::Null)
+    }
+
+    fn add(&mut self, field: &str, message: impl Into<String>, help: Option<String>) {
+        let message = shortened(message.into(), MAX_MESSAGE);
+        self.push(self.document.problem(field, message), help);
+    }
+
+    /// The same, for a problem of the field's name rather than its value.
+    fn add_name(&mut self, field: &str, message: impl Into<String>, help: Option<String>) {
+        let message = shortened(message.into(), MAX_MESSAGE);
+        self.push(self.document.problem_of_name(field, message), help);
+    }
+
+    fn push(&mut self, problem: FileProblem, help: Option<String>) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(problem.with_help(help.map(|help| shortened(help, MAX_MESSAGE))));
+        }
+    }
+
+    /// A description as a part of a sentence.
+    fn description(&self, rule: &Value) -> Option<String> {
+        let text = self.described(rule)?;
+        let mut letters = text.chars();
+        let first = letters.next()?;
+        // `NCCL` stays, `Short name` becomes `short name`.
+        let acronym = letters.clone().next().is_some_and(char::is_uppercase);
+        Some(if acronym { text } else { first.to_lowercase().chain(letters).collect() })
+    }
+
+    /// The schema's description of a rule, without the full stop.
+    fn described(&self, rule: &Value) -> Option<String> {
+        let target = rule["$ref"].as_str().and_then(|at| self.schema.pointer(at.strip_prefix('#')?));
+        let text = rule["description"].as_str().or_else(|| target?["description"].as_str())?;
+        let first = text.split(". ").next().unwrap_or(text);
+        Some(first.trim_end_matches('.').to_owned())
     }
 
     /// Selects the intended alternative: the one that matched furthest.
@@ -98,59 +262,135 @@ impl Explain<'_> {
         context: &[Vec<ValidationError<'static>>],
         error: &ValidationError<'static>,
     ) {
-        let here = error.instance_path().as_str().len();
-        let depth = |branch: &&Vec<ValidationError<'static>>| {
-            branch.iter().map(|error| error.instance_path().as_str().len()).max().unwrap_or(0)
-        };
-        let furthest = context.iter().max_by_key(depth);
-        if let Some(branch) = furthest.filter(|branch| depth(branch) > here) {
+        // `Option<T>` is T or null: the problem is that of T.
+        let context: Vec<_> =
+            context.iter().filter(|branch| !branch.iter().all(|error| self.wants_null(error))).collect();
+        if let [branch] = context[..] {
             return branch.iter().for_each(|error| self.error(error));
         }
-        let tags: Vec<_> = context
-            .iter()
-            .flatten()
-            .filter_map(|error| match error.kind() {
-                ValidationErrorKind::Required { property } => Some(format!("`{}`", property.as_str()?)),
-                ValidationErrorKind::Constant { expected_value } => {
-                    Some(format!("`{}`", expected_value.as_str()?))
-                }
-                ValidationErrorKind::Enum { options } => Some(list(options)),
-                _ => None,
+        // An alternative of the value's own type is meant, if there is one.
+        let here = error.instance_path().as_str().len();
+        let fits = |branch: &&&Vec<ValidationError<'static>>| {
+            !branch.iter().any(|error| {
+                let at = error.instance_path().as_str().len();
+                at == here && matches!(error.kind(), ValidationErrorKind::Type { .. })
             })
-            .collect();
-        // `Option<T>` is T or null: report the problem of T.
-        let meant = context.iter().find(|branch| !branch.iter().all(is_null_type));
-        match (tags.is_empty(), meant) {
-            (false, _) => {
-                self.add(field, format!("expected one of {}, found {}", tags.join(", "), shown(error)))
-            }
-            (true, Some(branch)) => branch.iter().for_each(|error| self.error(error)),
-            (true, None) => self.add(field, error.to_string()),
+        };
+        let fitting: Vec<_> = context.iter().filter(fits).copied().collect();
+        let context = if fitting.is_empty() { context } else { fitting };
+        if let [branch] = context[..] {
+            return branch.iter().for_each(|error| self.error(error));
         }
+        let tags: Vec<_> = context.iter().filter_map(|branch| self.tag(branch)).collect();
+        let given: Vec<_> = match &**error.instance() {
+            Value::Object(map) => tags.iter().filter(|tag| map.contains_key(**tag)).collect(),
+            _ => vec![],
+        };
+        if let [first, second, ..] = given[..] {
+            let help = format!("keep `{first}` or `{second}`");
+            return self.add_name(field, format!("`{first}` and `{second}` exclude each other"), Some(help));
+        }
+        let depth = |branch: &&&Vec<ValidationError<'static>>| {
+            branch.iter().map(|error| error.instance_path().as_str().len()).max().unwrap_or(0)
+        };
+        // The alternative whose field is given, else the one that matched furthest.
+        let chosen =
+            given.first().and_then(|tag| context.iter().find(|branch| self.tag(branch) == Some(**tag)));
+        let furthest =
+            chosen.or_else(|| context.iter().max_by_key(depth).filter(|branch| depth(branch) > here));
+        if let Some(branch) = furthest {
+            return branch.iter().for_each(|error| self.error(error));
+        }
+        let mut options: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        for error in context.iter().copied().flatten() {
+            match error.kind() {
+                ValidationErrorKind::Constant { expected_value } => {
+                    options.extend(expected_value.as_str().map(str::to_owned))
+                }
+                ValidationErrorKind::Enum { options: named } => options.extend(names(named)),
+                _ => {}
+            }
+        }
+        options.dedup();
+        if options.is_empty() {
+            return match context.first() {
+                Some(branch) => branch.iter().for_each(|error| self.error(error)),
+                None => self.add(field, format!("{} is not valid here", shown(error.instance())), None),
+            };
+        }
+        let message = format!("expected one of {}, found {}", quoted(&options), shown(error.instance()));
+        self.add(field, message, meant(error.instance(), &options));
+    }
+
+    /// The only required field of an alternative.
+    fn tag(&self, branch: &[ValidationError<'static>]) -> Option<&str> {
+        branch.iter().find_map(|error| {
+            // The error may be below the alternative: its schema is the nearest one with exactly one required field.
+            let rule = self.rule(error);
+            let [tag] = &rule["required"].as_array()?[..] else { return None };
+            let closed = rule["properties"].as_object().is_some_and(|properties| properties.len() == 1);
+            closed.then(|| tag.as_str()).flatten()
+        })
+    }
+
+    fn wants_null(&self, error: &ValidationError<'static>) -> bool {
+        matches!(error.kind(), ValidationErrorKind::Type { .. }) && self.rule(error)["type"] == "null"
     }
 }
 
-fn list(options: &Value) -> String {
+/// Strings of a schema's list of values.
+fn names(options: &Value) -> Vec<String> {
     let options = options.as_array().into_iter().flatten();
-    options.map(|option| format!("`{}`", option.as_str().unwrap_or_default())).collect::<Vec<_>>().join(", ")
+    options.filter_map(|option| option.as_str().map(str::to_owned)).collect()
 }
 
-fn is_null_type(error: &ValidationError<'static>) -> bool {
-    matches!(error.kind(), ValidationErrorKind::Type { .. }) && expected(error) == "null"
+fn list(options: &Value) -> String {
+    quoted(&names(options))
 }
 
-/// The expected type from the error text: `... is not of type "string"`.
-fn expected(error: &ValidationError<'static>) -> String {
-    let text = error.to_string();
-    let (_, types) =
-        text.rsplit_once("of type").or_else(|| text.rsplit_once("of types")).unwrap_or(("", &text));
-    types.trim_start_matches('s').trim().replace('"', "").replace("object", "a set of fields")
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-fn shown(error: &ValidationError<'static>) -> String {
-    let shown = match &**error.instance() {
+/// The option that a misspelt value or field stands for.
+fn meant(found: &Value, options: &[String]) -> Option<String> {
+    let found: Vec<&str> = match found {
+        Value::String(text) => vec![text],
+        Value::Object(map) => map.keys().map(String::as_str).collect(),
+        _ => vec![],
+    };
+    let options = || options.iter().map(String::as_str);
+    found.into_iter().find_map(|name| nearest(name, options())).map(|name| format!("did you mean `{name}`?"))
+}
+
+/// A schema's type in words.
+fn kinds(types: &Value) -> String {
+    let word = |name: &str| match name {
+        "string" => "text",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "object" => "fields (`name: value`)",
+        "array" => "a list",
+        _ => "nothing",
+    };
+    match types {
+        Value::String(name) => word(name).to_owned(),
+        Value::Array(all) => {
+            let all = all.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            all.map(word).collect::<Vec<_>>().join(" or ")
+        }
+        _ => "another value".to_owned(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let shown = match value {
+        Value::Object(map) if map.is_empty() => "no fields".to_owned(),
         Value::Object(map) => format!("the fields {}", map.keys().cloned().collect::<Vec<_>>().join(", ")),
+        Value::Array(items) if items.is_empty() => "an empty list".to_owned(),
         Value::Array(items) => format!("a list of {}", items.len()),
+        Value::Null => "no value".to_owned(),
         value => value.to_string(),
     };
     shortened(shown, 60)

@@ -93,7 +93,7 @@ fn problems_name_the_check() {
             "w.yaml:5:6: checks[1].name: `first` is the name of an earlier check",
         ),
         (format!("name: b, {WORKLOAD}, needs: [late]"), "checks[1].needs[0]: `late` is not an earlier check"),
-        (format!("name: b c, {WORKLOAD}"), "checks[1].name: expected Name"),
+        (format!("name: b c, {WORKLOAD}"), "checks[1].name: expected name"),
         (
             format!("name: b, {WORKLOAD}, environment: {{A B: x}}"),
             "checks[1].environment.A B: expected a name",
@@ -181,7 +181,7 @@ fn problems_of_a_command_name_the_field() {
         ("command: [x], criteria: any.yaml".to_owned(), "checks[0].read: is missing; name the format"),
         ("command: [x], read: nvbandwith, criteria: any.yaml".to_owned(), "`nvbandwith` is not a format; known: nccl-tests, nvbandwidth"),
         ("command: [x], every: pod, read: hpl, criteria: any.yaml".to_owned(), "checks[0].every: "),
-        ("command: [x], read: {name: a}, criteria: any.yaml".to_owned(), "checks[0].read: expected one of `better`"),
+        ("command: [x], read: {name: a}, criteria: any.yaml".to_owned(), "checks[0].read: lacks the field `better`"),
         ("command: [x], read: {row: '(?P<value>.', end: x, name: a, unit: s, better: lower, scope: node}, criteria: any.yaml".to_owned(), "checks[0].read.row: "),
         ("command: [x], read: {row: '(?P<value>[0-9.]+)', name: a, unit: s, better: lower, scope: node}, criteria: any.yaml".to_owned(), "checks[0].read.end: "),
         (format!("command: [x], {READ}, criteria: any.yaml, matrix: {{datatypes: [half]}}"), "checks[0].matrix.datatypes: applies to `workload` only"),

@@ -97,7 +97,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
         ),
         (
             criteria("name: mine\nranks_per_node: 8\nline_rate: 200\nline_rate_share: 2\n"),
-            "criteria.yaml:4:1: line_rate_share: 2 is greater than the maximum of 1.0",
+            "criteria.yaml:4:1: line_rate_share: 2 is more than the maximum of 1.0; write 1.0 or less",
         ),
         (
             criteria("name: mine\n"),

@@ -117,19 +117,21 @@ colour: red
     let told = problems(wrong, &["limits.image=never"]);
     let expected = [
         "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
-        "w.yaml:1:1: name: expected Short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"",
-        "w.yaml:3:30: image.build.sorce: is not a known field",
-        "w.yaml:5:3: cluster.rent: expected one of `processes`, `deployed`, found the fields processors",
-        "w.yaml:6:1: benchmark: lacks the field `criteria`",
+        "w.yaml:1:1: name: expected short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"; write bad-name",
+        "w.yaml:3:11: image.build.config: the file nope.yaml does not exist",
+        "w.yaml:3:30: image.build.sorce: is not a known field; did you mean `source`?",
+        "w.yaml:5:3: cluster.rent: expected one of `processes`, `deployed`, found the fields processors; did you mean `processes`?",
+        "w.yaml:6:1: benchmark: lacks the field `criteria`; add `criteria: ...`: File with the criteria",
         "w.yaml:8:5: benchmark.workload.collective: expected one of `all_reduce`, `all_gather`, `reduce_scatter`, \
-         `alltoall`, `broadcast`, `reduce`, `sendrecv`, `gather`, `scatter`, found \"all_redcue\"",
+         `alltoall`, `broadcast`, `reduce`, `sendrecv`, `gather`, `scatter`, found \"all_redcue\"; did you mean `all_reduce`?",
         "w.yaml:9:5: benchmark.workload.min_bytes: expected bytes: a number, or a text such as 64K, 16M or 1G in \
          powers of 1024, found \"16X\"",
-        "w.yaml:10:5: benchmark.workload.max_bytes: -3 is less than the minimum of 0",
-        "w.yaml:11:5: benchmark.workload.iterations: expected integer, found \"lots\"",
+        "w.yaml:10:5: benchmark.workload.max_bytes: -3 is less than the minimum of 0; write 0 or more",
+        "w.yaml:11:5: benchmark.workload.iterations: expected a whole number, found \"lots\"",
         "w.yaml:12:10: limits.job: expected a length of time such as 90s, 10m or 1h 30m, found \"10 parsecs\"",
-        "w.yaml:12:27: limits.attempts: 0 is less than the minimum of 1",
-        "w.yaml:13:1: colour: is not a known field",
+        "w.yaml:12:27: limits.attempts: 0 is less than the minimum of 1; write 1 or more",
+        "w.yaml:13:1: colour: is not a known field; known fields: name, description, values, image, cluster, benchmark, checks, suite, \
+         locate, limits, cost, notify, on, parameters",
     ];
     assert_eq!(told, expected);
 }
@@ -348,7 +350,12 @@ fn triggers_and_parameters_are_checked_with_positions() {
             "w.yaml:18:7: on.schedule[0].zone: the time zone `Mars` does not exist",
         ]
     );
-    assert_eq!(on("on: {pull: []}\n"), ["w.yaml:13:6: on.pull: is not a known field"]);
+    assert_eq!(
+        on("on: {pull: []}\n"),
+        [
+            "w.yaml:13:6: on.pull: is not a known field; known fields: push, schedule, build, cluster, validated_every"
+        ]
+    );
     assert_eq!(
         on("parameters: [limits.job, name, on.push]\n"),
         [

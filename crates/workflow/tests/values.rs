@@ -118,7 +118,11 @@ fn a_mapping_of_values_leaves_the_other_fields_of_its_section() {
     let seconds = [limits.lease, limits.job, limits.logs].map(|span| span.0.as_secs());
     assert_eq!(seconds, [5 * 3600, 180, 420]);
     let problem = folder.problems("_PROJECT: mine\nlimits:\n  job: 3\n", &[]);
-    assert_eq!(problem, "v.yaml:3:3: limits.job: expected string, found 3");
+    assert_eq!(
+        problem,
+        "v.yaml:3:3: limits.job: 3 has no unit; expected a length of time such as 90s, 10m or 1h 30m; write 3m for minutes, 3s for seconds or 3h for \
+         hours"
+    );
     let deep = format!("_PROJECT: mine\n{}: 1\n", ["a"; 65].join("."));
     let problem = folder.problems(&deep, &[]);
     assert!(problem.ends_with("is nested deeper than 64 levels"), "{problem}");
@@ -150,7 +154,12 @@ fn wrong_and_missing_values_are_reported_where_they_are_stated() {
             "v.yaml:2:1: _QUITE_ANOTHER: no build of the workflow declares it; known: _HOW, _NODES, _PROJECT, _TOOLS",
         ),
         ("_PROJECT: a\nlimits.jop: 3m\n", &[], "v.yaml:2:1: limits.jop: is not a known field"),
-        ("_PROJECT: a\nlimits.job: 3\n", &[], "v.yaml:2:1: limits.job: expected string, found 3"),
+        (
+            "_PROJECT: a\nlimits.job: 3\n",
+            &[],
+            "v.yaml:2:1: limits.job: 3 has no unit; expected a length of time such as 90s, 10m or 1h 30m; write 3m for minutes, 3s for seconds or 3h for \
+         hours",
+        ),
         (
             "_PROJECT: a\ncluster.rent.deployed.slurm.nodes: 9\n",
             &[],

@@ -196,9 +196,9 @@ impl Catalogue {
                             let whole = path.display().to_string();
                             problems.push(FileProblem {
                                 file: whole,
-                                position: None,
                                 field: "name".into(),
                                 message,
+                                ..FileProblem::default()
                             });
                             read.broken.push(BrokenWorkflow { file, problems: problems.clone() });
                         }
@@ -294,9 +294,8 @@ impl CatalogueEntry {
         resolving.await.unwrap_or_else(|stopped| {
             let problem = FileProblem {
                 file: self.path.display().to_string(),
-                position: None,
-                field: String::new(),
                 message: format!("could not be read: {stopped}"),
+                ..FileProblem::default()
             };
             Err(problem.into())
         })

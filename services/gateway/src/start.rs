@@ -290,9 +290,9 @@ impl Starter {
         };
         let problem = |(field, message): (String, String)| workflow::FileProblem {
             file: "the offer".to_owned(),
-            position: None,
             field: format!("cluster.existing.system.{kind}.{field}"),
             message,
+            ..workflow::FileProblem::default()
         };
         Err(StartError::Invalid(FileProblems(refused.into_iter().map(problem).collect())))
     }

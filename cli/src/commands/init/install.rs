@@ -108,12 +108,12 @@ fn check(staged: &Path, starter: &Starter) -> Result<(), CliError> {
     if warnings.0.is_empty() {
         return Ok(());
     }
-    Err(CliError {
-        message: format!(
+    Err(CliError::new(
+        format!(
             "the new workflow would be invalid, nothing was written; report this with the output of `burnin --version`:\n{warnings}"
         ),
-        exit: crate::exit::Exit::Infrastructure,
-    })
+        crate::exit::Exit::Infrastructure,
+    ))
 }
 
 /// Changes of the folder, for undoing them.

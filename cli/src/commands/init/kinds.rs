@@ -545,6 +545,7 @@ fn text(name: &str) -> Result<String, CliError> {
 /// A test reads every file of every kind.
 fn missing(name: &str) -> CliError {
     CliError {
+        problems: vec![],
         message: format!("{name} is not part of this program; report this"),
         exit: Exit::Infrastructure,
     }
