@@ -312,6 +312,12 @@ pub enum CliCommand {
         /// Shell name.
         shell: Shell,
     },
+    /// Print the manual page, or write one for each command.
+    Man {
+        /// Folder for the pages of all commands.
+        #[arg(long, value_name = "DIR")]
+        save: Option<PathBuf>,
+    },
     /// Run as a local build supervisor or node. Started by other commands.
     #[command(hide = true, subcommand)]
     Host(Host),

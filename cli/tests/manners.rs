@@ -64,3 +64,17 @@ fn quiet_and_verbose_exclude_each_other() {
     assert_eq!(lab.burnin(&["runs", "-q", "-v"]).status.code(), Some(64));
     assert_eq!(lab.burnin(&["runs", "--color", "sometimes"]).status.code(), Some(64));
 }
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let lab = Lab::new("", "");
+    let page = text(&lab.burnin(&["man"]).stdout);
+    assert!(page.contains(".TH burnin 1") && page.contains("Exit codes"), "{page}");
+    assert!(lab.burnin(&["man", "--save", "pages"]).status.success());
+    for name in ["burnin.1", "burnin-init.1", "burnin-run.1", "burnin-baseline-pin.1"] {
+        let page = std::fs::read_to_string(lab.path("pages").join(name))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
+    assert!(!lab.path("pages/burnin-host.1").exists(), "hidden commands have none");
+}

@@ -120,6 +120,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             print(&String::from_utf8_lossy(&script));
             Ok(Exit::Pass)
         }
+        CliCommand::Man { save } => manual(save.as_deref()),
         CliCommand::Host(Host::Build { folder }) => block_on(async {
             supervisor::supervise(&folder).await.map(|()| Exit::Pass).map_err(CliError::infrastructure)
         }),
@@ -127,6 +128,20 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             supervisor::serve(&folder, &name).map(|()| Exit::Pass).map_err(CliError::infrastructure)
         }
     }
+}
+
+/// Prints the manual page of `burnin`, or writes those of all commands into a folder.
+fn manual(folder: Option<&Path>) -> Result<Exit, CliError> {
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(CliError::infrastructure)?;
+        print(&String::from_utf8_lossy(&page));
+        return Ok(Exit::Pass);
+    };
+    let cannot = |error| CliError::usage(format!("{}: cannot be written: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(cannot)?;
+    Ok(Exit::Pass)
 }
 
 /// The run that a user names: its id, the beginning of it, or `latest`.
