@@ -49,7 +49,7 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     /// Returns an error if a path is too deep.
-    pub fn fields(document: &YamlDocument) -> Result<Vec<(Vec<&str>, &Value)>, FileProblem> {
+    pub fn fields(document: &YamlDocument) -> Result<Vec<(Vec<&str>, &Value)>, FileProblems> {
         let given = document.value.as_object().into_iter().flatten();
         let given = given.filter(|(name, _)| !name.starts_with('_'));
         let mut pending: Vec<_> =
@@ -58,7 +58,7 @@ impl<'a> Values<'a> {
         while let Some((path, value)) = pending.pop() {
             if path.len() > MAX_DEPTH {
                 let message = format!("is nested deeper than {MAX_DEPTH} levels");
-                return Err(document.problem(&path.join("."), message));
+                return Err(document.problem(&path.join("."), message).into());
             }
             match value.as_object().filter(|inner| !inner.is_empty()) {
                 Some(inner) => {
@@ -118,7 +118,7 @@ pub(crate) struct ParameterProblem {
 pub(crate) fn check(
     schema: &YamlDocument,
     given: &BTreeMap<String, String>,
-) -> Result<Vec<ParameterProblem>, FileProblem> {
+) -> Result<Vec<ParameterProblem>, FileProblems> {
     let validator = jsonschema::validator_for(&schema.value)
         .map_err(|error| schema.problem("", format!("is not a JSON Schema: {error}")))?;
     let properties = &schema.value["properties"];

@@ -583,7 +583,7 @@ impl<'a> WorkflowReader<'a> {
                     self.problems.push(problem);
                 }
             }
-            Err(problem) => self.problems.push(problem),
+            Err(problems) => self.problems.extend(problems.0),
         }
     }
 
