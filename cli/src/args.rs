@@ -24,6 +24,18 @@ pub struct Cli {
     #[arg(long, global = true, env = "BURNIN_SERVER", value_name = "URL", value_parser = crate::commands::remote::address)]
     pub server: Option<reqwest::Url>,
 
+    /// Print errors and results only, without progress.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Log more to standard error; repeat it for details.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+
+    /// Colours: auto uses them on a terminal unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t = ColourChoice::Auto, value_name = "WHEN")]
+    pub color: ColourChoice,
+
     /// Log filter for standard error, in RUST_LOG syntax.
     #[arg(long, global = true, env = "RUST_LOG", default_value = "error", value_name = "FILTER")]
     pub log: String,
@@ -126,13 +138,15 @@ pub enum CliCommand {
     },
     /// List the runs of this data folder, newest first.
     Runs {
+        #[command(flatten)]
+        choice: RunChoice,
         /// Output format.
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
     /// Show one run.
     Show {
-        /// Run id.
+        /// Run id, the beginning of one, or `latest`.
         run: RunId,
         /// The check to show, of a run with several; default: the gravest.
         #[arg(long, value_name = "NAME")]
@@ -144,12 +158,12 @@ pub enum CliCommand {
     /// Print the hand-over document of a run (Markdown): what was requested, what was measured on which devices, and what was not
     /// measured. `export` signs it with the run.
     Handover {
-        /// Run id.
+        /// Run id, the beginning of one, or `latest`.
         run: RunId,
     },
     /// Export a closed run as one signed file: ledger, logs, measurements, verdict, report and hand-over document.
     Export {
-        /// Run id.
+        /// Run id, the beginning of one, or `latest`.
         run: RunId,
         /// Ed25519 private key, as written by `openssl genpkey -algorithm ed25519 -out KEY`.
         #[arg(long, value_name = "KEY")]
@@ -176,7 +190,7 @@ pub enum CliCommand {
     },
     /// Cancel a run and release its cluster.
     Cancel {
-        /// Run id.
+        /// Run id, the beginning of one, or `latest`.
         run: RunId,
         /// Reason, recorded in the ledger.
         #[arg(long, default_value = "requested on the command line")]
@@ -184,7 +198,7 @@ pub enum CliCommand {
     },
     /// List the logs of a run, or print one.
     Logs {
-        /// Run id.
+        /// Run id, the beginning of one, or `latest`.
         run: RunId,
         /// A name from the list.
         #[arg(value_name = "NAME")]
@@ -204,7 +218,7 @@ pub enum CliCommand {
     },
     /// Replay a run's ledger record by record.
     Replay {
-        /// Run id.
+        /// Run id, the beginning of one, or `latest`.
         run: RunId,
     },
     /// Parse logs of nccl-tests and of the other benchmarks in docs/METRICS.md. Exit code 2 if nothing was read from a log.
@@ -302,12 +316,33 @@ pub enum CliCommand {
         /// Shell name.
         shell: Shell,
     },
+    /// Print the manual page, or write one for each command.
+    Man {
+        /// Folder for the pages of all commands.
+        #[arg(long, value_name = "DIR")]
+        save: Option<PathBuf>,
+    },
     /// Run as a local build supervisor or node. Started by other commands.
     #[command(hide = true, subcommand)]
     Host(Host),
 }
 
 impl CliCommand {
+    /// The run that the command names.
+    pub fn run_mut(&mut self) -> Option<&mut RunId> {
+        match self {
+            Self::Show { run, .. }
+            | Self::Handover { run }
+            | Self::Export { run, .. }
+            | Self::Cancel { run, .. }
+            | Self::Logs { run, .. }
+            | Self::Replay { run }
+            | Self::Run { resume: Some(Some(run)), .. }
+            | Self::Baseline { decide: Some(Decide::Pin { run, .. }), .. } => Some(run),
+            _ => None,
+        }
+    }
+
     /// Whether the command drives runs. Its exit code is then the result of the run, even if standard output fails.
     pub const fn drives_runs(&self) -> bool {
         matches!(self, Self::Run { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_))
@@ -371,6 +406,68 @@ pub enum Host {
         /// Node name.
         name: String,
     },
+}
+
+/// When output has colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColourChoice {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Always, also in a pipe.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Which runs are listed.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct RunChoice {
+    /// Only runs of this workflow.
+    #[arg(long, value_name = "NAME")]
+    pub workflow: Option<String>,
+    /// Only runs with this verdict.
+    #[arg(long, value_enum, value_name = "VERDICT")]
+    pub verdict: Option<VerdictChoice>,
+    /// Only runs requested within this time, such as 12h or 7d.
+    #[arg(long, value_name = "SPAN")]
+    pub since: Option<Span>,
+    /// Maximum number of runs, the newest ones.
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+}
+
+/// A verdict to select runs by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerdictChoice {
+    /// Pass.
+    Pass,
+    /// Fail.
+    Fail,
+    /// Inconclusive.
+    Inconclusive,
+}
+
+impl RunChoice {
+    /// The chosen ones of all runs, which are ordered from the newest.
+    pub fn of<T: std::borrow::Borrow<run_index::RunSummary>>(
+        &self,
+        runs: Vec<T>,
+        now: model::Timestamp,
+    ) -> Vec<T> {
+        let verdict = self.verdict.map(|choice| match choice {
+            VerdictChoice::Pass => model::Verdict::Pass,
+            VerdictChoice::Fail => model::Verdict::Fail,
+            VerdictChoice::Inconclusive => model::Verdict::Inconclusive,
+        });
+        let chosen = |run: &T| {
+            let run = run.borrow();
+            self.workflow.as_ref().is_none_or(|workflow| *workflow == run.workflow)
+                && verdict.is_none_or(|verdict| run.verdict == Some(verdict))
+                && self.since.is_none_or(|since| now.since(run.requested_at) <= since)
+        };
+        runs.into_iter().filter(chosen).take(self.limit.unwrap_or(usize::MAX)).collect()
+    }
 }
 
 /// What a first workflow validates.

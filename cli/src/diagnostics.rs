@@ -1,7 +1,5 @@
 //! Problems of files, with the source line and a caret, in the form of a compiler's.
 
-use std::io::{self, IsTerminal};
-
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use workflow::{Excerpt, FileProblem};
 
@@ -21,11 +19,6 @@ pub fn rendered(problems: &[FileProblem], severity: Severity, colours: bool) -> 
     let renderer = renderer.term_width(WIDTH);
     let all: Vec<_> = problems.iter().map(|problem| one(problem, severity, &renderer)).collect();
     all.join("\n\n")
-}
-
-/// Whether standard error shows colours.
-pub fn colours() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 fn one(problem: &FileProblem, severity: Severity, renderer: &Renderer) -> String {

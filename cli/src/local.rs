@@ -135,6 +135,16 @@ impl DataFolder {
         CliError::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
+    /// The run of an id, of the beginning of one, or of `latest`. An unknown name is returned as it is: the command reports it.
+    pub async fn named(&self, name: RunId) -> Result<RunId, CliError> {
+        let known = self.ledger.load(&name).await.map_or(true, |loaded| !loaded.records().is_empty());
+        if known {
+            return Ok(name);
+        }
+        let runs = self.view().all().await.map_err(CliError::infrastructure)?;
+        selected(name, runs.iter().map(|run| &run.run))
+    }
+
     /// The run replayed from its ledger.
     pub async fn state(&self, run: &RunId) -> Result<(Vec<model::Record>, RunState), CliError> {
         let loaded = self.ledger.load(run).await.map_err(CliError::infrastructure)?;
@@ -144,6 +154,21 @@ impl DataFolder {
         let state = lifecycle::fold(loaded.records()).map_err(CliError::infrastructure)?;
         Ok((loaded.records().to_vec(), state))
     }
+}
+
+/// Selects a run of a list, newest first, by the beginning of its id or by `latest`.
+pub fn selected<'r>(name: RunId, runs: impl Iterator<Item = &'r RunId>) -> Result<RunId, CliError> {
+    let mut matching =
+        runs.filter(|run| name.as_str() == "latest" || run.as_str().starts_with(name.as_str()));
+    let Some(first) = matching.next() else { return Ok(name) };
+    let others: Vec<_> = matching.take(4).map(ToString::to_string).collect();
+    if others.is_empty() || name.as_str() == "latest" {
+        return Ok(first.clone());
+    }
+    Err(CliError::usage(format!(
+        "{name} is the beginning of several runs: {first}, {}; write more of the id, or `latest`",
+        others.join(", ")
+    )))
 }
 
 /// The store, with a trace line for each request.

@@ -7,7 +7,7 @@ use std::{
     io::{self, BufWriter, ErrorKind, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use indicatif::ProgressBar;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter};
 
 use crate::{
+    args::ColourChoice,
     diagnostics::{self, Severity},
     exit::{CliError, Exit},
 };
@@ -110,17 +111,47 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), CliError> {
         .map_err(|error| CliError::usage(format!("{}: cannot be written: {error}", path.display())))
 }
 
+/// Options of the command line: colours, and whether progress is shown.
+static CHOICE: OnceLock<(ColourChoice, bool)> = OnceLock::new();
+
+/// Sets the options; once, before any output.
+pub fn choose(colours: ColourChoice, quiet: bool) {
+    let _ = CHOICE.set((colours, quiet)); // a second call would be the same command line
+}
+
+/// Whether progress is shown.
+pub fn is_quiet() -> bool {
+    CHOICE.get().is_some_and(|(_, quiet)| *quiet)
+}
+
+/// Writes a line of progress to standard error, unless `--quiet` is given.
+pub fn status(line: impl fmt::Display) {
+    if !is_quiet() {
+        note(line);
+    }
+}
+
+/// Whether a stream has colours.
+pub fn colours(stream: &impl IsTerminal) -> bool {
+    match CHOICE.get().map_or(ColourChoice::Auto, |(colours, _)| *colours) {
+        ColourChoice::Always => true,
+        ColourChoice::Never => false,
+        ColourChoice::Auto => {
+            stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
+}
+
 /// Colours for a terminal, plain text for a file or pipe.
 pub fn style() -> report::Style {
-    let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
-    if plain { report::Style::Plain } else { report::Style::Colour }
+    if colours(&io::stdout()) { report::Style::Colour } else { report::Style::Plain }
 }
 
 pub fn report_error(error: &CliError) {
     if error.problems.is_empty() {
         return note(format_args!("error: {}", error.message));
     }
-    note_styled(&diagnostics::rendered(&error.problems, Severity::Error, diagnostics::colours()));
+    note_styled(&diagnostics::rendered(&error.problems, Severity::Error, colours(&io::stderr())));
     if error.problems.len() > 1 {
         note(format_args!("\nerror: {} problems", error.problems.len()));
     }

@@ -7,7 +7,7 @@ use lifecycle::{LeaseState, RunState};
 use model::{Record, Stage};
 use report::StageLine;
 
-use crate::output::{note, note_above};
+use crate::output::{is_quiet, note_above, status};
 
 pub struct Progress {
     spinner: Option<ProgressBar>,
@@ -18,7 +18,7 @@ pub struct Progress {
 impl Progress {
     /// A moving line on a terminal, otherwise plain lines.
     pub fn new() -> Self {
-        let spinner = std::io::stderr().is_terminal().then(|| {
+        let spinner = (std::io::stderr().is_terminal() && !is_quiet()).then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(
                 ProgressStyle::with_template("  {spinner} {msg} {elapsed}")
@@ -41,7 +41,7 @@ impl Progress {
         for line in stages.iter().filter(|line| line.ended.is_some()) {
             let text = ended(line);
             if self.said.insert(text.clone()) {
-                note(text);
+                status(text);
             }
         }
         if waiting == self.waiting {
@@ -52,7 +52,7 @@ impl Progress {
                 bar.set_message(waiting.clone());
                 bar.reset_elapsed();
             }
-            None if !waiting.is_empty() => note(format_args!("  ... {waiting}")),
+            None if !waiting.is_empty() => status(format_args!("  ... {waiting}")),
             None => {}
         }
         self.waiting = waiting;

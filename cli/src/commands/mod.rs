@@ -21,6 +21,7 @@ mod up;
 use std::path::Path;
 
 use clap::CommandFactory;
+use model::RunId;
 use service::telemetry::{self, Format};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,17 +29,28 @@ use crate::{
     args::{Channels, Cli, CliCommand, Host},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::{note, note_styled, print, print_json, print_plain, style, write_with},
+    output::{self, note, note_styled, print, print_json, print_plain, status, style, write_with},
     server::Server,
 };
 
 pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
-    let _telemetry = telemetry::init("burnin", Format::Compact, &cli.log);
+    output::choose(cli.color, cli.quiet);
+    let log = match cli.verbose {
+        0 => cli.log,
+        1 => "info".to_owned(),
+        2 => "debug".to_owned(),
+        _ => "trace".to_owned(),
+    };
+    let _telemetry = telemetry::init("burnin", Format::Compact, &log);
     let data = || DataFolder::open(&cli.data);
-    let Some(command) = cli.command else { return Ok(Exit::Pass) };
+    let Some(mut command) = cli.command else { return Ok(Exit::Pass) };
     if let Some(url) = &cli.server {
         let server = Server::new(url, &cli.data)?;
         return block_on(remote::execute(server, command));
+    }
+    if let Some(run) = command.run_mut() {
+        let data = readable(&cli.data)?;
+        *run = named(&data, run.clone())?;
     }
     match command {
         CliCommand::Init { kind, folder, force } => init::init(kind, &folder, force),
@@ -57,7 +69,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             plan::check(&workflow, values.as_deref(), &set, strict)
         }
         CliCommand::Plan { workflow, values, set } => plan::plan(&workflow, values.as_deref(), &set),
-        CliCommand::Runs { output } => block_on(show::runs(readable(&cli.data)?, output)),
+        CliCommand::Runs { choice, output } => block_on(show::runs(readable(&cli.data)?, &choice, output)),
         CliCommand::Show { run, check, output } => {
             block_on(show::show(readable(&cli.data)?, &run, check.as_deref(), output))
         }
@@ -70,8 +82,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Explain { what } => match explain::code(&what)? {
             Some(done) => Ok(done),
             None => {
-                let run = what.parse().map_err(CliError::usage)?;
-                block_on(explain::explain(readable(&cli.data)?, &run))
+                let data = readable(&cli.data)?;
+                let run = named(&data, what.parse().map_err(CliError::usage)?)?;
+                block_on(explain::explain(data, &run))
             }
         },
         CliCommand::Replay { run } => block_on(explain::replay(readable(&cli.data)?, &run)),
@@ -112,6 +125,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             print(&String::from_utf8_lossy(&script));
             Ok(Exit::Pass)
         }
+        CliCommand::Man { save } => manual(save.as_deref()),
         CliCommand::Host(Host::Build { folder }) => block_on(async {
             supervisor::supervise(&folder).await.map(|()| Exit::Pass).map_err(CliError::infrastructure)
         }),
@@ -119,6 +133,26 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             supervisor::serve(&folder, &name).map(|()| Exit::Pass).map_err(CliError::infrastructure)
         }
     }
+}
+
+/// Prints the manual page of `burnin`, or writes those of all commands into a folder.
+fn manual(folder: Option<&Path>) -> Result<Exit, CliError> {
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(CliError::infrastructure)?;
+        print(&String::from_utf8_lossy(&page));
+        return Ok(Exit::Pass);
+    };
+    let cannot = |error| CliError::usage(format!("{}: cannot be written: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(cannot)?;
+    Ok(Exit::Pass)
+}
+
+/// The run that a user names: its id, the beginning of it, or `latest`.
+fn named(data: &DataFolder, run: RunId) -> Result<RunId, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(CliError::infrastructure)?.block_on(data.named(run))
 }
 
 /// An existing data folder; commands that only read must not create one.

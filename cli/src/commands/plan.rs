@@ -14,6 +14,7 @@ use crate::{
     commands::{note_styled, print_plain},
     diagnostics::{self, Severity},
     exit::{CliError, Exit},
+    output,
 };
 
 /// Checks a workflow and the files that it references.
@@ -31,7 +32,7 @@ pub fn check(path: &Path, values: Option<&Path>, set: &[Override], strict: bool)
 /// Prints warnings on standard error.
 pub fn warn(warnings: &[FileProblem]) {
     if !warnings.is_empty() {
-        note_styled(&diagnostics::rendered(warnings, Severity::Warning, diagnostics::colours()));
+        note_styled(&diagnostics::rendered(warnings, Severity::Warning, output::colours(&std::io::stderr())));
     }
 }
 

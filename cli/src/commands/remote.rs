@@ -9,13 +9,15 @@ use reqwest::{Method, Url};
 use run_index::{RunDetail, RunSummary, ShownSuspects};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use service::{Clock, SystemClock};
 use workflow::Override;
 
-use super::{note, pins::lines, print, print_json, print_plain, show::table};
+use super::{note, pins::lines, print, print_json, print_plain, show::table, status};
 use crate::{
-    args::{CliCommand, Decide, Output, ReportForm},
+    args::{CliCommand, Decide, Output, ReportForm, RunChoice},
     documents::{PinsDocument, RunDocument, RunsDocument},
     exit::{CliError, Exit},
+    local::selected,
     progress::Progress,
     server::Server,
 };
@@ -26,7 +28,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 const FAILURES: u32 = 20;
 
 /// Executes a command on a server.
-pub async fn execute(server: Server, command: CliCommand) -> Result<Exit, CliError> {
+pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, CliError> {
+    if let Some(run) = command.run_mut() {
+        *run = named(&server, run.clone()).await?;
+    }
     match command {
         CliCommand::Run { workflow: Some(workflow), values: None, set, output, .. } => {
             let name = workflow.to_str().unwrap_or_default();
@@ -39,7 +44,7 @@ pub async fn execute(server: Server, command: CliCommand) -> Result<Exit, CliErr
             }
             run(&server, name, &set, output).await
         }
-        CliCommand::Runs { output } => runs(&server, output).await,
+        CliCommand::Runs { choice, output } => runs(&server, &choice, output).await,
         CliCommand::Show { check: Some(_), output: ReportForm::Json, .. } => Err(CliError::usage(
             "--check with --output json needs the data folder of the run; on a server use another format",
         )),
@@ -66,7 +71,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
         .header("Idempotency-Key", service::ids::unique())
         .json(&json!({"workflow": workflow, "set": set}));
     let Started { run } = server.json(request).await?;
-    note(format_args!("run {run}  ({workflow})"));
+    status(format_args!("run {run}  ({workflow})"));
     let detail = follow(server, &run).await?;
     let (line, address) = (&detail.line, server.request(Method::GET, &["runs", run.as_str(), "report"]));
     match output {
@@ -129,7 +134,19 @@ async fn report(server: &Server, run: &RunId, check: Option<&str>, form: &str) -
     server.send(request).await?.text().await.map_err(|error| server.lost(&error))
 }
 
-async fn runs(server: &Server, output: Output) -> Result<Exit, CliError> {
+async fn runs(server: &Server, choice: &RunChoice, output: Output) -> Result<Exit, CliError> {
+    let runs = choice.of(all_runs(server).await?, SystemClock.now());
+    match output {
+        Output::Json => {
+            print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged: Default::default() })
+        }
+        Output::Human => print_plain(&table(runs.iter())),
+    }
+    Ok(Exit::Pass)
+}
+
+/// All runs of the server, newest first.
+async fn all_runs(server: &Server) -> Result<Vec<RunSummary>, CliError> {
     #[derive(Deserialize)]
     struct Page {
         runs: Vec<RunSummary>,
@@ -144,16 +161,20 @@ async fn runs(server: &Server, output: Output) -> Result<Exit, CliError> {
         runs.extend(page.runs);
         match page.next {
             Some(next) => after = Some(next),
-            None => break,
+            None => return Ok(runs),
         }
     }
-    match output {
-        Output::Json => {
-            print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged: Default::default() })
-        }
-        Output::Human => print_plain(&table(runs.iter())),
+}
+
+/// A run that a user names by its id, by the beginning of it, or by `latest`.
+async fn named(server: &Server, name: RunId) -> Result<RunId, CliError> {
+    // A complete id ends with a digest; only other names need the list.
+    let digest = name.as_str().rsplit_once('-').map_or("", |(_, digest)| digest);
+    if digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(name);
     }
-    Ok(Exit::Pass)
+    let runs = all_runs(server).await?;
+    selected(name, runs.iter().map(|run| &run.run))
 }
 
 async fn show(

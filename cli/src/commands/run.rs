@@ -18,7 +18,7 @@ use workflow::Resolved;
 
 use crate::{
     args::Output,
-    commands::{note, plan, print, print_json, show::terminal},
+    commands::{note, plan, print, print_json, show::terminal, status},
     documents::RunDocument,
     exit::{CliError, Exit},
     local::{DataFolder, LocalServices},
@@ -39,7 +39,7 @@ pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Resu
     let claim = data
         .claim(&run)?
         .ok_or_else(|| CliError::usage(format!("{run} is already driven by another process")))?;
-    note(format_args!("run {run}  ({})", workflow.name));
+    status(format_args!("run {run}  ({})", workflow.name));
     let by = super::user();
     let trigger = Trigger { kind: "manual".to_owned(), by };
     let requested = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
@@ -66,7 +66,7 @@ pub async fn resume(data: DataFolder, run: Option<RunId>, output: Output) -> Res
     };
     let claim = data.claim(&run)?;
     let claim = claim.ok_or_else(|| CliError::usage(format!("{run} is driven by another process")))?;
-    note(format_args!("run {run}  (resumed)"));
+    status(format_args!("run {run}  (resumed)"));
     data.ledger.mark_open(&run).await.map_err(CliError::infrastructure)?;
     drive(data, run, claim, None, output).await
 }

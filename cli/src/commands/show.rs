@@ -3,18 +3,19 @@
 use comfy_table::{Table, presets};
 use model::{CheckIndex, RunId};
 use run_index::{RunLog, RunReport, RunSummary};
+use service::{Clock, SystemClock};
 
 use crate::{
-    args::{Output, ReportForm},
+    args::{Output, ReportForm, RunChoice},
     commands::{note, print, print_json, print_plain, style},
     documents::RunsDocument,
     exit::{CliError, Exit},
     local::DataFolder,
 };
 
-pub async fn runs(data: DataFolder, output: Output) -> Result<Exit, CliError> {
+pub async fn runs(data: DataFolder, choice: &RunChoice, output: Output) -> Result<Exit, CliError> {
     let view = data.view();
-    let runs = view.all().await.map_err(CliError::infrastructure)?;
+    let runs = choice.of(view.all().await.map_err(CliError::infrastructure)?, SystemClock.now());
     let damaged = view.damaged().await.map_err(CliError::infrastructure)?;
     for (run, why) in &damaged {
         note(format_args!("error: run {run} is damaged and not listed: {why}"));

@@ -21,7 +21,7 @@ pub use paper::Style;
 pub(crate) use paper::{Paint, Paper};
 
 /// Maximum number of lines; the measurements use the remaining ones.
-const LINES: usize = 45;
+const LINES: usize = 46;
 /// Minimum number of shown sizes.
 const FEWEST: usize = 4;
 /// Maximum number of logs.
@@ -57,7 +57,6 @@ pub fn terminal(story: &Story<'_>, style: Style) -> String {
     verdict(&mut rest, story);
     found(&mut rest, story);
     if let Some(next) = summary::next(story) {
-        rest.gap();
         rest.paragraph((Paint::Bold, "Next: "), &next, WRAPPED);
     }
     if let Some(run) = story.run {

@@ -61,7 +61,7 @@ pub struct FileProblem {
     /// The correction, such as a similar name or a corrected value; empty if none is known.
     pub help: String,
     /// The line of the position; absent for lines that may contain a secret.
-    pub excerpt: Option<Excerpt>,
+    pub excerpt: Option<Box<Excerpt>>,
 }
 
 impl FileProblem {
@@ -142,7 +142,7 @@ struct Overridden {
     field: String,
     file: String,
     position: Option<Position>,
-    excerpt: Option<Excerpt>,
+    excerpt: Option<Box<Excerpt>>,
 }
 
 impl YamlDocument {
@@ -227,16 +227,13 @@ impl YamlDocument {
         FileProblem { file, position, field: field.to_owned(), message, help: String::new(), excerpt }
     }
 
-    fn excerpt(&self, at: Position, length: usize) -> Option<Excerpt> {
+    fn excerpt(&self, at: Position, length: usize) -> Option<Box<Excerpt>> {
         let line = self.lines.get(at.line.checked_sub(1)?)?;
         let end = line.chars().count();
         let start = at.column.saturating_sub(1);
         // A problem at the end of the line is marked behind its last character.
-        (start <= end && end < MAX_EXCERPT).then(|| Excerpt {
-            line: line.clone(),
-            start,
-            length: length.min(end - start).max(1),
-        })
+        (start <= end && end < MAX_EXCERPT)
+            .then(|| Box::new(Excerpt { line: line.clone(), start, length: length.min(end - start).max(1) }))
     }
 
     /// The last override of the field, of a part of it or of an enclosing field.
