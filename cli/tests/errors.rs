@@ -42,7 +42,7 @@ fn checked(text: &str) -> String {
     write("w.yaml", text);
     write("criteria.yaml", "name: any\ndata_only: true\n");
     write("floors.yaml", "name: any\nfloors:\n  - {size_bytes: 7G, busbw: 1}\n  - {busbandwidth: 3}\n");
-    write("image.yaml", "steps:\n  - name: bash\n    script: echo\n    waitFor: [nobody]\n");
+    write("image.yaml", "steps:\n  - name: bash\n    script: echo\n    waitFor: [absent]\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
     let done = command.current_dir(folder.path()).args(["check", "--strict", "w.yaml"]).output().unwrap();
     assert_eq!(done.status.code(), Some(64), "{text}: {}", String::from_utf8_lossy(&done.stdout));

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use ::judge::{CombinedLogs, LogReader};
@@ -11,7 +10,6 @@ use ::judge::{CombinedLogs, LogReader};
 use model::{
     Criteria, Verdict,
     measurement::{LogEnd, Reading, Table},
-    metric::Subject,
 };
 use report::{
     LogStory, Story,
@@ -144,8 +142,7 @@ fn combined(mut logs: Vec<JudgedLogs>) -> Result<JudgedLogs, CliError> {
                     log.name
                 )));
             }
-            let node: Arc<str> = node.into();
-            subjects(&mut log.reading).for_each(|subject| subject.node = Some(node.clone()));
+            log.reading.name_node(&node);
         }
     }
     let (mut whole, mut missing_nodes) = (CombinedLogs::of(&LogReader::detecting()), Vec::new());
@@ -165,12 +162,6 @@ fn only_node(reading: &Reading) -> Option<&str> {
     let mut nodes = reading.metrics.iter().map(|metric| metric.subject.node.as_deref());
     let first = nodes.next()??;
     nodes.all(|node| node == Some(first)).then_some(first)
-}
-
-fn subjects(reading: &mut Reading) -> impl Iterator<Item = &mut Subject> {
-    let metrics = reading.metrics.iter_mut().map(|metric| &mut metric.subject);
-    let findings = reading.findings.iter_mut().map(|finding| &mut finding.subject);
-    metrics.chain(findings).chain(reading.gpus.iter_mut().map(|gpu| &mut gpu.subject))
 }
 
 /// Returns whether the logs are a series, and sorts them by time when each states a different one; with `--series` alone the

@@ -3,6 +3,8 @@
 //! Sizes are bytes, time is microseconds, bandwidth is GB/s with GB = 10^9 bytes. These types are the document
 //! `burnin/parse/v1`: their field names are an interface.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +49,41 @@ pub enum LogEnd {
     /// No benchmark output was found.
     #[default]
     Empty,
+}
+
+impl Reading {
+    /// Adds the content of another log of the same run. The end stays: what it is of several logs depends on the program.
+    pub fn append(&mut self, other: Self) {
+        self.format = self.format.take().or(other.format);
+        self.version = self.version.take().or(other.version);
+        self.first_error = self.first_error.take().or(other.first_error);
+        self.tables.extend(other.tables);
+        self.metrics.extend(other.metrics);
+        self.findings.extend(other.findings);
+        self.gpus.extend(other.gpus);
+    }
+
+    /// Names the node of every subject.
+    pub fn name_node(&mut self, node: &str) {
+        let node = Arc::<str>::from(node);
+        let metrics = self.metrics.iter_mut().map(|metric| &mut metric.subject);
+        let findings = self.findings.iter_mut().map(|finding| &mut finding.subject);
+        let subjects = metrics.chain(findings).chain(self.gpus.iter_mut().map(|gpu| &mut gpu.subject));
+        subjects.for_each(|subject| subject.node = Some(node.clone()));
+    }
+}
+
+impl LogEnd {
+    /// The worse end of two logs; an empty log states nothing.
+    #[must_use]
+    pub const fn worse(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
+            (Self::Truncated, _) | (_, Self::Truncated) => Self::Truncated,
+            (Self::Empty, other) | (other, Self::Empty) => other,
+            (Self::Complete, Self::Complete) => Self::Complete,
+        }
+    }
 }
 
 /// One run of one benchmark program.

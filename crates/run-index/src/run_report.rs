@@ -172,24 +172,9 @@ pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Readin
             whole.ended = reading.ended;
         } else if reading.format.is_some() && whole.tables.is_empty() {
             // The program runs on each node: one incomplete log makes the whole incomplete.
-            whole.ended = graver(whole.ended, reading.ended);
+            whole.ended = whole.ended.worse(reading.ended);
         }
-        whole.format = whole.format.take().or(reading.format);
-        whole.version = whole.version.take().or(reading.version);
-        whole.first_error = whole.first_error.take().or(reading.first_error);
-        whole.tables.extend(reading.tables);
-        whole.metrics.extend(reading.metrics);
-        whole.findings.extend(reading.findings);
-        whole.gpus.extend(reading.gpus);
+        whole.append(reading);
     }
     whole
-}
-
-const fn graver(a: LogEnd, b: LogEnd) -> LogEnd {
-    match (a, b) {
-        (LogEnd::Failed, _) | (_, LogEnd::Failed) => LogEnd::Failed,
-        (LogEnd::Truncated, _) | (_, LogEnd::Truncated) => LogEnd::Truncated,
-        (LogEnd::Empty, other) | (other, LogEnd::Empty) => other,
-        (LogEnd::Complete, LogEnd::Complete) => LogEnd::Complete,
-    }
 }

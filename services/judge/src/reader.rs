@@ -6,7 +6,6 @@ use measure::{Declaration, Declared, Format};
 use model::{
     Class, Cluster, CommandLine, Every, Failure, JobEnd, OutputFormat, Program,
     measurement::{LogEnd, Reading},
-    metric::Subject,
 };
 use service::PortError;
 use verdict::{Clues, Listening};
@@ -101,11 +100,7 @@ impl LogReader {
     /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all.
     pub fn complete(&self, reading: &mut Reading, clues: &Clues) {
         let Some(node) = clues.node.as_deref().filter(|_| self.per_node) else { return };
-        let shared = std::sync::Arc::<str>::from(node);
-        let name = |subject: &mut Subject| subject.node = Some(shared.clone());
-        reading.metrics.iter_mut().for_each(|metric| name(&mut metric.subject));
-        reading.findings.iter_mut().for_each(|finding| name(&mut finding.subject));
-        reading.gpus.iter_mut().for_each(|gpu| name(&mut gpu.subject));
+        reading.name_node(node);
         if let Some(error) = &mut reading.first_error {
             *error = format!("{node}: {error}");
         }
@@ -176,26 +171,12 @@ impl CombinedLogs {
         if reader.is_judged(&reading, &clues) {
             self.log_sha256 = Some(sha256);
             self.nodes.extend(clues.node.clone());
-            whole.ended = worst(whole.ended, reading.ended);
-            whole.format = whole.format.take().or(reading.format);
-            whole.version = whole.version.take().or(reading.version);
-            whole.metrics.extend(reading.metrics);
-            whole.findings.extend(reading.findings);
-            whole.gpus.extend(reading.gpus);
-            whole.tables.extend(reading.tables);
+            whole.ended = whole.ended.worse(reading.ended);
+            whole.append(reading);
+        } else {
+            whole.first_error = whole.first_error.take().or(reading.first_error);
         }
-        whole.first_error = whole.first_error.take().or(reading.first_error);
         self.clues.add(name, clues);
-    }
-}
-
-/// The worse of two ends; an empty log states nothing.
-const fn worst(a: LogEnd, b: LogEnd) -> LogEnd {
-    match (a, b) {
-        (LogEnd::Failed, _) | (_, LogEnd::Failed) => LogEnd::Failed,
-        (LogEnd::Truncated, _) | (_, LogEnd::Truncated) => LogEnd::Truncated,
-        (LogEnd::Empty, other) | (other, LogEnd::Empty) => other,
-        (LogEnd::Complete, LogEnd::Complete) => LogEnd::Complete,
     }
 }
 
