@@ -19,7 +19,7 @@ use crate::{
     fingerprint::Fingerprint,
     metrics,
     repeat::{self, RepeatGroup, RepeatLevel},
-    statistics::median,
+    statistics::{deviation, median},
     table::one_rank,
 };
 
@@ -27,8 +27,6 @@ use crate::{
 const PLATEAU: f64 = 0.8;
 /// Points with up to this multiple of the shortest time belong to the latency region.
 const LATENCY: f64 = 2.0;
-/// Scales the median absolute deviation of normal noise to its standard deviation.
-const MAD_TO_SIGMA: f64 = 1.4826;
 /// Minimum relative spread: no hardware repeats more exactly, even if five runs do.
 pub const LEAST_SPREAD: f64 = 0.002;
 
@@ -296,13 +294,13 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
     for (key, mut runs) in times {
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (time_us, busbw) = runs[runs.len() / 2];
-        let deviations = runs.iter().map(|(time, _)| (time / time_us - 1.0).abs()).collect();
+        let relative = runs.iter().map(|(time, _)| time / time_us);
         points.push(BaselinePoint {
             key,
             region: Region::Slope,
             time_us,
             busbw,
-            spread: MAD_TO_SIGMA * median(deviations),
+            spread: deviation(relative, 1.0),
         });
     }
     divide(&mut points);
@@ -322,8 +320,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
     };
     let levels: Vec<RepeatLevel> = tables.iter().enumerate().filter_map(level).collect();
     baseline.levels = levels.iter().map(|level| level.slower).collect();
-    let offsets = baseline.levels.iter().map(|level| level.abs()).collect();
-    baseline.plateau_spread = (MAD_TO_SIGMA * median(offsets)).max(LEAST_SPREAD);
+    baseline.plateau_spread = deviation(baseline.levels.iter().copied(), 0.0).max(LEAST_SPREAD);
     baseline.repeats_within = Some(repeat::furthest(baseline.levels.iter().copied()));
     Ok((baseline, levels))
 }

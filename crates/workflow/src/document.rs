@@ -36,7 +36,7 @@ pub struct Position {
 /// The line of a problem, for a caret below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line as in the file, at most [`MAX_EXCERPT`] characters of it.
+    /// The line as in the file, at most 300 characters of it.
     pub line: String,
     /// First marked column, starting at 0, in characters.
     pub start: usize,

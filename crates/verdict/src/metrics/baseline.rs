@@ -11,7 +11,7 @@ use model::{
 use crate::{
     baseline::{Baseline, CommonSpread, LEAST_SPREAD, MetricBaseline, MetricKey},
     fingerprint::Fingerprint,
-    statistics::median,
+    statistics::{deviation, median},
 };
 
 use super::{
@@ -22,9 +22,6 @@ use super::{
     place::{Place, owned},
     shift::{Shift, shift},
 };
-
-/// Scales the median absolute deviation of normal noise to its standard deviation.
-const MAD_TO_SIGMA: f64 = 1.4826;
 
 /// A [`MetricKey`], borrowed: a fleet has hundreds of thousands of values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +90,7 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize
     let learned = |(at, (_, metric)): (&Key<'_>, &(f64, &Metric))| {
         let all: Vec<f64> = runs.iter().filter_map(|run| run.get(at).map(|(value, _)| *value)).collect();
         let value = median(all.clone());
-        let deviation = MAD_TO_SIGMA * median(all.iter().map(|other| (other - value).abs()).collect());
+        let deviation = deviation(all.iter().copied(), value);
         let spread = if value == 0.0 { LEAST_SPREAD } else { (deviation / value.abs()).max(LEAST_SPREAD) };
         MetricBaseline { key: key(metric), value, spread, resolution: metric.resolution, common: None }
     };
@@ -196,11 +193,13 @@ pub(super) fn judge<'a>(
             compare(value, Learned::of(&[learned]), described(key));
         }
     }
-    for criterion in criteria.metrics.iter().filter(|criterion| criterion.settled.is_some()) {
+    let settled =
+        criteria.metrics.iter().filter_map(|criterion| Some((criterion, criterion.settled.as_ref()?)));
+    for (criterion, window) in settled {
         let of_criterion = Measured::of(by_name, criterion);
         for value in of_criterion.values().into_iter().filter(|value| value.metric.better != Better::None) {
-            let window = Window::of(value.metric, criterion.settled.as_ref());
-            let learned: Vec<_> = baseline.metrics.iter().filter(|it| window.contains(&it.key)).collect();
+            let in_window = |it: &&MetricBaseline| is_in_window(&it.key, window, value.metric);
+            let learned: Vec<_> = baseline.metrics.iter().filter(in_window).collect();
             if !learned.is_empty() {
                 compare(value, Learned::of(&learned), of_criterion.name.clone());
             }
@@ -259,31 +258,14 @@ impl Learned {
     }
 }
 
-/// The learned values of a settled window.
-struct Window<'a> {
-    metric: &'a Metric,
-    settled: Option<&'a Settled>,
-}
-
-impl<'a> Window<'a> {
-    const fn of(metric: &'a Metric, settled: Option<&'a Settled>) -> Self {
-        Self { metric, settled }
-    }
-
-    fn contains(&self, key: &MetricKey) -> bool {
-        let by = self.settled.map_or("", |settled| &settled.by);
-        fn others<'b>(
-            labels: &'b BTreeMap<String, String>,
-            by: &str,
-        ) -> impl Iterator<Item = (&'b String, &'b String)> {
-            labels.iter().filter(move |(name, _)| **name != *by)
-        }
-        *self.metric.name == *key.name
-            && *self.metric.unit == *key.unit
-            && Place::of_metric(self.metric) == Place::of(&key.subject)
-            && others(&self.metric.labels, by).eq(others(&key.labels, by))
-            && self.settled.is_none_or(|settled| settled.contains(&key.labels))
-    }
+/// Whether a learned value is one of the settled window of this metric.
+fn is_in_window(key: &MetricKey, window: &Settled, metric: &Metric) -> bool {
+    let others = |(name, _): &(&String, &String)| **name != window.by;
+    *metric.name == *key.name
+        && *metric.unit == *key.unit
+        && Place::of_metric(metric) == Place::of(&key.subject)
+        && metric.labels.iter().filter(others).eq(key.labels.iter().filter(others))
+        && window.contains(&key.labels)
 }
 
 fn described(key: &MetricKey) -> String {

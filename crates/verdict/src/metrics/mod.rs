@@ -9,6 +9,7 @@ mod findings;
 mod library;
 mod measured;
 mod pairs;
+mod peers;
 mod place;
 mod shift;
 mod suspects;
