@@ -139,7 +139,7 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
 async fn whole(plan: &Plan, programs: &Path, folder: &Path, overwrite_first: bool) -> Result<World, String> {
     let began = Instant::now();
     let mut world = World::new(plan.clone(), programs, folder, overwrite_first).await?;
-    let notes = scenario::play(&mut world, false).await.map_err(|why| {
+    let notes = scenario::rehearse(&mut world, false).await.map_err(|why| {
         world.dump();
         format!("{why}\nlogs and objects are in {}", folder.display())
     })?;
@@ -170,10 +170,10 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Result<(), Stri
         }
     }
     let mut world = World::new(plan, programs, folder, false).await?;
-    let played = scenario::play(&mut world, true).await;
+    let outcome = scenario::rehearse(&mut world, true).await;
     match world.iam.denials().first() {
         Some(denial) if denial.permission == "storage.objects.list" => Ok(()),
-        _ => Err(format!("a grant that does not cover lists is not found: {played:?}")),
+        _ => Err(format!("a grant that does not cover lists is not found: {outcome:?}")),
     }
 }
 
@@ -194,7 +194,7 @@ fn twice(grants: &[Grant]) -> Vec<String> {
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
     let mut world = World::new(reduced, programs, &folder, false).await?;
-    let why = match scenario::play(&mut world, true).await {
+    let why = match scenario::rehearse(&mut world, true).await {
         Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
         Err(why) => why,
     };

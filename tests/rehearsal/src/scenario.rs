@@ -1,4 +1,4 @@
-//! The rehearsed story: runs started by the API, a message, a schedule and a push reach their verdicts; rows and notices arrive; dead
+//! One rehearsal: runs started by the API, a message, a schedule and a push reach their verdicts; rows and notices arrive; dead
 //! letters are forwarded; nothing is left.
 
 use std::{
@@ -251,11 +251,11 @@ async fn runs(world: &World) -> Result<HashMap<String, Value>, Failed> {
 const EXPECTED: [(&str, &str); 4] =
     [("by-api", "pass"), ("by-message", "pass"), ("by-schedule", "fail"), ("by-push", "pass")];
 
-/// Plays the whole story in a world; `quick`: with less patience, for a world that must fail.
+/// Rehearses everything in a world; `quick`: with shorter time limits, for a world that must fail.
 ///
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.
-pub async fn play(world: &mut World, quick: bool) -> Result<Vec<String>, Failed> {
+pub async fn rehearse(world: &mut World, quick: bool) -> Result<Vec<String>, Failed> {
     let patience = if quick { QUICK } else { PATIENCE };
     encrypt(world)?;
     declared::perform(world)?;
