@@ -1,0 +1,380 @@
+//! The values that are read, with their names in XML and text.
+
+use model::metric::{
+    Better::{self, Lower},
+    Scope,
+};
+
+use crate::registry::Known;
+
+const NONE: Better = Better::None;
+
+/// A value of a GPU: the path in XML, the sections and the name in text, and the metric.
+pub(super) struct Rule {
+    pub(super) xml: &'static str,
+    pub(super) section: &'static str,
+    pub(super) part: &'static str,
+    pub(super) name: &'static str,
+    pub(super) metric: Known,
+}
+
+const fn rule(
+    xml: &'static str,
+    (section, part, name): (&'static str, &'static str, &'static str),
+    metric: &'static str,
+    unit: &'static str,
+    better: Better,
+    meaning: &'static str,
+) -> Rule {
+    Rule { xml, section, part, name, metric: Known::new(metric, unit, better, Scope::Gpu, meaning) }
+}
+
+pub(super) const REASONS: &str = "Clocks Event Reasons";
+pub(super) const ECC: &str = "ECC Errors";
+pub(super) const ROWS: &str = "Remapped Rows";
+
+pub(super) const RULES: [Rule; 39] = [
+    rule(
+        "ecc_errors/volatile/sram_correctable",
+        (ECC, "Volatile", "SRAM Correctable"),
+        "smi.ecc.volatile.sram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/sram_uncorrectable",
+        (ECC, "Volatile", "SRAM Uncorrectable"),
+        "smi.ecc.volatile.sram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/sram_uncorrectable_parity",
+        (ECC, "Volatile", "SRAM Uncorrectable Parity"),
+        "smi.ecc.volatile.sram_uncorrectable_parity",
+        "count",
+        Lower,
+        "Parity errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/sram_uncorrectable_secded",
+        (ECC, "Volatile", "SRAM Uncorrectable SEC-DED"),
+        "smi.ecc.volatile.sram_uncorrectable_secded",
+        "count",
+        Lower,
+        "Double-bit errors of on-chip memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/dram_correctable",
+        (ECC, "Volatile", "DRAM Correctable"),
+        "smi.ecc.volatile.dram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of device memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/volatile/dram_uncorrectable",
+        (ECC, "Volatile", "DRAM Uncorrectable"),
+        "smi.ecc.volatile.dram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of device memory since the driver was loaded",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_correctable",
+        (ECC, "Aggregate", "SRAM Correctable"),
+        "smi.ecc.aggregate.sram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_uncorrectable",
+        (ECC, "Aggregate", "SRAM Uncorrectable"),
+        "smi.ecc.aggregate.sram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_uncorrectable_parity",
+        (ECC, "Aggregate", "SRAM Uncorrectable Parity"),
+        "smi.ecc.aggregate.sram_uncorrectable_parity",
+        "count",
+        Lower,
+        "Parity errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_uncorrectable_secded",
+        (ECC, "Aggregate", "SRAM Uncorrectable SEC-DED"),
+        "smi.ecc.aggregate.sram_uncorrectable_secded",
+        "count",
+        Lower,
+        "Double-bit errors of on-chip memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/dram_correctable",
+        (ECC, "Aggregate", "DRAM Correctable"),
+        "smi.ecc.aggregate.dram_correctable",
+        "count",
+        Lower,
+        "Corrected errors of device memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/dram_uncorrectable",
+        (ECC, "Aggregate", "DRAM Uncorrectable"),
+        "smi.ecc.aggregate.dram_uncorrectable",
+        "count",
+        Lower,
+        "Uncorrected errors of device memory in the life of the GPU",
+    ),
+    rule(
+        "ecc_errors/aggregate/sram_threshold_exceeded",
+        (ECC, "Aggregate", "SRAM Threshold Exceeded"),
+        "smi.ecc.sram_threshold_exceeded",
+        "1",
+        Lower,
+        "1 if the number of errors of on-chip memory exceeds the limit for replacement, else 0",
+    ),
+    rule(
+        "ecc_errors/unrepairable_memory",
+        (ECC, "", "Unrepairable Memory"),
+        "smi.ecc.unrepairable_memory",
+        "1",
+        Lower,
+        "1 if memory cannot be repaired, else 0",
+    ),
+    rule(
+        "ecc_errors/channel_repair_pending",
+        (ECC, "", "Channel Repair Pending"),
+        "smi.ecc.channel_repair_pending",
+        "1",
+        Lower,
+        "1 if a memory channel awaits repair, else 0",
+    ),
+    rule(
+        "ecc_errors/tpc_repair_pending",
+        (ECC, "", "TPC Repair Pending"),
+        "smi.ecc.tpc_repair_pending",
+        "1",
+        Lower,
+        "1 if a processing cluster awaits repair, else 0",
+    ),
+    rule(
+        "remapped_rows/remapped_row_corr",
+        (ROWS, "", "Correctable Error"),
+        "smi.remapped_rows.correctable",
+        "count",
+        Lower,
+        "Rows remapped because of corrected errors",
+    ),
+    rule(
+        "remapped_rows/remapped_row_unc",
+        (ROWS, "", "Uncorrectable Error"),
+        "smi.remapped_rows.uncorrectable",
+        "count",
+        Lower,
+        "Rows remapped because of uncorrected errors",
+    ),
+    rule(
+        "remapped_rows/remapped_row_pending",
+        (ROWS, "", "Pending"),
+        "smi.remapped_rows.pending",
+        "1",
+        Lower,
+        "1 if a row awaits remapping, which needs a reset, else 0",
+    ),
+    rule(
+        "remapped_rows/remapped_row_failure",
+        (ROWS, "", "Remapping Failure Occurred"),
+        "smi.remapped_rows.failed",
+        "1",
+        Lower,
+        "1 if remapping a row failed, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_gpu_idle",
+        (REASONS, "", "Idle"),
+        "smi.throttle.idle",
+        "1",
+        NONE,
+        "1 if the clocks are low because the GPU is idle, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_sw_power_cap",
+        (REASONS, "", "SW Power Cap"),
+        "smi.throttle.sw_power_cap",
+        "1",
+        NONE,
+        "1 if the power limit reduces the clocks, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_hw_slowdown",
+        (REASONS, "", "HW Slowdown"),
+        "smi.throttle.hw_slowdown",
+        "1",
+        Lower,
+        "1 if the hardware reduces the clocks because of heat or power, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown",
+        (REASONS, "HW Slowdown", "HW Thermal Slowdown"),
+        "smi.throttle.hw_thermal",
+        "1",
+        Lower,
+        "1 if the hardware reduces the clocks because of heat, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown",
+        (REASONS, "HW Slowdown", "HW Power Brake Slowdown"),
+        "smi.throttle.hw_power_brake",
+        "1",
+        Lower,
+        "1 if the power supply asks for lower clocks, else 0",
+    ),
+    rule(
+        "clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown",
+        (REASONS, "", "SW Thermal Slowdown"),
+        "smi.throttle.sw_thermal",
+        "1",
+        Lower,
+        "1 if the driver reduces the clocks because of heat, else 0",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
+        ("PCI", "PCIe Generation", "Current"),
+        "smi.pcie.generation",
+        "generation",
+        Better::Exact,
+        "Generation of the PCIe link now; an idle GPU may lower it",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+        ("PCI", "PCIe Generation", "Max"),
+        "smi.pcie.generation.max",
+        "generation",
+        Better::Exact,
+        "Highest generation of the PCIe link that GPU and slot support",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/link_widths/current_link_width",
+        ("PCI", "Link Width", "Current"),
+        "smi.pcie.width",
+        "lanes",
+        Better::Exact,
+        "Width of the PCIe link now",
+    ),
+    rule(
+        "pci/pci_gpu_link_info/link_widths/max_link_width",
+        ("PCI", "Link Width", "Max"),
+        "smi.pcie.width.max",
+        "lanes",
+        Better::Exact,
+        "Largest width of the PCIe link",
+    ),
+    rule(
+        "pci/replay_counter",
+        ("PCI", "", "Replays Since Reset"),
+        "smi.pcie.replays",
+        "count",
+        Lower,
+        "Packets sent again over PCIe since the last reset",
+    ),
+    rule("clocks/sm_clock", ("Clocks", "", "SM"), "smi.clock.sm", "MHz", NONE, "Clock of the processors"),
+    rule(
+        "clocks/mem_clock",
+        ("Clocks", "", "Memory"),
+        "smi.clock.memory",
+        "MHz",
+        NONE,
+        "Clock of the memory",
+    ),
+    rule(
+        "temperature/gpu_temp",
+        ("Temperature", "", "GPU Current Temp"),
+        "smi.temperature.gpu",
+        "C",
+        NONE,
+        "Temperature of the GPU",
+    ),
+    rule(
+        "temperature/memory_temp",
+        ("Temperature", "", "Memory Current Temp"),
+        "smi.temperature.memory",
+        "C",
+        NONE,
+        "Temperature of the memory",
+    ),
+    rule(
+        "gpu_power_readings/instant_power_draw",
+        ("GPU Power Readings", "", "Instantaneous Power Draw"),
+        "smi.power.now",
+        "W",
+        NONE,
+        "Power of the GPU at this instant",
+    ),
+    rule(
+        "gpu_power_readings/average_power_draw",
+        ("GPU Power Readings", "", "Average Power Draw"),
+        "smi.power.average",
+        "W",
+        NONE,
+        "Average power of the GPU over the last second",
+    ),
+    rule(
+        "gpu_power_readings/power_draw",
+        ("GPU Power Readings", "", "Power Draw"),
+        "smi.power",
+        "W",
+        NONE,
+        "Power of the GPU, as drivers before 555 print it",
+    ),
+    rule(
+        "gpu_power_readings/current_power_limit",
+        ("GPU Power Readings", "", "Current Power Limit"),
+        "smi.power.limit",
+        "W",
+        Better::Exact,
+        "Limit of the power",
+    ),
+];
+
+/// The metrics of the rules, for the registry.
+pub(super) const METRICS: [Known; RULES.len()] = {
+    let mut metrics = [RULES[0].metric; RULES.len()];
+    let mut at = 0;
+    while at < RULES.len() {
+        metrics[at] = RULES[at].metric;
+        at += 1;
+    }
+    metrics
+};
+
+/// Names of elements differ between drivers.
+pub(super) fn same(ours: &str, printed: &str) -> bool {
+    ours == printed
+        || ours == "clocks_event_reasons" && printed == "clocks_throttle_reasons"
+        || ours == "gpu_power_readings" && printed == "power_readings"
+}
+
+/// Names of sections differ between drivers.
+pub(super) fn same_section(ours: &str, printed: &str) -> bool {
+    ours == printed
+        || ours == REASONS && printed == "Clocks Throttle Reasons"
+        || ours == "GPU Power Readings" && printed == "Power Readings"
+}
+
+/// Drivers print the two reasons of a slowdown below it or beside it, and the following ones deeper than it or not.
+pub(super) fn is_reason(rule: &Rule, part: &str) -> bool {
+    rule.section == REASONS && (part.is_empty() || part == "HW Slowdown")
+}
+
+/// The rule of a reason under its name in drivers before 535.
+pub(super) fn throttle_rule(name: &str) -> Option<&'static Rule> {
+    let reason = name.strip_prefix("clocks_throttle_reason_")?;
+    RULES
+        .iter()
+        .find(|rule| rule.xml.strip_prefix("clocks_event_reasons/clocks_event_reason_") == Some(reason))
+}
