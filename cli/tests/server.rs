@@ -78,10 +78,14 @@ fn commands_on_a_server_behave_like_local_ones() {
     assert!(pins.contains(&format!("pinned {run} by")) && pins.contains("repaired"), "{pins}");
     assert_eq!(on_server(&["baseline", "unpin", "lab"]).0, 0);
 
+    // The beginning of an id names its run.
+    let (status, report, said) = on_server(&["show", &run[..run.len() - 2]]);
+    assert!(status == 0 && report.starts_with(&run), "{report}{said}");
+
     let (status, _, said) = on_server(&["cancel", second]);
     assert!(status == 0 && said.contains("has already ended: completed"), "{said}");
     for (arguments, expected) in [
-        (&["show", "lab-0"][..], "no run lab-0"),
+        (&["show", "lab-zz"][..], "no run lab-zz"), // ids end in hexadecimal digits
         (&["run", "other"], "no workflow `other`; available: lab"),
         (&["run", "w.yaml"], "expected the name of a workflow"),
         (&["run", "lab", "--set", "limits.job=1m"], "does not allow overriding"),
