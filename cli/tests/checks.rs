@@ -238,6 +238,73 @@ fn a_program_of_each_node_is_judged_and_its_bad_node_named() {
     lab.assert_nothing_left();
 }
 
+/// A value of all ranks names no node: the same program on pairs of nodes does.
+#[test]
+fn a_slow_node_is_searched_with_the_metric_of_any_program() {
+    let declared = "every: rank, read: {row: '^rate (?P<value>\\S+) GB/s$', end: '^done$', name: world.rate, unit: GB/s, better: higher, \
+                    scope: world}, criteria: world.yaml";
+    let rate = "case $PWD in */node-2) echo 'rate 50 GB/s' ;; *) echo 'rate 100 GB/s' ;; esac; echo done";
+    let lab = lab_of_commands(&[("world", rate, declared)]);
+    lab.write(
+        "world.yaml",
+        "name: world\nhistory: false\nmetrics: [{metric: world.rate, unit: GB/s, subjects: 1, floor: 80}]\n",
+    );
+    let document = json(&lab.burnin(&["run", "w.yaml", "--set", "locate.tolerance=0.2", "--output", "json"]));
+    assert_eq!(checks(&document), [json!(["world", "judged", "fail"])], "{document}");
+    let shown = json(&lab.burnin(&[
+        "show",
+        document["run"].as_str().unwrap(),
+        "--check",
+        "world",
+        "--output",
+        "json",
+    ]));
+    let nodes = shown["suspects"]["nodes"].as_array().unwrap_or_else(|| panic!("{shown}"));
+    assert_eq!((nodes.len(), &nodes[0]["node"]), (1, &"node-2".into()), "{shown}");
+    lab.assert_nothing_left();
+}
+
+/// Three nodes make three pairs; node-1, with the address 127.0.0.2, is bad with both partners.
+#[test]
+fn a_program_of_pairs_is_judged_and_the_bad_end_named() {
+    let pair = |of_bad: &str| {
+        format!(
+            "[[ $BURNIN_PAIR_INDEX == 1 ]] || exit 0\n\
+             if [[ $BURNIN_NODE_NAME == node-1 || $BURNIN_PEER == 127.0.0.2 ]]; then {of_bad}; else echo 'rate 100 GB/s'; echo done; fi"
+        )
+    };
+    let declared = "every: pair, read: {row: '^rate (?P<value>\\S+) GB/s$', end: '^done$', name: pair.rate, unit: GB/s, better: higher, \
+                    scope: pair}, criteria: pairs.yaml";
+    let lab = lab_of_commands(&[
+        ("good", &pair("echo 'rate 99 GB/s'; echo done"), declared),
+        ("slow", &pair("echo 'rate 50 GB/s'; echo done"), declared),
+        ("cut", &pair("echo 'rate 100 GB/s'"), declared),
+        ("failing", &pair("echo 'cannot connect'; exit 4"), declared),
+        ("one-round", &pair("echo 'rate 100 GB/s'; echo done"), &format!("rounds: 1, {declared}")),
+    ]);
+    lab.write(
+        "pairs.yaml",
+        "name: pairs\nhistory: false\nmetrics: [{metric: pair.rate, unit: GB/s, floor: 80}]\n",
+    );
+    let document = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    let verdicts: Vec<_> =
+        document["checks"].as_array().unwrap().iter().map(|it| it["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["pass", "fail", "inconclusive", "fail", "inconclusive"], "{document}");
+    let run = document["run"].as_str().unwrap();
+    let shown = |check: &str| json(&lab.burnin(&["show", run, "--check", check, "--output", "json"]));
+    for check in ["slow", "failing"] {
+        let suspects = shown(check)["suspects"].clone();
+        assert_eq!(suspects[0]["host"], "node-1", "{check}: {suspects}");
+        assert_eq!(suspects.as_array().map(Vec::len), Some(1), "{check}: {suspects}");
+    }
+    let metric = &shown("good")["metrics"][0];
+    assert_eq!((&metric["name"], &metric["subjects"]), (&"pair.rate".into(), &3.into()), "{metric}");
+    // In one round of three nodes one is not measured.
+    let reasons = shown("one-round")["reasons"].to_string();
+    assert!(reasons.contains("NODES_MISSING"), "{reasons}");
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
     let lab = lab_of_commands(&[("missing", "exec no-such-program", DECLARED)]);

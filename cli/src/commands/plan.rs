@@ -202,6 +202,7 @@ fn described_program(program: &Program) -> String {
             let every = match command.every {
                 Every::Node => "on each node",
                 Every::Rank => "for each rank",
+                Every::Pair => "on pairs of nodes",
             };
             let read = match &command.read {
                 OutputFormat::Format(name) => format!("read as {name}"),

@@ -169,11 +169,14 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let lease = state.leases.get(&state.attempt(Stage::Cluster));
     let lease =
         lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));
+    let benchmark = state.workflow.benchmark_of(check)?;
+    let metrics = benchmark.criteria.metrics.iter().filter(|_| benchmark.program.command().is_some());
     Some(NodeSearch {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
-        workload: state.workflow.benchmark_of(check)?.program.workload()?.clone(),
-        environment: state.workflow.benchmark_of(check)?.environment.clone(),
+        program: benchmark.program.clone(),
+        metrics: metrics.map(|criterion| criterion.metric.clone()).collect(),
+        environment: benchmark.environment.clone(),
         job_attempt: state.attempt(Stage::Job.of(check)),
         locate: state.workflow.locate?,
         ends_at: lease.map_or(limit, |lease| lease.min(limit)),

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    Attempt, CheckIndex, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image,
-    ImageSpec, JobEnd, Logs, Results, RunId, Span, Stage, Step, Suspects, Timestamp, Trigger, Verb, Verdict,
-    VerdictReached, Workflow, planted,
+    Attempt, CheckIndex, Class, Cluster, ClusterSpec, CommandId, CommandLine, Conclusion, EventKey, Fact,
+    Failure, Image, ImageSpec, JobEnd, Logs, Results, RunId, Span, Stage, Step, Suspects, Timestamp, Trigger,
+    Verb, Verdict, VerdictReached, Workflow, planted,
 };
 use serde::Serialize;
 
@@ -290,9 +290,13 @@ impl RunState {
             }
             Stage::Locate => {
                 let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
-                // Other programs name the bad subjects themselves.
-                let searchable =
-                    self.workflow.benchmark_of(check).is_some_and(|it| it.program.workload().is_some());
+                // Values of nodes, GPUs and pairs name the bad subject themselves.
+                let searchable = self.workflow.benchmark_of(check).is_some_and(|benchmark| {
+                    let of_all = |command: &CommandLine| {
+                        command.measures_all_ranks() && !benchmark.criteria.metrics.is_empty()
+                    };
+                    benchmark.program.command().is_none_or(of_all)
+                });
                 failed && searchable && self.workflow.locate.is_some()
             }
         }

@@ -146,6 +146,15 @@ impl Declaration {
         lint::check(self, judged)
     }
 
+    /// The declaration for a program that runs on pairs of nodes: the values need not name the nodes, because the log of the pair does.
+    #[must_use]
+    pub fn of_pairs(mut self) -> Self {
+        if self.scope == Scope::Pair && self.check(false).is_err() {
+            self.scope = Scope::World;
+        }
+        self
+    }
+
     /// The problems of the declaration. `judged` says that criteria judge the metric.
     #[must_use]
     pub fn lint(&self, judged: bool) -> Vec<Problem> {

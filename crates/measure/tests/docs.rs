@@ -93,3 +93,15 @@ fn names_are_stable_words() {
         assert!(fixed.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'), "{code}");
     }
 }
+
+#[test]
+fn formats_with_values_of_all_ranks_are_listed_for_the_search_of_bad_nodes() {
+    let of_all = measure::FORMATS.iter().filter(|format| {
+        let judged = format.metrics.iter().filter(|known| known.better != model::metric::Better::None);
+        judged.clone().next().is_some()
+            && judged.clone().all(|known| known.scope == model::metric::Scope::World)
+    });
+    let mut names: Vec<_> = of_all.map(|format| format.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, model::WORLD_FORMATS);
+}

@@ -46,7 +46,7 @@ pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use planted::planted;
-pub use program::{CommandLine, Every, OutputFormat, Program};
+pub use program::{CommandLine, Every, OutputFormat, Program, WORLD_FORMATS, pair_rounds};
 pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
 pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};

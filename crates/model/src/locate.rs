@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cluster, ClusterAccess, Image, Node, RunId, Timestamp, Workload};
+use crate::{Attempt, Cluster, ClusterAccess, Image, Node, Program, RunId, Timestamp};
 
 /// After a failed verdict, repeat the benchmark on pairs of the job's nodes while the cluster still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,8 +79,12 @@ pub struct NodeSearch {
     pub cluster: Cluster,
     /// Image the job used.
     pub image: Option<Image>,
-    /// Benchmark of the job. Pairs run its largest size.
-    pub workload: Workload,
+    /// Program of the job. Pairs of nccl-tests run their largest size.
+    #[serde(flatten)]
+    pub program: Program,
+    /// Metrics of the criteria, of a program that is not of nccl-tests: the first one that a pair's log has is its speed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
     /// Environment variables of each rank, over those of the cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

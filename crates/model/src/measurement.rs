@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::{Finding, Gpu, Metric};
+use crate::metric::{Finding, Gpu, Metric, Scope, Subject};
 
 /// The complete content of one log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +61,22 @@ impl Reading {
         self.metrics.extend(other.metrics);
         self.findings.extend(other.findings);
         self.gpus.extend(other.gpus);
+    }
+
+    /// Names both nodes of every subject: the program ran on `node`, against `peer`.
+    ///
+    /// GPUs and ranks of the node have another kind of peer, and keep it.
+    pub fn name_pair(&mut self, node: &str, peer: &str) {
+        self.name_node(node);
+        let peer = Arc::<str>::from(peer);
+        let is_of_node = |subject: &Subject| subject.gpu.is_none() && subject.rank.is_none();
+        for metric in self.metrics.iter_mut().filter(|metric| is_of_node(&metric.subject)) {
+            metric.scope = Scope::Pair;
+            metric.subject.peer = Some(peer.clone());
+        }
+        for finding in self.findings.iter_mut().filter(|finding| is_of_node(&finding.subject)) {
+            finding.subject.peer = Some(peer.clone());
+        }
     }
 
     /// Names the node of every subject.

@@ -51,6 +51,9 @@ pub struct CommandLine {
     pub argv: Vec<String>,
     /// Number of its processes.
     pub every: Every,
+    /// Maximum number of rounds of pairs; default: all pairs are measured ([`pair_rounds`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u32>,
     /// Container image with the program, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -58,7 +61,19 @@ pub struct CommandLine {
     pub read: OutputFormat,
 }
 
+/// Formats whose metrics are values of all ranks together.
+pub const WORLD_FORMATS: [&str; 7] = ["elbencho", "hpcg", "hpl", "ior", "mdtest", "osu", "training"];
+
 impl CommandLine {
+    /// Whether its values are those of all ranks together, so that they name no bad node.
+    pub fn measures_all_ranks(&self) -> bool {
+        let of_all = match &self.read {
+            OutputFormat::Format(name) => WORLD_FORMATS.contains(&name.as_str()),
+            OutputFormat::Declared(rules) => rules["scope"] == "world",
+        };
+        self.every == Every::Rank && of_all
+    }
+
     /// The program, without arguments.
     pub fn program(&self) -> &str {
         self.argv.first().map_or("", String::as_str)
@@ -74,6 +89,30 @@ pub enum Every {
     Node,
     /// One process for each rank, started as nccl-tests are: for programs that communicate, such as HPL with MPI.
     Rank,
+    /// One process on each of the two nodes of a pair, for all pairs of nodes: a server, then its client. A node is in one pair at
+    /// a time. The argument `{peer}` is the address of the server, and is absent from the server's command line. The output of the
+    /// client is read.
+    Pair,
+}
+
+/// The pairs of nodes 0 to `nodes` - 1 in rounds: in a round a node is in at most one pair. All pairs take `nodes` - 1 rounds, or
+/// `nodes` rounds of an odd number; `most` limits the rounds. The jobs' shell text computes the same ([`Every::Pair`]).
+///
+/// The circle method of round-robin tournaments: the first node stays, the others rotate.
+#[must_use]
+pub fn pair_rounds(nodes: usize, most: Option<u32>) -> Vec<Vec<(usize, usize)>> {
+    let places = nodes + nodes % 2;
+    let all = places.saturating_sub(1);
+    let rounds = most.map_or(all, |most| all.min(most as usize));
+    let mut circle: Vec<usize> = (0..places).collect();
+    let mut result = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        let pairs = (0..places / 2).map(|at| (circle[at], circle[places - 1 - at]));
+        // With an odd number of nodes one rests in each round.
+        result.push(pairs.filter(|(a, b)| *a < nodes && *b < nodes).collect());
+        circle[1..].rotate_right(1);
+    }
+    result
 }
 
 /// How the output of a program is read.
@@ -84,4 +123,28 @@ pub enum OutputFormat {
     Format(String),
     /// A declared parser: the document of `burnin parse --read`.
     Declared(serde_json::Value),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_pair_is_measured_once_and_a_node_is_in_one_pair_at_a_time() {
+        for nodes in 0..20 {
+            let rounds = pair_rounds(nodes, None);
+            let mut seen = BTreeSet::new();
+            for round in &rounds {
+                let mut busy = BTreeSet::new();
+                for (a, b) in round {
+                    assert!(busy.insert(*a) && busy.insert(*b), "{nodes} {rounds:?}");
+                    assert!(seen.insert((*a.min(b), *a.max(b))), "{nodes} {rounds:?}");
+                }
+            }
+            assert_eq!(seen.len(), nodes * nodes.saturating_sub(1) / 2);
+            assert_eq!(pair_rounds(nodes, Some(2)), rounds[..rounds.len().min(2)]);
+        }
+    }
 }

@@ -61,6 +61,7 @@ fn requested(out: &mut String, stories: &[Story<'_>]) {
             Program::Command(command) => match command.every {
                 Every::Node => "on each node",
                 Every::Rank => "for each rank",
+                Every::Pair => "on pairs of nodes",
             },
         };
         let variables: String =

@@ -37,7 +37,7 @@ pub use clues::{Clues, Listening};
 pub use evidence::RunEvidence;
 pub use fingerprint::Fingerprint;
 pub use judge::{Judgement, judge};
-pub use metrics::{DeviceReference, REFERENCES};
+pub use metrics::{DeviceReference, PAIR_FAILED, REFERENCES};
 pub use pin::Pin;
 pub use standard::Standard;
 pub use stored::Stored;

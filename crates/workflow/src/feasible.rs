@@ -148,6 +148,10 @@ impl FeasibilityFindings {
             let message = "applies to Kubernetes only; on other clusters the command names a program of the image or the node";
             self.add(In::Check(check), "image", false, message.to_owned());
         }
+        if command.every == Every::Pair && system.is_some_and(|system| system.nodes() == 1) {
+            let message = "`pair` needs two nodes or more, and the cluster has one (`nodes`)";
+            self.add(In::Check(check), "every", false, message.to_owned());
+        }
         let printed = |name: &str| match &command.read {
             OutputFormat::Format(format) => measure::format(format)
                 .is_none_or(|format| format.metrics.iter().any(|known| known.describes(name))),
@@ -172,8 +176,11 @@ impl FeasibilityFindings {
             self.add(In::Criteria(check), "metrics", false, message.to_owned());
         }
         for (at, criterion) in criteria.metrics.iter().enumerate() {
-            // The number of nodes is known, and a node without a value is noticed.
-            let counted = command.every == Every::Node && rules["scope"].as_str() == Some("node");
+            // The number of nodes and of pairs is known, and one without a value is noticed.
+            let counted = matches!(
+                (command.every, rules["scope"].as_str()),
+                (Every::Node, Some("node")) | (Every::Pair, Some("pair"))
+            );
             if criterion.subjects.is_none() && !counted {
                 let message = "is missing: without the number of expected subjects, a value that is not printed is not noticed";
                 self.add(In::Criteria(check), &format!("metrics[{at}].subjects"), false, message.to_owned());

@@ -301,6 +301,10 @@ pub struct CheckFile {
     pub command: Vec<String>,
     /// For which part of the cluster the command is started once. Default: `node`.
     pub every: Option<Every>,
+    /// Maximum number of rounds of `every: pair`; in a round each node is in one pair. Default: all pairs, in one round less than there
+    /// are nodes.
+    #[schemars(range(min = 1, max = 4096))]
+    pub rounds: Option<u32>,
     /// Container image of the command, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
     pub image: Option<String>,
     /// Format of the command's output: a name of docs/METRICS.md, or the rules of a declared parser.

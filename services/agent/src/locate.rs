@@ -15,12 +15,16 @@ use std::{io::Cursor, sync::Arc};
 use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, NodeSearch, Program, Span,
+    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, NodeSearch, Program, Span,
     SuspectNode, Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{PollResult, PortError};
 use verdict::locate::{Located, PairOptions, SweepOutcome, Tried, best_of, from_tried, next_pairs};
+
+mod outcome;
+
+use outcome::{NODES_OWN, outcome, read};
 
 use crate::{
     collect::{Collector, damaged},
@@ -31,11 +35,6 @@ use crate::{
 const LEAST_NODES: usize = 3;
 /// Minimum time limit of a pair, even close to the deadline.
 const LEAST_LIMIT: Span = Span::from_secs(10);
-
-/// Messages of a benchmark or of NCCL: a pair whose log has one of them started, even without the benchmark's banner.
-const FAILURES: [&str; 5] = ["CUDA failure", "Cuda failure", "HIP failure", "NCCL failure", "NCCL WARN"];
-/// Scheduler codes for a job lost because of one of its nodes. Other codes are no evidence about the nodes.
-const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];
 
 /// Locates bad nodes.
 #[derive(Clone)]
@@ -202,7 +201,7 @@ impl Locator {
             JobStatus::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
             JobStatus::Ended(end) => {
                 let readings = self.logs(pair).await?;
-                outcome(&end, &pair.search.workload, &readings)
+                outcome(&end, pair.search, &readings)
             }
         };
         // Release before recording: a recorded pair is never polled again.
@@ -225,7 +224,8 @@ impl Locator {
         let (part, cluster) = (pair.part(), self.scheduler.part(&pair.search.cluster, &pair.ends)?);
         let owner = ArtifactOwner { command: pair.id, part: Some(&part) };
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
-        let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, |log| nccl::read(log));
+        let program = pair.search.program.clone();
+        let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, move |log| read(&program, log));
         Ok(read.await.map_err(damaged)?.into_iter().map(|(_, reading)| reading).collect())
     }
 
@@ -266,7 +266,8 @@ impl Locator {
             links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
             undecided,
             tests: u32::try_from(ran.count()).unwrap_or(u32::MAX),
-            best_busbw: best_of(&pairs),
+            // Of other programs than nccl-tests, the speed has another unit.
+            best_busbw: search.program.workload().and_then(|_| best_of(&pairs)),
             object: Artefacts::folder(id) + "located.json",
         };
         let record = SearchRecord { suspects, located, pairs };
@@ -337,11 +338,17 @@ impl NodePair<'_> {
         format!("{}-p{}", self.id.resource_name(), self.number)
     }
 
-    /// Uses the largest size only: smaller sizes show a bad node less clearly and take longer.
+    /// nccl-tests use the largest size only: smaller sizes show a bad node less clearly and take longer.
     fn job(&self, cluster: Cluster) -> JobSpec {
-        let NodeSearch { image, workload, ends_at, .. } = self.search;
+        let NodeSearch { image, program, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);
-        let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
+        let program = match program {
+            Program::NcclTests(workload) => {
+                let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
+                Program::NcclTests(Workload { min_bytes: size, max_bytes: size, ..workload.clone() })
+            }
+            Program::Command(_) => program.clone(),
+        };
         let labels = [
             ("burnin-run", self.id.run.to_string()),
             ("burnin-attempt", self.id.attempt.to_string()),
@@ -351,7 +358,7 @@ impl NodePair<'_> {
             name: self.name(),
             cluster,
             image: image.clone(),
-            program: Program::NcclTests(Workload { min_bytes: size, max_bytes: size, ..workload.clone() }),
+            program,
             environment: self.search.environment.clone(),
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
@@ -365,88 +372,4 @@ fn stopped(over: Option<&Over>) -> Fact {
         Some(Over::Failed(failure)) => failure.clone(),
         _ => cancelled(),
     })
-}
-
-/// Outcome of a pair that ended. Without evidence the outcome is void: a missing log does not make a node bad.
-fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> SweepOutcome {
-    let tables = || readings.iter().flat_map(|reading| &reading.tables);
-    let wrong = tables().any(|table| {
-        let halves = table.rows.iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten();
-        table.out_of_bounds.is_some_and(|found| found.count > 0)
-            || halves.into_iter().any(|half| half.wrong.is_some_and(|wrong| wrong > 0))
-    });
-    if wrong {
-        return SweepOutcome::Broken { why: "its results are wrong".to_owned() };
-    }
-    match end.state.as_str() {
-        "COMPLETED" => {}
-        "CANCELLED" => return SweepOutcome::Void { why: "it was cancelled".to_owned() },
-        state => {
-            let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
-            let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
-            // A program or container that does not start is no evidence about the pair.
-            let said = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));
-            let began = said || tables().next().is_some() || NODES_OWN.contains(&state);
-            return match began {
-                true => SweepOutcome::Broken { why },
-                false => SweepOutcome::Void { why: format!("the benchmark did not start: {why}") },
-            };
-        }
-    }
-    // Computed from the times: the printed bandwidth has only two decimals.
-    let measured = tables().flat_map(|table| {
-        let factor = workload.collective.bus_factor(table.ranks.unwrap_or(2).max(2));
-        let halves = table.rows.iter().flat_map(|row| [(row, row.out_of_place), (row, row.in_place)]);
-        halves.filter_map(move |(row, half)| {
-            let time_us = half?.time_us;
-            (time_us > 0.0).then(|| row.size_bytes as f64 / time_us / 1e3 * factor)
-        })
-    });
-    let (count, sum) = measured.fold((0_u32, 0.0), |(count, sum), busbw| (count + 1, sum + busbw));
-    match count {
-        0 => SweepOutcome::Void { why: "its log has no measurement".to_owned() },
-        _ => SweepOutcome::Measured { busbw: sum / f64::from(count) },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pair_whose_benchmark_did_not_start_counts_against_no_node() {
-        let workload = Workload {
-            collective: model::Collective::AllReduce,
-            min_bytes: 8,
-            max_bytes: 8,
-            step_factor: 2,
-            iterations: 1,
-            warmup_iterations: 1,
-            check: true,
-            datatype: None,
-            extra_args: Default::default(),
-        };
-        let ended = |state: &str, log: &str| {
-            let end = JobEnd {
-                state: state.to_owned(),
-                exit_code: None,
-                signal: None,
-                started_at: None,
-                ended_at: None,
-            };
-            outcome(&end, &workload, &[nccl::read_bytes(log.as_bytes())])
-        };
-        let missing = "bash: all_reduce_perf: command not found\n";
-        for log in ["", missing, "docker: Error response from daemon: manifest unknown.\n"] {
-            assert!(matches!(ended("FAILED", log), SweepOutcome::Void { .. }), "{log}");
-        }
-        for log in [
-            &format!("# Using devices\n{missing}"),
-            "node-2: Test CUDA failure common.cu:892 'uncorrectable ECC error encountered'\n",
-            "node-2:1:2 [0] misc/socket.cc:1 NCCL WARN connection lost\n",
-        ] {
-            assert!(matches!(ended("FAILED", log), SweepOutcome::Broken { .. }), "{log}");
-        }
-        assert!(matches!(ended("NODE_FAIL", ""), SweepOutcome::Broken { .. }), "the node failed");
-    }
 }

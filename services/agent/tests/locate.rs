@@ -15,7 +15,7 @@ use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler};
 use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
     Attempt, Class, Cluster, ClusterAccess, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd,
-    Locate, Node, NodeSearch, Stage, Suspects, Timestamp, Verb, Workload,
+    Locate, Node, NodeSearch, Program, Stage, Suspects, Timestamp, Verb, Workload,
 };
 use redact::Rules;
 use service::{PollResult, PortError};
@@ -197,7 +197,7 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
             access: ClusterAccess::processes("/lab"),
         },
         image: None,
-        workload: Workload {
+        program: Program::NcclTests(Workload {
             collective: Collective::AllReduce,
             min_bytes: 8,
             max_bytes: 8 << 20,
@@ -207,7 +207,8 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
             check: true,
             datatype: None,
             extra_args: Default::default(),
-        },
+        }),
+        metrics: Vec::new(),
         job_attempt: Attempt::FIRST,
         locate,
         ends_at: Timestamp::from_millis(600_000),

@@ -63,6 +63,7 @@ fn combined(logs: &[String]) -> CombinedLogs {
     let program = Program::Command(CommandLine {
         argv: vec!["nvbandwidth".to_owned()],
         every: Every::Node,
+        rounds: None,
         image: None,
         read: OutputFormat::Format("nvbandwidth".to_owned()),
     });

@@ -7,6 +7,7 @@
 //! Idempotent: the verdict is stored under its command with all its inputs, and a repeated command returns the stored verdict.
 //! The same inputs always give the same verdict.
 
+mod pairs;
 mod reader;
 mod standard;
 

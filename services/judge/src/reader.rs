@@ -10,12 +10,16 @@ use model::{
 use service::PortError;
 use verdict::{Clues, Listening};
 
+use crate::pairs;
+
 /// Reads the logs of one program.
 #[derive(Clone, Debug)]
 pub struct LogReader {
     format: Source,
-    /// The program runs on each node, with a log for each.
-    per_node: bool,
+    /// For which part of the cluster the program is started once.
+    every: Every,
+    /// Maximum number of rounds of pairs.
+    rounds: Option<u32>,
     /// Exit statuses of a valid measurement, besides 0.
     exit: Vec<i32>,
 }
@@ -36,7 +40,7 @@ impl LogReader {
     /// # Errors
     /// Returns a permanent error if this version does not know the format, or the declaration is invalid.
     pub fn of(program: &Program) -> Result<Self, PortError> {
-        let Program::Command(CommandLine { every, read, .. }) = program else {
+        let Program::Command(CommandLine { every, rounds, read, .. }) = program else {
             return Ok(Self::detecting());
         };
         let refused = |why: String| PortError::Permanent(Failure::new(Class::Input, "UNKNOWN_FORMAT", why));
@@ -50,6 +54,10 @@ impl LogReader {
             OutputFormat::Declared(rules) => {
                 let declaration: Declaration = serde_json::from_value(rules.clone())
                     .map_err(|error| refused(format!("read: {error}")))?;
+                let declaration = match every {
+                    Every::Pair => declaration.of_pairs(),
+                    Every::Node | Every::Rank => declaration,
+                };
                 let declared = declaration.check(false).map_err(|problems| {
                     let first = problems
                         .first()
@@ -59,13 +67,13 @@ impl LogReader {
                 (Source::Declared(declared), declaration.exit)
             }
         };
-        Ok(Self { format, per_node: *every == Every::Node, exit })
+        Ok(Self { format, every: *every, rounds: *rounds, exit })
     }
 
     /// The reader for logs of unknown format.
     #[must_use]
     pub const fn detecting() -> Self {
-        Self { format: Source::Detected, per_node: false, exit: Vec::new() }
+        Self { format: Source::Detected, every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
     /// A reading without measurements, in the program's format if it is known.
@@ -89,17 +97,28 @@ impl LogReader {
             Err(error) => Box::new(FailingInput(Some(error))),
         };
         let mut listening = Listening::new(unpacked);
-        let reading = match &self.format {
-            Source::Detected => measure::read(&mut listening)?,
-            Source::Known(format) => measure::read_as(format, &mut listening)?,
-            Source::Declared(declared) => declared.read(&mut listening)?,
+        let reading = match self.every {
+            Every::Pair => {
+                let rules = pairs::Rules { rounds: self.rounds, exit: &self.exit };
+                pairs::read(&mut listening, rules, self.empty(), |section| self.read(section))?
+            }
+            Every::Node | Every::Rank => self.read(&mut listening)?,
         };
         Ok((reading, listening.finish()))
     }
 
+    /// Reads the output of one process.
+    fn read(&self, output: &mut dyn Read) -> io::Result<Reading> {
+        match &self.format {
+            Source::Detected => measure::read(output),
+            Source::Known(format) => measure::read_as(format, output),
+            Source::Declared(declared) => declared.read(output),
+        }
+    }
+
     /// Sets the node of all subjects of the log of a node: programs name the same host differently, or not at all.
     pub fn complete(&self, reading: &mut Reading, clues: &Clues) {
-        let Some(node) = clues.node.as_deref().filter(|_| self.per_node) else { return };
+        let Some(node) = clues.node.as_deref().filter(|_| self.every == Every::Node) else { return };
         reading.name_node(node);
         if let Some(error) = &mut reading.first_error {
             *error = format!("{node}: {error}");
@@ -110,13 +129,13 @@ impl LogReader {
     fn is_judged(&self, reading: &Reading, clues: &Clues) -> bool {
         match self.format {
             Source::Detected => !reading.tables.is_empty() || reading.format.is_some(),
-            _ => reading.ended != LogEnd::Empty && (!self.per_node || clues.node.is_some()),
+            _ => reading.ended != LogEnd::Empty && (self.every != Every::Node || clues.node.is_some()),
         }
     }
 
     /// Nodes of the cluster without measurements. `measured`: nodes with measurements.
     pub(crate) fn missing(&self, cluster: &Cluster, measured: &BTreeSet<String>) -> Vec<String> {
-        if !self.per_node {
+        if self.every == Every::Rank {
             return Vec::new();
         }
         let all: BTreeSet<_> = cluster.nodes.iter().map(|node| node.name.clone()).collect();
@@ -170,7 +189,14 @@ impl CombinedLogs {
         let whole = &mut self.reading;
         if reader.is_judged(&reading, &clues) {
             self.log_sha256 = Some(sha256);
-            self.nodes.extend(clues.node.clone());
+            match reader.every {
+                Every::Pair => {
+                    let subjects = reading.metrics.iter().map(|metric| &metric.subject);
+                    let names = subjects.flat_map(|subject| [&subject.node, &subject.peer]).flatten();
+                    self.nodes.extend(names.map(ToString::to_string));
+                }
+                Every::Node | Every::Rank => self.nodes.extend(clues.node.clone()),
+            }
             whole.ended = whole.ended.worse(reading.ended);
             whole.append(reading);
         } else {

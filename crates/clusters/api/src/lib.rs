@@ -14,6 +14,7 @@ pub mod fake_scheduler;
 mod kind;
 mod layout;
 pub mod output_folder;
+pub mod pairs;
 mod poll_pace;
 pub mod program;
 pub mod provider;

@@ -2,7 +2,7 @@
 
 use model::{Every, Program, Workload};
 
-use crate::shell::quote;
+use crate::{pairs, shell::quote};
 
 /// Program and arguments. `folder`: the image or the cluster's programs, if any; `slots`: number of GPUs of each process.
 ///
@@ -24,6 +24,12 @@ pub fn is_per_node(program: &Program) -> bool {
     program.command().is_some_and(|command| command.every == Every::Node)
 }
 
+/// Maximum number of rounds of a program that is started on pairs of nodes; 0: no maximum. `None` for other programs.
+pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
+    let command = program.command().filter(|command| command.every == Every::Pair)?;
+    Some(command.rounds.unwrap_or(0))
+}
+
 /// Shell text (bash) that a process executes directly before a program that is not of nccl-tests; empty for nccl-tests. The
 /// environment variable `BURNIN_NODE_NAME` has the name of the node, where it differs from the host name.
 pub fn prelude(program: &Program, folder: Option<&str>) -> String {
@@ -31,9 +37,10 @@ pub fn prelude(program: &Program, folder: Option<&str>) -> String {
         return String::new();
     }
     let path = folder.map_or_else(String::new, |folder| format!("export PATH={}:\"$PATH\"\n", quote(folder)));
-    let node = match is_per_node(program) {
-        true => "printf 'burnin node: %s\\n' \"${BURNIN_NODE_NAME:-$(hostname)}\"\n",
-        false => "",
+    let node = match program.command().map(|command| command.every) {
+        Some(Every::Node) => "printf 'burnin node: %s\\n' \"${BURNIN_NODE_NAME:-$(hostname)}\"\n",
+        Some(Every::Pair) => pairs::END,
+        Some(Every::Rank) | None => "",
     };
     format!("{path}{node}")
 }

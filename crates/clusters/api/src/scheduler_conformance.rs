@@ -109,7 +109,7 @@ pub async fn program_of_each_node(
     let run = async |name: &str, failing: &str| {
         let argv = ["bash", "-c", script, "measure", failing, "it's \"$(all)\""].map(str::to_owned).into();
         let read = OutputFormat::Format("key-value".to_owned());
-        let command = CommandLine { argv, every: Every::Node, image: None, read };
+        let command = CommandLine { argv, every: Every::Node, rounds: None, image: None, read };
         let spec = JobSpec { program: Program::Command(command), ..job(name) };
         scheduler.submit(&spec).await.expect("a handle");
         let end = ended(scheduler, cluster, name).await;
@@ -136,6 +136,57 @@ pub async fn program_of_each_node(
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)), "{texts:?}");
     let finished = texts.iter().filter(|text| text.contains("finished by")).count();
     assert_eq!(finished, nodes.len() - 1, "the other nodes continue: {texts:?}");
+}
+
+/// Checks that a program is started on both nodes of every pair, the client after its server listens, that the client gets an address
+/// of the server, and that a pair that fails does not end the others. `job` makes a job with the given name on the cluster, which
+/// has at least two nodes and Python.
+///
+/// # Panics
+/// Panics if a check fails.
+pub async fn program_of_each_pair(
+    scheduler: &dyn Scheduler,
+    cluster: &Cluster,
+    job: impl Fn(&str) -> JobSpec,
+) {
+    // The server listens late, on every address, and stays after its client.
+    let script = "set -u\nif [[ $BURNIN_PAIR_INDEX == 0 ]]; then exec python3 -c 'import socket, time; time.sleep(1)\n\
+                  listening = socket.create_server((\"\", 18515), backlog=8)\nprint(\"serving\", flush=True); time.sleep(600)'; fi\n\
+                  [[ $BURNIN_NODE_NAME != \"$1\" ]] || exit 7\nexec {to}<>/dev/tcp/\"$2\"/18515 && echo \"connected from $BURNIN_NODE_NAME\"";
+    let run = async |name: &str, failing: &str| {
+        let argv = ["bash", "-c", script, "measure", failing, "{peer}"].map(str::to_owned).into();
+        let read = OutputFormat::Format("key-value".to_owned());
+        let command = CommandLine { argv, every: Every::Pair, rounds: None, image: None, read };
+        let spec = JobSpec { program: Program::Command(command), ..job(name) };
+        scheduler.submit(&spec).await.expect("a handle");
+        let end = ended(scheduler, cluster, name).await;
+        let mut texts = Vec::new();
+        for Written { name: file, .. } in scheduler.outputs(cluster, name).await.expect("an answer").files {
+            let mut text = String::new();
+            let mut body = scheduler.output(cluster, name, &file).await.expect("a file");
+            body.read_to_string(&mut text).await.expect("text");
+            texts.extend(text.contains("burnin pairs: ").then_some(text));
+        }
+        assert_eq!(texts.len(), 1, "one log has all pairs: {texts:?}");
+        (end, texts.remove(0))
+    };
+    let (end, text) = run("pairs", "none").await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)), "{text}");
+    let nodes = scheduler.nodes(cluster, "pairs").await.expect("nodes");
+    let named = text.lines().find_map(|line| Some(line.split_once("burnin pairs: ")?.1)).expect("the nodes");
+    let mut named: Vec<_> = named.split(' ').collect();
+    let pairs = nodes.len() * (nodes.len() - 1) / 2;
+    assert_eq!(text.matches("burnin pair ended: 0\n").count(), pairs, "{text}");
+    for (a, b) in model::pair_rounds(named.len(), None).concat() {
+        let section = format!("burnin pair: {} to {}\nconnected from {0}\n", named[b], named[a]);
+        assert!(text.contains(&section), "{section}: {text}");
+    }
+    let client = named[1].to_owned();
+    named.sort_unstable();
+    assert_eq!(named, nodes, "the nodes by their own names: {text}");
+    let (end, text) = run("pairs-fail", &client).await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)), "{text}");
+    assert_eq!(text.matches("burnin pair ended: ").count(), pairs, "the other pairs continue: {text}");
 }
 
 /// Checks that the adapter lists only a job's own files in `folder`, the output folder of the job `name`, and follows no link

@@ -5,7 +5,9 @@
 //! result.
 //! All processes of a job carry the variable `BURNIN_JOB`, by which they are found.
 
-use cluster_api::{JobSpec, program, rank_environment, shell::quote};
+use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
+
+use model::Every;
 
 use crate::settings::Hosts;
 
@@ -106,22 +108,29 @@ copy_image() {
   tar -C "$image" -cf - . |
     timeout 600 ssh -F "$config" -T "$1" "exec bash -c $(printf '%q ' "$receive" receive "$work" "$image")"
 }
-# The program on one host, without MPI. The marks are exported first: a cancelled job is found by them.
+# The program on one host, without MPI, with these variables. They are exported first: a cancelled job is found by them.
 on_host() {
-  local marks
-  printf -v marks 'export BURNIN_JOB=%q BURNIN_NODE_NAME=%q; ' "$BURNIN_JOB" "$1"
-  ssh -F "$config" -T "$1" "${marks}exec bash -c $(printf '%q ' "$(<rank.sh)" rank "${command[@]}")" >"output/node-$1.log" 2>&1 </dev/null
+  local host=$1 marks
+  shift
+  printf -v marks ' %q' "BURNIN_JOB=$BURNIN_JOB" "BURNIN_NODE_NAME=$host" "$@"
+  ssh -F "$config" -T "$host" "export$marks; exec bash -c $(printf '%q ' "$(<rank.sh)" rank "${command[@]}")"
 }
 # The program on all hosts at once. The exit code is the highest one.
 on_all_hosts() {
   local host pids=() at=0 code=0 status
-  for host in "${hosts[@]}"; do on_host "$host" & pids+=($!); done
+  for host in "${hosts[@]}"; do on_host "$host" >"output/node-$host.log" 2>&1 </dev/null & pids+=($!); done
   for host in "${hosts[@]}"; do
     wait "${pids[at++]}"; status=$?
     ((status == 0)) || say "$host: the program ended with $status"
     ((status > code)) && code=$status
   done
   exit "$code"
+}
+on_pairs() {
+  nodes=("${hosts[@]}") pairs=$PWD/pairs
+  mkdir -p -- "$pairs"
+  run_end() { on_host "${nodes[$1]}" "BURNIN_PAIR_INDEX=$BURNIN_PAIR_INDEX" "BURNIN_PEER=$BURNIN_PEER"; }
+  run_pairs "$rounds" >output/benchmark.log 2>&1
 }
 stop() {
   say "stopping: $1"
@@ -153,7 +162,7 @@ with_mpirun() {
   --mca plm_rsh_agent ssh --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 "${options[@]}" \
   bash -c "$(<rank.sh)" rank "${command[@]}" >output/benchmark.log 2>output/mpirun.log </dev/null
 }
-if ((per_node)); then on_all_hosts & else with_mpirun & fi
+if [[ -n $rounds ]]; then on_pairs & elif ((per_node)); then on_all_hosts & else with_mpirun & fi
 launcher=$!
 say "the launcher is process $launcher"
 deadline=$((SECONDS + limit))
@@ -220,6 +229,9 @@ pub fn files(
 ) -> Vec<(&'static str, String)> {
     let words = |words: &[String]| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let names: Vec<_> = hosts.hosts.iter().map(|host| host.name.clone()).collect();
+    let addresses: Vec<_> = hosts.hosts.iter().map(|host| host.address().to_owned()).collect();
+    let rounds = program::rounds_of_pairs(&job.program);
+    let needs_mpi = needs_mpi(job);
     let total: u32 = hosts.hosts.iter().map(|host| hosts.ranks(host)).sum();
     let mark = mark(&job.name, folder);
     let programs = image.or(hosts.programs.as_deref());
@@ -227,19 +239,21 @@ pub fn files(
     let empty = String::new();
     let silent = hosts.silent_after.0.as_secs();
     let settings = format!(
-        "config={} image={} limit={} silent={silent} pace={} ranks={total} per_node={}\nprograms={}\nmpi_folder={} profile={} program={}\n\
-         hosts=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\nreceive={}\n\
+        "config={} image={} limit={} silent={silent} pace={} ranks={total} per_node={} rounds={}\nprograms={}\nmpi_folder={} profile={} program={}\n\
+         hosts=({})\naddresses=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\nreceive={}\n\
          work={}\n",
         quote(config),
         quote(image.unwrap_or_default()),
         job.limit.0.as_secs().max(1),
         (silent / 3).clamp(1, 10), // two attempts may fail
-        u8::from(program::is_per_node(&job.program)),
+        u8::from(!needs_mpi),
+        rounds.map_or_else(String::new, |rounds| rounds.to_string()),
         quote(programs.unwrap_or_default()),
         quote(hosts.mpi.folder.as_ref().unwrap_or(&empty)),
         quote(hosts.profile.as_ref().unwrap_or(&empty)),
         quote(command.first().unwrap_or(&empty)),
         words(&names),
+        words(&addresses),
         words(&hosts.mpi.options),
         words(&command),
         quote(SWEEP),
@@ -261,8 +275,13 @@ pub fn files(
         ("hostfile", hostfile),
         ("bin/ssh", ssh),
         ("rank.sh", rank(job, hosts, programs)),
-        ("job.sh", format!("{shebang}\n{settings}{head}{BODY}")),
+        ("job.sh", format!("{shebang}\n{settings}{head}{}{BODY}", pairs::RUN_PAIRS)),
     ]
+}
+
+/// Whether mpirun starts the program.
+fn needs_mpi(job: &JobSpec) -> bool {
+    job.program.command().is_none_or(|command| command.every == Every::Rank)
 }
 
 fn rank(job: &JobSpec, hosts: &Hosts, programs: Option<&str>) -> String {
@@ -278,7 +297,7 @@ fn rank(job: &JobSpec, hosts: &Hosts, programs: Option<&str>) -> String {
         .profile
         .as_ref()
         .map_or_else(String::new, |profile| format!("set +u\n. {} || exit 88\nset -u\n", quote(profile)));
-    let head = if program::is_per_node(&job.program) { "" } else { RANK_HEAD };
+    let head = if needs_mpi(job) { RANK_HEAD } else { "" };
     format!(
         "set -u\nwork={} BURNIN_JOB_NAME={} entries=({})\nexport BURNIN_PORT={}\n{head}{environment}{profile}\
          export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\n{}{}exec \"$@\"\n",

@@ -172,7 +172,7 @@ async fn a_program_of_each_host_runs_without_mpi() {
     // The program is found in the image; a cancelled one leaves no process on any host.
     let argv = vec!["all_reduce_perf".to_owned()];
     let read = model::OutputFormat::Format("key-value".to_owned());
-    let command = model::CommandLine { argv, every: model::Every::Node, image: None, read };
+    let command = model::CommandLine { argv, every: model::Every::Node, rounds: None, image: None, read };
     let (slow, image) = self::jobs("echo started; sleep 600").await;
     let program = model::Program::Command(command);
     let job = JobSpec { program, ..job("cancelled", &cluster, Some(&image)) };
@@ -182,6 +182,17 @@ async fn a_program_of_each_host_runs_without_mpi() {
     slow.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&slow, &job).await.state, "CANCELLED");
     bed.until("no process is left", || bed.left().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+async fn a_program_of_pairs_runs_on_both_hosts_of_each_pair() {
+    let bed = Bed::up();
+    let (jobs, image) = jobs(ABOUT_A_SECOND).await;
+    let cluster = bed.cluster(&["h1", "h2", "h3"], &json!({"mpi": {"folder": "/no/mpi"}}));
+    let of = |name: &str| job(name, &cluster, Some(&image));
+    scheduler_conformance::program_of_each_pair(&jobs, &cluster, of).await;
+    assert_eq!(bed.left(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

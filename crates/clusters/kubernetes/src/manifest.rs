@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::{
     Kubernetes, Launch, Topology,
     apiserver::HOSTNAME,
-    names::{CONTAINER, FENCE, JOB, LABEL, REPLICATED, name},
+    names::{CONTAINER, FENCE, JOB, LABEL, REPLICATED, SSH, name},
     script,
 };
 
@@ -135,14 +135,14 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
         let template = JobTemplateSpec { metadata: Some(metadata), spec: Some(spec) };
         ReplicatedJob { name, replicas: 1, template }
     };
-    let per_node = program::is_per_node(&job.program);
+    let (per_node, uses_ssh) = (program::is_per_node(&job.program), uses_ssh(job, settings));
     let mut success = SuccessPolicy { operator: "All", target_replicated_jobs: None };
     let replicated_jobs = if settings.only_nodes.is_empty() {
         let mut spec = pods(settings.nodes, whole);
         if per_node {
             // A node whose program fails does not end the others (Kubernetes: "Backoff limit per index").
             (spec.backoff_limit, spec.backoff_limit_per_index) = (None, Some(0));
-        } else if settings.launch == Launch::Mpi {
+        } else if uses_ssh {
             // The first pod decides the job's result: the others only serve it and are ended with it.
             let first =
                 SuccessPolicyRule { succeeded_indexes: Some("0".to_owned()), succeeded_count: Some(1) };
@@ -150,7 +150,7 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
         }
         vec![replicated(REPLICATED.to_owned(), spec)]
     } else {
-        if settings.launch == Launch::Mpi && !per_node {
+        if uses_ssh {
             success.target_replicated_jobs = Some(vec![format!("{REPLICATED}0")]);
         }
         // Kueue's topology scheduling uses a pod's node selector and ignores node affinity.
@@ -164,13 +164,17 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
         };
         settings.only_nodes.iter().enumerate().map(on).collect()
     };
+    let mut of_jobset = annotations.clone();
+    if uses_ssh {
+        of_jobset.insert(SSH.to_owned(), "true".to_owned());
+    }
     let mut top = labels.clone();
     let kueue = [("queue-name", &settings.queue), ("priority-class", &settings.priority_class)];
     top.extend(
         kueue.into_iter().filter_map(|(key, value)| Some((format!("kueue.x-k8s.io/{key}"), value.clone()?))),
     );
     Ok(JobSet::new(
-        metadata(name.clone(), settings, top, annotations),
+        metadata(name.clone(), settings, top, of_jobset),
         JobSetSpec {
             // Kueue starts the JobSet when all its pods fit.
             suspend: settings.queue.is_some(),
@@ -292,7 +296,7 @@ fn pod_annotations(settings: &Kubernetes, ours: &Marks) -> Marks {
 
 fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<PodSpec, Failure> {
     let image = image(job, settings)?;
-    let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(settings, name).into_iter().unzip();
+    let (volumes, mounts): (Vec<_>, Vec<_>) = volumes(job, settings, name).into_iter().unzip();
     let mut command =
         vec!["bash".to_owned(), "-c".to_owned(), script::script(job, settings), "burnin".to_owned()];
     // Each rank has one GPU.
@@ -358,11 +362,17 @@ fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<Po
     })
 }
 
+/// Whether the first pod starts the program in the others by ssh.
+fn uses_ssh(job: &JobSpec, settings: &Kubernetes) -> bool {
+    let of_ranks = settings.launch == Launch::Mpi && !program::is_per_node(&job.program);
+    of_ranks || program::rounds_of_pairs(&job.program).is_some()
+}
+
 /// Volumes of the benchmark's container, each with its mount.
-fn volumes(settings: &Kubernetes, name: &str) -> Vec<(Volume, VolumeMount)> {
+fn volumes(job: &JobSpec, settings: &Kubernetes, name: &str) -> Vec<(Volume, VolumeMount)> {
     let mut all = Vec::new();
     let mut mount = |path: &str, volume: Volume| all.push((volume.clone(), mounted(&volume.name, path)));
-    if settings.launch == Launch::Mpi {
+    if uses_ssh(job, settings) {
         let secret = SecretVolumeSource {
             secret_name: Some(format!("{name}-ssh")),
             default_mode: Some(0o400),

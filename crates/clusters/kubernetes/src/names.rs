@@ -11,6 +11,8 @@ pub const CONTAINER: &str = "benchmark";
 pub const JOB: &str = "burnin.dev/job";
 /// Annotation of a JobSet that only reserves its name.
 pub const FENCE: &str = "burnin.dev/cancelled";
+/// Annotation of a JobSet whose pods need ssh keys.
+pub const SSH: &str = "burnin.dev/ssh";
 /// Label of all objects of a job.
 pub const LABEL: &str = "burnin-job";
 /// Maximum length of a JobSet name: its pod names must be DNS names.

@@ -137,7 +137,7 @@ impl KubernetesJobs {
             return Ok(JobStatus::Going); // until it is deleted
         }
         if !over {
-            place.keys(name, &uid).await?;
+            place.keys(name, &jobset).await?;
             self.follow(place, name);
         }
         let known = self.known(place, name, jobset).await?;
@@ -244,8 +244,12 @@ impl JobContext {
     }
 
     /// Creates the pods' ssh keys if needed, owned by the JobSet.
-    async fn keys(&self, name: &str, uid: &str) -> Result<(), PortError> {
-        if self.settings.launch == Launch::Mpi {
+    async fn keys(&self, name: &str, jobset: &JobSet) -> Result<(), PortError> {
+        let annotations = jobset.metadata.annotations.as_ref();
+        // JobSets of earlier versions have no annotation.
+        let needed = annotations.is_some_and(|all| all.contains_key(names::SSH));
+        if needed || self.settings.launch == Launch::Mpi {
+            let uid = text(jobset.metadata.uid.as_ref());
             let (user, host) = (keys::private_key()?, keys::private_key()?);
             self.cluster.create_secret(&manifest::keys(name, &self.settings, uid, &user, &host)).await?;
         }
@@ -283,7 +287,7 @@ impl Scheduler for KubernetesJobs {
         if let FoundObjects::Ours(jobset) = found {
             let uid = text(jobset.metadata.uid.as_ref());
             notes.note_submitted(uid).await?;
-            place.keys(&job.name, uid).await?;
+            place.keys(&job.name, &jobset).await?;
             if notes.cancelled().await? {
                 self.cancel(&job.cluster, &job.name).await?; // cancelled meanwhile
             } else {

@@ -3,7 +3,7 @@
 //! A pod that fails before the benchmark writes one line, beginning with the reason code, as its termination message, which
 //! outlives the pod's log.
 
-use cluster_api::{JobSpec, program, rank_environment, shell::quote};
+use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 
 use crate::{Kubernetes, Launch, names};
 
@@ -83,9 +83,9 @@ wait "$started"
 finish $?
 "#;
 
-/// Starts sshd in every pod; the first pod connects to all others and starts the ranks with mpirun. The job ends with it.
-const MPI: &str = r#"port=${BURNIN_SSH_PORT:?}
-for program in ssh ssh-keygen mpirun; do
+/// Starts sshd in every pod; the first pod connects to all others. The job ends with it.
+const SSH: &str = r#"port=${BURNIN_SSH_PORT:?}
+for program in ssh ssh-keygen "${needs[@]}"; do
   [[ $program == mpirun && $index != 0 ]] || type -P "$program" >/dev/null || fail 85 UNFIT "the image has no $program"
 done
 sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin type -P sshd) || fail 85 UNFIT "the image has no sshd"
@@ -97,7 +97,7 @@ printf '%s\n' "Port $port" "HostKey $run/host_key" "AuthorizedKeysFile $run/auth
   'AuthenticationMethods publickey' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'UsePAM no' \
   'StrictModes no' 'MaxStartups 1024' 'MaxSessions 1024' >"$run/sshd_config"
 # sshd gives a session none of its own environment: the image's programs and libraries would not be found there.
-printf 'SetEnv "PATH=%s" "LD_LIBRARY_PATH=%s"\n' "$PATH" "${LD_LIBRARY_PATH:-}" >>"$run/sshd_config"
+printf 'SetEnv "PATH=%s" "LD_LIBRARY_PATH=%s" "BURNIN_NODE_NAME=%s"\n' "$PATH" "${LD_LIBRARY_PATH:-}" "${BURNIN_NODE_NAME:-}" >>"$run/sshd_config"
 printf '%s\n' 'Host *' "Port $port" "IdentityFile $run/user_key" 'IdentitiesOnly yes' 'HostKeyAlias burnin' \
   "UserKnownHostsFile $run/known_hosts" 'StrictHostKeyChecking yes' 'BatchMode yes' 'ConnectTimeout 5' \
   'ServerAliveInterval 15' 'ServerAliveCountMax 4' 'LogLevel ERROR' >"$run/ssh_config"
@@ -122,7 +122,10 @@ for ((node = 0; node < BURNIN_NODES; node++)); do
   say "pod $node answers: $said"
   printf '%s slots=%d\n' "$name" "$BURNIN_RANKS_PER_NODE" >>"$run/hostfile"
 done
-interface=()
+"#;
+
+/// Starts the ranks with mpirun.
+const MPIRUN: &str = r#"interface=()
 [[ -z ${BURNIN_INTERFACE:-} ]] || interface=(--mca btl_tcp_if_include "$BURNIN_INTERFACE" --mca oob_tcp_if_include "$BURNIN_INTERFACE")
 # Ranks get the script as an argument: the other pods do not have the file.
 mpirun --allow-run-as-root --hostfile "$run/hostfile" -np $((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) \
@@ -132,12 +135,29 @@ mpirun --allow-run-as-root --hostfile "$run/hostfile" -np $((BURNIN_NODES * BURN
 finish $?
 "#;
 
+/// The nodes of all pods, and how one end of a pair is started on one of them.
+const PAIRS: &str = r#"nodes=() addresses=() pairs=$run/pairs argv=("$@")
+mkdir -p "$pairs"
+for ((node = 0; node < BURNIN_NODES; node++)); do
+  addresses+=("$(host "$node")")
+  nodes+=("$(ssh -n -F "$run/ssh_config" "${addresses[node]}" 'printf %s "${BURNIN_NODE_NAME:-$(hostname)}"')")
+done
+run_end() {
+  local marks
+  printf -v marks ' %q' "BURNIN_PAIR_INDEX=$BURNIN_PAIR_INDEX" "BURNIN_PEER=$BURNIN_PEER"
+  ssh -F "$run/ssh_config" "${addresses[$1]}" "export$marks; exec bash -c $(printf '%q ' "$(<"$run/rank.sh")" rank "${argv[@]}")"
+}
+"#;
+
 /// The script of every pod of a job. Its arguments are the benchmark's.
 pub fn script(job: &JobSpec, settings: &Kubernetes) -> String {
-    let launch = match settings.launch {
-        _ if program::is_per_node(&job.program) => ONCE,
-        Launch::Ranks => RANKS,
-        Launch::Mpi => MPI,
+    let launch = match (program::rounds_of_pairs(&job.program), settings.launch) {
+        (Some(rounds), _) => {
+            format!("needs=()\n{SSH}{}{PAIRS}run_pairs {rounds}\nfinish $?\n", pairs::RUN_PAIRS)
+        }
+        _ if program::is_per_node(&job.program) => ONCE.to_owned(),
+        (None, Launch::Ranks) => RANKS.to_owned(),
+        (None, Launch::Mpi) => format!("needs=(mpirun)\n{SSH}{MPIRUN}"),
     };
     format!("{HEAD}cat >\"$run/rank.sh\" <<'RANK'\n{}RANK\n{launch}", rank(job, settings))
 }

@@ -3,7 +3,8 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, output_folder, program, settings::wrong_kind, stage,
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, output_folder, pairs, program, settings::wrong_kind,
+    stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Image, PROCESSES};
@@ -45,11 +46,18 @@ impl Scheduler for LocalJobs {
         let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
         let mut argv = program::words(&job.program, folder.as_deref(), slots);
         let prelude = program::prelude(&job.program, folder.as_deref());
+        let mut nodes: Vec<_> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         if !prelude.is_empty() {
-            let shell = ["bash", "-c", &format!("{prelude}exec \"$@\""), "burnin"].map(str::to_owned);
-            argv.splice(0..0, shell);
+            let script = match program::rounds_of_pairs(&job.program) {
+                Some(rounds) => pairs::on_one_machine(&nodes, rounds, &prelude),
+                None => format!("{prelude}exec \"$@\""),
+            };
+            argv.splice(0..0, ["bash", "-c", &script, "burnin"].map(str::to_owned));
         }
-        let nodes = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
+        // One process starts both ends of every pair.
+        if program::rounds_of_pairs(&job.program).is_some() {
+            nodes.truncate(1);
+        }
         let (limit, labels) = (job.limit, job.labels.clone());
         let independent = program::is_per_node(&job.program);
         let request = JobRequest { argv, env: job.environment.clone(), limit, labels, nodes, independent };

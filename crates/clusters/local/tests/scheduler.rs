@@ -151,3 +151,12 @@ async fn a_program_of_each_node_runs_once_on_each_node() {
     let jobs = LocalJobs::new(store.clone());
     scheduler_conformance::program_of_each_node(&jobs, cluster, |name| job(cluster, None, name)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
+    let root = tempfile::tempdir().unwrap();
+    let rented = Rented::under(root.path());
+    let jobs = LocalJobs::new(Arc::new(MemoryStore::default()));
+    let cluster = &rented.cluster;
+    scheduler_conformance::program_of_each_pair(&jobs, cluster, |name| job(cluster, None, name)).await;
+}

@@ -4,7 +4,7 @@
 //! the name after a submission whose response was lost, or requeue the first; such a script records itself under `refused` and
 //! exits. The result of a script is in `end.json`, written last and atomically.
 
-use cluster_api::{JobSpec, program, rank_environment, shell::quote};
+use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 
 use crate::Slurm;
 
@@ -68,13 +68,31 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
     let command = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let rank = rank_environment::applied_last(&variables) + &program::prelude(&job.program, programs);
     // A node whose program fails does not end the others. A task may use all processors and GPUs of its node.
-    let (tasks, output) = match program::is_per_node(&job.program) {
-        true => (
-            " --ntasks-per-node=1 --ntasks=\"$SLURM_JOB_NUM_NODES\" --cpu-bind=none --kill-on-bad-exit=0 --wait=0 --output=output/node-%N.log"
-                .to_owned(),
+    let alone = "--ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0";
+    let rank_words = format!("bash -c \"$rank\" rank {command}");
+    let (start, output) = match program::rounds_of_pairs(&job.program) {
+        Some(rounds) => (
+            format!(
+                r#"nodes=() addresses=() pairs=$PWD/pairs
+mkdir -p -- "$pairs"
+while read -r node; do
+  address=$(scontrol show node "$node" | sed -n 's/^ *NodeAddr=\([^ ]*\).*/\1/p')
+  nodes+=("$node") addresses+=("${{address:-$node}}")
+done < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+# --overlap: the step before this one may not have released the node's processors yet.
+run_end() {{ srun --nodes=1 --ntasks=1 --nodelist="${{nodes[$1]}}" --overlap {alone} {rank_words}; }}
+{}run_pairs {rounds}"#,
+                pairs::RUN_PAIRS
+            ),
+            "output/benchmark.log",
+        ),
+        None if program::is_per_node(&job.program) => (
+            format!(
+                "srun {alone} --ntasks=\"$SLURM_JOB_NUM_NODES\" --wait=0 --output=output/node-%N.log {rank_words}"
+            ),
             "output/srun.log",
         ),
-        false => (format!(" --label --kill-on-bad-exit=1{mpi}"), "output/benchmark.log"),
+        None => (format!("srun --label --kill-on-bad-exit=1{mpi} {rank_words}"), "output/benchmark.log"),
     };
     format!(
         r#"#!/bin/bash
@@ -112,7 +130,7 @@ export BURNIN_NODE_NAME="${{SLURMD_NODENAME:-}}"
 {rank}exec "$@"
 RANK
 )
-srun{tasks} bash -c "$rank" rank {command} >{output} 2>&1
+{start} >{output} 2>&1
 code=$?
 # srun exits with the highest code, that of ranks it killed. The first failure is closest to the cause.
 if [ "$code" -gt 128 ]; then

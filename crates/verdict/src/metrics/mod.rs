@@ -37,6 +37,9 @@ use measured::{ByName, Measured};
 use place::Place;
 use suspects::Evidence;
 
+/// Code of the finding of a pair of nodes whose program failed.
+pub const PAIR_FAILED: &str = "PAIR_FAILED";
+
 /// Maximum number of subjects named in one reason.
 const NAMED: usize = 8;
 
@@ -84,10 +87,11 @@ pub(crate) fn judge(
     }
     let Found { mut reasons, mut evidence, pairs: bad_pairs } = found;
     for (name, bad) in bad_pairs {
-        let all: Vec<_> =
-            by_name.named(name).iter().copied().filter(|metric| metric.value.is_some()).collect();
-        evidence.extend(pairs::evidence(&all, &bad));
+        let is_bad = |metric: &Metric| bad.iter().any(|other| std::ptr::eq(*other, metric));
+        let measured = by_name.named(name).iter().filter(|metric| metric.value.is_some());
+        evidence.extend(pairs::evidence(name, measured.map(|metric| (&metric.subject, !is_bad(metric)))));
     }
+    evidence.extend(failed_pairs(reading));
     reasons.sort_by_key(|reason| gravity(reason.weighs));
     let verdict = verdict(&reasons);
     Judgement {
@@ -128,6 +132,18 @@ impl<'a> Found<'a> {
     fn blame(&mut self, subject: &Subject, what: &str, strength: f64) {
         self.evidence.push(Evidence { subject: subject.clone(), what: what.to_owned(), strength });
     }
+}
+
+/// Accuses ends and links by pairs whose program failed.
+fn failed_pairs(reading: &Reading) -> Vec<Evidence> {
+    let failed = reading.findings.iter().filter(|finding| finding.code == PAIR_FAILED);
+    let failed: BTreeSet<_> = failed.map(|finding| &finding.subject).collect();
+    if failed.is_empty() {
+        return Vec::new();
+    }
+    let measured: BTreeSet<_> = reading.metrics.iter().map(|metric| &metric.subject).collect();
+    let good = measured.difference(&failed).map(|subject| (*subject, true));
+    pairs::evidence(PAIR_FAILED, good.chain(failed.iter().map(|subject| (*subject, false))))
 }
 
 fn ended(reading: &Reading, found: &mut Found<'_>) {

@@ -2,38 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use model::metric::{Metric, Subject};
+use model::metric::Subject;
 
 use crate::locate::{PairOptions, PairResult, SuspectLink, from_pairs};
 
 use super::{place::owned, suspects::Evidence};
 
-/// Accuses ends and links by the pairs of one metric, of which some are bad.
+/// Accuses ends and links by the pairs of one metric, of which some are bad. `what`: name of the metric, or code of the finding.
 ///
-/// `all`: every measured pair, good ones included, because they show which ends work.
-pub(super) fn evidence(all: &[&Metric], bad: &[&Metric]) -> Vec<Evidence> {
-    let is_bad = |metric: &Metric| bad.iter().any(|other| std::ptr::eq(*other, metric));
+/// `all`: every tested pair, good ones included, because they show which ends work.
+pub(super) fn evidence<'a>(what: &str, all: impl Iterator<Item = (&'a Subject, bool)>) -> Vec<Evidence> {
     let mut ends: BTreeMap<String, Subject> = BTreeMap::new();
     let mut results = Vec::new();
-    for metric in all {
-        let Some((a, b)) = both_ends(&metric.subject) else { continue };
+    for (subject, ok) in all {
+        let Some((a, b)) = both_ends(subject) else { continue };
         let [a, b] = [a, b].map(|end| {
             let name = end.to_string();
             ends.insert(name.clone(), end);
             name
         });
-        let ok = !is_bad(metric);
         results.push(PairResult { a, b, busbw: if ok { 1.0 } else { 0.0 }, ok });
     }
-    // If most pairs are bad, a setting of all is more likely than a bad end of each.
-    if results.iter().filter(|result| !result.ok).count() * 2 > results.len() {
+    if is_shared(&results) {
         return Vec::new();
     }
     let located = from_pairs(&results, &PairOptions { expected_busbw: Some(1.0), ..PairOptions::default() });
-    let Some(what) = all.first().map(|metric| metric.name.to_string()) else { return Vec::new() };
     let of_end = |name: &str, confidence| {
         let subject = ends.get(name)?.clone();
-        Some(Evidence { subject, what: what.clone(), strength: confidence })
+        Some(Evidence { subject, what: what.to_owned(), strength: confidence })
     };
     let suspects = located.suspects.iter();
     let suspects = suspects.filter_map(|it| of_end(it.host.as_deref().unwrap_or_default(), it.confidence));
@@ -43,6 +39,14 @@ pub(super) fn evidence(all: &[&Metric], bad: &[&Metric]) -> Vec<Evidence> {
         Some(evidence)
     });
     suspects.chain(links).collect()
+}
+
+/// Whether most pairs are bad, and not because of one end: a setting of all is then more likely than many bad ends.
+fn is_shared(results: &[PairResult]) -> bool {
+    let bad: Vec<_> = results.iter().filter(|result| !result.ok).collect();
+    let has = |end: &String| bad.iter().all(|result| [&result.a, &result.b].contains(&end));
+    let common = bad.first().is_some_and(|first| has(&first.a) || has(&first.b));
+    bad.len() == results.len() || (bad.len() * 2 > results.len() && !common)
 }
 
 /// The two ends of a pair: GPUs of a node by index, ranks by number, otherwise nodes by name.

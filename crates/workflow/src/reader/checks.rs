@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use model::{
-    Benchmark, ByteSize, Check, Collective, CommandLine, Criteria, Datatype, OutputFormat, Program, Workload,
+    Benchmark, ByteSize, Check, Collective, CommandLine, Criteria, Datatype, Every, OutputFormat, Program,
+    Workload,
 };
 
 use super::WorkflowReader;
@@ -205,6 +206,7 @@ impl<'a> WorkflowReader<'a> {
             let alone = [
                 ("command", !file.command.is_empty()),
                 ("every", file.every.is_some()),
+                ("rounds", file.rounds.is_some()),
                 ("image", file.image.is_some()),
                 ("read", file.read.is_some()),
             ];
@@ -243,17 +245,39 @@ impl<'a> WorkflowReader<'a> {
                 }
             }
         }
-        let read = self.output_format(field, file.read.as_ref())?;
+        let has_peer =
+            file.command.iter().any(|word| word.contains("{peer}") || word.contains("BURNIN_PEER"));
+        match (file.every == Some(Every::Pair), file.rounds) {
+            (true, Some(0)) => {
+                self.complain(&format!("{field}.rounds"), "0 measures no pair; expected 1 or more")
+            }
+            (false, Some(_)) => self.complain(&format!("{field}.rounds"), "applies to `every: pair` only"),
+            _ => {}
+        }
+        if file.every == Some(Every::Pair) && !has_peer {
+            self.complain(
+                &format!("{field}.command"),
+                "has no argument `{peer}`, so the client does not know its server; write it where the program expects the address of \
+                 the server",
+            );
+        }
+        let read = self.output_format(field, file.read.as_ref(), file.every)?;
         let command = CommandLine {
             argv: file.command.clone(),
             every: file.every.unwrap_or_default(),
+            rounds: file.rounds,
             image: file.image.clone(),
             read,
         };
         Some(Program::Command(command))
     }
 
-    fn output_format(&mut self, field: &str, read: Option<&ReadFile>) -> Option<OutputFormat> {
+    fn output_format(
+        &mut self,
+        field: &str,
+        read: Option<&ReadFile>,
+        every: Option<Every>,
+    ) -> Option<OutputFormat> {
         let field = format!("{field}.read");
         match read {
             None => {
@@ -277,6 +301,10 @@ impl<'a> WorkflowReader<'a> {
             Some(ReadFile::Declared(rules)) => {
                 match serde_json::from_value::<measure::Declaration>(rules.clone()) {
                     Ok(declaration) => {
+                        let declaration = match every {
+                            Some(Every::Pair) => declaration.of_pairs(),
+                            _ => declaration,
+                        };
                         for measure::Problem { field: place, message } in declaration.lint(true) {
                             self.complain(&format!("{field}.{place}"), pattern_in_words(message));
                         }

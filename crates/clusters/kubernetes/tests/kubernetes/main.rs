@@ -7,7 +7,7 @@ mod output;
 mod real;
 
 use bed::{Bed, ended, last, text, until};
-use cluster_api::{JobStatus, Scheduler, Settings, scheduler_conformance};
+use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{Kubernetes, manifest, names};
 use model::Class;
 use serde_json::json;
@@ -44,6 +44,26 @@ async fn a_program_of_each_node_runs_once_in_each_pod() {
         for name in ["each-node", "each-node-fails"] {
             bed::until("it is deleted", async || jobs.release(&cluster, name).await.is_ok()).await;
         }
+    }
+}
+
+/// The pods of the stand-in share one address, so both ends run in the same one; the result is the first pod's in any case.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_pairs_is_started_by_ssh_whatever_the_launcher_of_ranks() {
+    let script = "if [[ $BURNIN_PAIR_INDEX == 0 ]]; then sleep 600; else echo \"connects to $1\"; fi";
+    let argv = ["bash", "-c", script, "measure", "{peer}"].map(str::to_owned).into();
+    let read = model::OutputFormat::Format("key-value".to_owned());
+    let command = model::CommandLine { argv, every: model::Every::Pair, rounds: None, image: None, read };
+    let bed = Bed::up("true").await;
+    for (name, settings) in [("ranks", json!({})), ("mpi", json!({"launch": "mpi"}))] {
+        let program = model::Program::Command(command.clone());
+        let (jobs, job) = (bed.jobs(), JobSpec { program, ..bed.job(name, settings) });
+        jobs.submit(&job).await.unwrap();
+        let end = ended(&jobs, &job).await;
+        let log = text(&jobs, &job, "benchmark.log").await;
+        assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)), "{log}");
+        assert!(log.contains("connects to 127.0.0.1\n") && log.contains("burnin pair ended: 0\n"), "{log}");
+        bed::until("it is deleted", async || jobs.release(&job.cluster, name).await.is_ok()).await;
     }
 }
 

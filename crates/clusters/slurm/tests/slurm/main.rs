@@ -37,6 +37,15 @@ async fn a_program_of_each_node_runs_once_on_each_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
+    let bed = Bed::up("pairs");
+    let cluster = bed.cluster_with(|slurm| slurm.ranks_per_node = 2);
+    let job = |name: &str| cluster_api::JobSpec { cluster: cluster.clone(), ..bed.job(name, "true") };
+    scheduler_conformance::program_of_each_pair(&bed.jobs(), &cluster, job).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn every_node_runs_its_rank_and_a_failure_is_reported() {
     let bed = Bed::up("failure");
     let jobs = bed.jobs();

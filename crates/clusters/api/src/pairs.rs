@@ -1,0 +1,229 @@
+//! Shell text (bash) that runs a program on pairs of nodes. Pure.
+//!
+//! The output has a section for each pair, which the judge reads:
+//!
+//! ```text
+//! burnin pairs: NODE NODE ...            the nodes, in the order of model::pair_rounds
+//! burnin pair: CLIENT to SERVER
+//! ...                                    output of the client
+//! burnin pair ended: STATUS
+//! server: ...                            output of the server, each line
+//! ```
+
+use crate::shell::quote;
+
+/// Defines `run_pairs ROUNDS`, which runs all pairs, at most `ROUNDS` rounds of them unless it is 0, prints their sections and
+/// returns the highest exit status.
+///
+/// Requires the arrays `nodes` (names) and `addresses`, a writable folder `$pairs`, and the function `run_end NUMBER`, which runs one
+/// end on node `NUMBER` with its standard streams and the variables `BURNIN_PAIR_INDEX` and `BURNIN_PEER`.
+pub const RUN_PAIRS: &str = r#"
+# One pair. Arguments: prefix of its files, numbers of the nodes of server and client.
+run_pair() {
+  local files=$1 server=$2 client=$3 hold process status served stays=0 try
+  mkfifo -- "$files.stdin" || return 73
+  BURNIN_PAIR_INDEX=0 BURNIN_PEER=${addresses[client]} run_end "$server" <"$files.stdin" >"$files.server" 2>&1 &
+  process=$!
+  # The server ends when its standard input does, even if this shell is killed.
+  exec {hold}>"$files.stdin"
+  while kill -0 "$process" 2>/dev/null && ! grep -qs '^burnin pair: ready$' "$files.server"; do sleep 0.1; done
+  BURNIN_PAIR_INDEX=1 BURNIN_PEER=${addresses[server]} run_end "$client" </dev/null >"$files.client" 2>&1 {hold}>&-
+  status=$?
+  for try in {1..20}; do kill -0 "$process" 2>/dev/null || break; sleep 0.1; done
+  # Many servers serve until they are ended: their status then has no meaning.
+  kill -0 "$process" 2>/dev/null && stays=1
+  exec {hold}>&-
+  wait "$process"; served=$?
+  ((status || stays)) || status=$served
+  return "$status"
+}
+run_pairs() {
+  local most=$1 circle=("${!nodes[@]}") last half round at first second status worst=0
+  local -A processes
+  ((${#nodes[@]} % 2 == 0)) || circle+=(none)
+  last=$((${#circle[@]} - 1)) half=$((${#circle[@]} / 2))
+  ((most > 0 && most < last)) || most=$last
+  printf 'burnin pairs: %s\n' "${nodes[*]}"
+  for ((round = 0; round < most; round++)); do
+    processes=()
+    for ((at = 0; at < half; at++)); do
+      first=${circle[at]} second=${circle[last - at]}
+      [[ $first != none && $second != none ]] || continue
+      run_pair "$pairs/$round-$at" "$first" "$second" &
+      processes[$at]=$!
+    done
+    for ((at = 0; at < half; at++)); do
+      [[ -n ${processes[$at]:-} ]] || continue
+      wait "${processes[$at]}"; status=$?
+      printf 'burnin pair: %s to %s\n' "${nodes[circle[last - at]]}" "${nodes[circle[at]]}"
+      cat -- "$pairs/$round-$at.client"
+      # The output may have no newline at its end.
+      printf '\nburnin pair ended: %d\n' "$status"
+      sed 's/^/server: /' "$pairs/$round-$at.server"
+      rm -f -- "$pairs/$round-$at."*
+      ((status > worst)) && worst=$status
+    done
+    circle=("${circle[0]}" "${circle[last]}" "${circle[@]:1:last-1}")
+  done
+  return "$worst"
+}
+"#;
+
+/// What one end of a pair executes before its program, whose command line is in the positional parameters. The server's end does
+/// not return: it runs the program, reports when it listens, and ends it when standard input ends.
+pub(crate) const END: &str = r#"for word; do
+  shift
+  if [[ $word == *'{peer}'* ]]; then
+    [[ $BURNIN_PAIR_INDEX == 0 ]] || set -- "$@" "${word//'{peer}'/"$BURNIN_PEER"}"
+  else
+    set -- "$@" "$word"
+  fi
+done
+if [[ $BURNIN_PAIR_INDEX == 0 ]]; then
+  # A process and its descendants.
+  family() { local child; printf '%s\n' "$1"; for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do family "$child"; done; }
+  # Whether one of them listens for TCP connections.
+  listens() {
+    local process file inode state
+    for process in $(family "$1"); do
+      for file in "/proc/$process/fd/"*; do
+        file=$(readlink "$file" 2>/dev/null)
+        [[ $file == socket:* ]] || continue
+        while read -r _ _ _ state _ _ _ _ _ inode _; do
+          [[ $state == 0A && $file == "socket:[$inode]" ]] && return
+        done < <(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+      done
+    done
+    return 1
+  }
+  exec 3<&0
+  "$@" 3<&- </dev/null &
+  program=$!
+  # Programs that wait by other means than TCP get 5 s to start.
+  for try in {1..50}; do
+    kill -0 "$program" 2>/dev/null || break
+    listens "$program" && break
+    sleep 0.1
+  done
+  printf 'burnin pair: ready\n'
+  {
+    while read -r _ <&3; do :; done
+    for process in $(family "$program"); do kill -TERM "$process" 2>/dev/null; done
+    sleep 2
+    for process in $(family "$program"); do kill -KILL "$process" 2>/dev/null; done
+  } >/dev/null 2>&1 &
+  watch=$!
+  wait "$program"
+  status=$?
+  kill "$watch" 2>/dev/null
+  exit "$status"
+fi
+"#;
+
+/// The shell text of a job that runs all pairs on one machine, where each node is a name and a loopback address.
+pub fn on_one_machine(nodes: &[String], rounds: u32, prelude: &str) -> String {
+    let names: Vec<_> = nodes.iter().map(|node| quote(node)).collect();
+    let addresses: Vec<_> =
+        (0..nodes.len()).map(|at| format!("127.0.{}.{}", at / 250 % 256, at % 250 + 1)).collect();
+    format!(
+        r#"set -u
+pairs=$(mktemp -d) || exit 73
+trap 'rm -rf -- "$pairs"' EXIT
+end={}
+argv=("$@")
+nodes=({})
+addresses=({})
+run_end() {{ BURNIN_NODE_NAME=${{nodes[$1]}} bash -c "$end" end "${{argv[@]}}"; }}
+{RUN_PAIRS}run_pairs {rounds}
+"#,
+        quote(&format!("{prelude}exec \"$@\"\n")),
+        names.join(" "),
+        addresses.join(" "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+
+    /// Runs pairs of `nodes` nodes on this machine; the program is `program`, in bash.
+    fn run(nodes: usize, rounds: u32, program: &str) -> (String, Option<i32>) {
+        let folder = tempfile::tempdir().unwrap();
+        let end = folder.path().join("end.sh");
+        fs::write(&end, format!("{END}exec \"$@\"\n")).unwrap();
+        let script = format!(
+            "set -u\npairs={}\nnodes=($(printf 'n%d ' $(seq 0 {})))\naddresses=(\"${{nodes[@]/#/a-}}\")\n\
+             run_end() {{ NODE=${{nodes[$1]}} bash {} bash -c '{program}' program '{{peer}}'; }}\n{RUN_PAIRS}\nrun_pairs {rounds}",
+            folder.path().display(),
+            nodes - 1,
+            end.display()
+        );
+        let output = Command::new("timeout").args(["60", "bash", "-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    }
+
+    #[test]
+    fn the_shell_runs_the_same_rounds_as_the_judge_expects() {
+        for (nodes, most) in [(2, 0), (3, 0), (4, 0), (5, 2), (6, 1)] {
+            let (text, status) = run(nodes, most, "true");
+            assert_eq!(status, Some(0), "{text}");
+            let rounds = model::pair_rounds(nodes, (most > 0).then_some(most));
+            let expected: Vec<_> =
+                rounds.concat().iter().map(|(a, b)| format!("burnin pair: n{b} to n{a}")).collect();
+            let ran: Vec<_> = text.lines().filter(|line| line.starts_with("burnin pair: n")).collect();
+            assert_eq!(ran, expected, "{nodes} {most}");
+        }
+    }
+
+    #[test]
+    fn a_client_gets_the_address_of_its_server_and_the_servers_output_is_marked() {
+        let (text, status) = run(2, 0, "echo \"$NODE $BURNIN_PAIR_INDEX of $#: ${1:-}\"");
+        let expected = "burnin pairs: n0 n1\nburnin pair: n1 to n0\nn1 1 of 1: a-n0\n\nburnin pair ended: 0\n\
+                        server: n0 0 of 0: \nserver: burnin pair: ready\n";
+        // A server that ends at once may print its line before or after.
+        let other = expected
+            .replace("server: n0 0 of 0: \nserver: burnin", "server: burnin")
+            .replace("ready\n", "ready\nserver: n0 0 of 0: \n");
+        assert!(text == expected || text == other, "{text}");
+        assert_eq!(status, Some(0));
+    }
+
+    #[test]
+    fn the_highest_exit_status_of_both_ends_is_kept() {
+        assert_eq!(run(2, 0, "exit $((BURNIN_PAIR_INDEX * 7))").1, Some(7), "of the client");
+        assert_eq!(run(2, 0, "[ $BURNIN_PAIR_INDEX = 1 ] || exit 5").1, Some(5), "of the server");
+        let (text, status) = run(3, 0, "[ \"$NODE\" != n2 ] || exit 3");
+        assert_eq!(
+            (status, text.matches("ended: 3").count(), text.matches("ended: 0").count()),
+            (Some(3), 2, 1)
+        );
+    }
+
+    #[test]
+    fn a_client_starts_when_its_server_listens_and_a_server_that_stays_is_ended() {
+        // The server starts to listen after 1 s, and would serve for 30 s.
+        let serve = "import socket, time; time.sleep(1); s = socket.create_server((\"127.0.0.1\", 0)); \
+                     open(\"port\", \"w\").write(str(s.getsockname()[1])); time.sleep(30)";
+        let ask = "import socket; socket.create_connection((\"127.0.0.1\", int(open(\"port\").read()))); print(\"connected\")";
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            fs::write(folder.path().join(name), text).unwrap();
+        };
+        file("serve.py", serve);
+        file("ask.py", ask);
+        let program = format!(
+            "cd {}; if [ $BURNIN_PAIR_INDEX = 0 ]; then python3 serve.py; else python3 ask.py; fi",
+            folder.path().display()
+        );
+        let started = std::time::Instant::now();
+        let (text, status) = run(2, 0, &program);
+        assert_eq!(status, Some(0), "{text}");
+        assert!(text.contains("\nconnected\n"), "{text}");
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+        let left = Command::new("pgrep").args(["-f", &folder.path().display().to_string()]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+    }
+}
