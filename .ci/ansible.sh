@@ -7,7 +7,7 @@ skip() { echo "skipped: Slurm deployed with Ansible, because $*"; exit 77; }
 . .ci/beds.sh
 installed() { type -P slurmctld slurmd munged sshd ssh sudo ip nsenter pgrep python3 git make mpicc >/dev/null &&
   [[ -n $(ldconfig -p | grep -F libmpi.so.40) ]] && compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null; }
-need_packages installed slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libopenmpi-dev libpmix-dev git make iproute2 util-linux procps python3 python3-venv
+need_packages installed ansible
 need_network_namespaces
 need_overlays
 

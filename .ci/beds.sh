@@ -1,15 +1,14 @@
 # Sourced by gates that simulate hosts with namespaces. Each function calls the gate's `skip REASON` if this host lacks a
 # requirement.
 
-# Installs the Debian packages $2... unless command $1 succeeds.
+. .ci/packages.sh
+
+# Installs the packages of gate $2 unless command $1 succeeds.
 need_packages() {
-  local installed=$1
-  shift
+  local installed=$1 packages
   "$installed" && return
-  type -P apt-get >/dev/null || skip "apt-get, needed to install $*, is missing"
-  export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null ||
-    skip "these packages cannot be installed: $*"
+  read -ra packages <<<"$(packages_of "$2")"
+  install_packages "${packages[@]}" || skip "these packages cannot be installed: ${packages[*]}"
   hash -r
 }
 

@@ -4,10 +4,9 @@
 set -euo pipefail
 skip() { echo "skipped: the dashboard in a browser, because $*"; exit 77; }
 if [[ ! -x /usr/bin/chromium || ! -x /usr/bin/chromedriver ]]; then
-  [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null || skip "Chromium and its driver are missing, and installing them needs root and apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null ||
-    skip "Chromium and its driver cannot be installed"
+  . .ci/packages.sh
+  read -ra packages <<<"$(packages_of dashboard)"
+  install_packages "${packages[@]}" || skip "Chromium and its driver cannot be installed, which needs root and apt-get"
 fi
 venv=.tools/dashboard requirements=tests/testbed/dashboard/requirements.txt
 wanted=$(sha256sum <"$requirements")

@@ -5,7 +5,7 @@ skip() { echo "skipped: jobs on ssh hosts, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "simulated hosts need root"
 . .ci/beds.sh
 installed() { type -P mpirun orted ssh sshd sudo ip nsenter pgrep python3 >/dev/null; }
-need_packages installed openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo python3
+need_packages installed hosts
 need_network_namespaces
 need_overlays
 

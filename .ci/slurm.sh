@@ -5,7 +5,7 @@ skip() { echo "skipped: the Slurm scheduler on a real Slurm, because $*"; exit 7
 [[ $(id -u) == 0 ]] || skip "Slurm's daemons need root"
 . .ci/beds.sh
 installed() { type -P slurmctld slurmd slurmdbd munged ip nsenter mariadbd >/dev/null; }
-need_packages installed slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server
+need_packages installed slurm
 need_network_namespaces
 
 . .ci/built.sh

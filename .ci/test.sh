@@ -7,13 +7,15 @@ export CARGO_TERM_COLOR=never
 
 gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart)
 (($# == 0)) || gates=("$@")
-# Runs in parallel to the gates from slurm on, which mostly wait for daemons. It installs no Debian packages, because
-# two gates cannot install them at the same time.
-beside=chart
+# These gates mostly wait for daemons. They run in the background, one after the other, beside the gates after `unit`. Their packages
+# are installed by `setup`, because two gates cannot install packages at the same time.
+background=(slurm ansible chart)
+export BURNIN_GATES="${gates[*]}"
 skipped=()
 started=$SECONDS
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+results=$(mktemp -d)
+lane=
+trap 'rm -rf "$results"' EXIT
 
 # Runs a gate. Returns 0, 1, or 77 if it cannot run here; the gate has printed the reason.
 run() {
@@ -28,30 +30,50 @@ run() {
   return "$status"
 }
 
-background=
+is_in_background() { [[ -n $lane && " ${background[*]} " == *" $1 "* ]]; }
+
+# Starts the selected gates of the background.
+start_background() {
+  local gate
+  for gate in "${background[@]}"; do
+    [[ " ${gates[*]} " == *" $gate "* ]] || continue
+    # A new file name at the end: it is complete.
+    { run "$gate" >"$results/$gate.output" 2>&1; echo $? >"$results/$gate.draft"; mv "$results/$gate.draft" "$results/$gate"; } || true
+  done
+}
+
+# Prints the output of a gate of the background, and returns its status.
+await() {
+  while [[ ! -e $results/$1 ]]; do
+    kill -0 "$lane" 2>/dev/null || [[ -e $results/$1 ]] || return 1
+    sleep 1
+  done
+  cat "$results/$1.output"
+  return "$(cat "$results/$1")"
+}
+
+stop() {
+  [[ -z $lane ]] || wait "$lane" || true
+  exit 1
+}
+
 for gate in "${gates[@]}"; do
-  if [[ $gate == slurm && " ${gates[*]} " == *" $beside "* ]]; then
-    run "$beside" >"$output" 2>&1 &
-    background=$!
-  fi
   status=0
-  if [[ $gate == "$beside" && -n $background ]]; then
-    wait "$background" || status=$?
-    cat "$output"
-  else
-    run "$gate" || status=$?
-  fi
+  if is_in_background "$gate"; then await "$gate" || status=$?; else run "$gate" || status=$?; fi
   case $status in
     0) ;;
     77)
       skipped+=("$gate")
       if [[ ${BURNIN_SKIPPED:-} == fail ]]; then
         echo "=== $gate: FAILED, because BURNIN_SKIPPED=fail"
-        [[ -z $background ]] || wait "$background" || true
-        exit 1
+        stop
       fi
       ;;
-    *) [[ -z $background ]] || wait "$background" || true; exit 1 ;;
+    *) stop ;;
   esac
+  if [[ $gate == unit ]]; then
+    start_background &
+    lane=$!
+  fi
 done
 echo "gates: $((${#gates[@]} - ${#skipped[@]})) passed, 0 failed, ${#skipped[@]} skipped ${skipped[*]:+(${skipped[*]})} in $((SECONDS - started)) s"

@@ -65,6 +65,7 @@ fn commands_on_a_server_behave_like_local_ones() {
         &["runs"],
         &["show", &run, "--output", "markdown"],
         &["show", &run, "--output", "csv"],
+        &["show", &run, "--output", "json"],
         &["logs", &run],
         &["logs", &run, log],
     ] {

@@ -185,7 +185,9 @@ async fn show(
 ) -> Result<Exit, CliError> {
     let form = match output {
         ReportForm::Json => {
-            let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
+            let request = server.request(Method::GET, &["runs", run.as_str()]).query(&[("metrics", "true")]);
+            let request = request.query(&check.map(|check| ("check", check)).as_slice());
+            let detail: RunDetail = server.json(request).await?;
             print_json(&detail);
             return Ok(Exit::Pass);
         }

@@ -178,8 +178,10 @@ pub async fn program_of_each_pair(
     let pairs = nodes.len() * (nodes.len() - 1) / 2;
     assert_eq!(text.matches("burnin pair ended: 0\n").count(), pairs, "{text}");
     for (a, b) in model::pair_rounds(named.len(), None).concat() {
-        let section = format!("burnin pair: {} to {}\nconnected from {0}\n", named[b], named[a]);
-        assert!(text.contains(&section), "{section}: {text}");
+        let begins = format!("burnin pair: {} to {}\n", named[b], named[a]);
+        let section = text.split(&begins).nth(1).and_then(|rest| rest.split("burnin pair ended: ").next());
+        let connected = format!("connected from {}\n", named[b]);
+        assert!(section.is_some_and(|section| section.contains(&connected)), "{begins}{connected}{text}");
     }
     let client = named[1].to_owned();
     named.sort_unstable();

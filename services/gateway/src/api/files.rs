@@ -149,11 +149,7 @@ pub async fn report(
     let elsewhere = Elsewhere { warehouse: gateway.warehouse.clone(), report: None };
     let no_run = || ApiProblem::no_run(run.as_str());
     let check = match check {
-        Some(name) => {
-            let state = gateway.view.folded(&run).await?.ok_or_else(no_run)?.state;
-            let no_check = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no check {name}"));
-            Some(state.workflow.check_named(&name).ok_or_else(no_check)?)
-        }
+        Some(name) => Some(gateway.check_named(&run, &name).await?),
         None => None,
     };
     let told = gateway.view.report_of(&run, check, elsewhere).await?.ok_or_else(no_run)?;

@@ -89,7 +89,7 @@ fn run_routes() -> Vec<Route> {
     .body::<runs::Begin>()
     .returns::<runs::StartedRun>(202, "The run.");
     let show = Operation::new(Method::GET, "showRun", "Shows one run with its stages.")
-        .parameters([run()])
+        .parameters([run(), with_metrics(), shown_check()])
         .returns::<runs::RunResource>(200, "The run.");
     let cancel = Operation::new(
         Method::POST,
@@ -174,6 +174,16 @@ fn byte_range() -> Value {
 
 fn shown_check() -> Value {
     parameter(In::Query, "check", json!({"type": "string"}), "Name of a check. Default: the gravest one.")
+}
+
+fn with_metrics() -> Value {
+    let schema = json!({"type": "boolean", "default": false});
+    parameter(
+        In::Query,
+        "metrics",
+        schema,
+        "Also the metrics and suspects of a check, which are read from its logs.",
+    )
 }
 
 fn report_format() -> Value {

@@ -17,7 +17,7 @@ use axum::{
     },
 };
 use futures::{Stream, StreamExt, stream};
-use model::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
+use model::{Attempt, CancelRequested, CheckIndex, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
 use run_index::{ListCursor, MOST, RunDetail, RunFilter, RunPage, RunStatus as Going};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -214,16 +214,43 @@ fn fit(key: &str) -> bool {
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
 }
 
+impl Gateway {
+    /// Position of a check of a run.
+    pub(super) async fn check_named(&self, run: &RunId, name: &str) -> Result<CheckIndex, ApiProblem> {
+        let folded = self.view.folded(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+        let no_check = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no check {name}"));
+        folded.state.workflow.check_named(name).ok_or_else(no_check)
+    }
+}
+
 async fn shown(gateway: &Gateway, run: &RunId) -> Result<RunResource, ApiProblem> {
     let detail = gateway.view.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     Ok(RunResource { detail, links: Links::of(run) })
 }
 
+/// Query of `GET /api/v1/runs/{run}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowQuery {
+    check: Option<String>,
+    metrics: bool,
+}
+
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     PathParam(run): PathParam,
+    Filtered(ShowQuery { check, metrics }): Filtered<ShowQuery>,
 ) -> Result<Json<RunResource>, ApiProblem> {
-    shown(&gateway, &run).await.map(Json)
+    if !metrics && check.is_none() {
+        return shown(&gateway, &run).await.map(Json);
+    }
+    let check = match check {
+        Some(name) => Some(gateway.check_named(&run, &name).await?),
+        None => None,
+    };
+    let detail = gateway.view.detail_of(&run, check).await?;
+    let detail = detail.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    Ok(Json(RunResource { detail, links: Links::of(&run) }))
 }
 
 pub async fn cancel(
