@@ -5,11 +5,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart)
+gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images doctest quickstart hosts slurm kubernetes ansible chart package)
 (($# == 0)) || gates=("$@")
 # These gates mostly wait for daemons. They run in the background, one after the other, beside the gates after `unit`. Their packages
 # are installed by `setup`, because two gates cannot install packages at the same time.
-background=(slurm ansible chart)
+background=(slurm ansible chart package)
 export BURNIN_GATES="${gates[*]}"
 skipped=()
 started=$SECONDS

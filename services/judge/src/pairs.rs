@@ -162,7 +162,7 @@ mod tests {
         let read = reading(LOG, None);
         assert_eq!(read.ended, LogEnd::Failed);
         let finding = read.findings.iter().find(|finding| finding.code == PAIR_FAILED).unwrap();
-        assert_eq!((finding.subject.to_string(), finding.line), ("node n1, to n0".to_owned(), 14));
+        assert_eq!((finding.subject.to_string(), finding.line), ("node n1, to n0".to_owned(), 15));
         assert!(finding.text.starts_with("exit status 1"), "{}", finding.text);
     }
 
