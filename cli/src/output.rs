@@ -5,12 +5,13 @@ use std::{
     fmt,
     fs::Permissions,
     io::{self, BufWriter, ErrorKind, IsTerminal, Write},
-    os::unix::fs::PermissionsExt,
+    os::{fd::AsFd, unix::fs::PermissionsExt},
     path::Path,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
 use indicatif::ProgressBar;
+use model::Timestamp;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter};
 
@@ -142,9 +143,34 @@ pub fn colours(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Colours for a terminal, plain text for a file or pipe.
-pub fn style() -> report::Style {
-    if colours(&io::stdout()) { report::Style::Colour } else { report::Style::Plain }
+/// How a report is shown on standard output: colours and the reader's time zone only on a terminal.
+pub fn screen() -> report::Screen {
+    let out = io::stdout();
+    let style = if colours(&out) { report::Style::Colour } else { report::Style::Plain };
+    let terminal = out.is_terminal();
+    report::Screen { style, width: width(&out), local: terminal.then_some(local as fn(Timestamp) -> String) }
+}
+
+/// Width without a terminal, columns.
+const USUAL: usize = 104;
+/// Width of a terminal that does not state one.
+const UNSTATED: usize = 80;
+
+/// Columns of a stream: as the variable COLUMNS states, or as the terminal does.
+pub fn width(stream: &(impl IsTerminal + AsFd)) -> usize {
+    let stated =
+        std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col));
+        size.filter(|columns| *columns > 0).unwrap_or(UNSTATED)
+    };
+    stated.unwrap_or_else(|| if stream.is_terminal() { terminal() } else { USUAL })
+}
+
+/// A moment in the reader's time zone, `2026-11-20 03:00:00 +01:00`.
+pub fn local(at: Timestamp) -> String {
+    let Some(utc) = chrono::DateTime::from_timestamp_millis(at.as_millis()) else { return at.to_string() };
+    utc.with_timezone(&chrono::Local).format("%Y-%m-%d %H:%M:%S %:z").to_string()
 }
 
 pub fn report_error(error: &CliError) {

@@ -29,7 +29,7 @@ use crate::{
     args::{Channels, Cli, CliCommand, Host},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::{self, note, note_styled, print, print_json, print_plain, status, style, write_with},
+    output::{self, note, note_styled, print, print_json, print_plain, screen, status, write_with},
     server::Server,
 };
 

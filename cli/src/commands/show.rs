@@ -7,7 +7,7 @@ use service::{Clock, SystemClock};
 
 use crate::{
     args::{Output, ReportForm, RunChoice},
-    commands::{note, print, print_json, print_plain, style},
+    commands::{note, print, print_json, print_plain, screen},
     documents::RunsDocument,
     exit::{CliError, Exit},
     local::DataFolder,
@@ -105,5 +105,5 @@ async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckInd
 }
 
 pub fn terminal(told: &RunReport) -> String {
-    report::terminal(&told.story(), style())
+    report::terminal(&told.story(), screen())
 }

@@ -12,7 +12,7 @@ use crate::{
     markdown::{code, escaped},
     plot::{Canvas, slower},
     render::{self, Drawing},
-    terminal::{Paint, Paper, Style},
+    terminal::{Paint, Paper, Screen},
     text::{self, figure},
 };
 
@@ -47,8 +47,8 @@ fn headline(found: &Comparison) -> (Tone, &'static str) {
 
 /// Text for a terminal: fields and regions, and the sizes with the largest change.
 #[must_use]
-pub fn terminal(pair: RunPair<'_>, style: Style) -> String {
-    let mut paper = Paper::new(style);
+pub fn terminal(pair: RunPair<'_>, screen: impl Into<Screen>) -> String {
+    let mut paper = Paper::new(screen.into());
     let found = pair.found;
     let (tone, words) = headline(found);
     for (name, log) in [("A", pair.a), ("B", pair.b)] {

@@ -25,7 +25,7 @@ fn plain(story: &Story<'_>) -> String {
     let text = terminal(story, Style::Plain);
     assert!(text.lines().count() <= LINES, "{} lines of {text}", text.lines().count());
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-    assert!(widest <= 104, "{widest} columns of {text}");
+    assert!(widest <= 105, "{widest} columns of {text}");
     text
 }
 
@@ -125,7 +125,9 @@ fn a_page_has_curve_band_history_and_causes() {
         "off the scale",
         "socket_fallback",
         "line 4: a3-1:11:21 [0] NCCL INFO Using network Socket",
-        "6 more reasons",
+        "<p class=\"sentence\">the network used is FasTrak and Socket",
+        "<b>Next:</b> read the diagnosis",
+        "at 4 sizes from 512 MiB to 4 GiB both placements are at least 21 % below",
         "runs 156 to 206: +1.1 %",
     ] {
         assert!(page.contains(said), "{said}");

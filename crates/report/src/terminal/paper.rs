@@ -1,5 +1,7 @@
 //! Output to the terminal: all text is cleaned here.
 
+use model::Timestamp;
+
 use crate::{findings::Tone, text};
 
 /// Capabilities of the terminal.
@@ -9,6 +11,43 @@ pub enum Style {
     Plain,
     /// Text with ANSI colours.
     Colour,
+}
+
+/// Where a report is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// Colours or none.
+    pub style: Style,
+    /// Maximum width of a line, columns. Only text for copying, such as a path, may be wider.
+    pub width: usize,
+    /// The reader's own time of a moment, without UTC; `None` for UTC only, as in a file.
+    pub local: Option<fn(Timestamp) -> String>,
+}
+
+/// Width without a terminal, and the narrowest supported one, columns.
+const USUAL: usize = 104;
+const NARROWEST: usize = 40;
+
+impl Screen {
+    /// Width for wrapping and tables.
+    pub(crate) fn columns(self) -> usize {
+        self.width.max(NARROWEST)
+    }
+
+    /// A moment in the reader's time zone with UTC beside it, or in UTC alone.
+    pub(crate) fn moment(self, at: Timestamp) -> String {
+        match self.local {
+            Some(local) => format!("{} ({})", local(at), text::moment(at)),
+            None => text::moment(at),
+        }
+    }
+}
+
+/// A file or a pipe: 104 columns, UTC.
+impl From<Style> for Screen {
+    fn from(style: Style) -> Self {
+        Self { style, width: USUAL, local: None }
+    }
 }
 
 /// Style of a piece of a line.
@@ -55,15 +94,18 @@ impl Tone {
 /// A report in progress.
 pub struct Paper {
     style: Style,
+    /// Maximum width of a line, columns.
+    width: usize,
     text: String,
 }
 
-/// Line width for wrapping, characters.
-const WIDTH: usize = 100;
-
 impl Paper {
-    pub const fn new(style: Style) -> Self {
-        Self { style, text: String::new() }
+    pub fn new(screen: Screen) -> Self {
+        Self { style: screen.style, width: screen.columns(), text: String::new() }
+    }
+
+    pub const fn width(&self) -> usize {
+        self.width
     }
 
     /// Adds an empty line, never two in a row.
@@ -104,7 +146,7 @@ impl Paper {
             let row = rows.last_mut().expect("the list has at least one row");
             if row.is_empty() {
                 row.push_str(word);
-            } else if indent + row.chars().count() + 1 + word.chars().count() <= WIDTH {
+            } else if indent + row.chars().count() + 1 + word.chars().count() <= self.width {
                 row.push(' ');
                 row.push_str(word);
             } else {
@@ -118,6 +160,15 @@ impl Paper {
         for (number, row) in rows.iter().enumerate() {
             let blank = " ".repeat(indent);
             self.line(&[(paint, if number == 0 { head } else { &blank }), (Paint::None, row)]);
+        }
+    }
+
+    /// The same in one style, indented by two.
+    pub fn painted(&mut self, paint: Paint, text: &str) {
+        let mut plain = Self { style: Style::Plain, width: self.width, text: String::new() };
+        plain.paragraph((Paint::None, "  "), text, usize::MAX);
+        for line in plain.text.lines() {
+            self.line(&[(paint, line)]);
         }
     }
 
