@@ -171,8 +171,14 @@ fn each_format_reports_two_logs() {
     insta::assert_snapshot!("comparison_terminal", comparison::terminal(pair, Style::Plain));
     insta::assert_snapshot!("comparison_markdown", comparison::markdown(pair));
     let page = comparison::html(pair);
-    assert!(page.contains("<title>B is slower on the plateau") && page.contains("<polyline"));
+    assert!(page.contains("<title>B is slower: 368.2 of 382.9 GB") && page.contains("<polyline"));
+    assert_eq!(page.matches("<h2>Bus bandwidth</h2>").count(), 1, "both curves over each other");
+    assert!(!comparison::part(pair).contains("<h2>Bus bandwidth</h2>"), "a page around a part has its own");
     insta::assert_snapshot!("comparison_page", bare(&page));
+    let faster = compared(-0.04, "H100");
+    let faster = comparison::terminal(RunPair { found: &faster, ..pair }, Style::Plain);
+    assert!(faster.contains("\nB is 15.9 GB/s (4.2 %) faster at 4 GiB\n"), "{faster}");
+    assert!(!faster.contains("Next:"), "{faster}");
     let other = compared(0.0, "H200");
     let pair = RunPair { found: &other, ..pair };
     assert!(comparison::terminal(pair, Style::Plain).contains("Not comparable"));

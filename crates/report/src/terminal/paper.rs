@@ -142,15 +142,16 @@ impl Paper {
     pub fn paragraph(&mut self, (paint, head): (Paint, &str), text: &str, most: usize) {
         let indent = head.chars().count();
         let mut rows = vec![String::new()];
-        for word in text::line(text).split(' ') {
+        let line = text::line(text);
+        for word in words(&line) {
             let row = rows.last_mut().expect("the list has at least one row");
             if row.is_empty() {
-                row.push_str(word);
+                row.push_str(&word);
             } else if indent + row.chars().count() + 1 + word.chars().count() <= self.width {
                 row.push(' ');
-                row.push_str(word);
+                row.push_str(&word);
             } else {
-                rows.push(word.to_owned());
+                rows.push(word);
             }
         }
         if rows.len() > most {
@@ -165,8 +166,17 @@ impl Paper {
 
     /// The same in one style, indented by two.
     pub fn painted(&mut self, paint: Paint, text: &str) {
+        self.painted_after("  ", paint, text);
+    }
+
+    /// The same without an indent.
+    pub fn lines_in(&mut self, paint: Paint, text: &str) {
+        self.painted_after("", paint, text);
+    }
+
+    fn painted_after(&mut self, indent: &str, paint: Paint, text: &str) {
         let mut plain = Self { style: Style::Plain, width: self.width, text: String::new() };
-        plain.paragraph((Paint::None, "  "), text, usize::MAX);
+        plain.paragraph((Paint::None, indent), text, usize::MAX);
         for line in plain.text.lines() {
             self.line(&[(paint, line)]);
         }
@@ -174,5 +184,29 @@ impl Paper {
 
     pub fn finish(self) -> String {
         self.text
+    }
+}
+
+/// The words of a line; a number and its unit are one word.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        let unit = word.trim_end_matches([',', ';', '.', ')', ':']);
+        let is_unit = matches!(unit, "%" | "GB/s" | "B" | "KiB" | "MiB" | "GiB" | "µs" | "ms" | "s");
+        match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_digit())) {
+            Some(last) => *last += &format!(" {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn a_number_is_not_separated_from_its_unit() {
+        assert_eq!(words("below 356.2 GB/s, 57 % lower"), ["below", "356.2 GB/s,", "57 %", "lower"]);
     }
 }
