@@ -135,6 +135,9 @@ pub enum CliCommand {
         /// Override a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,
+        /// Print what would be submitted for each check instead: the sbatch script, the JobSet, or the command line with its files.
+        #[arg(long)]
+        script: bool,
     },
     /// List the runs of this data folder, newest first.
     Runs {
@@ -196,13 +199,19 @@ pub enum CliCommand {
         #[arg(long, default_value = "requested on the command line")]
         reason: String,
     },
-    /// List the logs of a run, or print one.
+    /// List the logs of a run, print one or those of a check, or follow a run that is in progress.
     Logs {
         /// Run id, the beginning of one, or `latest`.
         run: RunId,
         /// A name from the list.
         #[arg(value_name = "NAME")]
         name: Option<String>,
+        /// Print all logs of this check.
+        #[arg(long, value_name = "NAME", conflicts_with = "name")]
+        check: Option<String>,
+        /// Print all logs, and what a running job writes, until the run is closed. On a server a log follows when its job has ended.
+        #[arg(short, long, conflicts_with = "name")]
+        follow: bool,
     },
     /// Delete every cluster whose lease has expired, without reading any ledger. Exit code 3 if one could not be deleted.
     Sweep {

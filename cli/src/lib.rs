@@ -5,6 +5,7 @@ mod commands;
 mod diagnostics;
 pub mod documents;
 mod exit;
+mod live;
 mod local;
 mod outage;
 mod output;

@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::Permissions,
     io::{self, BufWriter, ErrorKind, IsTerminal, Write},
-    os::{fd::AsFd, unix::fs::PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::Path,
     sync::{Mutex, OnceLock, PoisonError},
 };
@@ -147,30 +147,62 @@ pub fn colours(stream: &impl IsTerminal) -> bool {
 pub fn screen() -> report::Screen {
     let out = io::stdout();
     let style = if colours(&out) { report::Style::Colour } else { report::Style::Plain };
-    let terminal = out.is_terminal();
-    report::Screen { style, width: width(&out), local: terminal.then_some(local as fn(Timestamp) -> String) }
+    let local = out.is_terminal().then_some(local as fn(Timestamp) -> String);
+    let usual = report::Screen::from(style);
+    report::Screen { width: width().unwrap_or(usual.width), local, ..usual }
 }
 
-/// Width without a terminal, columns.
-const USUAL: usize = 104;
-/// Width of a terminal that does not state one.
+/// Width of a terminal that does not state one, columns.
 const UNSTATED: usize = 80;
 
-/// Columns of a stream: as the variable COLUMNS states, or as the terminal does.
-pub fn width(stream: &(impl IsTerminal + AsFd)) -> usize {
-    let stated =
-        std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-    let terminal = || {
-        let size = rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col));
-        size.filter(|columns| *columns > 0).unwrap_or(UNSTATED)
+/// Columns of standard output, as the variable COLUMNS or the terminal states; `None` for a file or a pipe, which has no limit.
+pub fn width() -> Option<usize> {
+    let positive = |columns: &usize| *columns > 0;
+    let stated = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(positive);
+    let terminal = |out: io::Stdout| {
+        let size = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));
+        size.filter(positive).unwrap_or(UNSTATED)
     };
-    stated.unwrap_or_else(|| if stream.is_terminal() { terminal() } else { USUAL })
+    stated.or_else(|| Some(io::stdout()).filter(IsTerminal::is_terminal).map(terminal))
 }
 
-/// A moment in the reader's time zone, `2026-11-20 03:00:00 +01:00`.
+/// Columns of standard error, if it is a terminal.
+pub fn stderr_width() -> Option<usize> {
+    let out = io::stderr();
+    out.is_terminal().then(|| width().unwrap_or(UNSTATED))
+}
+
+/// Text wrapped to the width of standard output; one line in a file or a pipe.
+pub fn wrapped(head: &str, text: &str) -> String {
+    match width() {
+        Some(width) => report::paragraph(head, text, width),
+        None => format!("{head}{text}\n"),
+    }
+}
+
+/// A moment in the reader's time zone with UTC beside it: `2026-11-20 03:00:00 +01:00 (02:00:00 UTC)`.
 pub fn local(at: Timestamp) -> String {
-    let Some(utc) = chrono::DateTime::from_timestamp_millis(at.as_millis()) else { return at.to_string() };
-    utc.with_timezone(&chrono::Local).format("%Y-%m-%d %H:%M:%S %:z").to_string()
+    with_utc(at, "%Y-%m-%d %H:%M:%S %:z", "%H:%M:%S")
+}
+
+/// The same to the minute. `date`: format of the date.
+pub fn local_and_utc(at: Timestamp, date: &str) -> String {
+    with_utc(at, &format!("{date} %H:%M"), "%H:%M")
+}
+
+fn with_utc(at: Timestamp, format: &str, time: &str) -> String {
+    let Some(here) = zoned(at) else { return at.to_string() };
+    let utc = here.to_utc();
+    if here.offset().local_minus_utc() == 0 {
+        return format!("{} UTC", here.format(format.trim_end_matches(" %:z")));
+    }
+    let day = if utc.date_naive() == here.date_naive() { "" } else { "%m-%d " };
+    format!("{} ({} UTC)", here.format(format), utc.format(&format!("{day}{time}")))
+}
+
+fn zoned(at: Timestamp) -> Option<chrono::DateTime<chrono::Local>> {
+    let utc = chrono::DateTime::from_timestamp_millis(at.as_millis())?;
+    Some(utc.with_timezone(&chrono::Local))
 }
 
 pub fn report_error(error: &CliError) {

@@ -3,6 +3,7 @@
 mod baseline;
 mod bundles;
 mod explain;
+mod follow;
 mod groups;
 mod init;
 mod judge;
@@ -14,6 +15,7 @@ mod pins;
 mod plan;
 pub(crate) mod remote;
 mod run;
+mod script;
 mod show;
 mod sweep;
 mod up;
@@ -68,12 +70,20 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Check { workflow, values, set, strict } => {
             plan::check(&workflow, values.as_deref(), &set, strict)
         }
-        CliCommand::Plan { workflow, values, set } => plan::plan(&workflow, values.as_deref(), &set),
+        CliCommand::Plan { workflow, values, set, script: true } => {
+            script::script(&workflow, values.as_deref(), &set)
+        }
+        CliCommand::Plan { workflow, values, set, .. } => plan::plan(&workflow, values.as_deref(), &set),
         CliCommand::Runs { choice, output } => block_on(show::runs(readable(&cli.data)?, &choice, output)),
         CliCommand::Show { run, check, output } => {
             block_on(show::show(readable(&cli.data)?, &run, check.as_deref(), output))
         }
-        CliCommand::Logs { run, name } => block_on(show::logs(readable(&cli.data)?, &run, name.as_deref())),
+        CliCommand::Logs { run, name, check: None, follow: false } => {
+            block_on(show::logs(readable(&cli.data)?, &run, name.as_deref()))
+        }
+        CliCommand::Logs { run, check, follow, .. } => {
+            block_on(follow::logs(readable(&cli.data)?, &run, check.as_deref(), follow))
+        }
         CliCommand::Handover { run } => block_on(bundles::handover(readable(&cli.data)?, &run)),
         CliCommand::Export { run, key, save } => {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))

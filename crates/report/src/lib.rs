@@ -51,6 +51,6 @@ pub use placements::{PlacementMeasurement, placements};
 pub use render::CSS;
 pub use story::{LogStory, Places, RunStory, Story};
 pub use summary::{next, sentence, verdict_of};
-pub use terminal::{Screen, Style, terminal};
-pub use text::{acts, count, line, neutral, shortened, size, took};
+pub use terminal::{Screen, Style, paragraph, terminal};
+pub use text::{acts, count, ending, line, neutral, shortened, shortened_line, size, took};
 pub use timeline::{StageLine, timeline};

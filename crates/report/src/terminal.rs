@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(crate) use paper::{Paint, Paper};
-pub use paper::{Screen, Style};
+pub use paper::{Screen, Style, paragraph};
 
 /// Maximum number of lines; the measurements use the remaining ones.
 const LINES: usize = 46;
@@ -50,7 +50,9 @@ pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
     let mut paper = Paper::new(screen);
     title(&mut paper, story, screen);
     if let Some(run) = story.run {
-        stages(&mut paper, &run);
+        if screen.stages {
+            stages(&mut paper, &run);
+        }
         checks(&mut paper, &run);
     }
     let mut rest = Paper::new(screen);

@@ -3,7 +3,8 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, output_folder, program, settings::wrong_kind, stage,
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, SubmittedText, output_folder, program,
+    settings::wrong_kind, shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Image, PROCESSES};
@@ -34,6 +35,18 @@ fn jobs(cluster: &Cluster) -> Result<JobFolder, PortError> {
     folder.map(JobFolder::at).ok_or_else(|| wrong_kind(cluster, PROCESSES))
 }
 
+/// The command of each process. `folder`: the staged image.
+fn argv(job: &JobSpec, folder: Option<&str>) -> Vec<String> {
+    let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
+    let mut argv = program::words(&job.program, folder, slots);
+    let prelude = program::prelude(&job.program, folder);
+    if !prelude.is_empty() {
+        let shell = ["bash", "-c", &format!("{prelude}exec \"$@\""), "burnin"].map(str::to_owned);
+        argv.splice(0..0, shell);
+    }
+    argv
+}
+
 #[async_trait::async_trait]
 impl Scheduler for LocalJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
@@ -42,13 +55,7 @@ impl Scheduler for LocalJobs {
             Some(image) => Some(self.stage(&jobs, image).await?.display().to_string()),
             None => None,
         };
-        let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
-        let mut argv = program::words(&job.program, folder.as_deref(), slots);
-        let prelude = program::prelude(&job.program, folder.as_deref());
-        if !prelude.is_empty() {
-            let shell = ["bash", "-c", &format!("{prelude}exec \"$@\""), "burnin"].map(str::to_owned);
-            argv.splice(0..0, shell);
-        }
+        let argv = argv(job, folder.as_deref());
         let nodes = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let (limit, labels) = (job.limit, job.labels.clone());
         let independent = program::is_per_node(&job.program);
@@ -60,6 +67,17 @@ impl Scheduler for LocalJobs {
             }
             Err(error) => Err(PortError::transient(error)),
         }
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        let jobs = jobs(&job.cluster)?;
+        let folder = job.image.as_ref().map(|image| jobs.image_folder(&image.digest).display().to_string());
+        let variables = job.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let words = argv(job, folder.as_deref());
+        let words: Vec<_> = variables.chain(words.iter().map(|word| quote(word))).collect();
+        let nodes = job.cluster.nodes.len();
+        let name = format!("command, on each of {nodes} processes");
+        Ok(vec![SubmittedText { name, text: words.join(" ") + "\n" }])
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {

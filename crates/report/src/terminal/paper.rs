@@ -20,8 +20,10 @@ pub struct Screen {
     pub style: Style,
     /// Maximum width of a line, columns. Only text for copying, such as a path, may be wider.
     pub width: usize,
-    /// The reader's own time of a moment, without UTC; `None` for UTC only, as in a file.
+    /// A moment in the reader's time zone with UTC beside it; `None` for UTC only, as in a file.
     pub local: Option<fn(Timestamp) -> String>,
+    /// Whether the stages of a run are shown; not where its progress already is on the screen.
+    pub stages: bool,
 }
 
 /// Width without a terminal, and the narrowest supported one, columns.
@@ -36,17 +38,14 @@ impl Screen {
 
     /// A moment in the reader's time zone with UTC beside it, or in UTC alone.
     pub(crate) fn moment(self, at: Timestamp) -> String {
-        match self.local {
-            Some(local) => format!("{} ({})", local(at), text::moment(at)),
-            None => text::moment(at),
-        }
+        self.local.map_or_else(|| text::moment(at), |local| local(at))
     }
 }
 
 /// A file or a pipe: 104 columns, UTC.
 impl From<Style> for Screen {
     fn from(style: Style) -> Self {
-        Self { style, width: USUAL, local: None }
+        Self { style, width: USUAL, local: None, stages: true }
     }
 }
 
@@ -185,6 +184,14 @@ impl Paper {
     pub fn finish(self) -> String {
         self.text
     }
+}
+
+/// Text wrapped at words to a width, indented by the width of its head.
+#[must_use]
+pub fn paragraph(head: &str, text: &str, width: usize) -> String {
+    let mut paper = Paper { style: Style::Plain, width: width.max(NARROWEST), text: String::new() };
+    paper.paragraph((Paint::None, head), text, usize::MAX);
+    paper.finish()
 }
 
 /// The words of a line; a number and its unit are one word.

@@ -1,0 +1,94 @@
+//! `burnin logs --follow` and `--check`: the logs of a run one after the other, and the output of its running job.
+
+use std::time::Duration;
+
+use model::{Attempt, CheckIndex, RunId};
+use run_index::RunLog;
+
+use crate::{
+    commands::{print_plain, show},
+    exit::{CliError, Exit},
+    live::{LiveOutput, NewLines},
+    local::DataFolder,
+};
+
+/// Interval between reads of a running job's output.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Prints all logs of a run or a check; with `follow` also what later jobs write, until the run is closed.
+pub async fn logs(
+    data: DataFolder,
+    run: &RunId,
+    check: Option<&str>,
+    follow: bool,
+) -> Result<Exit, CliError> {
+    let check = match check {
+        Some(name) => Some(show::position(&data, run, name).await?),
+        None => None,
+    };
+    let mut live = LiveOutput::new(&data);
+    let mut printed = Printed::default();
+    loop {
+        let (_, state) = data.state(run).await?;
+        if follow {
+            for NewLines { file, text } in live.next(&state, check).await {
+                printed.print(&file, &text);
+            }
+        }
+        let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
+        for RunLog { file, object } in logs.map(|logs| logs.files).unwrap_or_default() {
+            let chosen = check.is_none_or(|check| is_of_check(&file.name, check));
+            // A log that was followed has been printed.
+            if !chosen || live.has(&file.name) || printed.logs.contains(&file.name) {
+                continue;
+            }
+            let missing = || CliError::usage(format!("{object} is missing in the data folder"));
+            let body =
+                data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
+            printed.print(&file.name, &String::from_utf8_lossy(&body));
+        }
+        if !follow || state.closed.is_some() {
+            return ended(run, printed.logs.is_empty());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PACE) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Pass),
+        }
+    }
+}
+
+/// Logs that were printed, in order; the last one has no further header.
+#[derive(Default)]
+struct Printed {
+    logs: Vec<String>,
+}
+
+impl Printed {
+    fn print(&mut self, file: &str, text: &str) {
+        if self.logs.last().is_none_or(|last| last != file) {
+            self.logs.retain(|printed| printed != file);
+            self.logs.push(file.to_owned());
+            print_plain(&header(file));
+        }
+        print_plain(text);
+        if !text.is_empty() && !text.ends_with('\n') {
+            print_plain("\n");
+        }
+    }
+}
+
+/// The line before the content of a log, as of `tail`.
+pub fn header(file: &str) -> String {
+    format!("==> {file} <==\n")
+}
+
+/// Whether a collected log belongs to a check: its name begins with the attempt, which has the number of the check.
+pub fn is_of_check(file: &str, check: CheckIndex) -> bool {
+    let attempt = file.split('/').next().and_then(|attempt| attempt.parse::<Attempt>().ok());
+    attempt.is_some_and(|attempt| attempt.check == check)
+}
+
+/// The result of printing the logs.
+pub fn ended(run: &RunId, nothing: bool) -> Result<Exit, CliError> {
+    if nothing { Err(CliError::usage(format!("{run} has no logs yet"))) } else { Ok(Exit::Pass) }
+}
