@@ -29,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     args::{Channels, Cli, CliCommand, Host},
+    complete,
     exit::{CliError, Exit},
     local::DataFolder,
     output::{self, note, note_styled, print, print_json, print_plain, screen, status, write_with},
@@ -129,10 +130,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
         }
         CliCommand::Completions { shell } => {
-            // `generate` panics on a failed write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut script);
-            print(&String::from_utf8_lossy(&script));
+            let script = complete::script(shell)
+                .ok_or_else(|| CliError::usage(format!("{shell}: no completions for this shell")))?;
+            print(&script);
             Ok(Exit::Pass)
         }
         CliCommand::Man { save } => manual(save.as_deref()),

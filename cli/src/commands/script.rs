@@ -34,14 +34,14 @@ pub fn script(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Ex
     let image = image(&workflow, &cluster, &run);
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let schedulers = Schedulers::new(&store);
-    note(format_args!(
-        "a run has its own id instead of {run}{}{}",
-        if image.is_some() { ", the digest of its image," } else { "" },
-        if Deployed::of(spec.system()).is_some() { " and the settings of the deployed cluster" } else { "" },
-    ));
+    let mut placeholders = vec![format!("run id {run}")];
+    placeholders.extend(image.is_some().then(|| "digest of the image".to_owned()));
+    let is_deployed = Deployed::of(spec.system()).is_some();
+    placeholders.extend(is_deployed.then(|| "settings that the deployment supplies".to_owned()));
+    note(format_args!("placeholders, which each run replaces: {}", placeholders.join(", ")));
     for check in workflow.check_indices() {
         let Some(benchmark) = workflow.benchmark_of(check) else { continue };
-        let limit = workflow.job_limit(check);
+        let limit = lifecycle::job_limit(workflow.job_limit(check), workflow.limits.grace);
         let attempt = Attempt::first_of(check);
         let id = CommandId { run: run.clone(), stage: Stage::Job, attempt, verb: Verb::Start };
         let job = JobSpec::of_command(

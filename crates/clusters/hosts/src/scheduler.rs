@@ -151,7 +151,8 @@ impl Scheduler for HostsJobs {
         let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
         let file = |(name, text)| SubmittedText { name: format!("{path}/{name}"), text };
         let ssh = SubmittedText { name: config.display().to_string(), text: ssh };
-        Ok(files.into_iter().map(file).chain([ssh]).collect())
+        // The script that calls mpirun comes first.
+        Ok(files.into_iter().rev().map(file).chain([ssh]).collect())
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
