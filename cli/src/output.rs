@@ -193,8 +193,9 @@ pub fn local_and_utc(at: Timestamp, date: &str) -> String {
 fn with_utc(at: Timestamp, format: &str, time: &str) -> String {
     let Some(here) = zoned(at) else { return at.to_string() };
     let utc = here.to_utc();
-    if here.offset().local_minus_utc() == 0 {
-        return format!("{} UTC", here.format(format.trim_end_matches(" %:z")));
+    // A file or a pipe has no reader with a time zone.
+    if here.offset().local_minus_utc() == 0 || !io::stdout().is_terminal() {
+        return format!("{} UTC", utc.format(format.trim_end_matches(" %:z")));
     }
     let day = if utc.date_naive() == here.date_naive() { "" } else { "%m-%d " };
     format!("{} ({} UTC)", here.format(format), utc.format(&format!("{day}{time}")))

@@ -172,13 +172,13 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     table::write(paper, &first, room, all);
     if let Some(average) = first.table.average_busbw {
         let average =
-            format!("  average bus bandwidth {} GB/s (not used for the verdict)", text::figure(average));
-        paper.line(&[(Paint::Dim, &average)]);
+            format!("average bus bandwidth {} GB/s (not used for the verdict)", text::figure(average));
+        paper.painted(Paint::Dim, &average);
     }
     let many = log.reading.tables.len();
     if many > 1 {
-        let many = format!("  the first of {many} tables in the log; the report shows more");
-        paper.line(&[(Tone::Unsure.into(), &many)]);
+        let many = format!("the first of {many} tables in the log; the report shows more");
+        paper.painted(Tone::Unsure.into(), &many);
     }
 }
 
@@ -209,7 +209,7 @@ fn verdict(paper: &mut Paper, story: &Story<'_>) {
     }
     if more > 0 {
         let more = text::count(more as u64, "more kind");
-        paper.line(&[(Paint::Dim, &format!("  {more} of reasons{}", elsewhere(story)))]);
+        paper.painted(Paint::Dim, &format!("{more} of reasons{}", elsewhere(story)));
     }
     for note in findings::notes(story) {
         paper.painted(note.tone.into(), &text::shortened(&note.head, NOTE * paper.width()));
@@ -295,7 +295,16 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
 fn places(paper: &mut Paper, run: &RunStory<'_>) {
     paper.gap();
     for (name, place) in words::places(run.places) {
-        // Never truncated: these values are for copying.
-        paper.line(&[(Paint::Dim, &format!("  {name:<10} ")), (Paint::None, place)]);
+        // Never truncated: these values are for copying. A note about one has its own line where both are too long.
+        let head = format!("  {name:<10} ");
+        let fits = head.len() + place.chars().count() <= paper.width();
+        let (place, note) = match place.split_once(" (").filter(|_| !fits) {
+            Some((place, note)) => (place, format!("({note}")),
+            None => (place, String::new()),
+        };
+        paper.line(&[(Paint::Dim, &head), (Paint::None, place)]);
+        if !note.is_empty() {
+            paper.paragraph((Paint::None, &" ".repeat(head.len())), &note, NOTE);
+        }
     }
 }

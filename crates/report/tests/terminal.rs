@@ -3,7 +3,7 @@
 mod support;
 
 use model::*;
-use report::{Story, Style, terminal};
+use report::{Screen, Story, Style, terminal};
 use support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
 
 fn plain(story: &Story<'_>) -> String {
@@ -92,6 +92,23 @@ fn a_long_table_keeps_its_important_rows() {
     }
     assert!(text.contains("10 of 32 sizes"), "{text}");
     assert!(text.contains("\nFAIL  WRONG_DATA: "), "{text}");
+}
+
+#[test]
+fn reports_fit_narrow_and_wide_terminals() {
+    let local: fn(Timestamp) -> String = |at| format!("{at} here");
+    let mut all = String::new();
+    for width in [60, 80, 120] {
+        for story in [slow().story(), support::logs::bad().story()] {
+            let screen = Screen { width, local: Some(local), stages: width > 60, ..Style::Plain.into() };
+            let text = terminal(&story, screen);
+            for line in text.lines().filter(|line| !line.contains("/home/ada")) {
+                assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
+            }
+            all += &format!("--- {width} columns\n{text}");
+        }
+    }
+    insta::assert_snapshot!(all);
 }
 
 #[test]
