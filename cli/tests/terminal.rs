@@ -20,6 +20,7 @@ fn shown(mut command: Command, width: Option<usize>) -> String {
         command.env("COLUMNS", width.to_string());
     }
     let output = command.output().unwrap();
+    assert!(matches!(output.status.code(), Some(0..=2)), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
@@ -152,4 +153,42 @@ fn completions_list_runs_workflows_and_checks() {
     assert_eq!(names.lines().collect::<Vec<_>>(), ["lab", "nightly"]);
     let script = String::from_utf8(lab.burnin(&["completions", "zsh"]).stdout).unwrap();
     assert!(script.contains("BURNIN_COMPLETE") && script.contains("#compdef burnin"), "{script}");
+}
+
+#[test]
+fn followed_logs_show_a_running_job_until_the_run_is_closed() {
+    // Rank 0 prints its table, and the job continues for a while.
+    let lab = Lab::new("sleep 1", "");
+    let mut run = lab.start();
+    support::wait_for("the run to exist", || lab.records() > 0);
+    let followed = lab.burnin(&["logs", "latest", "--follow"]);
+    let text = String::from_utf8(followed.stdout).unwrap();
+    assert_eq!(followed.status.code(), Some(0), "{}", String::from_utf8_lossy(&followed.stderr));
+    assert!(text.contains("==> 1/node-0.log <==\n"), "{text}");
+    assert_eq!(text.matches("Avg bus bandwidth").count(), 1, "every line once: {text}");
+    assert!(run.wait().unwrap().success());
+    // A closed run: the same, and nothing more comes.
+    let again = lab.burnin(&["logs", "latest", "--follow"]);
+    assert!(String::from_utf8(again.stdout).unwrap().contains("Avg bus bandwidth"));
+    let unknown = lab.burnin(&["logs", "latest", "--check", "memory"]);
+    assert_eq!(unknown.status.code(), Some(64));
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert!(said.contains("no check `memory`: it has a single benchmark"), "{said}");
+}
+
+#[test]
+fn a_cancelled_run_states_who_cancelled_it() {
+    let lab = Lab::new("sleep 60", "");
+    let mut run = lab.start();
+    support::wait_for("the job to start", || lab.path("counts/rank-0").exists());
+    let cancelled = lab.command(&["cancel", "latest", "--reason", "wrong image"]).env("USER", "ada").output();
+    assert!(cancelled.unwrap().status.success());
+    assert_eq!(run.wait().unwrap().code(), Some(4));
+    let text = shown(lab.command(&["show", "latest"]), None);
+    assert!(
+        text.contains("CANCELLED") && text.contains("cancelled by ada") && text.contains("wrong image"),
+        "{text}"
+    );
+    assert!(!text.contains("abandoned") && !text.contains("heard"), "{text}");
+    lab.assert_nothing_left();
 }

@@ -313,7 +313,8 @@ fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
         }
     }
     let most = output::width().unwrap_or(usize::MAX);
-    let wide = |columns: &&[usize]| columns.iter().map(|at| widths[*at] + 2).sum::<usize>() > most + 1;
+    let wide =
+        |columns: &&[usize]| columns.iter().map(|at| widths[*at] + 2).sum::<usize>() > most.saturating_add(1);
     let kept = KEPT.iter().find(|columns| !wide(columns)).or(KEPT.last()).copied().unwrap_or_default();
     let names = kept.iter().map(|at| format!(" {:<width$} ", COLUMNS[*at], width = widths[*at]));
     writeln!(out, "{}", names.collect::<String>().trim_end())?;

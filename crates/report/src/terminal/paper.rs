@@ -200,12 +200,23 @@ fn words(line: &str) -> Vec<String> {
     for word in line.split(' ') {
         let unit = word.trim_end_matches([',', ';', '.', ')', ':']);
         let is_unit = matches!(unit, "%" | "GB/s" | "B" | "KiB" | "MiB" | "GiB" | "µs" | "ms" | "s");
-        match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_digit())) {
+        let joins = |last: &&mut String| {
+            let of_number = is_unit && last.ends_with(|c: char| c.is_ascii_digit());
+            // `11m 40s`
+            of_number || is_span(last, "dhm") && is_span(unit, "hms")
+        };
+        match words.last_mut().filter(joins) {
             Some(last) => *last += &format!(" {word}"),
             None => words.push(word.to_owned()),
         }
     }
     words
+}
+
+/// Whether a word is a number followed by one of these units.
+fn is_span(word: &str, units: &str) -> bool {
+    let number = word.trim_end_matches(|c| units.contains(c));
+    number.len() + 1 == word.len() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -215,5 +226,6 @@ mod tests {
     #[test]
     fn a_number_is_not_separated_from_its_unit() {
         assert_eq!(words("below 356.2 GB/s, 57 % lower"), ["below", "356.2 GB/s,", "57 %", "lower"]);
+        assert_eq!(words("at most 11m 40s. If"), ["at", "most", "11m 40s.", "If"]);
     }
 }

@@ -22,6 +22,8 @@ const REMARKABLE: usize = 4;
 struct Columns {
     times: bool,
     wrong: bool,
+    /// No value of the table is wrong.
+    is_right: bool,
     /// Both placements, or the slower one of each size.
     both: bool,
     baseline: bool,
@@ -34,6 +36,7 @@ impl Columns {
     fn narrower(self) -> Option<Self> {
         match self {
             Self { times: true, .. } => Some(Self { times: false, ..self }),
+            Self { wrong: true, is_right: true, .. } => Some(Self { wrong: false, ..self }),
             Self { both: true, .. } => Some(Self { both: false, ..self }),
             Self { wrong: true, .. } => Some(Self { wrong: false, ..self }),
             _ => None,
@@ -44,7 +47,8 @@ impl Columns {
     fn left_out(self) -> Option<&'static str> {
         match self {
             Self { times: true, .. } => None,
-            Self { both: true, .. } => Some("times are left out"),
+            Self { both: true, wrong: true, .. } => Some("times are left out"),
+            Self { both: true, .. } => Some("no wrong values, times are left out"),
             _ => Some("the slower placement only"),
         }
     }
@@ -57,6 +61,7 @@ pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: 
     let mut columns = Columns {
         times: true,
         wrong: true,
+        is_right: rows.iter().all(|row| row.wrong == Some(0)),
         both: true,
         baseline: measured.against.baseline().is_some(),
         reference: measured.against.reference().is_some(),
