@@ -7,7 +7,10 @@ use std::{
     io::{self, BufWriter, ErrorKind, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use indicatif::ProgressBar;
@@ -23,6 +26,14 @@ use crate::{
 
 /// First failed write to standard output, except a broken pipe.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Standard output is a pipe whose reader has ended.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the reader of standard output has ended: a command that prints until an event ends then.
+pub fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
 
 /// Writes text that this program styled itself, or that contains no external text, to standard output.
 pub fn print(text: &str) {
@@ -50,7 +61,9 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
     drop(out.into_parts()); // discards the unwritten rest
     // A broken pipe is no failure: the reader has ended.
-    if error.kind() != ErrorKind::BrokenPipe {
+    if error.kind() == ErrorKind::BrokenPipe {
+        CLOSED.store(true, Ordering::Relaxed);
+    } else {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }

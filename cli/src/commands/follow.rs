@@ -10,6 +10,7 @@ use crate::{
     exit::{CliError, Exit},
     live::{LiveOutput, NewLines},
     local::DataFolder,
+    output,
 };
 
 /// Interval between reads of a running job's output.
@@ -47,7 +48,7 @@ pub async fn logs(
                 data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
             printed.print(&file.name, &String::from_utf8_lossy(&body));
         }
-        if !follow || state.closed.is_some() {
+        if !follow || state.closed.is_some() || output::is_closed() {
             return ended(run, printed.logs.is_empty());
         }
         tokio::select! {

@@ -28,6 +28,7 @@ use crate::{
     documents::{PinsDocument, RunDocument, RunsDocument},
     exit::{CliError, Exit},
     local::selected,
+    output,
     progress::{self, Progress},
     server::Server,
 };
@@ -292,7 +293,7 @@ async fn follow_logs(
                 print_log(server, run, &name).await?;
             }
         }
-        if !follow || detail.line.state == run_index::RunStatus::Closed {
+        if !follow || detail.line.state == run_index::RunStatus::Closed || output::is_closed() {
             return follow::ended(run, printed.is_empty());
         }
         if !waits {

@@ -53,6 +53,8 @@ const SAID: usize = 300;
 pub struct PageData<'a> {
     title: String,
     about: String,
+    /// Moment of the request, for programs and as text, and the rest of `about` after it.
+    requested: Option<(String, String, String)>,
     tone: Tone,
     word: &'static str,
     /// The verdict in one sentence.
@@ -145,6 +147,7 @@ struct TimelineRow {
 
 impl<'a> PageData<'a> {
     pub fn of(story: &Story<'a>) -> Self {
+        let (about, requested) = about(story);
         let headline = findings::headline(story);
         let reasons = findings::merged(findings::reasons(story));
         let judgement = story.whole();
@@ -166,7 +169,8 @@ impl<'a> PageData<'a> {
         });
         Self {
             title: story.title(),
-            about: words::about(story),
+            about,
+            requested,
             tone: headline.tone,
             word: headline.word,
             sentence: summary::sentence(story),
@@ -208,6 +212,17 @@ impl<'a> PageData<'a> {
 
     pub const fn word(&self) -> &'static str {
         self.word
+    }
+}
+
+/// The subtitle up to the moment of the request, and the parts from it on.
+fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
+    let about = words::about(story);
+    let Some(at) = story.run.map(|run| run.state.requested_at) else { return (about, None) };
+    let shown = text::moment(at);
+    match about.split_once(&shown) {
+        Some((before, after)) => (before.to_owned(), Some((at.to_string(), shown, after.to_owned()))),
+        None => (about, None),
     }
 }
 
