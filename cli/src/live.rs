@@ -26,6 +26,8 @@ pub struct LiveOutput {
 struct FollowedFile {
     offset: u64,
     rest: Vec<u8>,
+    /// Number of lines so far.
+    lines: usize,
 }
 
 /// A job on its cluster.
@@ -66,9 +68,10 @@ impl LiveOutput {
         Self { scheduler: Schedulers::new(&data.store), files: BTreeMap::new(), job: None }
     }
 
-    /// Whether lines of a collected log were already read here.
-    pub fn has(&self, file: &str) -> bool {
-        self.files.contains_key(file)
+    /// Number of lines of a collected log that were already read here. The output of an ended job may be deleted with its
+    /// cluster before its last lines are read; the collected log has them.
+    pub fn lines_of(&self, file: &str) -> usize {
+        self.files.get(file).map_or(0, |followed| followed.lines)
     }
 
     /// The lines that were written since the last call; of one check, or of all. A job whose output cannot be read has none: its
@@ -156,6 +159,7 @@ impl FollowedFile {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
+        self.lines += text.matches('\n').count();
         text
     }
 }

@@ -1,6 +1,6 @@
 //! `burnin logs --follow` and `--check`: the logs of a run one after the other, and the output of its running job.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use model::{Attempt, CheckIndex, RunId};
 use run_index::RunLog;
@@ -39,17 +39,21 @@ pub async fn logs(
         let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
         for RunLog { file, object } in logs.map(|logs| logs.files).unwrap_or_default() {
             let chosen = check.is_none_or(|check| is_of_check(&file.name, check));
-            // A log that was followed has been printed.
-            if !chosen || live.has(&file.name) || printed.logs.contains(&file.name) {
+            if !chosen || !printed.complete.insert(file.name.clone()) {
                 continue;
             }
             let missing = || CliError::usage(format!("{object} is missing in the data folder"));
             let body =
                 data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
-            printed.print(&file.name, &String::from_utf8_lossy(&body));
+            let text = String::from_utf8_lossy(&body);
+            let seen = live.lines_of(&file.name);
+            let rest: String = text.split_inclusive('\n').skip(seen).collect();
+            if seen == 0 || !rest.is_empty() {
+                printed.print(&file.name, &rest);
+            }
         }
         if !follow || state.closed.is_some() || output::is_closed() {
-            return ended(run, printed.logs.is_empty());
+            return ended(run, printed.complete.is_empty() && printed.last.is_none());
         }
         tokio::select! {
             () = tokio::time::sleep(PACE) => {}
@@ -58,17 +62,19 @@ pub async fn logs(
     }
 }
 
-/// Logs that were printed, in order; the last one has no further header.
+/// What was printed.
 #[derive(Default)]
 struct Printed {
-    logs: Vec<String>,
+    /// The log of the last lines, which needs no further header.
+    last: Option<String>,
+    /// Collected logs, which do not change.
+    complete: BTreeSet<String>,
 }
 
 impl Printed {
     fn print(&mut self, file: &str, text: &str) {
-        if self.logs.last().is_none_or(|last| last != file) {
-            self.logs.retain(|printed| printed != file);
-            self.logs.push(file.to_owned());
+        if self.last.as_deref() != Some(file) {
+            self.last = Some(file.to_owned());
             print_plain(&header(file));
         }
         print_plain(text);
