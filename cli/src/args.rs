@@ -7,6 +7,8 @@ use clap_complete::Shell;
 use model::{RunId, Span};
 use workflow::Override;
 
+use crate::complete;
+
 /// Validates GPU clusters with NCCL benchmarks, once or continuously.
 #[derive(Debug, Parser)]
 #[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
@@ -67,7 +69,7 @@ pub enum CliCommand {
     /// Run a workflow on this machine until it is closed.
     Run {
         /// Workflow file; with --server the name of a workflow.
-        #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "WORKFLOW")]
+        #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "WORKFLOW", add = complete::workflow_files_or_paths())]
         workflow: Option<PathBuf>,
         /// YAML file with your values: substitutions of the builds (`_PROJECT: ...`) and fields of the workflow.
         #[arg(long, value_name = "FILE", conflicts_with = "resume")]
@@ -76,7 +78,7 @@ pub enum CliCommand {
         #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
         set: Vec<Override>,
         /// Resume an interrupted run: the named one, or the only unfinished one.
-        #[arg(long, value_name = "RUN", num_args = 0..=1)]
+        #[arg(long, value_name = "RUN", num_args = 0..=1, add = complete::runs())]
         resume: Option<Option<RunId>>,
         /// Output format of the result.
         #[arg(long, value_enum, default_value_t = Output::Human)]
@@ -114,6 +116,7 @@ pub enum CliCommand {
     /// for warnings with --strict.
     Check {
         /// Workflow file.
+        #[arg(add = complete::workflow_files_or_paths())]
         workflow: PathBuf,
         /// YAML file with your values.
         #[arg(long, value_name = "FILE")]
@@ -128,6 +131,7 @@ pub enum CliCommand {
     /// Print the stages of a workflow, the resources that it creates, and their maximum lifetime.
     Plan {
         /// Workflow file.
+        #[arg(add = complete::workflow_files_or_paths())]
         workflow: PathBuf,
         /// YAML file with your values.
         #[arg(long, value_name = "FILE")]
@@ -135,6 +139,9 @@ pub enum CliCommand {
         /// Override a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,
+        /// Print what would be submitted for each check instead: the sbatch script, the JobSet, or the command line with its files.
+        #[arg(long)]
+        script: bool,
     },
     /// List the runs of this data folder, newest first.
     Runs {
@@ -147,9 +154,10 @@ pub enum CliCommand {
     /// Show one run.
     Show {
         /// Run id, the beginning of one, or `latest`.
+        #[arg(add = complete::runs())]
         run: RunId,
         /// The check to show, of a run with several; default: the gravest.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", add = complete::checks())]
         check: Option<String>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
@@ -159,11 +167,13 @@ pub enum CliCommand {
     /// measured. `export` signs it with the run.
     Handover {
         /// Run id, the beginning of one, or `latest`.
+        #[arg(add = complete::runs())]
         run: RunId,
     },
     /// Export a closed run as one signed file: ledger, logs, measurements, verdict, report and hand-over document.
     Export {
         /// Run id, the beginning of one, or `latest`.
+        #[arg(add = complete::runs())]
         run: RunId,
         /// Ed25519 private key, as written by `openssl genpkey -algorithm ed25519 -out KEY`.
         #[arg(long, value_name = "KEY")]
@@ -185,24 +195,32 @@ pub enum CliCommand {
     /// pending commands.
     Explain {
         /// Reason code, or run id.
-        #[arg(value_name = "CODE|RUN")]
+        #[arg(value_name = "CODE|RUN", add = complete::runs())]
         what: String,
     },
     /// Cancel a run and release its cluster.
     Cancel {
         /// Run id, the beginning of one, or `latest`.
+        #[arg(add = complete::runs())]
         run: RunId,
         /// Reason, recorded in the ledger.
         #[arg(long, default_value = "requested on the command line")]
         reason: String,
     },
-    /// List the logs of a run, or print one.
+    /// List the logs of a run, print one or those of a check, or follow a run that is in progress.
     Logs {
         /// Run id, the beginning of one, or `latest`.
+        #[arg(add = complete::runs())]
         run: RunId,
         /// A name from the list.
         #[arg(value_name = "NAME")]
         name: Option<String>,
+        /// Print all logs of this check.
+        #[arg(long, value_name = "NAME", conflicts_with = "name", add = complete::checks())]
+        check: Option<String>,
+        /// Print all logs, and what a running job writes, until the run is closed. On a server a log follows when its job has ended.
+        #[arg(short, long, conflicts_with = "name")]
+        follow: bool,
     },
     /// Delete every cluster whose lease has expired, without reading any ledger. Exit code 3 if one could not be deleted.
     Sweep {
@@ -219,6 +237,7 @@ pub enum CliCommand {
     /// Replay a run's ledger record by record.
     Replay {
         /// Run id, the beginning of one, or `latest`.
+        #[arg(add = complete::runs())]
         run: RunId,
     },
     /// Parse logs of nccl-tests and of the other benchmarks in docs/METRICS.md. Exit code 2 if nothing was read from a log.
@@ -311,7 +330,8 @@ pub enum CliCommand {
     /// Test notification channels.
     #[command(subcommand)]
     Notify(Channels),
-    /// Print a completion script for a shell.
+    /// Print a completion script for a shell; it also completes run ids, workflows and checks. For bash:
+    /// `source <(burnin completions bash)` in ~/.bashrc.
     Completions {
         /// Shell name.
         shell: Shell,
@@ -367,6 +387,7 @@ pub enum Decide {
     /// Pin a run as the reference for all later runs of its workflow.
     Pin {
         /// Closed run with verdict pass.
+        #[arg(add = complete::runs())]
         run: RunId,
         /// Pin the baseline that judged the run instead of its measurements.
         #[arg(long)]
@@ -378,6 +399,7 @@ pub enum Decide {
     /// Release the pin of a workflow: later runs are judged by the learned baseline again.
     Unpin {
         /// Workflow name.
+        #[arg(add = complete::workflow_names())]
         workflow: String,
         /// Reason, shown in the list of pins.
         #[arg(long, default_value = "", value_name = "TEXT")]
@@ -424,7 +446,7 @@ pub enum ColourChoice {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RunChoice {
     /// Only runs of this workflow.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::workflow_names())]
     pub workflow: Option<String>,
     /// Only runs with this verdict.
     #[arg(long, value_enum, value_name = "VERDICT")]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{Reason, RunId, Suspects, Verdict, measurement::Reading};
+use report::{FindingSummary, MetricSummary, PlacementMeasurement};
 use run_index::{CheckSummary, RunSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,6 +64,26 @@ pub struct VerdictDocument<'a> {
     pub logs: Vec<LogVerdict<'a>>,
     /// Whether the logs were judged as a time series.
     pub series: bool,
+    /// Number of logs by verdict.
+    pub totals: Totals,
+    /// The verdict in one sentence; of several logs their totals.
+    pub sentence: Option<String>,
+    /// What to do next; absent if nothing is to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Number of logs by verdict.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct Totals {
+    /// All logs.
+    pub logs: usize,
+    /// Passed logs.
+    pub pass: usize,
+    /// Failed logs.
+    pub fail: usize,
+    /// Logs with verdict inconclusive.
+    pub inconclusive: usize,
 }
 
 /// The verdict on one log.
@@ -77,6 +98,14 @@ pub struct LogVerdict<'a> {
     /// Start time stated in the log, local time. Absent if the log states none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<&'a str>,
+    /// Each size and placement of the log's tables, with its references and bounds.
+    pub measurements: Vec<PlacementMeasurement>,
+    /// Metrics of a log of another benchmark than nccl-tests, each over all its subjects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricSummary>,
+    /// Findings of such a log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<FindingSummary>,
 }
 
 /// Output of `burnin baseline pins --output json`.

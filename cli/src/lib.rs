@@ -2,9 +2,11 @@
 
 mod args;
 mod commands;
+mod complete;
 mod diagnostics;
 pub mod documents;
 mod exit;
+mod live;
 mod local;
 mod outage;
 mod output;
@@ -14,7 +16,7 @@ mod server;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::{
     args::{Cli, CliCommand},
@@ -47,6 +49,8 @@ All commands: burnin --help
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
+    // A shell that asks for completions sets the variable; the program ends here then.
+    clap_complete::CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -7,10 +7,14 @@ use std::{
     io::{self, BufWriter, ErrorKind, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use indicatif::ProgressBar;
+use model::Timestamp;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter};
 
@@ -22,6 +26,14 @@ use crate::{
 
 /// First failed write to standard output, except a broken pipe.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Standard output is a pipe whose reader has ended.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the reader of standard output has ended: a command that prints until an event ends then.
+pub fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
 
 /// Writes text that this program styled itself, or that contains no external text, to standard output.
 pub fn print(text: &str) {
@@ -49,7 +61,9 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
     drop(out.into_parts()); // discards the unwritten rest
     // A broken pipe is no failure: the reader has ended.
-    if error.kind() != ErrorKind::BrokenPipe {
+    if error.kind() == ErrorKind::BrokenPipe {
+        CLOSED.store(true, Ordering::Relaxed);
+    } else {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
@@ -142,9 +156,67 @@ pub fn colours(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Colours for a terminal, plain text for a file or pipe.
-pub fn style() -> report::Style {
-    if colours(&io::stdout()) { report::Style::Colour } else { report::Style::Plain }
+/// How a report is shown on standard output: colours and the reader's time zone only on a terminal.
+pub fn screen() -> report::Screen {
+    let out = io::stdout();
+    let style = if colours(&out) { report::Style::Colour } else { report::Style::Plain };
+    let local = out.is_terminal().then_some(local as fn(Timestamp) -> String);
+    let usual = report::Screen::from(style);
+    report::Screen { width: width().unwrap_or(usual.width), local, ..usual }
+}
+
+/// Width of a terminal that does not state one, columns.
+const UNSTATED: usize = 80;
+
+/// Columns of standard output, as the variable COLUMNS or the terminal states; `None` for a file or a pipe, which has no limit.
+pub fn width() -> Option<usize> {
+    let positive = |columns: &usize| *columns > 0;
+    let stated = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(positive);
+    let terminal = |out: io::Stdout| {
+        let size = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));
+        size.filter(positive).unwrap_or(UNSTATED)
+    };
+    stated.or_else(|| Some(io::stdout()).filter(IsTerminal::is_terminal).map(terminal))
+}
+
+/// Columns of standard error, if it is a terminal.
+pub fn stderr_width() -> Option<usize> {
+    let out = io::stderr();
+    out.is_terminal().then(|| width().unwrap_or(UNSTATED))
+}
+
+/// Text wrapped to the width of standard output; one line in a file or a pipe.
+pub fn wrapped(head: &str, text: &str) -> String {
+    match width() {
+        Some(width) => report::paragraph(head, text, width),
+        None => format!("{head}{text}\n"),
+    }
+}
+
+/// A moment in the reader's time zone with UTC beside it: `2026-11-20 03:00:00 +01:00 (02:00:00 UTC)`.
+pub fn local(at: Timestamp) -> String {
+    with_utc(at, "%Y-%m-%d %H:%M:%S %:z", "%H:%M:%S")
+}
+
+/// The same to the minute. `date`: format of the date.
+pub fn local_and_utc(at: Timestamp, date: &str) -> String {
+    with_utc(at, &format!("{date} %H:%M"), "%H:%M")
+}
+
+fn with_utc(at: Timestamp, format: &str, time: &str) -> String {
+    let Some(here) = zoned(at) else { return at.to_string() };
+    let utc = here.to_utc();
+    // A file or a pipe has no reader with a time zone.
+    if here.offset().local_minus_utc() == 0 || !io::stdout().is_terminal() {
+        return format!("{} UTC", utc.format(format.trim_end_matches(" %:z")));
+    }
+    let day = if utc.date_naive() == here.date_naive() { "" } else { "%m-%d " };
+    format!("{} ({} UTC)", here.format(format), utc.format(&format!("{day}{time}")))
+}
+
+fn zoned(at: Timestamp) -> Option<chrono::DateTime<chrono::Local>> {
+    let utc = chrono::DateTime::from_timestamp_millis(at.as_millis())?;
+    Some(utc.with_timezone(&chrono::Local))
 }
 
 pub fn report_error(error: &CliError) {

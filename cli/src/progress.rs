@@ -1,13 +1,19 @@
 //! Live progress on standard error: one line per stage, and the awaited event.
 
-use std::{collections::BTreeSet, io::IsTerminal, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use lifecycle::{LeaseState, RunState};
-use model::{Record, Stage};
+use model::{Conclusion, Record, Span, Stage};
 use report::StageLine;
+use run_index::RunSummary;
 
-use crate::output::{is_quiet, note_above, status};
+use crate::output::{self, is_quiet, note_above, status};
 
 pub struct Progress {
     spinner: Option<ProgressBar>,
@@ -16,14 +22,19 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A moving line on a terminal, otherwise plain lines.
-    pub fn new() -> Self {
-        let spinner = (std::io::stderr().is_terminal() && !is_quiet()).then(|| {
+    /// A moving line on a terminal, otherwise plain lines. `expected`: usual duration of the whole run, if known.
+    pub fn new(expected: Option<Duration>) -> Self {
+        let spinner = is_moving().then(|| {
             let bar = ProgressBar::new_spinner();
-            bar.set_style(
-                ProgressStyle::with_template("  {spinner} {msg} {elapsed}")
-                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-            );
+            let start = Instant::now();
+            let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+                _ = out.write_str(
+                    &expected.map_or_else(String::new, |expected| left(expected, start.elapsed())),
+                );
+            };
+            let style = ProgressStyle::with_template("  {spinner} {wide_msg} {elapsed}{left}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
+            bar.set_style(style.with_key("left", left));
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
@@ -67,9 +78,44 @@ impl Progress {
     }
 }
 
+/// Whether progress is a moving line on a terminal.
+pub fn is_moving() -> bool {
+    std::io::stderr().is_terminal() && !is_quiet()
+}
+
+/// `, about 2m 10s left`, from the usual duration.
+fn left(expected: Duration, elapsed: Duration) -> String {
+    let mut text = String::new();
+    match expected.checked_sub(elapsed) {
+        Some(left) => {
+            let left = Duration::from_secs(left.as_secs() + 1);
+            _ = write!(text, ", about {} left", report::took(Span(left)).replace(".0s", "s"));
+        }
+        None => _ = write!(text, ", usually {}", report::took(Span(expected))),
+    }
+    text
+}
+
+/// Usual duration of a run of a workflow: the median of its last completed runs, newest first.
+pub fn usual<'a>(runs: impl Iterator<Item = &'a RunSummary>, workflow: &str) -> Option<Duration> {
+    /// Maximum number of runs.
+    const LAST: usize = 9;
+    let completed =
+        runs.filter(|run| run.workflow == workflow && run.conclusion == Conclusion::Completed.as_str());
+    let spans = completed.filter_map(|run| Some(run.settled_at?.since(run.requested_at).0));
+    let mut spans: Vec<_> = spans.take(LAST).collect();
+    spans.sort_unstable();
+    spans.get(spans.len() / 2).copied()
+}
+
 fn ended(line: &StageLine) -> String {
     let took = line.ended.map_or(Duration::ZERO, |ended| ended.since(line.began).0);
-    format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.checked_outcome())
+    let line = format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.checked_outcome());
+    // A moving line writes others above it and miscounts wrapped ones.
+    match output::stderr_width() {
+        Some(width) => report::shortened_line(&line, width),
+        None => line,
+    }
 }
 
 fn waiting(state: &RunState) -> String {

@@ -78,7 +78,7 @@ fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
     }
     let one = |name: &str| lab.burnin(&["show", run, "--check", name]);
     let shown = String::from_utf8(one("d").stdout).unwrap();
-    assert!(shown.contains("\nPASS\n") && shown.contains("measurements and verdict of d"), "{shown}");
+    assert!(shown.contains("\nPASS  ") && shown.contains("measurements and verdict of d"), "{shown}");
     let unknown = one("e");
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(

@@ -371,15 +371,60 @@ fn many_logs_are_summarised_with_the_worst_first() {
     let judged = burnin(&["judge", "--baseline", &save, logs.to_str().unwrap()]);
     let text = String::from_utf8(judged.stdout).unwrap();
     assert_eq!(judged.status.code(), Some(1), "{text}");
-    let totals = text
-        .lines()
-        .position(|line| line.contains("1 fail, 1 inconclusive, 14 pass"))
-        .unwrap_or_else(|| panic!("{text}"));
-    let below: Vec<_> = text.lines().skip(totals + 1).take(3).collect();
-    assert!(below[0].contains("run-13.log") && below[1].contains("empty.log"), "{text}");
+    assert!(text.starts_with("16 logs: 14 pass, 1 fail, 1 inconclusive"), "{text}");
+    assert!(text.contains("FAIL  16 logs: 14 pass, 1 fail, 1 inconclusive"), "{text}");
+    assert!(text.contains("run-13.log  170 of 341 GB/s, 50 % lower"), "{text}");
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+    let order = [
+        "BELOW_BASELINE: 1 log",
+        "run-13.log",
+        "NO_TABLE: 1 log",
+        "empty.log",
+        "pass: 14 logs",
+        "run-14.log",
+    ];
+    assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{text}");
+    assert_eq!(text.matches("✓").count(), 14, "one line for each log: {text}");
+
+    let json = document(&burnin(&["judge", "--baseline", &save, "--output", "json", logs.to_str().unwrap()]));
+    assert_eq!(json["totals"], serde_json::json!({"logs": 16, "pass": 14, "fail": 1, "inconclusive": 1}));
+    let slow = json["logs"].as_array().unwrap().iter().find(|log| log["verdict"] == "fail").unwrap();
+    let rows = slow["measurements"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["placement"]), (22, &"out_of_place".into()));
+    assert!(rows[20]["slowdown"].as_f64().unwrap() > 0.9 && rows[20]["below"][0] == "baseline", "{slow:#}");
+    let page = burnin(&["judge", "--baseline", &save, "--output", "html", logs.to_str().unwrap()]);
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert_eq!(page.matches("<svg class=\"multiple\"").count(), 15, "one curve for each log with a table");
+    assert!(page.find("run-13.log: 170 of 341").unwrap() < page.find("run-14.log: 340 of 341").unwrap());
     let nothing = folder.path().join("nothing");
     std::fs::create_dir(&nothing).unwrap();
     assert_eq!(burnin(&["judge", "--baseline", &save, nothing.to_str().unwrap()]).status.code(), Some(64));
+}
+
+#[test]
+fn a_folder_stands_for_the_regular_files_below_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = folder.path().join("logs");
+    for (name, content) in
+        [("a/b/healthy.log", true), ("a/0.log", false), (".hidden/x.log", false), (".x.log", false)]
+    {
+        let path = logs.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match content {
+            true => drop(std::fs::copy(h200("healthy-1.log"), path).unwrap()),
+            false => std::fs::write(path, "").unwrap(),
+        }
+    }
+    std::fs::write(logs.join("new\nline\u{1b}[31m.log"), "").unwrap();
+    assert!(Command::new("mkfifo").arg(logs.join("a/pipe")).status().unwrap().success());
+    std::os::unix::fs::symlink(&logs, logs.join("a/cycle")).unwrap();
+    let criteria = h200("../../../../workflows/criteria/this-machine.yaml");
+    let judged = burnin(&["judge", "--criteria", &criteria, logs.to_str().unwrap()]);
+    let text = String::from_utf8(judged.stdout).unwrap();
+    assert_eq!(judged.status.code(), Some(2), "{text}");
+    assert!(text.starts_with("3 logs: 1 pass, 0 fail, 2 inconclusive"), "{text}");
+    assert!(!text.contains('\u{1b}') && text.lines().any(|line| line.contains("! new line.log")), "{text}");
+    assert!(text.contains("a/b/healthy.log") && text.contains("a/0.log") && !text.contains("pipe"), "{text}");
 }
 
 #[test]

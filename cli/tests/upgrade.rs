@@ -26,7 +26,11 @@ fn a_data_folder_of_an_earlier_version_is_read_and_extended() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let runs = json(&["runs", "--output", "json"]);
-    assert_eq!((&runs["runs"][0]["run"], &runs["runs"][0]["verdict"]), (&RUN.into(), &"pass".into()), "{runs}");
+    assert_eq!(
+        (&runs["runs"][0]["run"], &runs["runs"][0]["verdict"]),
+        (&RUN.into(), &"pass".into()),
+        "{runs}"
+    );
     let shown = json(&["show", RUN, "--check", "memory", "--output", "json"]);
     assert_eq!(shown["metrics"][0]["subjects"], 4, "{shown}");
     for arguments in [

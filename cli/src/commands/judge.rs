@@ -25,9 +25,9 @@ use crate::{
     args::{ComparisonForm, ReportForm},
     commands::{
         logs::{RowLimit, files, read_log, started},
-        note, print, print_json, style,
+        note, print, print_json, screen,
     },
-    documents::{LogVerdict, VerdictDocument},
+    documents::{LogVerdict, Totals, VerdictDocument},
     exit::{CliError, Exit},
 };
 
@@ -107,10 +107,16 @@ pub fn judge(
     };
     match output {
         ReportForm::Json => {
-            let logs = judged.iter().filter_map(LogVerdict::of).collect();
-            print_json(&VerdictDocument { judgement: &whole, logs, series });
+            print_json(&VerdictDocument {
+                judgement: &whole,
+                logs: story.logs.iter().filter_map(|log| LogVerdict::of(&story, log)).collect(),
+                series,
+                totals: Totals::of(&story),
+                sentence: report::sentence(&story),
+                next: report::next(&story),
+            });
         }
-        ReportForm::Human => print(&report::terminal(&story, style())),
+        ReportForm::Human => print(&report::terminal(&story, screen())),
         ReportForm::Csv => print(&report::csv(&story)),
         ReportForm::Markdown => print(&report::markdown(&story)),
         ReportForm::Junit => print(&report::junit(&story)),
@@ -188,9 +194,31 @@ fn source(log: &JudgedLogs) -> LogStory<'_> {
 }
 
 impl<'a> LogVerdict<'a> {
-    fn of(log: &'a JudgedLogs) -> Option<Self> {
-        let Judgement { verdict, reasons, .. } = log.judgement.as_ref()?;
-        Some(Self { source: &log.name, verdict: *verdict, reasons, started_at: started(&log.reading) })
+    fn of(story: &Story<'a>, log: &LogStory<'a>) -> Option<Self> {
+        let Judgement { verdict, reasons, .. } = log.judgement?;
+        let alone = Story { logs: vec![*log], judgement: log.judgement, ..story.clone() };
+        let report::Metrics { metrics, findings } = report::metrics(&alone);
+        Some(Self {
+            source: log.name,
+            verdict: *verdict,
+            reasons,
+            started_at: started(log.reading),
+            measurements: report::placements(story, log),
+            metrics,
+            findings,
+        })
+    }
+}
+
+impl Totals {
+    fn of(story: &Story<'_>) -> Self {
+        let of = |wanted| story.logs.iter().filter(|log| report::verdict_of(log) == wanted).count();
+        Self {
+            logs: story.logs.len(),
+            pass: of(Verdict::Pass),
+            fail: of(Verdict::Fail),
+            inconclusive: of(Verdict::Inconclusive),
+        }
     }
 }
 
@@ -231,7 +259,7 @@ pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, CliEr
     let pair = RunPair { a: &a, b: &b, found: &found };
     match output {
         ComparisonForm::Json => print_json(&found),
-        ComparisonForm::Human => print(&comparison::terminal(pair, style())),
+        ComparisonForm::Human => print(&comparison::terminal(pair, screen())),
         ComparisonForm::Markdown => print(&comparison::markdown(pair)),
         ComparisonForm::Html => print(&comparison::html(pair)),
     }

@@ -2,27 +2,35 @@
 
 use std::{
     fs,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
 use model::measurement::Reading;
 use verdict::Clues;
 
-use crate::{commands::parse, exit::CliError};
+use crate::{
+    commands::{parse, status},
+    exit::CliError,
+};
 
-/// The named files, in order; a folder stands for all its regular files, sorted by name.
+/// Maximum depth of folders below a named one.
+const DEEPEST: usize = 32;
+
+/// The named files, in order; a folder stands for all regular files in it and below, sorted by path. Hidden files and folders
+/// are skipped, as are pipes and devices: their content is not a log, and reading them could wait forever.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in named {
         if !path.is_dir() {
+            if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+                status(format_args!("{}: a pipe; waiting for its content", path.display()));
+            }
             files.push(path.clone());
             continue;
         }
-        let entries = fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-        let entries = entries
-            .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", path.display())))?;
-        let mut found: Vec<_> =
-            entries.into_iter().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+        let mut found = Vec::new();
+        below(path, DEEPEST, &mut found)?;
         if found.is_empty() {
             return Err(CliError::usage(format!(
                 "{}: the folder has no files; name the logs",
@@ -33,6 +41,28 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         files.extend(found);
     }
     Ok(files)
+}
+
+/// Adds the regular files of a folder and its subfolders. Links to folders are not followed: they may form a cycle.
+fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), CliError> {
+    let cannot =
+        |error: std::io::Error| CliError::usage(format!("{}: cannot be read: {error}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        let (path, kind) = (entry.path(), entry.file_type().map_err(cannot)?);
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if kind.is_dir() {
+            if depth == 0 {
+                return Err(CliError::usage(format!("{}: more than {DEEPEST} folders deep", path.display())));
+            }
+            below(&path, depth - 1, found)?;
+        } else if path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// Local start time of the log's only table: from its JSON, or from the first row with a time.

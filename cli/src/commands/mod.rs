@@ -3,6 +3,7 @@
 mod baseline;
 mod bundles;
 mod explain;
+mod follow;
 mod groups;
 mod init;
 mod judge;
@@ -14,6 +15,7 @@ mod pins;
 mod plan;
 pub(crate) mod remote;
 mod run;
+mod script;
 mod show;
 mod sweep;
 mod up;
@@ -27,9 +29,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     args::{Channels, Cli, CliCommand, Host},
+    complete,
     exit::{CliError, Exit},
     local::DataFolder,
-    output::{self, note, note_styled, print, print_json, print_plain, status, style, write_with},
+    output::{self, note, note_styled, print, print_json, print_plain, screen, status, write_with},
     server::Server,
 };
 
@@ -68,12 +71,20 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Check { workflow, values, set, strict } => {
             plan::check(&workflow, values.as_deref(), &set, strict)
         }
-        CliCommand::Plan { workflow, values, set } => plan::plan(&workflow, values.as_deref(), &set),
+        CliCommand::Plan { workflow, values, set, script: true } => {
+            script::script(&workflow, values.as_deref(), &set)
+        }
+        CliCommand::Plan { workflow, values, set, .. } => plan::plan(&workflow, values.as_deref(), &set),
         CliCommand::Runs { choice, output } => block_on(show::runs(readable(&cli.data)?, &choice, output)),
         CliCommand::Show { run, check, output } => {
             block_on(show::show(readable(&cli.data)?, &run, check.as_deref(), output))
         }
-        CliCommand::Logs { run, name } => block_on(show::logs(readable(&cli.data)?, &run, name.as_deref())),
+        CliCommand::Logs { run, name, check: None, follow: false } => {
+            block_on(show::logs(readable(&cli.data)?, &run, name.as_deref()))
+        }
+        CliCommand::Logs { run, check, follow, .. } => {
+            block_on(follow::logs(readable(&cli.data)?, &run, check.as_deref(), follow))
+        }
         CliCommand::Handover { run } => block_on(bundles::handover(readable(&cli.data)?, &run)),
         CliCommand::Export { run, key, save } => {
             block_on(bundles::export(readable(&cli.data)?, &run, &key, save))
@@ -119,10 +130,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
         }
         CliCommand::Completions { shell } => {
-            // `generate` panics on a failed write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut script);
-            print(&String::from_utf8_lossy(&script));
+            let script = complete::script(shell)
+                .ok_or_else(|| CliError::usage(format!("{shell}: no completions for this shell")))?;
+            print(&script);
             Ok(Exit::Pass)
         }
         CliCommand::Man { save } => manual(save.as_deref()),

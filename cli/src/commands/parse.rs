@@ -18,6 +18,7 @@ use crate::{
     commands::{print_json, write_with},
     documents::ParseDocument,
     exit::{CliError, Exit},
+    output,
 };
 
 /// Parses and prints every log: in a detected format, or as `rules`, the file of a declaration, says.
@@ -216,7 +217,7 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
         writeln!(out, "  first error: {}", shown(error))?;
     }
     for table in &reading.tables {
-        writeln!(out, "\n{}", title(table))?;
+        write!(out, "\n{}", output::wrapped("  ", &title(table)))?;
         tell_rows(out, &table.rows)?;
     }
     if !reading.metrics.is_empty() {
@@ -252,7 +253,11 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
     Ok(())
 }
 
-/// Prints left-aligned columns. Cells are formatted twice, once for the widths, as in [`tell_rows`].
+/// Minimum width of a shortened column.
+const FEWEST: usize = 12;
+
+/// Prints left-aligned columns. Cells are formatted twice, once for the widths, as in [`tell_rows`]. On a narrow terminal the
+/// widest texts are shortened; numbers and units never are.
 fn tell_columns<T, const N: usize>(
     out: &mut dyn Write,
     names: [&str; N],
@@ -265,9 +270,23 @@ fn tell_columns<T, const N: usize>(
             *width = cell.chars().count().max(*width);
         }
     }
+    let most = output::width().unwrap_or(usize::MAX);
+    while widths.iter().map(|width| width + 2).sum::<usize>() > most {
+        let texts =
+            widths.iter_mut().zip(names).filter(|(_, name)| !["value", "unit", "line"].contains(name));
+        match texts.map(|(width, _)| width).max() {
+            Some(widest) if *widest > FEWEST => *widest -= 1,
+            _ => break,
+        }
+    }
     let mut line = |cells: [String; N]| {
+        let shortened = |cell: &String, width: usize| match cell.char_indices().nth(width) {
+            Some(_) => cell.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+            None => cell.clone(),
+        };
+        let cells = cells.iter().zip(widths);
         let text: String =
-            cells.iter().zip(widths).map(|(cell, width)| format!("  {cell:<width$}")).collect();
+            cells.map(|(cell, width)| format!("  {:<width$}", shortened(cell, width))).collect();
         writeln!(out, "{}", text.trim_end())
     };
     line(names.map(str::to_owned))?;
@@ -285,7 +304,7 @@ fn write_matches(out: &mut dyn Write, matches: &[measure::Matched]) -> io::Resul
 }
 
 /// Prints right-aligned rows. Cells are formatted twice, once for the widths: keeping them all would take more memory than
-/// everything else.
+/// everything else. On a narrow terminal the least significant columns are left out.
 fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let mut widths = COLUMNS.map(str::len);
     for row in rows {
@@ -293,21 +312,37 @@ fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
             *width = cell.chars().count().max(*width);
         }
     }
-    let names = COLUMNS.iter().zip(widths).map(|(name, width)| format!(" {name:<width$} "));
-    writeln!(out, "{}", names.collect::<String>())?;
+    let most = output::width().unwrap_or(usize::MAX);
+    let wide =
+        |columns: &&[usize]| columns.iter().map(|at| widths[*at] + 2).sum::<usize>() > most.saturating_add(1);
+    let kept = KEPT.iter().find(|columns| !wide(columns)).or(KEPT.last()).copied().unwrap_or_default();
+    let names = kept.iter().map(|at| format!(" {:<width$} ", COLUMNS[*at], width = widths[*at]));
+    writeln!(out, "{}", names.collect::<String>().trim_end())?;
     for row in rows {
-        for (cell, width) in cells(row).iter().zip(widths) {
-            write!(out, " {cell:>width$} ")?;
-        }
-        writeln!(out)?;
+        let cells = cells(row);
+        let line: String =
+            kept.iter().map(|at| format!(" {:>width$} ", cells[*at], width = widths[*at])).collect();
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if kept.len() < COLUMNS.len() {
+        writeln!(out, " columns are left out: --output csv has all")?;
     }
     Ok(())
 }
 
+/// Columns by width: without type and operation, without the algorithm bandwidth, without the times, without the wrong elements.
+const KEPT: [&[usize]; 5] = [
+    &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    &[0, 3, 4, 5, 6, 7, 8, 9, 10],
+    &[0, 3, 5, 6, 7, 9, 10],
+    &[0, 5, 6, 9, 10],
+    &[0, 5, 9],
+];
+
 fn title(table: &Table) -> String {
-    let mut title = format!("  {}", shown(table.collective.as_deref().unwrap_or("unknown collective")));
+    let mut title = shown(table.collective.as_deref().unwrap_or("unknown collective"));
     if let Some(ranks) = table.ranks {
-        _ = write!(title, ", {ranks} ranks");
+        _ = write!(title, ", {}", report::count(ranks, "rank"));
     }
     for (what, version) in [("nccl-tests", &table.nccl_tests_version), ("NCCL", &table.nccl_version)] {
         if let Some(version) = version {

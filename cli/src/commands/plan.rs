@@ -14,7 +14,7 @@ use crate::{
     commands::{note_styled, print_plain},
     diagnostics::{self, Severity},
     exit::{CliError, Exit},
-    output,
+    output::{self, wrapped},
 };
 
 /// Checks a workflow and the files that it references.
@@ -43,16 +43,17 @@ pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit
     warn(&warnings);
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {
-        _ = writeln!(text, "{}", workflow.description.trim());
+        text += &wrapped("", workflow.description.trim());
     }
     for (stage, what) in steps(&workflow, &archives) {
         let limit = workflow.limits.of(stage);
-        _ = writeln!(text, "  {stage:<8} at most {:<8} {what}", limit.to_string());
+        text += &wrapped(&format!("  {stage:<8} at most {:<8} ", limit.to_string()), &what);
     }
-    text += &exists(&workflow);
-    text += &costs(&workflow);
-    text += &notify_text(&workflow.notify);
-    text += &starts(&workflow::offered(path).map_err(CliError::files)?, SystemClock.now());
+    let mut rest = exists(&workflow);
+    rest += &costs(&workflow);
+    rest += &notify_text(&workflow.notify);
+    rest += &starts(&workflow::offered(path).map_err(CliError::files)?, SystemClock.now());
+    rest.lines().for_each(|line| text += &wrapped("", line));
     print_plain(&text);
     Ok(Exit::Pass)
 }

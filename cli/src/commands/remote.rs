@@ -1,24 +1,35 @@
 //! Commands against a server: the same output and exit codes as on this machine.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use model::RunId;
+use model::{CheckIndex, RunId};
 use pins::PinHistory;
 use report::StageLine;
 use reqwest::{Method, Url};
 use run_index::{RunDetail, RunSummary, ShownSuspects};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use service::{Clock, SystemClock};
 use workflow::Override;
 
-use super::{note, pins::lines, print, print_json, print_plain, show::table, status};
+use super::{
+    follow::{self, is_of_check},
+    note,
+    pins::lines,
+    print, print_json, print_plain,
+    show::table,
+    status,
+};
 use crate::{
     args::{CliCommand, Decide, Output, ReportForm, RunChoice},
     documents::{PinsDocument, RunDocument, RunsDocument},
     exit::{CliError, Exit},
     local::selected,
-    progress::Progress,
+    output,
+    progress::{self, Progress},
     server::Server,
 };
 
@@ -50,7 +61,12 @@ pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, Cl
         )),
         CliCommand::Show { run, check, output } => show(&server, &run, check.as_deref(), output).await,
         CliCommand::Cancel { run, reason } => cancel(&server, &run, &reason).await,
-        CliCommand::Logs { run, name } => logs(&server, &run, name.as_deref()).await,
+        CliCommand::Logs { run, name, check: None, follow: false } => {
+            logs(&server, &run, name.as_deref()).await
+        }
+        CliCommand::Logs { run, check, follow, .. } => {
+            follow_logs(&server, &run, check.as_deref(), follow).await
+        }
         CliCommand::Baseline { decide: Some(decide), .. } => pin(&server, decide).await,
         _ => Err(CliError::usage(
             "--server: this command works on files or on a data folder of this machine; on a server: run, runs, show, cancel, \
@@ -72,7 +88,8 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
         .json(&json!({"workflow": workflow, "set": set}));
     let Started { run } = server.json(request).await?;
     status(format_args!("run {run}  ({workflow})"));
-    let detail = follow(server, &run).await?;
+    let runs = all_runs(server).await.unwrap_or_default();
+    let detail = follow_run(server, &run, progress::usual(runs.iter(), workflow)).await?;
     let (line, address) = (&detail.line, server.request(Method::GET, &["runs", run.as_str(), "report"]));
     match output {
         Output::Human => print(&report(server, &run, None, "text").await?),
@@ -90,8 +107,8 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
 }
 
 /// Prints the stages of a run until it is closed. An interrupt leaves the run as it is.
-async fn follow(server: &Server, run: &RunId) -> Result<RunDetail, CliError> {
-    let mut progress = Progress::new();
+async fn follow_run(server: &Server, run: &RunId, expected: Option<Duration>) -> Result<RunDetail, CliError> {
+    let mut progress = Progress::new(expected);
     let mut failures = 0;
     let closed = loop {
         match look(server, run, &mut progress).await {
@@ -213,31 +230,90 @@ async fn cancel(server: &Server, run: &RunId, reason: &str) -> Result<Exit, CliE
     Ok(Exit::Pass)
 }
 
-/// Lists a run's logs, or prints one.
-async fn logs(server: &Server, run: &RunId, name: Option<&str>) -> Result<Exit, CliError> {
-    #[derive(Deserialize, Serialize)]
-    struct File {
-        name: String,
-        size_bytes: u64,
-    }
+/// A collected log.
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    size_bytes: u64,
+}
+
+async fn files(server: &Server, run: &RunId) -> Result<Vec<File>, CliError> {
     #[derive(Deserialize)]
     struct Files {
         files: Vec<File>,
     }
-    let path = ["runs", run.as_str(), "logs"];
-    let Some(name) = name else {
-        let Files { files } = server.json(server.request(Method::GET, &path)).await?;
-        let lines: String =
-            files.iter().map(|file| format!("{}  {}\n", file.name, report::size(file.size_bytes))).collect();
-        print_plain(&lines);
-        return Ok(Exit::Pass);
-    };
-    let parts: Vec<_> = path.into_iter().chain(name.split('/')).collect();
-    let mut response = server.send(server.request(Method::GET, &parts)).await?;
-    while let Some(piece) = response.chunk().await.map_err(|error| server.lost(&error))? {
-        print_plain(&String::from_utf8_lossy(&piece));
+    let Files { files } = server.json(server.request(Method::GET, &["runs", run.as_str(), "logs"])).await?;
+    Ok(files)
+}
+
+/// Lists a run's logs, or prints one.
+async fn logs(server: &Server, run: &RunId, name: Option<&str>) -> Result<Exit, CliError> {
+    match name {
+        Some(name) => print_log(server, run, name).await?,
+        None => {
+            let line = |file: &File| format!("{}  {}\n", file.name, report::size(file.size_bytes));
+            print_plain(&files(server, run).await?.iter().map(line).collect::<String>());
+        }
     }
     Ok(Exit::Pass)
+}
+
+async fn print_log(server: &Server, run: &RunId, name: &str) -> Result<(), CliError> {
+    let parts: Vec<_> = ["runs", run.as_str(), "logs"].into_iter().chain(name.split('/')).collect();
+    let mut response = server.send(server.request(Method::GET, &parts)).await?;
+    let mut rest = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| server.lost(&error))? {
+        // A piece may end inside a character.
+        rest.extend_from_slice(&piece);
+        let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        print_plain(&String::from_utf8_lossy(&rest[..whole]));
+        rest.drain(..whole);
+    }
+    print_plain(&String::from_utf8_lossy(&rest));
+    Ok(())
+}
+
+/// Prints all logs of a run or a check, and with `follow` those of later jobs, until the run is closed.
+async fn follow_logs(
+    server: &Server,
+    run: &RunId,
+    check: Option<&str>,
+    follow: bool,
+) -> Result<Exit, CliError> {
+    let mut printed = BTreeSet::new();
+    let mut waits = false;
+    loop {
+        let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
+        let prefix = match check {
+            Some(name) => Some(prefix(run, &detail.line, name)?),
+            None => None,
+        };
+        for File { name, .. } in files(server, run).await? {
+            let chosen = prefix.as_ref().is_none_or(|prefix| is_of_check(&name, *prefix));
+            if chosen && printed.insert(name.clone()) {
+                print_plain(&follow::header(&name));
+                print_log(server, run, &name).await?;
+            }
+        }
+        if !follow || detail.line.state == run_index::RunStatus::Closed || output::is_closed() {
+            return follow::ended(run, printed.is_empty());
+        }
+        if !waits {
+            status(format_args!("following {run}: the server publishes a log when its job has ended"));
+            waits = true;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Pass),
+        }
+    }
+}
+
+/// Position of a check among those of the run.
+fn prefix(run: &RunId, line: &RunSummary, name: &str) -> Result<CheckIndex, CliError> {
+    let at = line.checks.iter().position(|check| check.name == name).and_then(|at| u16::try_from(at).ok());
+    let known = || line.checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>().join(", ");
+    at.map(CheckIndex).ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
 }
 
 async fn pin(server: &Server, decide: Decide) -> Result<Exit, CliError> {

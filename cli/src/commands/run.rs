@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::IsTerminal,
     path::Path,
     time::{Duration, Instant},
 };
@@ -12,17 +13,18 @@ use model::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigge
 use run_index::CheckSummary;
 use service::shutdown;
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 use tracing::{Instrument, info_span};
 use workflow::Resolved;
 
 use crate::{
     args::Output,
-    commands::{note, plan, print, print_json, show::terminal, status},
+    commands::{note, plan, print, print_json, screen, status},
     documents::RunDocument,
     exit::{CliError, Exit},
+    live::{self, LiveOutput, NewLines},
     local::{DataFolder, LocalServices},
-    progress::Progress,
+    progress::{self, Progress, is_moving},
     release::release_directly,
 };
 
@@ -164,13 +166,18 @@ async fn driving(
 ) -> Result<Exit, CliError> {
     let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
     let world = LocalServices::new(&data, run.clone(), claim)?;
+    let expected = match &first {
+        Some(Fact::RunRequested(requested)) => usual_duration(&data, &requested.workflow.name).await,
+        _ => None, // an unknown part of a resumed run is over
+    };
     if let Some(fact) = first {
         world.publish_fact(fact).await?;
     }
-    let mut progress = Progress::new();
+    let mut progress = Progress::new(expected);
+    let rows = Mutex::new(BenchmarkRows::new(&data));
     let closed = {
         let ticking = world.tick();
-        let watching = watch(&data, &world, &run, &mut progress);
+        let watching = watch(&data, &world, &run, (&mut progress, &rows));
         tokio::pin!(ticking, watching);
         let interrupted = async {
             stop.cancelled().await;
@@ -188,6 +195,10 @@ async fn driving(
                     let patience = patience(world.limits(), cancelled_at);
                     if let Some(why) = world.stuck_for(patience) {
                         return Err(give_up(&data, &run, &why).await);
+                    }
+                    let state = world.states().borrow().clone();
+                    if let (Some(state), Ok(mut rows)) = (state, rows.try_lock()) {
+                        rows.show(&state).await;
                     }
                 }
                 () = &mut ticking => unreachable!("ticks never end"),
@@ -208,6 +219,42 @@ async fn driving(
     progress.finish();
     world.end().await?;
     report(&data, &run, &closed, output).await
+}
+
+/// The usual duration of a run of this workflow; `None` for its first run.
+async fn usual_duration(data: &DataFolder, workflow: &str) -> Option<Duration> {
+    let runs = data.view().all().await.ok()?;
+    progress::usual(runs.iter().map(|run| &**run), workflow)
+}
+
+/// The benchmark's rows while it runs, above the moving line.
+struct BenchmarkRows {
+    output: LiveOutput,
+    /// The file whose rows are shown: several ranks may print the same table.
+    file: Option<String>,
+}
+
+impl BenchmarkRows {
+    fn new(data: &DataFolder) -> Self {
+        Self { output: LiveOutput::new(data), file: None }
+    }
+
+    async fn show(&mut self, state: &RunState) {
+        if !is_moving() {
+            return;
+        }
+        for NewLines { file, text } in self.output.next(state, None).await {
+            // A new job has a new file: its first row takes the place of the former.
+            let same_job = |shown: &String| shown.split('/').next() == file.split('/').next();
+            if self.file.as_ref().is_some_and(|shown| same_job(shown) && *shown != file) {
+                continue;
+            }
+            for row in text.lines().filter_map(live::benchmark_row) {
+                self.file = Some(file.clone());
+                note(format_args!("    {row}"));
+            }
+        }
+    }
 }
 
 /// Interval between checks of a run with an unwritable ledger.
@@ -244,12 +291,14 @@ async fn watch(
     data: &DataFolder,
     world: &LocalServices,
     run: &RunId,
-    progress: &mut Progress,
+    (progress, rows): (&mut Progress, &Mutex<BenchmarkRows>),
 ) -> Result<RunState, CliError> {
     let mut states = world.states();
     loop {
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
+            // The last rows come before the end of their job.
+            rows.lock().await.show(&state).await;
             // An unreadable ledger must not stop the watch: the cluster would stay up.
             if let Ok(loaded) = data.ledger.load_to(run, state.seq).await {
                 progress.show(&state, loaded.records());
@@ -277,7 +326,11 @@ async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output
     let told = data.run_report(run, None).await?;
     write_page(&path, &report::html(&told.story())).map_err(CliError::infrastructure)?;
     match output {
-        Output::Human => print(&terminal(&told)),
+        // The progress on the same terminal has shown the stages.
+        Output::Human => {
+            let seen = is_moving() && std::io::stdout().is_terminal();
+            print(&report::terminal(&told.story(), report::Screen { stages: !seen, ..screen() }));
+        }
         Output::Json => print_json(&RunDocument {
             schema: "burnin/run/v1",
             run: run.clone(),

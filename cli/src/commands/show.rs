@@ -1,16 +1,17 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
-use model::{CheckIndex, RunId};
+use model::{CheckIndex, Conclusion, RunId};
 use run_index::{RunLog, RunReport, RunSummary};
 use service::{Clock, SystemClock};
 
 use crate::{
     args::{Output, ReportForm, RunChoice},
-    commands::{note, print, print_json, print_plain, style},
+    commands::{note, print, print_json, print_plain, screen},
     documents::RunsDocument,
     exit::{CliError, Exit},
     local::DataFolder,
+    output,
 };
 
 pub async fn runs(data: DataFolder, choice: &RunChoice, output: Output) -> Result<Exit, CliError> {
@@ -30,18 +31,60 @@ pub async fn runs(data: DataFolder, choice: &RunChoice, output: Output) -> Resul
     Ok(exit)
 }
 
-/// One line for each run.
+/// One line for each run; on a terminal the widest version that fits.
 pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
+    let runs: Vec<_> = runs.collect();
+    let all = drawn(&runs, RunsTable::All);
+    let Some(width) = output::width() else { return all };
+    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= width);
+    let narrower = [RunsTable::LocalTimes, RunsTable::Results, RunsTable::Short, RunsTable::NoTimes];
+    let mut versions = narrower.into_iter().map(|version| drawn(&runs, version));
+    versions.find(fits).unwrap_or_else(|| drawn(&runs, RunsTable::NoTimes))
+}
+
+/// Columns of the list of runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunsTable {
+    /// For programs: exact times in UTC.
+    All,
+    /// The reader's time zone, with UTC beside it.
+    LocalTimes,
+    /// Without the stage, and with the conclusion only where there is no verdict.
+    Results,
+    /// The same, and dates without a year.
+    Short,
+    NoTimes,
+}
+
+fn drawn(runs: &[&RunSummary], version: RunsTable) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["run", "requested", "conclusion", "verdict", "stage"]);
+    let header: &[&str] = match version {
+        RunsTable::All | RunsTable::LocalTimes => &["run", "requested", "conclusion", "verdict", "stage"],
+        RunsTable::Results | RunsTable::Short => &["run", "requested", "result"],
+        RunsTable::NoTimes => &["run", "result"],
+    };
+    table.load_style(presets::NOTHING).set_header(header);
+    let none = || "-".to_owned();
     for run in runs {
-        table.add_row([
-            run.run.to_string(),
-            run.requested_at.to_string(),
-            run.conclusion.clone(),
-            run.verdict.map_or_else(|| "-".to_owned(), |verdict| verdict.to_string()),
-            run.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string()),
-        ]);
+        let verdict = run.verdict.map(|verdict| verdict.to_string());
+        let stage = run.stage.map(|stage| stage.to_string());
+        let completed = run.conclusion == Conclusion::Completed.as_str();
+        let result = match (&verdict, &stage) {
+            (Some(verdict), _) if completed => verdict.clone(),
+            (_, Some(stage)) => format!("open: {stage}"),
+            _ => run.conclusion.clone(),
+        };
+        let (id, at) = (run.run.to_string(), run.requested_at);
+        let (verdict, stage) = (verdict.unwrap_or_else(none), stage.unwrap_or_else(none));
+        table.add_row(match version {
+            RunsTable::All => vec![id, at.to_string(), run.conclusion.clone(), verdict, stage],
+            RunsTable::LocalTimes => {
+                vec![id, output::local_and_utc(at, "%Y-%m-%d"), run.conclusion.clone(), verdict, stage]
+            }
+            RunsTable::Results => vec![id, output::local_and_utc(at, "%Y-%m-%d"), result],
+            RunsTable::Short => vec![id, output::local_and_utc(at, "%m-%d"), result],
+            RunsTable::NoTimes => vec![id, result],
+        });
     }
     format!("{}\n", table.trim_fmt())
 }
@@ -95,7 +138,7 @@ pub async fn show(
 }
 
 /// Position of a check by its name.
-async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckIndex, CliError> {
+pub async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckIndex, CliError> {
     let (_, state) = data.state(run).await?;
     let names: Vec<_> = state.workflow.checks.iter().map(|check| check.name.as_str()).collect();
     let known = || if names.is_empty() { "it has a single benchmark".to_owned() } else { names.join(", ") };
@@ -105,5 +148,5 @@ async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckInd
 }
 
 pub fn terminal(told: &RunReport) -> String {
-    report::terminal(&told.story(), style())
+    report::terminal(&told.story(), screen())
 }

@@ -22,5 +22,5 @@ mod state;
 pub use cost::{Usage, most};
 pub use decide::{Decision, Ignored, Input, Occurrence, decide, decide_first};
 pub use evolve::{UnreadableLedger, evolve, fold};
-pub use owed::{Obligation, checkup, owed, wake};
+pub use owed::{Obligation, checkup, job_limit, owed, wake};
 pub use state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};

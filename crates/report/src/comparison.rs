@@ -3,16 +3,17 @@
 use serde::Serialize;
 use verdict::{
     baseline::Region,
-    compare::{Comparison, PointChange},
+    compare::{Comparison, PointChange, RegionChange},
 };
 
 use crate::{
     findings::Tone,
     history::percent,
     markdown::{code, escaped},
-    plot::{Canvas, slower},
+    plot::{Canvas, overlay, slower},
+    reasons,
     render::{self, Drawing},
-    terminal::{Paint, Paper, Style},
+    terminal::{Paint, Paper, Screen},
     text::{self, figure},
 };
 
@@ -35,52 +36,108 @@ pub struct RunPair<'a> {
     pub found: &'a Comparison,
 }
 
-/// Summary of the result.
-fn headline(found: &Comparison) -> (Tone, &'static str) {
-    match (found.points.is_empty(), found.comparable(), found.slower_where_it_counts()) {
-        (true, _, _) => (Tone::Unsure, "No common measurements"),
-        (_, false, _) => (Tone::Unsure, "Not comparable"),
-        (_, true, true) => (Tone::Bad, "B is slower on the plateau"),
-        (_, true, false) => (Tone::Good, "B is not slower on the plateau"),
+/// The result in one sentence.
+fn headline(found: &Comparison) -> (Tone, String) {
+    if found.points.is_empty() {
+        return (Tone::Unsure, "No common measurements".to_owned());
+    }
+    if !found.comparable() {
+        return (Tone::Unsure, "Not comparable".to_owned());
+    }
+    let slower = found.slower_where_it_counts();
+    let tone = if slower { Tone::Bad } else { Tone::Good };
+    let plateau = found.regions.iter().find(|region| region.region == Region::Plateau);
+    let Some((plateau, point)) = plateau.and_then(|plateau| Some((plateau, typical(found, plateau)?))) else {
+        return (tone, "B is not slower on the plateau".to_owned());
+    };
+    let (size, a, b) = (text::size(point.key.size_bytes), point.a_busbw, point.b_busbw);
+    let faster = plateau.slower < -EQUAL;
+    let words = if a <= 0.0 || b <= 0.0 || !(a / b).is_finite() {
+        // One rank measures no link: only its times can be compared.
+        format!("B takes {} time at {size}", percent(point.slower))
+    } else if faster {
+        format!("B is {:.1} GB/s ({:.1} %) faster at {size}", b - a, 100.0 * (b / a - 1.0))
+    } else if slower {
+        format!("B is slower: {b:.1} of {a:.1} GB/s at {size}, {:.1} % lower", 100.0 * (1.0 - b / a))
+    } else {
+        format!("B is as fast as A on the plateau: {b:.1} and {a:.1} GB/s at {size}")
+    };
+    (tone, words)
+}
+
+/// Maximum difference of the plateau that counts as equal.
+const EQUAL: f64 = 0.005;
+
+/// The point of the plateau that stands for it: the largest size, unless the plateau as a whole changed in the other direction.
+fn typical<'a>(found: &'a Comparison, plateau: &RegionChange) -> Option<&'a PointChange> {
+    let points = || found.points.iter().filter(|point| point.region == Region::Plateau);
+    let largest = points().max_by_key(|point| point.key.size_bytes);
+    let same = |point: &&PointChange| point.slower * plateau.slower > 0.0 || plateau.slower.abs() <= EQUAL;
+    let distance = |point: &PointChange| (point.slower - plateau.slower).abs();
+    largest.filter(same).or_else(|| points().min_by(|a, b| distance(a).total_cmp(&distance(b))))
+}
+
+/// `4.1 % more time`.
+fn change(slower: f64) -> String {
+    match slower * 100.0 {
+        percent if percent >= 0.05 => format!("{percent:.1} % more time"),
+        percent if percent <= -0.05 => format!("{:.1} % less time", -percent),
+        _ => "equal".to_owned(),
     }
 }
 
-/// Text for a terminal: fields and regions, and the sizes with the largest change.
+/// Text for a terminal: the result, fields and regions, and the sizes with the largest change.
 #[must_use]
-pub fn terminal(pair: RunPair<'_>, style: Style) -> String {
-    let mut paper = Paper::new(style);
+pub fn terminal(pair: RunPair<'_>, screen: impl Into<Screen>) -> String {
+    let mut paper = Paper::new(screen.into());
     let found = pair.found;
     let (tone, words) = headline(found);
     for (name, log) in [("A", pair.a), ("B", pair.b)] {
-        paper.line(&[(Paint::Bold, &format!("{name} ")), (Paint::Dim, &text::shortened(log, VALUE))]);
+        let name_of = text::ending(log, paper.width().saturating_sub(2));
+        paper.line(&[(Paint::Bold, &format!("{name} ")), (Paint::Dim, &name_of)]);
     }
-    paper.line(&[(tone.into(), words)]);
+    paper.gap();
     for changed in found.fingerprint.iter().take(FIELDS / 2) {
         let [field, a, b] = [&changed.field, &changed.a, &changed.b].map(|it| text::shortened(it, 40));
         let what = if changed.identity { " (not comparable)" } else { "" };
-        paper.line(&[(Paint::None, &format!("  {field:<12} {a} -> {b}{what}"))]);
+        paper.paragraph((Paint::None, &format!("  {field:<12} ")), &format!("{a} -> {b}{what}"), 3);
     }
     for region in &found.regions {
         let [low, high] = region.quartiles.map(percent);
-        let (name, slower) = (region.region.words(), percent(region.slower));
+        let (name, slower) = (region.region.words(), change(region.slower));
         let points = text::count(region.points as u64, "point");
-        let line = format!("  {name:<22} {slower} time, half of {points} between {low} and {high}");
-        paper.line(&[(Paint::None, &line)]);
+        let line = format!("{slower}, half of {points} between {low} and {high}");
+        paper.paragraph((Paint::None, &format!("  {name:<22} ")), &line, 3);
     }
     for point in most_changed(found) {
-        let busbw = format!("busbw {} -> {} GB/s", figure(point.a_busbw), figure(point.b_busbw));
-        let line = format!(
-            "    {:>9} {:<12} {busbw}, {} time",
-            text::size(point.key.size_bytes),
-            placement(point),
-            percent(point.slower)
-        );
-        paper.line(&[(Paint::Dim, &line)]);
+        let (a, b) = (figure(point.a_busbw), figure(point.b_busbw));
+        let head = format!("    {:>9} {:<12} ", text::size(point.key.size_bytes), placement(point));
+        paper.paragraph((Paint::Dim, &head), &format!("{a} -> {b} GB/s, {}", change(point.slower)), 2);
     }
     if let Some(rest) = unmatched(found) {
         paper.line(&[(Paint::Dim, &format!("  {rest}"))]);
     }
+    paper.gap();
+    paper.lines_in(tone.into(), &words);
+    if let Some(next) = next(found) {
+        paper.paragraph((Paint::Bold, "Next: "), &next, 3);
+    }
     paper.finish()
+}
+
+/// What to do after the comparison; the steps of the reason codes of the same finding.
+fn next(found: &Comparison) -> Option<String> {
+    let code = match (found.points.is_empty(), found.comparable(), found.slower_where_it_counts()) {
+        (true, ..) => "NOT_MEASURED",
+        (_, false, _) => "OTHER_FINGERPRINT",
+        (_, _, true) => "BELOW_BASELINE",
+        _ => return None,
+    };
+    // Two logs have no baseline to learn or to release.
+    if code == "OTHER_FINGERPRINT" {
+        return Some("compare two logs of the same collective, ranks, nodes, device and system".to_owned());
+    }
+    reasons::entries(code).into_iter().map(|entry| entry.action).find(|action| !action.is_empty())
 }
 
 fn most_changed(found: &Comparison) -> Vec<&PointChange> {
@@ -108,7 +165,8 @@ pub fn markdown(pair: RunPair<'_>) -> String {
     let found = pair.found;
     let (tone, words) = headline(found);
     let name = |name: &str| code(&text::shortened(name, VALUE));
-    let mut out = format!("## {} {words}\n\nA is {}, B is {}.\n", tone.mark(), name(pair.a), name(pair.b));
+    let mut out =
+        format!("## {} {}\n\nA is {}, B is {}.\n", tone.mark(), escaped(&words), name(pair.a), name(pair.b));
     if !found.fingerprint.is_empty() {
         out += "\n| field | A | B | |\n|---|---|---|---|\n";
     }
@@ -142,6 +200,9 @@ pub fn markdown(pair: RunPair<'_>) -> String {
     if let Some(rest) = unmatched(found) {
         out += &format!("\n{rest}.\n");
     }
+    if let Some(next) = next(found) {
+        out += &format!("\n**Next:** {}\n", escaped(&next));
+    }
     out
 }
 
@@ -151,7 +212,10 @@ struct ComparisonPage<'a> {
     a: &'a str,
     b: &'a str,
     tone: Tone,
-    word: &'static str,
+    word: String,
+    next: Option<String>,
+    /// Both curves over each other; not in a part, whose page has its own.
+    overlay: Option<Drawing>,
     fields: Vec<(&'a str, &'a str, &'a str, bool)>,
     regions: Vec<(&'static str, String, String, usize)>,
     drawing: Option<Drawing>,
@@ -163,8 +227,12 @@ struct ComparisonPage<'a> {
 /// A self-contained page without external requests.
 #[must_use]
 pub fn html(pair: RunPair<'_>) -> String {
-    let (_, word) = headline(pair.found);
-    render::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), TEMPLATE, view(pair))
+    let view = view(pair);
+    let described = "Bus bandwidth of both logs. The table below has every figure.".to_owned();
+    let draw = |canvas| overlay(&pair.found.points, canvas);
+    let overlay = Drawing::of("Bus bandwidth by message size", described, Canvas::WIDE, draw);
+    let title = format!("{} · {}", view.word, text::shortened(pair.b, VALUE));
+    render::page(&title, TEMPLATE, ComparisonPage { overlay, ..view })
 }
 
 /// The content of that page, for embedding in a page with the style [`crate::CSS`].
@@ -197,6 +265,8 @@ fn view(pair: RunPair<'_>) -> ComparisonPage<'_> {
         b: pair.b,
         tone,
         word,
+        next: next(found),
+        overlay: None,
         fields: fields.map(|it| (it.field.as_str(), it.a.as_str(), it.b.as_str(), it.identity)).collect(),
         regions: regions.collect(),
         drawing: Drawing::of("More time in B by message size", described, Canvas::WIDE, draw),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use model::{ClusterSpec, ImageSpec, measurement::Device};
+use model::{ClusterSpec, ImageSpec, Timestamp, measurement::Device};
 use serde::Serialize;
 
 use crate::{RunStory, Story, text, words};
@@ -16,6 +16,8 @@ pub struct NamedValue {
     value: String,
     /// The value is for copying rather than reading.
     code: bool,
+    /// The value as a moment for programs, if it is one.
+    time: Option<String>,
 }
 
 /// All known details, in the order of the stages.
@@ -26,6 +28,7 @@ pub fn details(story: &Story<'_>) -> Vec<NamedValue> {
             name,
             value,
             code: false,
+            time: None,
         }));
     };
     let table = story.logs.first().and_then(|log| log.reading.tables.first());
@@ -43,16 +46,24 @@ pub fn details(story: &Story<'_>) -> Vec<NamedValue> {
 
 fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
     let state = run.state;
-    let mut details = Vec::new();
-    let mut add = |name, value: Option<String>, code| {
-        details.extend(value.filter(|value| !value.is_empty()).map(|value| NamedValue { name, value, code }));
-    };
     let workflow = &state.workflow;
-    add("workflow", Some(words::because(&workflow.name, &workflow.description)), false);
-    add("trigger", Some(state.trigger.to_string()), false);
-    add("requested", Some(text::moment(state.requested_at)), false);
-    add("settled", state.settled.as_ref().map(|(_, at)| text::moment(*at)), false);
-    add("closed", state.closed.map(text::moment), false);
+    let named = |name, value: Option<String>, code| {
+        let value = value.filter(|value| !value.is_empty());
+        value.map(|value| NamedValue { name, value, code, time: None })
+    };
+    let moment = |name, at: Option<Timestamp>| {
+        let (value, time) = (text::moment(at?), Some(at?.to_string()));
+        Some(NamedValue { name, value, code: false, time })
+    };
+    let first = [
+        named("workflow", Some(words::because(&workflow.name, &workflow.description)), false),
+        named("trigger", Some(state.trigger.to_string()), false),
+        moment("requested", Some(state.requested_at)),
+        moment("settled", state.settled.as_ref().map(|(_, at)| *at)),
+        moment("closed", state.closed),
+    ];
+    let mut details: Vec<_> = first.into_iter().flatten().collect();
+    let mut add = |name, value: Option<String>, code| details.extend(named(name, value, code));
     if let Some(ImageSpec::Build(build)) = &workflow.image {
         add("source", build.source.as_ref().map(|source| source.object.clone()), true);
         add("source sha256", build.source.as_ref().map(|source| source.sha256.clone()), true);
@@ -128,7 +139,7 @@ pub fn costs(story: &Story<'_>) -> Vec<NamedValue> {
     }
     let node_hours = usage.held.0.as_secs_f64() * f64::from(usage.nodes) / 3600.0;
     let part = 100.0 * usage.idle().0.as_secs_f64() / usage.held.0.as_secs_f64();
-    let detail = |name, value| NamedValue { name, value, code: false };
+    let detail = |name, value| NamedValue { name, value, code: false, time: None };
     let held = format!(
         "{} of {}, {node_hours:.2} node hours",
         text::took(usage.held),

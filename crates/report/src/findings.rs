@@ -50,6 +50,73 @@ pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
     }
 }
 
+/// The same, with one reason for all dips below one standard: a slow plateau shows at many sizes.
+pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
+    let mut merged: Vec<Reason> = Vec::new();
+    // Position of the merged reason, and its dips.
+    let mut dips: Vec<(usize, Vec<Dip<'_>>)> = Vec::new();
+    for reason in reasons {
+        let dip = Dip::of(reason);
+        let known = dip.as_ref().and_then(|dip| dips.iter_mut().find(|(_, same)| same[0].same(dip)));
+        match (dip, known) {
+            (Some(dip), Some((_, same))) => same.push(dip),
+            (dip, _) => {
+                dips.extend(dip.map(|dip| (merged.len(), vec![dip])));
+                merged.push(reason.clone());
+            }
+        }
+    }
+    for (at, same) in dips {
+        if let [Dip { log, size: first, standard, .. }, .., Dip { size: last, .. }] = same[..] {
+            let percent = || same.iter().map(|dip| dip.percent);
+            let distance = match standard {
+                DipStandard::Reference => {
+                    format!("are at least {} % below the reference's points", percent().min().unwrap_or(0))
+                }
+                DipStandard::Baseline => format!(
+                    "take much longer than the baseline, out of place up to {} %",
+                    percent().max().unwrap_or(0)
+                ),
+            };
+            merged[at].text =
+                format!("{log}at {} sizes from {first} to {last} both placements {distance}", same.len());
+        }
+    }
+    merged
+}
+
+/// Standard of a dip.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DipStandard {
+    Reference,
+    Baseline,
+}
+
+/// Text of a reason `DIP`: `at 16 MiB both placements are at least 21 % below ...`, after the name of the log if there are several.
+#[derive(Clone, Copy)]
+struct Dip<'a> {
+    log: &'a str,
+    size: &'a str,
+    standard: DipStandard,
+    percent: u64,
+}
+
+impl<'a> Dip<'a> {
+    fn of(reason: &'a Reason) -> Option<Self> {
+        let (before, after) = reason.text.split_once(" both placements ").filter(|_| reason.code == "DIP")?;
+        let at = before.rfind("at ")?;
+        let standard =
+            if after.contains("the reference") { DipStandard::Reference } else { DipStandard::Baseline };
+        let percent = after.split(" %").next()?.rsplit(' ').next()?.parse().ok()?;
+        Some(Self { log: &before[..at], size: &before[at + 3..], standard, percent })
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.log == other.log && self.standard == other.standard
+    }
+}
+
+/// Result of the run or the logs in one word.
 pub fn headline(story: &Story<'_>) -> Headline {
     let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
     let (word, tone) = match (story.verdict(), settled) {

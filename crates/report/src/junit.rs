@@ -21,7 +21,7 @@ use crate::{
     checks::{self, CheckLine},
     evidence,
     findings::{self, Tone},
-    fingerprint, text,
+    fingerprint, summary, text,
 };
 use area::CheckArea;
 
@@ -88,6 +88,7 @@ fn suite(
     judgement: Option<&Judgement>,
 ) -> TestSuite {
     let name = text::shortened(name, TEXT);
+    let reasons = &findings::merged(reasons)[..];
     let mut suite = TestSuite::new(name.clone());
     for field in fingerprint::fields(story) {
         suite.add_property(Property::new(text::line(field.name), text::shortened(field.value, TEXT)));
@@ -105,7 +106,7 @@ fn suite(
         case.set_classname(name);
         suite.test_cases.push(case);
     }
-    let said = judgement_text(judgement);
+    let said = judgement_text(story, log, judgement);
     if !said.is_empty() {
         match suite.test_cases.iter_mut().find(|case| red(case)) {
             Some(case) => _ = case.set_system_out(said),
@@ -217,10 +218,15 @@ fn conclusion(story: &Story<'_>) -> TestCase {
     case
 }
 
-/// Diagnoses with their evidence, and suspects.
-fn judgement_text(judgement: Option<&Judgement>) -> String {
+/// The verdict in one sentence, diagnoses with their evidence, suspects, and the next step.
+fn judgement_text(story: &Story<'_>, log: Option<&LogStory<'_>>, judgement: Option<&Judgement>) -> String {
+    // Each suite of several logs is about its own log.
+    let own = match (story.run, log) {
+        (None, Some(log)) => Story { logs: vec![*log], judgement: log.judgement, ..story.clone() },
+        _ => story.clone(),
+    };
+    let mut lines: Vec<_> = summary::sentence(&own).into_iter().collect();
     let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
-    let mut lines = Vec::new();
     for diagnosis in diagnoses {
         lines.push(format!("{}: {}", diagnosis.cause, text::line(&diagnosis.advice)));
         lines.extend(diagnosis.hosts.map(|hosts| format!("  shown by {}", text::line(&hosts))));
@@ -233,5 +239,6 @@ fn judgement_text(judgement: Option<&Judgement>) -> String {
     let (suspects, more) = evidence::suspects(judgement, SUSPECTS);
     lines.extend(suspects.iter().map(|(name, surely)| format!("suspect: {name}, confidence {surely:.2}")));
     lines.extend((more > 0).then(|| format!("suspects omitted: {more}")));
+    lines.extend(summary::next(&own).map(|next| format!("Next: {}", text::line(&next))));
     lines.join("\n")
 }

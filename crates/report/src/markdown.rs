@@ -2,6 +2,8 @@
 
 pub(crate) mod escape;
 
+use model::Verdict;
+
 use crate::{
     Story, checks, evidence,
     findings::{self, Tone},
@@ -9,6 +11,7 @@ use crate::{
     history::{LevelHistory, percent},
     measured::{self, MeasuredTable, Placed},
     metrics::MetricsSection,
+    summary,
     text::{self, figure},
     words,
 };
@@ -20,6 +23,8 @@ pub(crate) use escape::{code, fenced};
 const CHECKS: usize = 100;
 /// Maximum reasons. A comment on GitHub may have 65,536 characters: all limits together stay below it.
 const REASONS: usize = 20;
+/// Maximum number of logs.
+const LOGS: usize = 100;
 /// Maximum number of diagnoses.
 const DIAGNOSES: usize = 8;
 /// Maximum number of lines of evidence.
@@ -47,7 +52,11 @@ pub fn markdown(story: &Story<'_>) -> String {
         code(&text::shortened(&story.title(), VALUE))
     );
     out += &format!("{}\n", escaped(&text::shortened(&words::about(story), TEXT)));
+    if let Some(sentence) = summary::sentence(story) {
+        out += &format!("\n**{}**\n", escaped(&text::shortened(&sentence, TEXT)));
+    }
     checks(&mut out, story);
+    logs(&mut out, story);
     reasons(&mut out, story);
     for note in findings::notes(story) {
         out += &format!("\n**{}**\n", escaped(&text::shortened(&note.head, TEXT)));
@@ -65,7 +74,32 @@ pub fn markdown(story: &Story<'_>) -> String {
         );
     }
     measured_on(&mut out, story);
+    if let Some(next) = summary::next(story) {
+        out += &format!("\n**Next:** {}\n", escaped(&text::shortened(&next, TEXT)));
+    }
     out
+}
+
+/// Several logs, one line each, worst first; the passed ones only as a number.
+fn logs(out: &mut String, story: &Story<'_>) {
+    if story.run.is_some() || story.logs.len() < 2 {
+        return;
+    }
+    let groups = summary::groups(story);
+    let bad = || groups.iter().filter(|group| group.verdict != Verdict::Pass).flat_map(|group| &group.logs);
+    if bad().next().is_some() {
+        *out += "\n| | log | reason | level |\n|---|---|---|---|\n";
+    }
+    for log in bad().take(LOGS) {
+        let mark = Tone::from(log.verdict).mark();
+        let (name, code) = (text::ending(log.log.name, VALUE), text::shortened(log.code, 40));
+        let level = escaped(&text::shortened(&log.text, VALUE));
+        *out += &format!("| {mark} | {} | {} | {level} |\n", escape::cell(&name), escape::cell(&code));
+    }
+    let more = bad().count().saturating_sub(LOGS);
+    if more > 0 {
+        *out += &format!("\n{}.\n", text::count(more as u64, "more log"));
+    }
 }
 
 fn checks(out: &mut String, story: &Story<'_>) {
@@ -87,7 +121,7 @@ fn checks(out: &mut String, story: &Story<'_>) {
 }
 
 fn reasons(out: &mut String, story: &Story<'_>) {
-    let reasons = findings::reasons(story);
+    let reasons = findings::merged(findings::reasons(story));
     if reasons.is_empty() {
         return;
     }
@@ -180,7 +214,7 @@ fn metrics(out: &mut String, story: &Story<'_>) {
 
 fn measurements(out: &mut String, story: &Story<'_>) {
     let failed = |log: &&crate::LogStory<'_>| {
-        log.judgement.is_some_and(|judgement| judgement.verdict != model::Verdict::Pass)
+        log.judgement.is_some_and(|judgement| judgement.verdict != Verdict::Pass)
     };
     let Some(log) = story.logs.iter().find(failed).or(story.logs.last()) else { return };
     if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {

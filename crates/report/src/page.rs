@@ -1,6 +1,7 @@
 //! The HTML page of a run or of logs: a single file without external requests and without scripts.
 
 mod figures;
+mod multiples;
 mod view;
 
 use crate::{

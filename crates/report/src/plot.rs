@@ -6,6 +6,7 @@
 mod axis;
 mod curve;
 mod levels;
+mod overlay;
 mod slower;
 
 use plotters::{
@@ -19,6 +20,7 @@ use serde::Serialize;
 
 pub use curve::{CurvePlot, curve};
 pub use levels::levels;
+pub use overlay::overlay;
 pub use slower::slower;
 
 /// Colours of the light theme. Blue and orange are distinguishable with every kind of colour blindness.

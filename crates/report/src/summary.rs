@@ -4,8 +4,8 @@ use model::{Reason, Verdict};
 use verdict::baseline::Region;
 
 use crate::{
-    Story, findings,
-    measured::{MeasuredSize, MeasuredTable, measured},
+    LogStory, Story, findings,
+    measured::{self, MeasuredSize, MeasuredTable, measured},
     reasons, text,
 };
 
@@ -23,15 +23,104 @@ const OF_LEVEL: [&str; 8] = [
 /// Maximum length of a reason as a sentence, characters.
 const LONGEST: usize = 200;
 
-/// The verdict in one sentence: level, distance from its standard, and affected sizes; or the gravest reason.
+/// The verdict in one sentence: level, distance from its standard, and affected sizes; or the gravest reason. Of several logs
+/// the totals.
 #[must_use]
 pub fn sentence(story: &Story<'_>) -> Option<String> {
     story.verdict()?;
-    let first = findings::reasons(story).first()?;
-    let of_level = OF_LEVEL.contains(&first.code.as_str());
-    let level =
-        if of_level { the_only_table(story).and_then(|table| level(&table, &first.code)) } else { None };
-    Some(level.unwrap_or_else(|| text::shortened(&first.text, LONGEST)))
+    if story.run.is_none() && story.logs.len() > 1 {
+        return Some(totals(story));
+    }
+    let reasons = findings::reasons(story);
+    let first = reasons.first()?;
+    let level = |code: &str| the_only_table(story).and_then(|table| level(&table, code));
+    if OF_LEVEL.contains(&first.code.as_str()) {
+        return Some(level(&first.code).unwrap_or_else(|| text::shortened(&first.text, LONGEST)));
+    }
+    let sentence = text::shortened(&first.text, LONGEST);
+    // The cause comes first, then its effect on the bandwidth.
+    let slow = reasons.iter().find(|reason| reason.code.starts_with("BELOW_"));
+    Some(match slow.and_then(|reason| level(&reason.code)) {
+        Some(level) => format!("{sentence}; {level}"),
+        None => sentence,
+    })
+}
+
+/// `120 logs: 97 pass, 20 fail, 3 inconclusive`.
+pub fn totals(story: &Story<'_>) -> String {
+    let of = |wanted: Verdict| story.logs.iter().filter(|log| verdict_of(log) == wanted).count();
+    let all = [Verdict::Pass, Verdict::Fail, Verdict::Inconclusive].map(|verdict| (of(verdict), verdict));
+    let all: Vec<_> = all
+        .into_iter()
+        .filter(|(count, verdict)| *count > 0 || *verdict != Verdict::Inconclusive)
+        .map(|(count, verdict)| format!("{count} {verdict}"))
+        .collect();
+    format!("{}: {}", text::count(story.logs.len() as u64, "log"), all.join(", "))
+}
+
+/// Verdict on a log; inconclusive if it was not judged.
+pub fn verdict_of(log: &LogStory<'_>) -> Verdict {
+    log.judgement.map_or(Verdict::Inconclusive, |judgement| judgement.verdict)
+}
+
+/// One of several logs in one line.
+pub struct LogSummary<'a> {
+    pub log: LogStory<'a>,
+    pub verdict: Verdict,
+    /// Code of the gravest reason; empty without one.
+    pub code: &'a str,
+    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the gravest reason.
+    pub text: String,
+    /// Measured part of the standard; 1 if unknown.
+    part: f64,
+}
+
+impl<'a> LogSummary<'a> {
+    pub fn of(story: &Story<'a>, log: &LogStory<'a>) -> Self {
+        let reason = log.judgement.and_then(|judgement| judgement.reasons.first());
+        let code = reason.map_or("", |reason| &reason.code);
+        let mut tables = measured::tables(story, log);
+        let table = tables.next().filter(|_| log.reading.tables.len() == 1);
+        let level = table.filter(|_| OF_LEVEL.contains(&code)).and_then(|table| Level::of(&table, code));
+        let part = level.as_ref().map_or(1.0, |level| level.measured / level.standard);
+        let text = match (level, reason) {
+            (Some(level), _) => level.short(),
+            (None, Some(reason)) => text::shortened(&reason.text, LONGEST),
+            (None, None) => "not judged".to_owned(),
+        };
+        Self { log: *log, verdict: verdict_of(log), code, text, part }
+    }
+}
+
+/// Logs with the same verdict and gravest reason, worst first.
+pub struct LogGroup<'a> {
+    pub verdict: Verdict,
+    /// The code; empty for passed logs, which need no distinction.
+    pub code: &'a str,
+    pub logs: Vec<LogSummary<'a>>,
+}
+
+/// All logs by verdict and reason: failures first, then the most frequent reason, then the largest distance.
+pub fn groups<'a>(story: &Story<'a>) -> Vec<LogGroup<'a>> {
+    let mut groups: Vec<LogGroup<'a>> = Vec::new();
+    for log in &story.logs {
+        let summary = LogSummary::of(story, log);
+        let code = if summary.verdict == Verdict::Pass { "" } else { summary.code };
+        match groups.iter_mut().find(|group| group.verdict == summary.verdict && group.code == code) {
+            Some(group) => group.logs.push(summary),
+            None => groups.push(LogGroup { verdict: summary.verdict, code, logs: vec![summary] }),
+        }
+    }
+    let gravity = |verdict| match verdict {
+        Verdict::Fail => 0,
+        Verdict::Inconclusive => 1,
+        Verdict::Pass => 2,
+    };
+    groups.sort_by_key(|group| (gravity(group.verdict), std::cmp::Reverse(group.logs.len())));
+    for group in &mut groups {
+        group.logs.sort_by(|a, b| a.part.total_cmp(&b.part));
+    }
+    groups
 }
 
 /// What to do, from the documentation of the gravest reason that has a next step. A pass needs none.
@@ -39,14 +128,16 @@ pub fn sentence(story: &Story<'_>) -> Option<String> {
 pub fn next(story: &Story<'_>) -> Option<String> {
     let verdict = story.verdict().filter(|verdict| *verdict != Verdict::Pass)?;
     let decides = |reason: &&Reason| reason.weighs == verdict;
+    findings::reasons(story).iter().filter(decides).find_map(|reason| action(story, &reason.code))
+}
+
+/// Next step of a code; `None` if it needs none.
+pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
     // Of a code that both kinds of benchmarks use, the entry of this kind.
     let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
-    let step = |reason: &Reason| {
-        let entries = reasons::entries(&reason.code);
-        let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;
-        (!entry.action.is_empty()).then(|| entry.action.clone())
-    };
-    findings::reasons(story).iter().filter(decides).find_map(step)
+    let entries = reasons::entries(code);
+    let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;
+    (!entry.action.is_empty()).then(|| entry.action.clone())
 }
 
 fn the_only_table<'a>(story: &Story<'a>) -> Option<MeasuredTable<'a>> {
@@ -55,47 +146,98 @@ fn the_only_table<'a>(story: &Story<'a>) -> Option<MeasuredTable<'a>> {
     all.next().is_none().then_some(table)
 }
 
+/// A measured level and the standard that it is compared with.
+struct Level {
+    /// `all_reduce plateau`, or `all_reduce` at a size.
+    subject: String,
+    /// ` at 1 GiB`, or nothing for the plateau.
+    at: String,
+    measured: f64,
+    /// `baseline`, `reference` or `floor`.
+    what: &'static str,
+    standard: f64,
+    affected: String,
+}
+
+impl Level {
+    /// The level about which a reason of this code is.
+    fn of(table: &MeasuredTable<'_>, code: &str) -> Option<Self> {
+        let rows = || table.rows.iter().filter(|row| is_plateau(row));
+        let measured = plateau(table)?;
+        let collective = collective(table);
+        let baseline = || {
+            let points = table.against.baseline()?.points.iter();
+            median(points.filter(|point| point.region == Region::Plateau).map(|point| point.busbw))
+        };
+        let reference = || median(rows().filter_map(|row| row.reference));
+        if code.ends_with("FLOOR") {
+            return at_floor(table, collective);
+        }
+        let candidates = [("BASELINE", "baseline", baseline()), ("REFERENCE", "reference", reference())];
+        // The standard that the reason names, else the strictest one.
+        let named = candidates.iter().find(|(part, _, value)| code.ends_with(part) && value.is_some());
+        let chosen = named.or_else(|| candidates.iter().find(|(.., value)| value.is_some()));
+        let Some((_, what, Some(standard))) = chosen else { return at_floor(table, collective) };
+        Some(Self {
+            subject: format!("{collective} plateau"),
+            at: String::new(),
+            measured,
+            what,
+            standard: *standard,
+            affected: affected(table, what),
+        })
+    }
+
+    fn sentence(&self) -> String {
+        let Self { subject, at, measured, what, standard, affected } = self;
+        let distance = distance(*measured, *standard);
+        let (measured, standard) = (figure(*measured), figure(*standard));
+        format!("{subject} {measured} GB/s{at}, {distance} the {what} of {standard} GB/s; {affected}")
+    }
+
+    /// `151 of 356 GB/s, 57 % lower`.
+    fn short(&self) -> String {
+        let Self { at, measured, standard, .. } = self;
+        let distance = match (measured / standard - 1.0) * 100.0 {
+            percent if percent <= -0.5 => format!("{:.0} % lower", -percent),
+            percent if percent < 0.5 => "equal".to_owned(),
+            percent if percent < 200.0 => format!("{percent:.0} % higher"),
+            _ => "higher".to_owned(),
+        };
+        format!("{} of {} GB/s{at}, {distance}", figure(*measured), figure(*standard))
+    }
+}
+
+fn collective(table: &MeasuredTable<'_>) -> String {
+    text::shortened(table.table.collective.as_deref().unwrap_or("the"), 40)
+}
+
+/// Median of the plateau; `None` for one rank, which measures no link.
+fn plateau(table: &MeasuredTable<'_>) -> Option<f64> {
+    let rows = table.rows.iter().filter(|row| is_plateau(row));
+    median(rows.flat_map(|row| row.placed().map(|placed| placed.half.busbw))).filter(|busbw| *busbw > 0.0)
+}
+
 fn level(table: &MeasuredTable<'_>, code: &str) -> Option<String> {
-    let plateau = |row: &&_| is_plateau(row);
-    let rows = || table.rows.iter().filter(plateau);
-    let measured = median(rows().flat_map(|row| row.placed().map(|placed| placed.half.busbw)))?;
-    if measured <= 0.0 {
-        return None; // one rank measures no link
-    }
-    let collective = text::shortened(table.table.collective.as_deref().unwrap_or("the"), 40);
-    let begin = format!("{collective} plateau {} GB/s", figure(measured));
-    let baseline = || {
-        let points = table.against.baseline()?.points.iter();
-        median(points.filter(|point| point.region == Region::Plateau).map(|point| point.busbw))
-    };
-    let reference = || median(rows().filter_map(|row| row.reference));
-    if code.ends_with("FLOOR") {
-        return at_floor(table, &collective);
-    }
-    let candidates = [("BASELINE", "baseline", baseline()), ("REFERENCE", "reference", reference())];
-    // The standard that the reason names, else the strictest one.
-    let named = candidates.iter().find(|(part, _, value)| code.ends_with(part) && value.is_some());
-    let chosen = named.or_else(|| candidates.iter().find(|(.., value)| value.is_some()));
-    let Some((_, what, Some(standard))) = chosen else {
-        return at_floor(table, &collective)
-            .or_else(|| Some(format!("{begin}; the criteria bound no bandwidth")));
-    };
-    let (distance, affected) = (distance(measured, *standard), affected(table, what));
-    Some(format!("{begin}, {distance} the {what} of {} GB/s; {affected}", figure(*standard)))
+    let bounded = Level::of(table, code).map(|level| level.sentence());
+    bounded.or_else(|| {
+        let busbw = figure(plateau(table)?);
+        Some(format!("{} plateau {busbw} GB/s; the criteria bound no bandwidth", collective(table)))
+    })
 }
 
 /// The measurement that is the nearest to its floor, or the furthest below.
-fn at_floor(table: &MeasuredTable<'_>, collective: &str) -> Option<String> {
+fn at_floor(table: &MeasuredTable<'_>, collective: String) -> Option<Level> {
     let placed = table.rows.iter().flat_map(|row| row.placed().map(move |placed| (row, placed.half.busbw)));
     let floor = |(row, busbw): (&MeasuredSize<'_>, f64)| {
         let floor = row.floor.filter(|floor| *floor > 0.0)?;
         busbw.is_finite().then_some((row.size_bytes, busbw, floor))
     };
     let worst = placed.filter_map(floor).min_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)));
-    let (size, busbw, floor) = worst?;
-    let (distance, affected) = (distance(busbw, floor), affected(table, "floor"));
-    let (busbw, floor, size) = (figure(busbw), figure(floor), text::size(size));
-    Some(format!("{collective} {busbw} GB/s at {size}, {distance} the floor of {floor} GB/s; {affected}"))
+    let (size, measured, standard) = worst?;
+    let at = format!(" at {}", text::size(size));
+    let affected = affected(table, "floor");
+    Some(Level { subject: collective, at, measured, what: "floor", standard, affected })
 }
 
 fn distance(measured: f64, standard: f64) -> String {

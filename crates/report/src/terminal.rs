@@ -1,31 +1,27 @@
 //! Short report for a terminal.
 
+mod logs;
 mod metrics;
 mod paper;
 mod table;
 
 use std::collections::BTreeSet;
 
-use model::Verdict;
-
 use crate::{
     RunStory, Story, checks, evidence,
     findings::{self, Tone},
-    history::percent,
     measured, summary, text,
     timeline::timeline,
     words,
 };
 
-pub use paper::Style;
 pub(crate) use paper::{Paint, Paper};
+pub use paper::{Screen, Style, paragraph};
 
 /// Maximum number of lines; the measurements use the remaining ones.
 const LINES: usize = 46;
 /// Minimum number of shown sizes.
 const FEWEST: usize = 4;
-/// Maximum number of logs.
-const LOGS: usize = 12;
 /// Maximum reasons; the other forms show more.
 const REASONS: usize = 8;
 /// Maximum reasons if there are diagnoses.
@@ -38,33 +34,39 @@ const EVIDENCE: usize = 2;
 const CHECKS: usize = 20;
 /// Maximum number of suspects.
 const SUSPECTS: usize = 3;
-/// Maximum lines of a reason, advice or note.
+/// Maximum lines of a reason or advice at 100 columns, and of a note.
 const WRAPPED: usize = 2;
 const NOTE: usize = 4;
-/// Maximum length of a truncated line, characters.
-const WIDTH: usize = 100;
 
-/// The short report.
+/// Maximum lines of a reason or advice: more on a narrow terminal.
+const fn wrapped(paper: &Paper) -> usize {
+    (WRAPPED * 100).div_ceil(paper.width())
+}
+
+/// The short report. Several logs have one line each; everything else has a maximum length.
 #[must_use]
-pub fn terminal(story: &Story<'_>, style: Style) -> String {
-    let mut paper = Paper::new(style);
-    title(&mut paper, story);
+pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
+    let screen = screen.into();
+    let mut paper = Paper::new(screen);
+    title(&mut paper, story, screen);
     if let Some(run) = story.run {
-        stages(&mut paper, &run);
+        if screen.stages {
+            stages(&mut paper, &run);
+        }
         checks(&mut paper, &run);
     }
-    let mut rest = Paper::new(style);
+    let mut rest = Paper::new(screen);
     verdict(&mut rest, story);
     found(&mut rest, story);
     if let Some(next) = summary::next(story) {
-        rest.paragraph((Paint::Bold, "Next: "), &next, WRAPPED);
+        rest.paragraph((Paint::Bold, "Next: "), &next, NOTE);
     }
     if let Some(run) = story.run {
         places(&mut rest, &run);
     }
     // Two gaps, the caption, the header and the footer of the table.
     let room = LINES.saturating_sub(paper.lines() + rest.lines() + 9).max(FEWEST);
-    let mut about_metrics = Paper::new(style);
+    let mut about_metrics = Paper::new(screen);
     let others = story.logs.len() > 1 || story.logs.iter().any(|log| !log.reading.tables.is_empty());
     metrics::write(&mut about_metrics, story, if others { FEWEST } else { room });
     measurements(&mut paper, story, room.saturating_sub(about_metrics.lines()).max(FEWEST));
@@ -77,23 +79,30 @@ pub fn terminal(story: &Story<'_>, style: Style) -> String {
     paper.finish()
 }
 
-fn title(paper: &mut Paper, story: &Story<'_>) {
-    paper.line(&[
-        (Paint::Bold, &text::shortened(&story.title(), WIDTH)),
-        (Paint::None, "  "),
-        (Paint::Dim, &text::shortened(&words::about(story), WIDTH)),
-    ]);
+fn title(paper: &mut Paper, story: &Story<'_>, screen: Screen) {
+    let title = match story.run {
+        None if story.logs.len() > 1 => summary::totals(story),
+        _ => text::ending(&story.title(), paper.width()),
+    };
+    let about = words::about_at(story, |at| screen.moment(at));
+    if title.chars().count() + 2 + about.chars().count() <= paper.width() {
+        paper.line(&[(Paint::Bold, &title), (Paint::None, "  "), (Paint::Dim, &about)]);
+    } else {
+        paper.line(&[(Paint::Bold, &title)]);
+        paper.paragraph((Paint::None, "  "), &about, wrapped(paper));
+    }
 }
 
 fn stages(paper: &mut Paper, run: &RunStory<'_>) {
     let state = run.state;
     let lines = timeline(run.records);
     paper.gap();
+    let room = paper.width().saturating_sub(23);
     let mut say = |tone: Tone, name: &str, took: &str, outcome: &str| {
         paper.line(&[
             (tone.into(), &format!("  {} {name:<10}", tone.mark())),
             (Paint::Dim, &format!("{took:>7}  ")),
-            (Paint::None, &text::shortened(outcome, WIDTH - 22)),
+            (Paint::None, &text::shortened(outcome, room)),
         ]);
     };
     if let Some(image) = findings::given_image(state) {
@@ -108,7 +117,7 @@ fn stages(paper: &mut Paper, run: &RunStory<'_>) {
     if !unreached.is_empty() {
         let names: Vec<_> = unreached.iter().map(|stage| stage.as_str()).collect();
         let head = if state.settled.is_some() { "not reached" } else { "to come" };
-        paper.line(&[(Paint::Dim, &format!("    {head}: {}", names.join(", ")))]);
+        paper.paragraph((Paint::Dim, "    "), &format!("{head}: {}", names.join(", ")), NOTE);
     }
 }
 
@@ -119,13 +128,15 @@ fn checks(paper: &mut Paper, run: &RunStory<'_>) {
         return;
     }
     paper.gap();
-    let width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(40);
+    let widest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
+    let width = widest.min(paper.width() * 2 / 5);
+    let room = paper.width().saturating_sub(width + 20);
     for line in lines.iter().take(CHECKS) {
-        let name = text::shortened(&line.name, 40);
+        let name = text::shortened(&line.name, width);
         paper.line(&[
             (line.tone.into(), &format!("  {} {name:<width$}  ", line.mark)),
             (line.tone.into(), &format!("{:<12}  ", line.word)),
-            (Paint::None, &text::shortened(&line.why, WIDTH - width.min(50) - 20)),
+            (Paint::None, &text::shortened(&line.why, room)),
         ]);
     }
     if lines.len() > CHECKS {
@@ -146,7 +157,7 @@ fn elsewhere_of(run: &RunStory<'_>) -> String {
 
 fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     if story.logs.len() > 1 {
-        return logs(paper, story);
+        return logs::write(paper, story);
     }
     let Some(log) = story.logs.first() else { return };
     // The section about metrics names the program of a log with metrics.
@@ -156,103 +167,75 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     }
     let Some(first) = measured::tables(story, log).next() else { return };
     paper.gap();
-    paper.line(&[
-        (Paint::None, "  "),
-        (Paint::Bold, &text::shortened(&measured::caption(first.table), WIDTH)),
-    ]);
+    paper.paragraph((Paint::None, "  "), &measured::caption(first.table), wrapped(paper));
     let all = if story.run.is_some() { "the report shows all" } else { "--output csv shows all" };
     table::write(paper, &first, room, all);
     if let Some(average) = first.table.average_busbw {
         let average =
-            format!("  average bus bandwidth {} GB/s (not used for the verdict)", text::figure(average));
-        paper.line(&[(Paint::Dim, &average)]);
+            format!("average bus bandwidth {} GB/s (not used for the verdict)", text::figure(average));
+        paper.painted(Paint::Dim, &average);
     }
     let many = log.reading.tables.len();
     if many > 1 {
-        let many = format!("  the first of {many} tables in the log; the report shows more");
-        paper.line(&[(Tone::Unsure.into(), &many)]);
-    }
-}
-
-/// Several logs, one line each, worst first; a series keeps its order. Totals come first.
-fn logs(paper: &mut Paper, story: &Story<'_>) {
-    let verdict = |log: &crate::LogStory<'_>| log.judgement.map(|judgement| judgement.verdict);
-    let gravity = |log: &crate::LogStory<'_>| match verdict(log) {
-        Some(Verdict::Fail) => 0,
-        Some(Verdict::Inconclusive) | None => 1,
-        Some(Verdict::Pass) => 2,
-    };
-    let mut shown: Vec<_> = story.logs.iter().enumerate().collect();
-    shown.sort_by_key(|(_, log)| gravity(log));
-    shown.truncate(LOGS);
-    if story.series {
-        shown.sort_unstable_by_key(|(at, _)| *at);
-    }
-    paper.gap();
-    let total = |wanted| story.logs.iter().filter(|log| gravity(log) == wanted).count();
-    let totals = format!("  {} fail, {} inconclusive, {} pass", total(0), total(1), total(2));
-    paper.line(&[(Paint::Dim, &totals)]);
-    for (_, log) in shown {
-        let tone = verdict(log).map_or(Tone::Unsure, Tone::from);
-        let level = || match log.reading.tables.as_slice() {
-            [table] => story.baseline(log)?.level(table),
-            _ => None,
-        };
-        let level = level().map_or_else(String::new, |level| format!("  {}", percent(level)));
-        let name = text::shortened(log.name, WIDTH - 16);
-        paper.line(&[
-            (tone.into(), &format!("  {} ", tone.mark())),
-            (Paint::None, &name),
-            (Paint::Dim, &level),
-        ]);
-    }
-    let more = story.logs.len().saturating_sub(LOGS);
-    if more > 0 {
-        paper.line(&[(Paint::Dim, &format!("    and {}", text::count(more as u64, "more log")))]);
+        let many = format!("the first of {many} tables in the log; the report shows more");
+        paper.painted(Tone::Unsure.into(), &many);
     }
 }
 
 fn verdict(paper: &mut Paper, story: &Story<'_>) {
     let headline = findings::headline(story);
-    paper.line(&[(headline.tone.into(), headline.word)]);
-    // Without a level the first reason is the sentence.
-    let first = findings::reasons(story).first();
-    if let Some(sentence) = summary::sentence(story)
-        .filter(|sentence| first.is_none_or(|first| !first.text.starts_with(sentence.trim_end_matches('…'))))
-    {
-        paper.paragraph((Paint::Bold, "  "), &sentence, WRAPPED);
-    }
+    let sentence = summary::sentence(story).unwrap_or_default();
     let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
-    let told = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
-    let widest = told.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);
-    for (code, tone, why) in &told {
-        paper.paragraph(((*tone).into(), &format!("  {code:widest$}  ")), why, WRAPPED);
+    let (mut told, more) = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
+    // A reason that is the sentence itself is not repeated: its code is beside it.
+    let repeated = told.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
+    let code = repeated.map_or_else(String::new, |(code, ..)| format!("{code}: "));
+    if !code.is_empty() {
+        told.remove(0);
     }
-    let kinds = findings::reasons(story).iter().map(|reason| reason.code.as_str()).collect::<BTreeSet<_>>();
-    if kinds.len() > told.len() {
-        let more = text::count((kinds.len() - told.len()) as u64, "more kind");
-        paper.line(&[(Paint::Dim, &format!("  {more} of reasons{}", elsewhere(story)))]);
+    let gap = if sentence.is_empty() { "" } else { "  " };
+    let head = format!("{}{gap}", headline.word);
+    paper.paragraph((headline.tone.into(), &head), &format!("{code}{sentence}"), wrapped(paper));
+    // On a narrow terminal the text begins below its code.
+    let widest = told.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);
+    let below = widest > paper.width() / 4;
+    for (code, tone, why) in &told {
+        if below {
+            paper.line(&[((*tone).into(), &format!("  {code}"))]);
+            paper.paragraph((Paint::None, "    "), why, wrapped(paper));
+        } else {
+            paper.paragraph(((*tone).into(), &format!("  {code:widest$}  ")), why, wrapped(paper));
+        }
+    }
+    if more > 0 {
+        let more = text::count(more as u64, "more kind");
+        paper.painted(Paint::Dim, &format!("{more} of reasons{}", elsewhere(story)));
     }
     for note in findings::notes(story) {
-        paper.line(&[(note.tone.into(), "  "), (note.tone.into(), &text::shortened(&note.head, 2 * WIDTH))]);
+        paper.painted(note.tone.into(), &text::shortened(&note.head, NOTE * paper.width()));
         for line in text::block(&note.text).lines().take(NOTE) {
             paper.paragraph((Paint::None, "    "), line, NOTE);
         }
     }
 }
 
-/// The most severe reasons: code, tone and text. If there are too many, the first of each code represents the
-/// others.
-fn reasons(story: &Story<'_>, most: usize) -> Vec<(String, Tone, String)> {
-    let all = findings::reasons(story);
+/// The most severe reasons: code, tone and text, and the number of the omitted codes. If there are too many, the first of each
+/// code represents the others. Of several logs only a series has reasons here: the others have one in the line of each log.
+fn reasons(story: &Story<'_>, most: usize) -> (Vec<(String, Tone, String)>, usize) {
+    let several = story.logs.len() > 1;
+    if several && !story.series {
+        return (Vec::new(), 0);
+    }
+    let mut all = findings::merged(findings::reasons(story));
+    all.retain(|reason| !several || reason.weighs != model::Verdict::Pass);
     let mut told: Vec<(String, Tone, String)> = Vec::new();
     let mut seen = BTreeSet::new();
-    for reason in all {
+    for reason in &all {
         if told.len() == most {
             break;
         }
         let others = all.iter().filter(|other| other.code == reason.code).count() - 1;
-        if all.len() > most && !seen.insert(&reason.code) {
+        if !seen.insert(&reason.code) && all.len() > most {
             continue;
         }
         let more = match others {
@@ -262,7 +245,8 @@ fn reasons(story: &Story<'_>, most: usize) -> Vec<(String, Tone, String)> {
         let why = text::shortened(&reason.text, WRAPPED * 70) + &more;
         told.push((text::shortened(&reason.code, 24), reason.weighs.into(), why));
     }
-    told
+    let kinds = all.iter().map(|reason| &reason.code).collect::<BTreeSet<_>>().len();
+    (told, kinds.saturating_sub(seen.len()))
 }
 
 /// Name of the format that shows the omitted part.
@@ -276,11 +260,19 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
     if !diagnoses.is_empty() {
         paper.gap();
     }
+    let folder = if story.logs.len() > 1 { text::line(logs::common_folder(story)) } else { String::new() };
     for diagnosis in &diagnoses {
         let head = format!("  {}  ", diagnosis.cause);
-        paper.paragraph((Paint::Bold, &head), &diagnosis.advice, WRAPPED);
+        if head.len() > paper.width() / 3 {
+            paper.line(&[(Paint::Bold, &head)]);
+            paper.paragraph((Paint::None, "    "), &diagnosis.advice, wrapped(paper));
+        } else {
+            paper.paragraph((Paint::Bold, &head), &diagnosis.advice, wrapped(paper));
+        }
         for line in &diagnosis.lines {
-            paper.line(&[(Paint::Dim, "    "), (Paint::Dim, &text::shortened(line, WIDTH - 4))]);
+            let line = line.strip_prefix(folder.as_str()).unwrap_or(line);
+            let line = text::shortened(line, paper.width().saturating_sub(4));
+            paper.line(&[(Paint::Dim, "    "), (Paint::Dim, &line)]);
         }
         if diagnosis.more > 0 {
             let more = text::count(diagnosis.more, "more such line");
@@ -292,11 +284,8 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
     }
     let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
     for (name, confidence) in &suspects {
-        let name = text::shortened(name, WIDTH - 36);
-        paper.line(&[
-            (Tone::Bad.into(), "  suspect  "),
-            (Paint::None, &format!("{name}, confidence {confidence:.2}")),
-        ]);
+        let name = format!("{name}, confidence {confidence:.2}");
+        paper.paragraph((Tone::Bad.into(), "  suspect  "), &name, wrapped(paper) - 1);
     }
     if more > 0 {
         paper.line(&[(Paint::Dim, &format!("  more suspects{}: {more}", elsewhere(story)))]);
@@ -306,7 +295,16 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
 fn places(paper: &mut Paper, run: &RunStory<'_>) {
     paper.gap();
     for (name, place) in words::places(run.places) {
-        // Never truncated: these values are for copying.
-        paper.line(&[(Paint::Dim, &format!("  {name:<10} ")), (Paint::None, place)]);
+        // Never truncated: these values are for copying. A note about one has its own line where both are too long.
+        let head = format!("  {name:<10} ");
+        let fits = head.len() + place.chars().count() <= paper.width();
+        let (place, note) = match place.split_once(" (").filter(|_| !fits) {
+            Some((place, note)) => (place, format!("({note}")),
+            None => (place, String::new()),
+        };
+        paper.line(&[(Paint::Dim, &head), (Paint::None, place)]);
+        if !note.is_empty() {
+            paper.paragraph((Paint::None, &" ".repeat(head.len())), &note, NOTE);
+        }
     }
 }

@@ -54,6 +54,27 @@ pub fn shortened(text: &str, width: usize) -> String {
     short + "…"
 }
 
+/// At most `width` characters of a line that this program laid out: its spaces are kept.
+#[must_use]
+pub fn shortened_line(line: &str, width: usize) -> String {
+    match line.char_indices().nth(width) {
+        Some(_) => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        None => line.to_owned(),
+    }
+}
+
+/// The end of one line, at most `width` characters: of a path, the end distinguishes it from its neighbours.
+#[must_use]
+pub fn ending(text: &str, width: usize) -> String {
+    let text = line(text);
+    let count = text.chars().count();
+    if count <= width {
+        return text;
+    }
+    let end: String = text.chars().skip(count - width.saturating_sub(1)).collect();
+    format!("…{}", end.trim_start())
+}
+
 /// Characters with an effect: controls, and marks that reorder or hide adjacent text.
 pub fn acts(c: char) -> bool {
     c.is_control()

@@ -1,7 +1,7 @@
 //! Start and end of each attempt of each stage.
 
 use lifecycle::{AttemptEnd, LeaseState, RunState, StageState, evolve, fold};
-use model::{Attempt, Fact, Record, RecordEntry, Stage, Step, Timestamp};
+use model::{Attempt, Conclusion, Fact, Record, RecordEntry, Stage, Step, Timestamp};
 
 use crate::{text, words};
 
@@ -83,8 +83,12 @@ pub fn timeline(records: &[Record]) -> Vec<StageLine> {
                 .filter(replaced)
                 .for_each(|line| line.end(state.recorded_at, &words::briefly(because)));
         }
-        if let RecordEntry::Closed { .. } = &record.entry {
-            open(&mut lines).for_each(|line| line.end(state.recorded_at, "abandoned without a further fact"));
+        if let RecordEntry::Closed { conclusion } = &record.entry {
+            let outcome = match conclusion {
+                Conclusion::Cancelled { by } => format!("cancelled by {by}"),
+                _ => "abandoned without a further fact".to_owned(),
+            };
+            open(&mut lines).for_each(|line| line.end(state.recorded_at, &outcome));
         }
     }
     lines

@@ -2,7 +2,7 @@
 
 use model::{
     Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, Program, RecordEntry, Step, Suspects,
-    Workflow,
+    Timestamp, Workflow,
 };
 
 use crate::{Places, Story, text};
@@ -189,15 +189,15 @@ pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
 
 /// Subtitle of a report: cause, time and duration of a run, or the criteria and baseline of logs.
 pub fn about(story: &Story<'_>) -> String {
+    about_at(story, text::moment)
+}
+
+/// The same, with a format for moments.
+pub fn about_at(story: &Story<'_>, moment: impl Fn(Timestamp) -> String) -> String {
     if let Some(run) = story.run {
         let state = run.state;
         let took = text::took(state.recorded_at.since(state.requested_at));
-        return format!(
-            "{}, {}, {}, {took}",
-            state.workflow.name,
-            state.trigger,
-            text::moment(state.requested_at)
-        );
+        return format!("{}, {}, {}, {took}", state.workflow.name, state.trigger, moment(state.requested_at));
     }
     let criteria = story.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));
     let learned = |runs: u32| format!("a baseline of {}", text::count(runs, "healthy run"));

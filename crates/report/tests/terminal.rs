@@ -3,7 +3,7 @@
 mod support;
 
 use model::*;
-use report::{Story, Style, terminal};
+use report::{Screen, Story, Style, terminal};
 use support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
 
 fn plain(story: &Story<'_>) -> String {
@@ -81,7 +81,7 @@ fn a_log_without_a_table_is_reported() {
     reading.first_error = Some("NCCL failure common.cu:1017 'unhandled cuda error'".into());
     let text = plain(&support::whole(workflow, reading).story());
     assert!(text.contains("the log has no table; the first error is: NCCL failure"), "{text}");
-    assert!(text.contains("\nINCONCLUSIVE\n"), "{text}");
+    assert!(text.contains("\nINCONCLUSIVE  NO_TABLE: the benchmark printed no table"), "{text}");
 }
 
 #[test]
@@ -91,7 +91,24 @@ fn a_long_table_keeps_its_important_rows() {
         assert!(text.contains(size), "{size} in {text}");
     }
     assert!(text.contains("10 of 32 sizes"), "{text}");
-    assert!(text.contains("\nFAIL\n"), "{text}");
+    assert!(text.contains("\nFAIL  WRONG_DATA: "), "{text}");
+}
+
+#[test]
+fn reports_fit_narrow_and_wide_terminals() {
+    let local: fn(Timestamp) -> String = |at| format!("{at} here");
+    let mut all = String::new();
+    for width in [60, 80, 120] {
+        for story in [slow().story(), support::logs::bad().story()] {
+            let screen = Screen { width, local: Some(local), stages: width > 60, ..Style::Plain.into() };
+            let text = terminal(&story, screen);
+            for line in text.lines().filter(|line| !line.contains("/home/ada")) {
+                assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
+            }
+            all += &format!("--- {width} columns\n{text}");
+        }
+    }
+    insta::assert_snapshot!(all);
 }
 
 #[test]
@@ -99,7 +116,7 @@ fn colours_are_the_only_escapes() {
     let mut run = slow();
     run.state.workflow.name = "\u{1b}[2J\u{202e}evil\nPASS\u{9b}31m".into();
     let text = terminal(&run.story(), Style::Colour);
-    assert!(text.contains("\u{1b}[1;31mFAIL\u{1b}[0m"), "{text}");
+    assert!(text.contains("\u{1b}[1;31mFAIL  \u{1b}[0m"), "{text}");
     assert!(text.contains("evil PASS, started by ada (manual)"), "{text}");
     let escapes: std::collections::BTreeSet<_> =
         text.split('\u{1b}').skip(1).filter_map(|rest| rest.split_once('m')).map(|(code, _)| code).collect();

@@ -71,20 +71,8 @@ impl Agent {
         limit: Span,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
-        let labels = [
-            ("burnin-run", id.run.to_string()),
-            ("burnin-attempt", id.attempt.to_string()),
-            ("burnin-expires", (outbox.clock().now() + limit).to_string()),
-        ];
-        let job = JobSpec {
-            name: id.resource_name(),
-            cluster: cluster.clone(),
-            image: image.cloned(),
-            program: program.clone(),
-            environment: environment.clone(),
-            limit,
-            labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
-        };
+        let now = outbox.clock().now();
+        let job = JobSpec::of_command(id, (cluster, image), (program, environment), limit, now);
         match self.scheduler.submit(&job).await {
             Ok(handle) => outbox.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,

@@ -30,6 +30,6 @@ pub use kind::{ClusterKind, SettingsForm};
 pub use layout::{ClusterLayout, Substitution};
 pub use poll_pace::PollPace;
 pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
-pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};
+pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, SubmittedText, Written};
 pub use settings::{ReadFile, Settings, SettingsProblems};
 pub use stage::stage;

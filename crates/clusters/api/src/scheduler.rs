@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledger::ObjectReader;
-use model::{Class, Cluster, Failure, Image, JobEnd, Program, Span};
+use model::{Class, Cluster, CommandId, Failure, Image, JobEnd, Program, Span, Timestamp};
 use service::PortError;
 
 /// A benchmark job.
@@ -26,6 +26,30 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// The job of a command of the stage `job`: named after it, with labels that identify the run and the end of the job's limit.
+    pub fn of_command(
+        id: &CommandId,
+        (cluster, image): (&Cluster, Option<&Image>),
+        (program, environment): (&Program, &BTreeMap<String, String>),
+        limit: Span,
+        now: Timestamp,
+    ) -> Self {
+        let labels = [
+            ("burnin-run", id.run.to_string()),
+            ("burnin-attempt", id.attempt.to_string()),
+            ("burnin-expires", (now + limit).to_string()),
+        ];
+        Self {
+            name: id.resource_name(),
+            cluster: cluster.clone(),
+            image: image.cloned(),
+            program: program.clone(),
+            environment: environment.clone(),
+            limit,
+            labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+
     /// Environment of each rank: the cluster's variables, overridden by the job's.
     pub fn environment_over(&self, cluster: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut all = cluster.clone();
@@ -80,6 +104,15 @@ impl<N: Into<String>> FromIterator<N> for Outputs {
     }
 }
 
+/// A file or a command of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubmittedText {
+    /// Name of the file, or the kind of command.
+    pub name: String,
+    /// Content.
+    pub text: String,
+}
+
 /// The last bytes of a file.
 pub struct FileTail {
     /// Offset of the first byte.
@@ -96,6 +129,15 @@ pub trait Scheduler: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the scheduler request fails: [`PortError::Permanent`] if the job can never run.
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
+
+    /// What [`Scheduler::submit`] would write and execute for a job, rendered by the same code; nothing is written or requested.
+    /// Empty for a kind that submits nothing.
+    ///
+    /// # Errors
+    /// Returns a permanent error if the job can never run.
+    fn submission(&self, _: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        Ok(Vec::new())
+    }
 
     /// State of a job.
     ///

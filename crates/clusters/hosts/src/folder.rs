@@ -63,10 +63,16 @@ pub fn own(hosts: &Hosts) -> Result<(), PortError> {
 
 /// The ssh_config for these hosts; written once.
 pub fn ssh_config(hosts: &Hosts) -> io::Result<PathBuf> {
-    let text = ssh::config(hosts);
-    let path = Path::new(&hosts.work_folder).join("ssh").join(&Digest::of(text.as_bytes()).sha256[..32]);
+    let (path, text) = rendered_ssh_config(hosts);
     lock_files::create(&path, text.as_bytes())?;
     Ok(path)
+}
+
+/// Path and content of that file.
+pub fn rendered_ssh_config(hosts: &Hosts) -> (PathBuf, String) {
+    let text = ssh::config(hosts);
+    let path = Path::new(&hosts.work_folder).join("ssh").join(&Digest::of(text.as_bytes()).sha256[..32]);
+    (path, text)
 }
 
 impl Folder {

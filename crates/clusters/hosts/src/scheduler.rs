@@ -6,8 +6,8 @@
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, output_folder, settings::check_job_name,
-    shell::quote, stage,
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, Settings, SubmittedText, output_folder,
+    settings::check_job_name, shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Cluster, Image, Timestamp};
@@ -37,8 +37,7 @@ impl HostsJobs {
     /// Downloads the image to this machine; the job's script copies it to the hosts.
     async fn image(&self, hosts: &Hosts, image: Option<&Image>) -> Result<Option<PathBuf>, PortError> {
         let Some(image) = image else { return Ok(None) };
-        let digest = image.digest.replace(':', "-");
-        let folder = PathBuf::from(&hosts.work_folder).join("images").join(digest);
+        let folder = image_folder(hosts, image);
         stage(&*self.store, image, &folder).await?;
         Ok(Some(folder))
     }
@@ -62,6 +61,11 @@ impl HostsJobs {
         }
         record(folder, "LAUNCHER_LOST", &why)
     }
+}
+
+/// The folder of an image, on this machine and on the hosts.
+fn image_folder(hosts: &Hosts, image: &Image) -> PathBuf {
+    PathBuf::from(&hosts.work_folder).join("images").join(image.digest.replace(':', "-"))
 }
 
 fn now() -> Timestamp {
@@ -137,6 +141,18 @@ impl Scheduler for HostsJobs {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(path)
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        let (hosts, folder) = job_of(&job.cluster, &job.name)?;
+        let path = folder.path().display().to_string();
+        let image = job.image.as_ref().map(|image| image_folder(&hosts, image).display().to_string());
+        let (config, ssh) = folder::rendered_ssh_config(&hosts);
+        let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
+        let file = |(name, text)| SubmittedText { name: format!("{path}/{name}"), text };
+        let ssh = SubmittedText { name: config.display().to_string(), text: ssh };
+        // The script that calls mpirun comes first.
+        Ok(files.into_iter().rev().map(file).chain([ssh]).collect())
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {

@@ -11,7 +11,8 @@ use std::{
 };
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, Written, shell::quote,
+    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, SubmittedText, Written,
+    shell::quote,
 };
 use k8s_openapi::api::core::v1::Pod;
 use ledger::{ObjectReader, Store};
@@ -295,6 +296,14 @@ impl Scheduler for KubernetesJobs {
             }
         }
         Ok(place.handle())
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        let settings = Kubernetes::of(&job.cluster)?;
+        let jobset = manifest::jobset(job, &settings).map_err(PortError::Permanent)?;
+        let text = serde_json::to_string_pretty(&jobset).map_err(PortError::transient)? + "\n";
+        let name = format!("JobSet {}/{}", settings.namespace, names::name(&job.name));
+        Ok(vec![SubmittedText { name, text }])
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {

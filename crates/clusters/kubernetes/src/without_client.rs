@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler};
+use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler, SubmittedText};
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure};
 use service::PortError;
@@ -25,6 +25,10 @@ fn not_built<T>(cluster: &Cluster) -> Result<T, PortError> {
 #[async_trait::async_trait]
 impl Scheduler for KubernetesJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        not_built(&job.cluster)
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
         not_built(&job.cluster)
     }
 

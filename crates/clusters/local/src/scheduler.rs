@@ -3,8 +3,8 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, Scheduler, output_folder, pairs, program, settings::wrong_kind,
-    stage,
+    FileTail, JobSpec, JobStatus, Outputs, Scheduler, SubmittedText, output_folder, pairs, program,
+    settings::wrong_kind, shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Image, PROCESSES};
@@ -35,6 +35,31 @@ fn jobs(cluster: &Cluster) -> Result<JobFolder, PortError> {
     folder.map(JobFolder::at).ok_or_else(|| wrong_kind(cluster, PROCESSES))
 }
 
+/// The command of each process. `folder`: the staged image.
+fn argv(job: &JobSpec, folder: Option<&str>) -> Vec<String> {
+    let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
+    let mut argv = program::words(&job.program, folder, slots);
+    let prelude = program::prelude(&job.program, folder);
+    if !prelude.is_empty() {
+        let script = match program::rounds_of_pairs(&job.program) {
+            Some(rounds) => {
+                let nodes: Vec<_> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
+                pairs::on_one_machine(&nodes, rounds, &prelude)
+            }
+            None => format!("{prelude}exec \"$@\""),
+        };
+        argv.splice(0..0, ["bash", "-c", &script, "burnin"].map(str::to_owned));
+    }
+    argv
+}
+
+/// Nodes whose processes run the command.
+fn nodes(job: &JobSpec) -> Vec<String> {
+    // One process starts both ends of every pair.
+    let most = if program::rounds_of_pairs(&job.program).is_some() { 1 } else { usize::MAX };
+    job.cluster.nodes.iter().take(most).map(|node| node.name.clone()).collect()
+}
+
 #[async_trait::async_trait]
 impl Scheduler for LocalJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
@@ -43,21 +68,7 @@ impl Scheduler for LocalJobs {
             Some(image) => Some(self.stage(&jobs, image).await?.display().to_string()),
             None => None,
         };
-        let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
-        let mut argv = program::words(&job.program, folder.as_deref(), slots);
-        let prelude = program::prelude(&job.program, folder.as_deref());
-        let mut nodes: Vec<_> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
-        if !prelude.is_empty() {
-            let script = match program::rounds_of_pairs(&job.program) {
-                Some(rounds) => pairs::on_one_machine(&nodes, rounds, &prelude),
-                None => format!("{prelude}exec \"$@\""),
-            };
-            argv.splice(0..0, ["bash", "-c", &script, "burnin"].map(str::to_owned));
-        }
-        // One process starts both ends of every pair.
-        if program::rounds_of_pairs(&job.program).is_some() {
-            nodes.truncate(1);
-        }
+        let (argv, nodes) = (argv(job, folder.as_deref()), nodes(job));
         let (limit, labels) = (job.limit, job.labels.clone());
         let independent = program::is_per_node(&job.program);
         let request = JobRequest { argv, env: job.environment.clone(), limit, labels, nodes, independent };
@@ -68,6 +79,19 @@ impl Scheduler for LocalJobs {
             }
             Err(error) => Err(PortError::transient(error)),
         }
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        let jobs = jobs(&job.cluster)?;
+        let folder = job.image.as_ref().map(|image| jobs.image_folder(&image.digest).display().to_string());
+        let variables = job.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let words = argv(job, folder.as_deref());
+        let words: Vec<_> = variables.chain(words.iter().map(|word| quote(word))).collect();
+        let name = match nodes(job).len() {
+            1 => "command".to_owned(),
+            nodes => format!("command, on each of {nodes} processes"),
+        };
+        Ok(vec![SubmittedText { name, text: words.join(" ") + "\n" }])
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler};
+use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, SubmittedText};
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure};
 use service::PortError;
@@ -38,6 +38,10 @@ impl Schedulers {
 impl Scheduler for Schedulers {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.of(&job.cluster)?.submit(job).await
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        self.of(&job.cluster)?.submission(job)
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {

@@ -33,18 +33,24 @@ impl Commands {
         Some(("PATH", path))
     }
 
-    /// Submits a job and returns its id.
-    ///
-    /// # Errors
-    /// Returns an error if the submission fails: [`PortError::Permanent`] if Slurm refuses the job; after any other
-    /// error the outcome is unknown.
-    pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
+    /// The command line that submits a job.
+    pub fn submission(options: &[String], folder: &std::path::Path) -> Vec<String> {
         let mut argv = vec!["sbatch".to_owned()];
         argv.extend_from_slice(options);
         // The script is named relative to its folder, which is not sbatch's working directory.
         if let Some(script) = argv.last_mut() {
             *script = folder.join(&*script).display().to_string();
         }
+        argv
+    }
+
+    /// Submits a job and returns its id.
+    ///
+    /// # Errors
+    /// Returns an error if the submission fails: [`PortError::Permanent`] if Slurm refuses the job; after any other
+    /// error the outcome is unknown.
+    pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
+        let argv = Self::submission(options, folder);
         let env: Vec<_> = self.path().into_iter().collect();
         let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
         let number = answer.said.trim().split(';').next().and_then(|number| number.parse().ok());

@@ -8,7 +8,7 @@
 use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, output_folder,
+    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, SubmittedText, output_folder,
     settings::check_job_name, shell::quote, stage,
 };
 use ledger::{ObjectReader, Store};
@@ -207,18 +207,12 @@ impl Scheduler for SlurmJobs {
         if let Some(number) = self.adopt(&folder, &job.name).await? {
             return Ok(number.to_string());
         }
-        let programs = match &job.image {
-            Some(image) => {
-                let programs = folder.jobs().image_folder(&image.digest);
-                stage(&*self.store, image, &programs).await?;
-                Some(programs.display().to_string())
-            }
-            None => slurm.programs.clone(),
-        };
+        if let Some(image) = &job.image {
+            stage(&*self.store, image, &folder.jobs().image_folder(&image.digest)).await?;
+        }
         let path = folder.path();
-        let text = script::script(job, &slurm, &path.display().to_string(), programs.as_deref());
+        let (text, options) = rendered(job, &slurm, &folder);
         read(&folder, move |folder| folder.write_script(&text)).await?;
-        let options = script::options(job, &slurm, &path.display().to_string());
         let submitted = self.commands.submit(&options, &path).await;
         // Look up the job in any case: a response may be lost, or another agent may have submitted it.
         let number = match (self.adopt(&folder, &job.name).await?, submitted) {
@@ -230,6 +224,16 @@ impl Scheduler for SlurmJobs {
             self.commands.cancel(&job.name).await?; // cancelled meanwhile
         }
         Ok(number.to_string())
+    }
+
+    fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
+        let (slurm, folder) = place(&job.cluster, &job.name)?;
+        let (text, options) = rendered(job, &slurm, &folder);
+        let words: Vec<_> =
+            Commands::submission(&options, &folder.path()).iter().map(|word| quote(word)).collect();
+        let command = SubmittedText { name: "command".to_owned(), text: words.join(" ") + "\n" };
+        let script = folder.path().join("job.sh").display().to_string();
+        Ok(vec![command, SubmittedText { name: script, text }])
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
@@ -298,6 +302,16 @@ impl Scheduler for SlurmJobs {
     async fn drain(&self, _: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
         self.commands.drain(node, reason).await
     }
+}
+
+/// The script of a job, and the options of sbatch.
+fn rendered(job: &JobSpec, slurm: &Slurm, folder: &Folder) -> (String, Vec<String>) {
+    let programs = match &job.image {
+        Some(image) => Some(folder.jobs().image_folder(&image.digest).display().to_string()),
+        None => slurm.programs.clone(),
+    };
+    let path = folder.path().display().to_string();
+    (script::script(job, slurm, &path, programs.as_deref()), script::options(job, slurm, &path))
 }
 
 fn folder_of_output(cluster: &Cluster, name: &str) -> Result<PathBuf, PortError> {

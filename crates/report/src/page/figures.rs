@@ -8,6 +8,7 @@ use crate::{
     measured::{self, MeasuredSize, MeasuredTable, Placed},
     plot::{Canvas, CurvePlot, curve},
     render::Drawing,
+    summary,
     text::{self, figure},
 };
 
@@ -56,19 +57,19 @@ struct Figure {
     bad: bool,
 }
 
-/// The tables to show, and the number of the others. Failed logs come first.
+/// The tables to show, and the number of the others. The worst logs come first.
 pub fn figures(story: &Story<'_>) -> (Vec<TableFigures>, usize) {
-    let logs = &story.logs;
-    let all: usize = logs.iter().map(|log| log.reading.tables.len()).sum();
-    let mut order: Vec<_> = (0..logs.len()).collect();
-    let passed =
-        |at: &usize| logs[*at].judgement.is_some_and(|judgement| judgement.verdict == model::Verdict::Pass);
-    order.sort_by_key(passed);
-    order.truncate(TOGETHER);
-    let most = if logs.len() > 1 { TOGETHER } else { TABLES };
-    let rows = if all > TABLES && logs.len() > 1 { ROWS / 2 } else { ROWS };
-    let tables = order.iter().flat_map(|at| measured::tables(story, &logs[*at]).take(TABLES)).take(most);
-    let shown: Vec<_> = tables.map(|table| of_table(&table, logs.len() > 1, rows)).collect();
+    let several = story.logs.len() > 1;
+    let all: usize = story.logs.iter().map(|log| log.reading.tables.len()).sum();
+    let logs: Vec<_> = match several && story.run.is_none() {
+        true => summary::groups(story).into_iter().flat_map(|group| group.logs).map(|log| log.log).collect(),
+        false => story.logs.clone(),
+    };
+    let most = if several { TOGETHER } else { TABLES };
+    let rows = if all > TABLES && several { ROWS / 2 } else { ROWS };
+    let tables =
+        logs.iter().take(TOGETHER).flat_map(|log| measured::tables(story, log).take(TABLES)).take(most);
+    let shown: Vec<_> = tables.map(|table| of_table(&table, several, rows)).collect();
     let more = all - shown.len();
     (shown, more)
 }

@@ -3,19 +3,23 @@
 use model::Reason;
 use serde::Serialize;
 
-use super::figures::{TableFigures, figures};
+use super::{
+    figures::{TableFigures, figures},
+    multiples::Multiples,
+};
 use crate::{
-    RunStory, Story,
+    LogStory, RunStory, Story,
     checks::{self, CheckLine},
     evidence::{self, DiagnosisText},
     facts::{self, NamedValue},
     findings::{self, ReportNote, Tone},
     fingerprint::{self, Field},
-    history::{LevelHistory, PointKind, percent},
+    history::{LevelHistory, PointKind},
     measured,
     metrics::MetricsSection,
     plot::{Canvas, levels},
     render::Drawing,
+    summary::{self, LogSummary},
     text,
     timeline::timeline,
     words,
@@ -36,7 +40,9 @@ const METRICS: usize = 200;
 /// Maximum number of findings.
 const FINDINGS: usize = 100;
 /// Maximum number of logs.
-const LOGS: usize = 50;
+const LOGS: usize = 1000;
+/// Maximum number of logs without a table whose reason is shown.
+const NOTHING: usize = 50;
 /// Maximum number of ledger records.
 const RECORDS: usize = 400;
 /// Maximum length of a record's text, characters. The ledger has the full text.
@@ -47,13 +53,19 @@ const SAID: usize = 300;
 pub struct PageData<'a> {
     title: String,
     about: String,
+    /// Moment of the request, for programs and as text, and the rest of `about` after it.
+    requested: Option<(String, String, String)>,
     tone: Tone,
     word: &'static str,
+    /// The verdict in one sentence.
+    sentence: Option<String>,
+    /// What to do next.
+    next: Option<String>,
     /// Checks of a run, worst first; empty for a single benchmark.
     checks: Vec<CheckLine>,
-    reasons: Vec<Because<'a>>,
+    reasons: Vec<Because>,
     /// Reasons that are collapsed initially.
-    other_reasons: Vec<Because<'a>>,
+    other_reasons: Vec<Because>,
     more_reasons: usize,
     notes: Vec<ReportNote>,
     diagnoses: Vec<DiagnosisText>,
@@ -62,6 +74,8 @@ pub struct PageData<'a> {
     more_suspects: usize,
     logs: Vec<LogLine<'a>>,
     more_logs: usize,
+    /// Curves of several logs.
+    multiples: Option<Multiples>,
     /// Metrics and findings of all logs; absent if the logs are about tables.
     metrics: Option<MetricsSection>,
     nothing: Vec<String>,
@@ -82,10 +96,10 @@ pub struct PageData<'a> {
 }
 
 #[derive(Serialize)]
-struct Because<'a> {
+struct Because {
     tone: Tone,
-    code: &'a str,
-    text: &'a str,
+    code: String,
+    text: String,
 }
 
 /// One of several logs.
@@ -95,7 +109,10 @@ struct LogLine<'a> {
     mark: &'static str,
     name: &'a str,
     verdict: String,
-    level: Option<String>,
+    /// Code of the gravest reason.
+    code: &'a str,
+    /// Level beside its standard, or the gravest reason.
+    text: String,
 }
 
 /// The history and its chart.
@@ -130,8 +147,9 @@ struct TimelineRow {
 
 impl<'a> PageData<'a> {
     pub fn of(story: &Story<'a>) -> Self {
+        let (about, requested) = about(story);
         let headline = findings::headline(story);
-        let reasons = findings::reasons(story);
+        let reasons = findings::merged(findings::reasons(story));
         let judgement = story.whole();
         let (diagnoses, more_diagnoses) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
         let (suspects, more_suspects) = evidence::suspects(judgement, SUSPECTS);
@@ -151,9 +169,12 @@ impl<'a> PageData<'a> {
         });
         Self {
             title: story.title(),
-            about: words::about(story),
+            about,
+            requested,
             tone: headline.tone,
             word: headline.word,
+            sentence: summary::sentence(story),
+            next: summary::next(story),
             checks: run.map_or_else(Vec::new, |run| checks::checks(&run)),
             reasons: reasons.iter().take(FIRST).map(because).collect(),
             other_reasons: reasons.iter().take(REASONS).skip(FIRST).map(because).collect(),
@@ -163,10 +184,11 @@ impl<'a> PageData<'a> {
             more_diagnoses,
             suspects,
             more_suspects,
-            logs: logs.iter().take(LOGS).map(|log| log_line(story, log)).collect(),
+            logs: log_lines(story, logs),
+            multiples: Multiples::of(story),
             more_logs: logs.len().saturating_sub(LOGS),
             metrics: MetricsSection::of(story, METRICS, FINDINGS),
-            nothing: nothing.take(LOGS).collect(),
+            nothing: nothing.take(NOTHING).collect(),
             tables,
             more_tables,
             history: LevelHistory::of(story).map(|history| of_levels(&history)),
@@ -193,18 +215,33 @@ impl<'a> PageData<'a> {
     }
 }
 
-fn because(reason: &Reason) -> Because<'_> {
-    Because { tone: reason.weighs.into(), code: &reason.code, text: &reason.text }
+/// The subtitle up to the moment of the request, and the parts from it on.
+fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
+    let about = words::about(story);
+    let Some(at) = story.run.map(|run| run.state.requested_at) else { return (about, None) };
+    let shown = text::moment(at);
+    match about.split_once(&shown) {
+        Some((before, after)) => (before.to_owned(), Some((at.to_string(), shown, after.to_owned()))),
+        None => (about, None),
+    }
 }
 
-fn log_line<'a>(story: &Story<'a>, log: &crate::LogStory<'a>) -> LogLine<'a> {
-    let tone = log.judgement.map_or(Tone::Unsure, |judgement| judgement.verdict.into());
-    let level = || match log.reading.tables.as_slice() {
-        [table] => story.baseline(log)?.level(table).map(percent),
-        _ => None,
+fn because(reason: &Reason) -> Because {
+    Because { tone: reason.weighs.into(), code: reason.code.clone(), text: reason.text.clone() }
+}
+
+/// The logs, worst first; a series in its order.
+fn log_lines<'a>(story: &Story<'a>, logs: &[LogStory<'a>]) -> Vec<LogLine<'a>> {
+    let summaries: Vec<_> = match story.series {
+        _ if logs.is_empty() => Vec::new(),
+        true => logs.iter().map(|log| LogSummary::of(story, log)).collect(),
+        false => summary::groups(story).into_iter().flat_map(|group| group.logs).collect(),
     };
-    let verdict = log.judgement.map_or_else(String::new, |judgement| judgement.verdict.to_string());
-    LogLine { tone, mark: tone.mark(), name: log.name, verdict, level: level() }
+    let line = |LogSummary { log, verdict, code, text, .. }: LogSummary<'a>| {
+        let tone = Tone::from(verdict);
+        LogLine { tone, mark: tone.mark(), name: log.name, verdict: verdict.to_string(), code, text }
+    };
+    summaries.into_iter().take(LOGS).map(line).collect()
 }
 
 fn of_levels(history: &LevelHistory) -> Levels {

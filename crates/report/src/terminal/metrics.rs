@@ -1,7 +1,7 @@
 //! Metrics and findings, one line each.
 
 use super::{
-    NOTE, WIDTH, elsewhere,
+    NOTE, elsewhere,
     paper::{Paint, Paper},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub fn write(paper: &mut Paper, story: &Story<'_>, room: usize) {
     }
     for finding in &all.findings {
         let head = format!("  {}  {}  {}  ", finding.code, finding.severity, finding.subject);
-        let room = WIDTH.saturating_sub(head.chars().count()).max(SUBJECT);
+        let room = paper.width().saturating_sub(head.chars().count()).max(SUBJECT);
         paper.line(&[(Tone::Bad.into(), &head), (Paint::None, &text::shortened(&finding.text, room))]);
     }
     if all.more_findings > 0 {
@@ -52,26 +52,46 @@ fn table(paper: &mut Paper, rows: &[MetricRow]) {
     if rows.is_empty() {
         return;
     }
-    let names: Vec<_> = rows.iter().map(|row| text::shortened(&row.name, NAME)).collect();
-    let width = |head: &str, cell: fn(&MetricRow) -> &String| {
+    let most = NAME.min(paper.width() * 2 / 5);
+    type Cell = fn(&MetricRow) -> &String;
+    let figures: [(&str, Cell); 4] = [
+        ("unit", |row| &row.unit),
+        ("subjects", |row| &row.subjects),
+        ("median", |row| &row.median),
+        ("worst", |row| &row.worst),
+    ];
+    let width = |(head, cell): &(&str, Cell)| {
         rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).max(head.len())
     };
-    let name = width("metric", |row| &row.name).min(NAME);
-    let (unit, subjects) = (width("unit", |row| &row.unit), width("subjects", |row| &row.subjects));
-    let (median, worst) = (width("median", |row| &row.median), width("worst", |row| &row.worst));
-    let line = |name_of: &str, cells: [&str; 5]| {
-        let [unit_of, subjects_of, median_of, worst_of, subject] = cells;
-        let head = format!(
-            "  {name_of:<name$}  {unit_of:<unit$}  {subjects_of:>subjects$}  {median_of:>median$}  {worst_of:>worst$}  "
-        );
-        let room = WIDTH.saturating_sub(head.chars().count()).max(SUBJECT);
-        head + &text::shortened(subject, room)
+    let name = width(&("metric", |row| &row.name)).min(most);
+    // A narrow terminal has no column for the count of subjects, then none for the median; no figure is cut.
+    let mut columns = figures.to_vec();
+    for left_out in ["subjects", "median"] {
+        if 2 + name + columns.iter().map(|column| 2 + width(column)).sum::<usize>() + 2 + SUBJECT
+            <= paper.width()
+        {
+            break;
+        }
+        columns.retain(|(head, _)| *head != left_out);
+    }
+    let line = |name_of: &str, cell: &dyn Fn(&(&str, Cell)) -> String, subject: &str| {
+        let mut line = format!("  {name_of:<name$}");
+        for column in &columns {
+            let (cell, width) = (cell(column), width(column));
+            line +=
+                &if column.0 == "unit" { format!("  {cell:<width$}") } else { format!("  {cell:>width$}") };
+        }
+        let room = paper.width().saturating_sub(line.chars().count() + 2);
+        if room >= SUBJECT { line + "  " + &text::shortened(subject, room) } else { line }
     };
-    let head = line("metric", ["unit", "subjects", "median", "worst", "worst subject"]);
+    let head = line("metric", &|(head, _)| (*head).to_owned(), "worst subject");
+    let lines: Vec<_> = rows
+        .iter()
+        .map(|row| line(&text::shortened(&row.name, most), &|(_, cell)| cell(row).clone(), &row.subject))
+        .collect();
     paper.line(&[(Paint::Dim, &head)]);
-    for (row, name_of) in rows.iter().zip(&names) {
-        let cells = [&row.unit, &row.subjects, &row.median, &row.worst, &row.subject];
+    for (row, line) in rows.iter().zip(lines) {
         let paint = if row.is_bad { Tone::Bad.into() } else { Paint::None };
-        paper.line(&[(paint, &line(name_of, cells.map(String::as_str)))]);
+        paper.line(&[(paint, &line)]);
     }
 }

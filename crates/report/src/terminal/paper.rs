@@ -1,5 +1,7 @@
 //! Output to the terminal: all text is cleaned here.
 
+use model::Timestamp;
+
 use crate::{findings::Tone, text};
 
 /// Capabilities of the terminal.
@@ -9,6 +11,42 @@ pub enum Style {
     Plain,
     /// Text with ANSI colours.
     Colour,
+}
+
+/// Where a report is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// Colours or none.
+    pub style: Style,
+    /// Maximum width of a line, columns. Only text for copying, such as a path, may be wider.
+    pub width: usize,
+    /// A moment in the reader's time zone with UTC beside it; `None` for UTC only, as in a file.
+    pub local: Option<fn(Timestamp) -> String>,
+    /// Whether the stages of a run are shown; not where its progress already is on the screen.
+    pub stages: bool,
+}
+
+/// Width without a terminal, and the narrowest supported one, columns.
+const USUAL: usize = 104;
+const NARROWEST: usize = 40;
+
+impl Screen {
+    /// Width for wrapping and tables.
+    pub(crate) fn columns(self) -> usize {
+        self.width.max(NARROWEST)
+    }
+
+    /// A moment in the reader's time zone with UTC beside it, or in UTC alone.
+    pub(crate) fn moment(self, at: Timestamp) -> String {
+        self.local.map_or_else(|| text::moment(at), |local| local(at))
+    }
+}
+
+/// A file or a pipe: 104 columns, UTC.
+impl From<Style> for Screen {
+    fn from(style: Style) -> Self {
+        Self { style, width: USUAL, local: None, stages: true }
+    }
 }
 
 /// Style of a piece of a line.
@@ -55,15 +93,18 @@ impl Tone {
 /// A report in progress.
 pub struct Paper {
     style: Style,
+    /// Maximum width of a line, columns.
+    width: usize,
     text: String,
 }
 
-/// Line width for wrapping, characters.
-const WIDTH: usize = 100;
-
 impl Paper {
-    pub const fn new(style: Style) -> Self {
-        Self { style, text: String::new() }
+    pub fn new(screen: Screen) -> Self {
+        Self { style: screen.style, width: screen.columns(), text: String::new() }
+    }
+
+    pub const fn width(&self) -> usize {
+        self.width
     }
 
     /// Adds an empty line, never two in a row.
@@ -100,15 +141,16 @@ impl Paper {
     pub fn paragraph(&mut self, (paint, head): (Paint, &str), text: &str, most: usize) {
         let indent = head.chars().count();
         let mut rows = vec![String::new()];
-        for word in text::line(text).split(' ') {
+        let line = text::line(text);
+        for word in words(&line) {
             let row = rows.last_mut().expect("the list has at least one row");
             if row.is_empty() {
-                row.push_str(word);
-            } else if indent + row.chars().count() + 1 + word.chars().count() <= WIDTH {
+                row.push_str(&word);
+            } else if indent + row.chars().count() + 1 + word.chars().count() <= self.width {
                 row.push(' ');
-                row.push_str(word);
+                row.push_str(&word);
             } else {
-                rows.push(word.to_owned());
+                rows.push(word);
             }
         }
         if rows.len() > most {
@@ -121,7 +163,69 @@ impl Paper {
         }
     }
 
+    /// The same in one style, indented by two.
+    pub fn painted(&mut self, paint: Paint, text: &str) {
+        self.painted_after("  ", paint, text);
+    }
+
+    /// The same without an indent.
+    pub fn lines_in(&mut self, paint: Paint, text: &str) {
+        self.painted_after("", paint, text);
+    }
+
+    fn painted_after(&mut self, indent: &str, paint: Paint, text: &str) {
+        let mut plain = Self { style: Style::Plain, width: self.width, text: String::new() };
+        plain.paragraph((Paint::None, indent), text, usize::MAX);
+        for line in plain.text.lines() {
+            self.line(&[(paint, line)]);
+        }
+    }
+
     pub fn finish(self) -> String {
         self.text
+    }
+}
+
+/// Text wrapped at words to a width, indented by the width of its head.
+#[must_use]
+pub fn paragraph(head: &str, text: &str, width: usize) -> String {
+    let mut paper = Paper { style: Style::Plain, width: width.max(NARROWEST), text: String::new() };
+    paper.paragraph((Paint::None, head), text, usize::MAX);
+    paper.finish()
+}
+
+/// The words of a line; a number and its unit are one word.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        let unit = word.trim_end_matches([',', ';', '.', ')', ':']);
+        let is_unit = matches!(unit, "%" | "GB/s" | "B" | "KiB" | "MiB" | "GiB" | "µs" | "ms" | "s");
+        let joins = |last: &&mut String| {
+            let of_number = is_unit && last.ends_with(|c: char| c.is_ascii_digit());
+            // `11m 40s`
+            of_number || is_span(last, "dhm") && is_span(unit, "hms")
+        };
+        match words.last_mut().filter(joins) {
+            Some(last) => *last += &format!(" {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+/// Whether a word is a number followed by one of these units.
+fn is_span(word: &str, units: &str) -> bool {
+    let number = word.trim_end_matches(|c| units.contains(c));
+    number.len() + 1 == word.len() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn a_number_is_not_separated_from_its_unit() {
+        assert_eq!(words("below 356.2 GB/s, 57 % lower"), ["below", "356.2 GB/s,", "57 %", "lower"]);
+        assert_eq!(words("at most 11m 40s. If"), ["at", "most", "11m 40s.", "If"]);
     }
 }

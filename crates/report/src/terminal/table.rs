@@ -17,31 +17,87 @@ const ROWS: usize = 10;
 /// Maximum number of remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
 const REMARKABLE: usize = 4;
 
-/// Columns that only some tables have.
+/// Columns that only some tables, and only wide terminals have.
 #[derive(Clone, Copy)]
 struct Columns {
+    times: bool,
+    wrong: bool,
+    /// No value of the table is wrong.
+    is_right: bool,
+    /// Both placements, or the slower one of each size.
+    both: bool,
     baseline: bool,
     reference: bool,
     floors: bool,
 }
 
+impl Columns {
+    /// The same with fewer columns, for narrower terminals: the times are the least significant ones.
+    fn narrower(self) -> Option<Self> {
+        match self {
+            Self { times: true, .. } => Some(Self { times: false, ..self }),
+            Self { wrong: true, is_right: true, .. } => Some(Self { wrong: false, ..self }),
+            Self { both: true, .. } => Some(Self { both: false, ..self }),
+            Self { wrong: true, .. } => Some(Self { wrong: false, ..self }),
+            _ => None,
+        }
+    }
+
+    /// Columns that are left out, for the line below the table.
+    fn left_out(self) -> Option<&'static str> {
+        match self {
+            Self { times: true, .. } => None,
+            Self { both: true, wrong: true, .. } => Some("times are left out"),
+            Self { both: true, .. } => Some("no wrong values, times are left out"),
+            _ => Some("the slower placement only"),
+        }
+    }
+}
+
 /// Writes a part of the table within `room` lines. `all` names the format with the full table.
 pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: &str) {
     let rows = &measured.rows;
-    let columns = Columns {
+    let shown = shown(rows, room);
+    let mut columns = Columns {
+        times: true,
+        wrong: true,
+        is_right: rows.iter().all(|row| row.wrong == Some(0)),
+        both: true,
         baseline: measured.against.baseline().is_some(),
         reference: measured.against.reference().is_some(),
         floors: rows.iter().any(|row| row.floor.is_some()),
     };
+    let (table, paints) = loop {
+        let (table, paints) = filled(rows, &shown, columns);
+        // Each line follows one blank.
+        let wide = table.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0) + 1;
+        match columns.narrower().filter(|_| wide > paper.width()) {
+            Some(narrower) => columns = narrower,
+            None => break (table, paints),
+        }
+    };
+
+    // Two header lines and the rule; then one line per row.
+    let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
+    for (line, paint) in table.lines().zip(paints) {
+        paper.line(&[(Paint::None, " "), (paint, line.trim_end())]);
+    }
+    let some = (shown.len() < rows.len()).then(|| format!("{} of {} sizes", shown.len(), rows.len()));
+    let left: Vec<_> = some.into_iter().chain(columns.left_out().map(str::to_owned)).collect();
+    if !left.is_empty() {
+        paper.paragraph((Paint::Dim, "  "), &format!("{}; {all}", left.join(", ")), 2);
+    }
+}
+
+/// The table, and the style of each row.
+fn filled(rows: &[MeasuredSize<'_>], shown: &[usize], columns: Columns) -> (Table, Vec<Paint>) {
     let mut table = Table::new();
     let rule = LineStyle::none().fill('─').junction('─');
     table.load_style(presets::NOTHING.header_separator(rule));
     table.set_header(header(columns));
-
-    let shown = shown(rows, room);
     let mut paints = Vec::new();
     let mut last = None;
-    for index in &shown {
+    for index in shown {
         if last.map_or(*index, |last| index - last - 1) > 0 {
             table.add_row(vec!["…"]);
             paints.push(Paint::Dim);
@@ -57,25 +113,26 @@ pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: 
             column.set_padding((0, 1));
         }
     }
-
-    // Two header lines and the rule; then one line per row.
-    let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
-    for (line, paint) in table.lines().zip(paints) {
-        paper.line(&[(Paint::None, " "), (paint, line.trim_end())]);
-    }
-    if shown.len() < rows.len() {
-        let more = format!("  {} of {} sizes; {all}", shown.len(), rows.len());
-        paper.line(&[(Paint::Dim, &more)]);
-    }
+    (table, paints)
 }
 
 fn header(columns: Columns) -> Vec<&'static str> {
     let mut header = vec!["\nsize"];
-    for half in ["out of place\ntime µs", "in place\ntime µs"] {
-        header.extend([half, "\nbusbw GB/s"]);
+    let placements: &[[&str; 2]] = match columns.both {
+        true => &[
+            ["out of place\ntime µs", "out of place\nbusbw GB/s"],
+            ["in place\ntime µs", "in place\nbusbw GB/s"],
+        ],
+        false => &[["\ntime µs", "slower placement\nbusbw GB/s"]],
+    };
+    for [time, busbw] in placements {
+        match columns.times {
+            true => header.extend([*time, "\nbusbw GB/s"]),
+            false => header.push(busbw),
+        }
         header.extend(columns.baseline.then_some("\nslower"));
     }
-    header.push("\nwrong");
+    header.extend(columns.wrong.then_some("\nwrong"));
     header.extend(columns.reference.then_some("reference\nGB/s"));
     let wide = columns.baseline || columns.reference;
     header.extend(columns.floors.then_some(if wide { "floor\nGB/s" } else { "\nfloor GB/s" }));
@@ -114,15 +171,20 @@ pub fn shown(rows: &[MeasuredSize<'_>], room: usize) -> Vec<usize> {
 fn cells(row: &MeasuredSize<'_>, columns: Columns) -> Vec<String> {
     let none = || "-".to_owned();
     let mut cells = vec![text::size(row.size_bytes)];
-    for placed in [&row.out_of_place, &row.in_place] {
-        let of = placed.as_ref().map(|placed| placed.half);
-        cells.push(of.map_or_else(none, |half| figure(half.time_us)));
+    let both = [row.out_of_place.as_ref(), row.in_place.as_ref()];
+    let slower = row.placed().max_by(|a, b| a.half.time_us.total_cmp(&b.half.time_us));
+    let placements = if columns.both { &both[..] } else { &[slower] };
+    for placed in placements {
+        let of = placed.map(|placed| placed.half);
+        if columns.times {
+            cells.push(of.map_or_else(none, |half| figure(half.time_us)));
+        }
         cells.push(of.map_or_else(none, |half| figure(half.busbw)));
         if columns.baseline {
-            cells.push(placed.as_ref().and_then(Placed::slower).map_or_else(none, percent));
+            cells.push(placed.and_then(Placed::slower).map_or_else(none, percent));
         }
     }
-    cells.push(row.wrong_words());
+    cells.extend(columns.wrong.then(|| row.wrong_words()));
     let mut bound = |there: bool, what: &str, bound: Option<f64>| {
         let missed = if row.is_below(what) { "✗ " } else { "" };
         cells.extend(there.then(|| bound.map_or_else(String::new, |it| format!("{missed}{}", figure(it)))));

@@ -1,0 +1,101 @@
+//! `burnin logs --follow` and `--check`: the logs of a run one after the other, and the output of its running job.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use model::{Attempt, CheckIndex, RunId};
+use run_index::RunLog;
+
+use crate::{
+    commands::{print_plain, show},
+    exit::{CliError, Exit},
+    live::{LiveOutput, NewLines},
+    local::DataFolder,
+    output,
+};
+
+/// Interval between reads of a running job's output.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Prints all logs of a run or a check; with `follow` also what later jobs write, until the run is closed.
+pub async fn logs(
+    data: DataFolder,
+    run: &RunId,
+    check: Option<&str>,
+    follow: bool,
+) -> Result<Exit, CliError> {
+    let check = match check {
+        Some(name) => Some(show::position(&data, run, name).await?),
+        None => None,
+    };
+    let mut live = LiveOutput::new(&data);
+    let mut printed = Printed::default();
+    loop {
+        let (_, state) = data.state(run).await?;
+        if follow {
+            for NewLines { file, text } in live.next(&state, check).await {
+                printed.print(&file, &text);
+            }
+        }
+        let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
+        for RunLog { file, object } in logs.map(|logs| logs.files).unwrap_or_default() {
+            let chosen = check.is_none_or(|check| is_of_check(&file.name, check));
+            if !chosen || !printed.complete.insert(file.name.clone()) {
+                continue;
+            }
+            let missing = || CliError::usage(format!("{object} is missing in the data folder"));
+            let body =
+                data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
+            let text = String::from_utf8_lossy(&body);
+            let seen = live.lines_of(&file.name);
+            let rest: String = text.split_inclusive('\n').skip(seen).collect();
+            if seen == 0 || !rest.is_empty() {
+                printed.print(&file.name, &rest);
+            }
+        }
+        if !follow || state.closed.is_some() || output::is_closed() {
+            return ended(run, printed.complete.is_empty() && printed.last.is_none());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PACE) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Pass),
+        }
+    }
+}
+
+/// What was printed.
+#[derive(Default)]
+struct Printed {
+    /// The log of the last lines, which needs no further header.
+    last: Option<String>,
+    /// Collected logs, which do not change.
+    complete: BTreeSet<String>,
+}
+
+impl Printed {
+    fn print(&mut self, file: &str, text: &str) {
+        if self.last.as_deref() != Some(file) {
+            self.last = Some(file.to_owned());
+            print_plain(&header(file));
+        }
+        print_plain(text);
+        if !text.is_empty() && !text.ends_with('\n') {
+            print_plain("\n");
+        }
+    }
+}
+
+/// The line before the content of a log, as of `tail`.
+pub fn header(file: &str) -> String {
+    format!("==> {file} <==\n")
+}
+
+/// Whether a collected log belongs to a check: its name begins with the attempt, which has the number of the check.
+pub fn is_of_check(file: &str, check: CheckIndex) -> bool {
+    let attempt = file.split('/').next().and_then(|attempt| attempt.parse::<Attempt>().ok());
+    attempt.is_some_and(|attempt| attempt.check == check)
+}
+
+/// The result of printing the logs.
+pub fn ended(run: &RunId, nothing: bool) -> Result<Exit, CliError> {
+    if nothing { Err(CliError::usage(format!("{run} has no logs yet"))) } else { Ok(Exit::Pass) }
+}

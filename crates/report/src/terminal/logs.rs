@@ -1,0 +1,91 @@
+//! Several logs, one line each.
+
+use model::Verdict;
+
+use super::{
+    NOTE,
+    paper::{Paint, Paper},
+};
+use crate::{
+    Story,
+    findings::Tone,
+    summary::{self, LogSummary},
+    text,
+};
+
+/// Minimum width of the text after a name.
+const FEWEST: usize = 30;
+
+/// Writes the logs by verdict and reason, worst first; a series in its order. Every log is listed: a bad one
+/// that is left out would have to be searched by hand.
+pub fn write(paper: &mut Paper, story: &Story<'_>) {
+    let names = Names::of(story, paper.width());
+    if !names.folder.is_empty() {
+        paper.painted(Paint::Dim, &format!("in {}", names.folder));
+    }
+    if story.series {
+        paper.gap();
+        for log in &story.logs {
+            line(paper, &names, &LogSummary::of(story, log));
+        }
+        return;
+    }
+    for group in summary::groups(story) {
+        paper.gap();
+        let count = text::count(group.logs.len() as u64, "log");
+        let head = match group.verdict {
+            Verdict::Pass => format!("pass: {count}"),
+            _ => format!("{}: {count}", group.code),
+        };
+        paper.painted(Tone::from(group.verdict).into(), &head);
+        let action = summary::action(story, group.code).filter(|_| group.verdict != Verdict::Pass);
+        if let Some(action) = action {
+            paper.paragraph((Paint::Dim, "  next: "), &action, NOTE);
+        }
+        for log in &group.logs {
+            line(paper, &names, log);
+        }
+    }
+}
+
+fn line(paper: &mut Paper, names: &Names, log: &LogSummary<'_>) {
+    let tone = Tone::from(log.verdict);
+    let name = text::ending(&names.short(log.log.name), names.width);
+    let width = names.width;
+    let room = paper.width().saturating_sub(width + 6);
+    paper.line(&[
+        (tone.into(), &format!("  {} ", tone.mark())),
+        (Paint::None, &format!("{name:<width$}  ")),
+        (Paint::Dim, &text::shortened(&log.text, room)),
+    ]);
+}
+
+/// Names of the logs, without their common folder.
+struct Names {
+    folder: String,
+    width: usize,
+}
+
+impl Names {
+    fn of(story: &Story<'_>, columns: usize) -> Self {
+        let names = Self { folder: common_folder(story).to_owned(), width: 0 };
+        let longest = story.logs.iter().map(|log| text::line(&names.short(log.name)).chars().count()).max();
+        let width = longest.unwrap_or(0).min(columns.saturating_sub(FEWEST + 6).min(columns * 2 / 3));
+        Self { width, ..names }
+    }
+
+    fn short(&self, name: &str) -> String {
+        name.strip_prefix(&self.folder).unwrap_or(name).to_owned()
+    }
+}
+
+/// The folder of all logs, with a slash at its end; empty without a common one.
+pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
+    let mut names = story.logs.iter().map(|log| log.name);
+    let first = names.next().map_or("", |name| &name[..name.rfind('/').map_or(0, |at| at + 1)]);
+    names.fold(first, |common, name| {
+        let same = common.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        // A byte that differs may be inside a character; a slash never is.
+        common.as_bytes()[..same].iter().rposition(|byte| *byte == b'/').map_or("", |at| &common[..=at])
+    })
+}
