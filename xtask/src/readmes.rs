@@ -88,6 +88,22 @@ fn each_service_has_a_short_readme_with_its_event_types() {
 }
 
 #[test]
+fn every_page_is_in_the_books_table_of_contents() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let contents = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    for (folder, prefix) in [(docs.clone(), ""), (docs.join("rfd"), "rfd/")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let is_page = name.ends_with(".md") && name != "SUMMARY.md";
+            assert!(
+                !is_page || contents.contains(&format!("({prefix}{name})")),
+                "docs/SUMMARY.md lacks {prefix}{name}"
+            );
+        }
+    }
+}
+
+#[test]
 fn each_event_type_has_a_publisher_or_comes_from_outside() {
     let without: Vec<_> = event_types().filter(|event_type| publishers(event_type).is_empty()).collect();
     assert_eq!(without, FROM_OUTSIDE);
