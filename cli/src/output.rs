@@ -203,6 +203,11 @@ pub fn local_and_utc(at: Timestamp, date: &str) -> String {
     with_utc(at, &format!("{date} %H:%M"), "%H:%M")
 }
 
+/// A moment for a person: on a terminal in the reader's time zone with UTC beside it, otherwise exact and in UTC.
+pub fn moment(at: Timestamp) -> String {
+    if io::stdout().is_terminal() { local(at) } else { at.to_string() }
+}
+
 fn with_utc(at: Timestamp, format: &str, time: &str) -> String {
     let Some(here) = zoned(at) else { return at.to_string() };
     let utc = here.to_utc();

@@ -62,13 +62,14 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     let few = if baseline.runs < 5 { "; learn from five or more for a better baseline" } else { "" };
     let runs = report::count(baseline.runs, "run");
     if !baseline.metrics.is_empty() {
-        print(&format!("{}: {} metrics of {runs}{few}\n", save.display(), baseline.metrics.len()));
+        let metrics = report::count(baseline.metrics.len() as u64, "metric");
+        print(&format!("{}: {metrics} of {runs}{few}\n", save.display()));
         return Ok(Exit::Pass);
     }
     print(&format!(
-        "{}: {} points of {runs}, the plateau repeats within {:.1} %{few}\n",
+        "{}: {} of {runs}, the plateau repeats within {:.1} %{few}\n",
         save.display(),
-        baseline.points.len(),
+        report::count(baseline.points.len() as u64, "point"),
         100.0 * baseline.repeatability()
     ));
     Ok(Exit::Pass)

@@ -14,7 +14,7 @@ use crate::{
     commands::{note, print_plain},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::replaceable,
+    output::{self, replaceable},
 };
 
 /// Exports a run as one signed file.
@@ -45,9 +45,9 @@ pub async fn export(
             error => CliError::infrastructure(error),
         })?;
     print_plain(&format!(
-        "{}: {} files, signed with {}\n",
+        "{}: {}, signed with {}\n",
         save.display(),
-        contents.files.len(),
+        report::count(contents.files.len() as u64, "file"),
         contents.key
     ));
     Ok(Exit::Pass)
@@ -111,14 +111,14 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
                 format!("{}; name a trusted key with --key: any key can sign", contents.key)
             };
             print_plain(&format!(
-                "{} holds\n  run       {} ({}), asked for at {}\n  ended     {}, verdict {verdict}\n  holds     {} records, {} files\n  made by   burnin {}\n  signed    with {vouched}\n",
+                "{} holds\n  run       {} ({}), requested at {}\n  ended     {}, verdict {verdict}\n  holds     {}, {}\n  made by   burnin {}\n  signed    with {vouched}\n",
                 path.display(),
                 contents.run,
                 contents.workflow,
-                contents.requested_at,
+                output::moment(contents.requested_at),
                 contents.conclusion,
-                contents.records,
-                contents.files.len(),
+                report::count(contents.records, "record"),
+                report::count(contents.files.len() as u64, "file"),
                 contents.version,
             ));
             Ok(Exit::Pass)

@@ -10,6 +10,7 @@ use crate::{
     commands::print_plain,
     exit::{CliError, Exit},
     local::DataFolder,
+    output,
 };
 
 /// Prints the entry of a reason code; `None` if the text is no code but may be a run id, which is lower-case.
@@ -73,7 +74,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
             LeaseState::Returned => "returned".to_owned(),
             LeaseState::Asked | LeaseState::Held if state.needs_lease(*attempt) => {
                 let word = if lease.state == LeaseState::Held { "held" } else { "requested" };
-                format!("{word}, needed; expires at {}", lease.expires_at)
+                format!("{word}, needed; expires at {}", output::moment(lease.expires_at))
             }
             _ => "no longer needed, to be released".to_owned(),
         };
@@ -87,7 +88,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
         line("owed", "nothing".to_owned());
     }
     if let Some(wake) = wake(state, now) {
-        line("deadline", format!("next unconditional wake-up at {wake}"));
+        line("deadline", format!("next unconditional wake-up at {}", output::moment(wake)));
     }
     let closed = state.closed.is_some() && state.leases_returned();
     match (closed, driven) {

@@ -152,7 +152,7 @@ fn combined(mut logs: Vec<JudgedLogs>) -> Result<JudgedLogs, CliError> {
         }
     }
     let (mut whole, mut missing_nodes) = (CombinedLogs::of(&LogReader::detecting()), Vec::new());
-    let name = format!("{} logs of one run", logs.len());
+    let name = format!("{} of one run", report::count(logs.len() as u64, "log"));
     for JudgedLogs { name, reading, clues, .. } in logs {
         if reading.ended == LogEnd::Empty {
             missing_nodes.push(name.clone());

@@ -87,7 +87,7 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     }
     for schedule in &on.schedule {
         let next = schedule.read().ok().and_then(|zoned| zoned.next(now));
-        let next = next.map_or_else(|| "never".to_owned(), |next| next.to_string());
+        let next = next.map_or_else(|| "never".to_owned(), output::moment);
         _ = writeln!(text, "Starts automatically: {} in {}, next at {next}.", schedule.cron, schedule.zone);
     }
     for build in &on.build {
@@ -126,7 +126,8 @@ fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)
             let deploy = described(&deployed.deploy, archives);
             let destroy = described(&deployed.destroy, archives);
             let what = format!(
-                "a {kind} cluster of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}"
+                "a {kind} cluster of {}: deployed by a {deploy}; destroyed by a {destroy}",
+                report::count(nodes, "node")
             );
             steps.push((Stage::Cluster, what));
         }
@@ -172,14 +173,20 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
     if let Some(locate) = &workflow.locate {
         let nodes = workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes());
         let tests = locate.tests.unwrap_or(4 * nodes);
-        let what =
-            format!("if the verdict is fail: test at most {tests} pairs of nodes to find the bad node");
+        let what = format!(
+            "if the verdict is fail: test at most {} of nodes to find the bad node",
+            report::count(tests, "pair")
+        );
         steps.push((Stage::Locate, what));
     }
     let benchmarks = workflow.check_indices().filter_map(|check| workflow.benchmark_of(check));
     let workloads = benchmarks.filter_map(|benchmark| benchmark.program.workload());
     let rows: usize = workloads.map(|workload| 2 * workload.sizes().len()).sum();
-    let rows = if rows > 0 { format!("at most {rows} rows") } else { "the measurements".to_owned() };
+    let rows = if rows > 0 {
+        format!("at most {}", report::count(rows as u64, "row"))
+    } else {
+        "the measurements".to_owned()
+    };
     steps.push((Stage::Results, format!("load {rows} into the warehouse")));
     steps
 }
@@ -191,12 +198,12 @@ fn described_program(program: &Program) -> String {
             let sizes = workload.sizes();
             let range = |size: Option<&u64>| size.map_or_else(String::new, |size| report::size(*size));
             format!(
-                "{}, {} sizes from {} to {}, {} iterations",
+                "{}, {} from {} to {}, {}",
                 workload.collective.as_str(),
-                sizes.len(),
+                report::count(sizes.len() as u64, "size"),
                 range(sizes.first()),
                 range(sizes.last()),
-                workload.iterations
+                report::count(workload.iterations, "iteration")
             )
         }
         Program::Command(command) => {
@@ -221,7 +228,7 @@ fn described(build: &BuildSpec, archives: &[SourceArchive]) -> String {
     });
     let source = archive
         .map_or_else(String::new, |bytes| format!(", source archive of {}", report::size(bytes as u64)));
-    format!("build config of {count} steps{source}")
+    format!("build config of {}{source}", report::count(count as u64, "step"))
 }
 
 /// Resources that will exist, and their maximum lifetime.
@@ -275,8 +282,11 @@ fn costs(workflow: &Workflow) -> String {
         return "Cost: nothing; the run provisions no cluster.\n".to_owned();
     };
     let (nodes, currency) = (system.nodes(), &cost.currency);
-    let mut text =
-        format!("Cost: at most {most} {currency} ({nodes} nodes at {} per hour each).\n", cost.node_hour);
+    let mut text = format!(
+        "Cost: at most {most} {currency} ({} at {} per hour each).\n",
+        report::count(nodes, "node"),
+        cost.node_hour
+    );
     text += &kept(system, cost);
     let stopped = cost.budget.and_then(|budget| budget.pays_for(nodes, cost.node_hour));
     if let (Some(budget), Some(after)) = (cost.budget, stopped) {

@@ -63,6 +63,17 @@ pub fn verdict_of(log: &LogStory<'_>) -> Verdict {
     log.judgement.map_or(Verdict::Inconclusive, |judgement| judgement.verdict)
 }
 
+/// The folder of all logs, with a slash at its end; empty without a common one.
+pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
+    let mut names = story.logs.iter().map(|log| log.name);
+    let first = names.next().map_or("", |name| &name[..name.rfind('/').map_or(0, |at| at + 1)]);
+    names.fold(first, |common, name| {
+        let same = common.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        // A byte that differs may be inside a character; a slash never is.
+        common.as_bytes()[..same].iter().rposition(|byte| *byte == b'/').map_or("", |at| &common[..=at])
+    })
+}
+
 /// One of several logs in one line.
 pub struct LogSummary<'a> {
     pub log: LogStory<'a>,
@@ -89,6 +100,11 @@ impl<'a> LogSummary<'a> {
             (None, None) => "not judged".to_owned(),
         };
         Self { log: *log, verdict: verdict_of(log), code, text, part }
+    }
+
+    /// Its name without the common folder of all logs.
+    pub fn name(&self, folder: &str) -> &'a str {
+        self.log.name.strip_prefix(folder).unwrap_or(self.log.name)
     }
 }
 

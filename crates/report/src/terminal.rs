@@ -260,7 +260,7 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
     if !diagnoses.is_empty() {
         paper.gap();
     }
-    let folder = if story.logs.len() > 1 { text::line(logs::common_folder(story)) } else { String::new() };
+    let folder = if story.logs.len() > 1 { text::line(summary::common_folder(story)) } else { String::new() };
     for diagnosis in &diagnoses {
         let head = format!("  {}  ", diagnosis.cause);
         if head.len() > paper.width() / 3 {

@@ -35,7 +35,7 @@ pub fn fact(fact: &Fact) -> String {
         | Fact::VerdictFailed(it)
         | Fact::NodesFailed(it) => failure(it),
         Fact::RunClosed(it) => conclusion(&it.conclusion),
-        Fact::RunUsed(it) => format!("{} nodes for {}", it.nodes, it.held),
+        Fact::RunUsed(it) => format!("{} for {}", text::count(it.nodes, "node"), it.held),
     }
 }
 

@@ -51,7 +51,7 @@ impl Multiples {
         if story.run.is_some() || story.logs.len() < 2 {
             return None;
         }
-        let groups = summary::groups(story);
+        let (groups, folder) = (summary::groups(story), summary::common_folder(story));
         let logs: Vec<_> = groups.iter().flat_map(|group| &group.logs).collect();
         let mut curves: Vec<_> = logs
             .iter()
@@ -69,7 +69,7 @@ impl Multiples {
         let one = |(log, table): &(&summary::LogSummary<'_>, MeasuredTable<'_>)| {
             let tone = Tone::from(log.verdict);
             Multiple {
-                name: text::line(log.log.name),
+                name: text::line(log.name(folder)),
                 tone,
                 mark: tone.mark(),
                 text: text::line(&log.text),

@@ -74,6 +74,8 @@ pub struct PageData<'a> {
     more_suspects: usize,
     logs: Vec<LogLine<'a>>,
     more_logs: usize,
+    /// Common folder of the logs, which their names do not repeat.
+    folder: &'a str,
     /// Curves of several logs.
     multiples: Option<Multiples>,
     /// Metrics and findings of all logs; absent if the logs are about tables.
@@ -160,6 +162,8 @@ impl<'a> PageData<'a> {
         let records = run.map_or(&[][..], |run| run.records);
         let several = story.run.is_none() && story.logs.len() > 1;
         let logs = if several { &story.logs[..] } else { &[] };
+        // The list of logs has the reason of each.
+        let first = if several && !story.series { 0 } else { FIRST };
         let suspects =
             suspects.into_iter().map(|(name, surely)| (name, format!("{:.0} %", 100.0 * surely))).collect();
         let without_table = story.logs.iter().filter(|log| log.reading.format.is_none());
@@ -176,8 +180,8 @@ impl<'a> PageData<'a> {
             sentence: summary::sentence(story),
             next: summary::next(story),
             checks: run.map_or_else(Vec::new, |run| checks::checks(&run)),
-            reasons: reasons.iter().take(FIRST).map(because).collect(),
-            other_reasons: reasons.iter().take(REASONS).skip(FIRST).map(because).collect(),
+            reasons: reasons.iter().take(first).map(because).collect(),
+            other_reasons: reasons.iter().take(REASONS).skip(first).map(because).collect(),
             more_reasons: reasons.len().saturating_sub(REASONS),
             notes: findings::notes(story),
             diagnoses,
@@ -185,6 +189,7 @@ impl<'a> PageData<'a> {
             suspects,
             more_suspects,
             logs: log_lines(story, logs),
+            folder: if several { summary::common_folder(story) } else { "" },
             multiples: Multiples::of(story),
             more_logs: logs.len().saturating_sub(LOGS),
             metrics: MetricsSection::of(story, METRICS, FINDINGS),
@@ -237,9 +242,11 @@ fn log_lines<'a>(story: &Story<'a>, logs: &[LogStory<'a>]) -> Vec<LogLine<'a>> {
         true => logs.iter().map(|log| LogSummary::of(story, log)).collect(),
         false => summary::groups(story).into_iter().flat_map(|group| group.logs).collect(),
     };
-    let line = |LogSummary { log, verdict, code, text, .. }: LogSummary<'a>| {
-        let tone = Tone::from(verdict);
-        LogLine { tone, mark: tone.mark(), name: log.name, verdict: verdict.to_string(), code, text }
+    let folder = summary::common_folder(story);
+    let line = |log: LogSummary<'a>| {
+        let (tone, name) = (Tone::from(log.verdict), log.name(folder));
+        let LogSummary { verdict, code, text, .. } = log;
+        LogLine { tone, mark: tone.mark(), name, verdict: verdict.to_string(), code, text }
     };
     summaries.into_iter().take(LOGS).map(line).collect()
 }

@@ -68,7 +68,7 @@ struct Names {
 
 impl Names {
     fn of(story: &Story<'_>, columns: usize) -> Self {
-        let names = Self { folder: common_folder(story).to_owned(), width: 0 };
+        let names = Self { folder: summary::common_folder(story).to_owned(), width: 0 };
         let longest = story.logs.iter().map(|log| text::line(&names.short(log.name)).chars().count()).max();
         let width = longest.unwrap_or(0).min(columns.saturating_sub(FEWEST + 6).min(columns * 2 / 3));
         Self { width, ..names }
@@ -77,15 +77,4 @@ impl Names {
     fn short(&self, name: &str) -> String {
         name.strip_prefix(&self.folder).unwrap_or(name).to_owned()
     }
-}
-
-/// The folder of all logs, with a slash at its end; empty without a common one.
-pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
-    let mut names = story.logs.iter().map(|log| log.name);
-    let first = names.next().map_or("", |name| &name[..name.rfind('/').map_or(0, |at| at + 1)]);
-    names.fold(first, |common, name| {
-        let same = common.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
-        // A byte that differs may be inside a character; a slash never is.
-        common.as_bytes()[..same].iter().rposition(|byte| *byte == b'/').map_or("", |at| &common[..=at])
-    })
 }
