@@ -13,7 +13,9 @@
     // Do not replace a form that the user is filling in.
     if (here.contains(document.activeElement) && document.activeElement.matches("input, select")) return;
     const opened = [...here.querySelectorAll("details")].map((it) => it.open);
+    const chosen = [...here.querySelectorAll("input:checked")].map((it) => [it.name, it.value]);
     here.innerHTML = there.innerHTML;
+    for (const it of here.querySelectorAll("input[type=radio]")) it.checked = chosen.some(([name, value]) => name === it.name && value === it.value);
     here.querySelectorAll("details").forEach((it, at) => { it.open = opened[at] ?? it.open; });
     const tools = document.querySelector(".tools"), newTools = page.querySelector(".tools");
     if (tools && newTools && !tools.contains(document.activeElement)) tools.innerHTML = newTools.innerHTML;
@@ -72,4 +74,10 @@
     }
   }
   begin();
+
+  // A click on a line of a log makes the address name it. Selecting text does not.
+  document.querySelector(".log")?.addEventListener("click", (event) => {
+    const line = event.target.closest("li");
+    if (line && !getSelection().toString()) location.hash = line.id;
+  });
 })();

@@ -107,7 +107,9 @@ class Person:
     def on_the_tab(self):
         """Checks that Tab reaches all controls. Returns their number."""
         expected = self.driver.execute_script(
-            "return [...document.querySelectorAll(arguments[0])].filter((it) => it.checkVisibility()).map((it, at) => it.dataset.at = at)", REACHED)
+            "return [...document.querySelectorAll(arguments[0])].filter((it) => it.checkVisibility()"
+            # Of a group of radio buttons Tab reaches one; the arrow keys reach the others.
+            " && (it.type !== 'radio' || it === document.querySelector(`input[type=radio][name=${it.name}]`))).map((it, at) => it.dataset.at = at)", REACHED)
         reached, remaining = set(), 3 * len(expected) + 10
         self.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
         while remaining and len(reached) < len(expected):
@@ -183,6 +185,14 @@ def by_mouse(person):
     person.until("B is ")
     person.until("plateau")
     print(f"dashboard: {second} was compared with {first}")
+
+    person.go("/")
+    for name, run in (("a", first), ("b", second)):
+        person.find(f"input[name={name}][value='{run}']").click()
+    person.press("form[action='/compare']")
+    person.until("B is ")
+    assert f"a={first}" in driver.current_url and f"b={second}" in driver.current_url, driver.current_url
+    print("dashboard: two runs chosen in the list were compared")
 
     person.go("/")
     assert driver.find_elements(By.CSS_SELECTOR, f"a.cell[href='/runs/{second}']"), person.text()
