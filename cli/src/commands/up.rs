@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use dashboard::Dashboard;
+use dashboard::{Dashboard, KnownRuns};
 use events::{Content, Message};
 use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, TAKES, WebhookSecrets};
 use lifecycle::Input;
@@ -122,6 +122,7 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
         clock: Arc::clone(&clock),
         warehouse: local::table(&data),
         beside_gateway: true,
+        known: KnownRuns::default(),
     };
     let chores = [gateway.chores(), notifier.chores()].concat();
     let service = Service {

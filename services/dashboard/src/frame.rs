@@ -26,6 +26,7 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = Laz
         ("frame.html", include_str!("../templates/frame.html.j2")),
         ("overview.html", include_str!("../templates/overview.html.j2")),
         ("run.html", include_str!("../templates/run.html.j2")),
+        ("system.html", include_str!("../templates/system.html.j2")),
         ("log.html", include_str!("../templates/log.html.j2")),
         ("compare.html", include_str!("../templates/compare.html.j2")),
         ("refusal.html", include_str!("../templates/refusal.html.j2")),

@@ -9,6 +9,7 @@
 //! | `/runs/{run}` | the run's report, live while the run is open; logs, comparisons, cancel |
 //! | `/runs/{run}/changes` | server-sent events: one per record |
 //! | `/runs/{run}/logs/{log}` | lines of a log, optionally filtered by text |
+//! | `/systems/{workflow}?place=&days=` | measurements of a system by date, changes of its setup, suspected nodes, runs |
 //! | `/compare?a=&b=` | comparison of two runs |
 //! | `/changes` | server-sent events: the content of `/` changed |
 
@@ -19,6 +20,7 @@ mod logs;
 mod nights;
 mod overview;
 mod run;
+mod system;
 
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ use ledger::Store;
 use model::Timestamp;
 use run_index::RunIndex;
 use service::Clock;
+
+pub use system::KnownRuns;
 
 /// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +83,8 @@ pub struct Dashboard {
     pub warehouse: String,
     /// Whether the gateway's API is served at the same origin: runs can be started and cancelled, raw files linked.
     pub beside_gateway: bool,
+    /// Measurements of closed runs that were read before.
+    pub known: KnownRuns,
 }
 
 /// No workflows: for a dashboard without a gateway.
@@ -100,6 +106,7 @@ impl Dashboard {
             .route("/runs/{run}", get(run::page))
             .route("/runs/{run}/changes", get(run::changes))
             .route("/runs/{run}/logs/{*log}", get(logs::page))
+            .route("/systems/{workflow}", get(system::page))
             .route("/compare", get(compare::page))
             .route("/assets/{name}", get(assets::asset))
             .with_state(Arc::new(self))

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use dashboard::{Dashboard, Readonly};
+use dashboard::{Dashboard, KnownRuns, Readonly};
 use gcp::{Parts, StorageLocation};
 use ledger::Ledger;
 use run_index::{Pace, RunIndex};
@@ -51,6 +51,7 @@ fn main() -> ExitCode {
                 clock,
                 warehouse: config.warehouse,
                 beside_gateway: false,
+                known: KnownRuns::default(),
             };
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
             let handler = Arc::new(NoSubscription);

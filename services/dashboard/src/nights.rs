@@ -68,6 +68,10 @@ pub struct Cell {
     pub run: Option<NightRun>,
     /// Number of runs.
     pub runs: usize,
+    /// Results of all runs of the night, if they differ: `2 pass, 1 fail`.
+    pub mixed: Option<String>,
+    #[serde(skip)]
+    words: BTreeMap<String, usize>,
 }
 
 /// Short form of a run.
@@ -150,7 +154,13 @@ fn cells(lines: &[&RunSummary], now: Timestamp) -> Vec<Cell> {
         let back = usize::try_from(today - day(line.requested_at)).unwrap_or(0);
         let Some(cell) = NIGHTS.checked_sub(back + 1).and_then(|at| cells.get_mut(at)) else { continue };
         cell.runs += 1;
-        cell.run.get_or_insert_with(|| NightRun::of(line));
+        let run = NightRun::of(line);
+        *cell.words.entry(run.word.clone()).or_default() += 1;
+        cell.run.get_or_insert(run);
+    }
+    for cell in cells.iter_mut().filter(|cell| cell.words.len() > 1) {
+        let words: Vec<_> = cell.words.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        cell.mixed = Some(words.join(", "));
     }
     cells
 }
@@ -178,17 +188,23 @@ fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", NightRun::of(after).word, NightRun::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
-    // Nearly always equal, and there are thousands of them.
-    if before.setup != after.setup {
-        let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
-        let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();
-        let more = fields.len().saturating_sub(FIELDS);
-        what.extend(fields.into_iter().take(FIELDS));
-        if more > 0 {
-            what.push(format!("{more} more"));
-        }
+    let fields = setup_changes(before, after);
+    let more = fields.len().saturating_sub(FIELDS);
+    what.extend(fields.into_iter().take(FIELDS));
+    if more > 0 {
+        what.push(format!("{more} more"));
     }
     (!what.is_empty()).then(|| what.join("; "))
+}
+
+/// Differences of the setup of two runs.
+pub fn setup_changes(before: &RunSummary, after: &RunSummary) -> Vec<String> {
+    // Nearly always equal, and there are thousands of them.
+    if before.setup == after.setup {
+        return Vec::new();
+    }
+    let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
+    was.differences(&is).map(|field| field_of(&field)).collect()
 }
 
 /// Versions are shown; digests are of no use to readers.

@@ -113,7 +113,15 @@ fn dashboard_of(store: Arc<dyn Store>) -> Dashboard {
         Pace::LOCAL,
     );
     let (view, plans) = (Arc::new(view), Arc::new(Two));
-    Dashboard { view, store, plans, clock, warehouse: "here".to_owned(), beside_gateway: true }
+    Dashboard {
+        view,
+        store,
+        plans,
+        clock,
+        warehouse: "here".to_owned(),
+        beside_gateway: true,
+        known: Default::default(),
+    }
 }
 
 async fn get(pages: &Router, path: &str) -> (u16, String, String) {
@@ -138,10 +146,10 @@ async fn the_overview_escapes_systems_and_runs() {
     assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
     // A workflow with problems is red, with every problem, and cannot be started.
     for text in [
-        "<b>bad</b> cannot be started:",
+        "<b>bad</b> cannot be started",
         "<li>bad.yaml:1:1: ",
         "<b class=\"bad broken\">broken</b>",
-        "<b>changed</b> has errors; its last valid version stays in use:",
+        "<b>changed</b> has errors, its last valid version stays in use",
         "<li>changed.yaml:2:1: ",
         "<p class=\"note bad\">the url of `ops` is not set",
         "<option value=\"changed\"",
@@ -266,4 +274,29 @@ async fn a_run_page_has_the_metrics_of_each_check() {
     assert_eq!(status, 200, "{page}");
     assert!(page.contains("nvbandwidth.") && !page.contains("gpu_burn."), "{page}");
     assert_eq!(get(&pages, "/runs/checked-1?check=none").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_systems_page_has_a_chart_of_each_metric_and_the_values_of_its_runs() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    run_of_checks(&store, SystemClock.now()).await;
+    let pages = dashboard_of(store).routes();
+    let (_, _, overview) = get(&pages, "/").await;
+    let link = overview.split("href=\"/systems/").nth(1).and_then(|rest| rest.split('"').next());
+    let link = format!("/systems/{}", link.expect("a link to the system").replace("&amp;", "&"));
+    for _ in 0..2 {
+        // The second time from memory.
+        let (status, _, page) = get(&pages, &link).await;
+        assert_eq!(status, 200, "{page}");
+        for text in
+            ["memory: nvbandwidth.", "burn: gpu_burn.passed", "<circle class=\"bad\"", "GB&#x2f;s", "days=90"]
+        {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+    }
+    let (status, _, page) = get(&pages, &format!("{link}x")).await;
+    assert_eq!(status, 404, "{page}");
+    // Of another system there is no page, whatever its name.
+    assert_eq!(get(&pages, "/systems/%3Cscript%3E?place=%3Cscript%3E").await.0, 404);
+    assert_eq!(get(&pages, &link.replace("?", "?days=many&")).await.0, 400);
 }

@@ -195,10 +195,22 @@ def by_mouse(person):
     print("dashboard: two runs chosen in the list were compared")
 
     person.go("/")
+    driver.find_element(By.CSS_SELECTOR, ".nights tbody th a[href^='/systems/quickstart']").click()
+    person.until("Runs")
+    charts = driver.find_elements(By.CSS_SELECTOR, "svg.trend")
+    assert len(charts) >= 3, f"one chart for each check: {person.text()}"
+    assert charts[0].find_elements(By.CSS_SELECTOR, f"a[href='/runs/{second}'] circle"), "the run is a point of the chart"
+    assert "GB/s" in person.text() and "2 pass" not in person.text()
+    system = driver.current_url.split("127.0.0.1", 1)[1].split("/", 1)[1]
+    for name, size, dark in (("system-wide", (1280, 800), False), ("system-dark", (1280, 800), True), ("system-phone", (390, 844), False)):
+        person.picture(name, *size, dark)
+    print("dashboard: the page of a system has its charts")
+
+    person.go("/")
     assert driver.find_elements(By.CSS_SELECTOR, f"a.cell[href='/runs/{second}']"), person.text()
     for name, size, dark in (("first-wide", (1280, 800), False), ("first-dark", (1280, 800), True), ("first-phone", (390, 844), True)):
         person.picture(name, *size, dark)
-    return first, other, second, log
+    return first, other, second, log, f"/{system}"
 
 
 def by_keyboard(person, first, second, log):
@@ -289,13 +301,13 @@ def browser_messages(driver):
 def main(burnin, workflows, folder):
     with server(burnin, workflows, f"{folder}/data") as address, browser() as driver:
         person = Person(driver, address, folder)
-        first, other, second, log = by_mouse(person)
+        first, other, second, log, system = by_mouse(person)
         by_keyboard(person, first, second, log)
         messages = browser_messages(driver)
         assert not messages, messages
         print("dashboard: no warnings or errors in the browser")
         compared = f"/compare?a={first}&b={second}"
-        audited(person, ["/", "/?verdict=fail", f"/runs/{second}", f"/runs/{other}", log, "/compare", compared, "/runs/nobody", "/api"])
+        audited(person, ["/", "/?verdict=fail", f"/runs/{second}", f"/runs/{other}", log, system, "/compare", compared, "/runs/nobody", "/api"])
 
     past = f"{folder}/past"
     ran = subprocess.run([burnin, "--data", past, "run", f"{workflows}/quickstart.yaml"], capture_output=True, text=True)
