@@ -29,6 +29,9 @@ const LOGS: usize = 200;
 struct RunPageData {
     run: String,
     open: bool,
+    /// Time of the request, of an open run.
+    since: Option<String>,
+    workflow: String,
     cancellable: bool,
     beside_gateway: bool,
     seq: u64,
@@ -88,6 +91,8 @@ pub async fn page(
     let view = RunPageData {
         run: run.to_string(),
         open: state.closed.is_none(),
+        since: state.settled.is_none().then(|| state.requested_at.to_string()),
+        workflow: state.workflow.name.clone(),
         cancellable: state.settled.is_none() && dashboard.beside_gateway,
         beside_gateway: dashboard.beside_gateway,
         seq: state.seq,

@@ -20,6 +20,7 @@
     const tools = document.querySelector(".tools"), newTools = page.querySelector(".tools");
     if (tools && newTools && !tools.contains(document.activeElement)) tools.innerHTML = newTools.innerHTML;
     begin();
+    localize();
     if (!there.dataset.live) live.textContent = "";
   }
 
@@ -74,6 +75,28 @@
     }
   }
   begin();
+
+  // Times in the reader's time zone, with UTC beside them.
+  function localize() {
+    for (const time of document.querySelectorAll("time[datetime]:not([data-local])")) {
+      const at = new Date(time.dateTime);
+      if (isNaN(at) || at.getTimezoneOffset() === 0) continue;
+      time.dataset.local = "yes";
+      time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) + " (" + time.textContent + ")";
+    }
+  }
+  localize();
+
+  // How long an open run has been running.
+  function tick() {
+    for (const clock of document.querySelectorAll("[data-since]")) {
+      const seconds = Math.max(0, Math.floor((Date.now() - new Date(clock.dataset.since)) / 1000));
+      const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+      clock.textContent = (hours ? hours + " h " : "") + (hours || minutes ? minutes + " min " : "") + (seconds % 60) + " s";
+    }
+  }
+  tick();
+  setInterval(tick, 1000);
 
   // A click on a line of a log makes the address name it. Selecting text does not.
   document.querySelector(".log")?.addEventListener("click", (event) => {

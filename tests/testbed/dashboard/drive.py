@@ -176,7 +176,14 @@ def by_mouse(person):
     person.until("seen enough")
     print(f"dashboard: {other} was cancelled from its page")
 
-    second = person.start()
+    person.press(".tools form[data-begin]")
+    person.wait.until(lambda _: "/runs/" in driver.current_url and other not in driver.current_url)
+    second = driver.current_url.rpartition("/")[2]
+    clock = lambda: driver.execute_script("return document.querySelector('[data-since]')?.textContent")
+    person.wait.until(lambda _: (clock() or "").endswith(" s"))
+    before = clock()
+    person.wait.until(lambda _: clock() != before)
+    print(f"dashboard: {second} was started again from the page of another run, and its clock moves")
     person.until("PASS")
     driver.get(driver.current_url)
     person.until("Size by size")
