@@ -331,7 +331,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     let server = up();
     let (_, page) = server.ask("GET", "/", "", "");
     for text in
-        ["<b>bad</b> cannot be started:", "<b>lab.yaml</b> cannot be started:", "the time zone `Europe"]
+        ["nightly&#x2f;bad.yaml:1:1: has no effect", "nightly&#x2f;lab.yaml:14:33:", "the time zone `Europe"]
     {
         assert!(page.contains(text), "{text}: {page}");
     }
