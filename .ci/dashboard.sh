@@ -17,6 +17,5 @@ if [[ $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
 fi
 . .ci/built.sh
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap '[[ -z ${BURNIN_PICTURES:-} ]] || cp "$folder"/*.png "$BURNIN_PICTURES"; rm -rf "$folder"' EXIT
 timeout 500 "$venv/bin/python" tests/testbed/dashboard/drive.py "$programs/burnin" workflows "$folder"
-[[ -z ${BURNIN_PICTURES:-} ]] || cp "$folder"/*.png "$BURNIN_PICTURES"

@@ -12,7 +12,8 @@ use std::{
     },
 };
 
-use dashboard::{Dashboard, KnownRuns};
+use clusters::Schedulers;
+use dashboard::Dashboard;
 use events::{Content, Message};
 use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, TAKES, WebhookSecrets};
 use lifecycle::Input;
@@ -30,9 +31,11 @@ use service::{
 use tokio::{net::TcpListener, task::JoinSet};
 
 mod access;
+mod job_output;
 mod workflows;
 
 use access::AccessFiles;
+use job_output::RunningOutput;
 use workflows::ServedWorkflows;
 
 use crate::{
@@ -115,14 +118,16 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
     let channels = notifier::secrets::Secrets::of_process(data.path("channels"));
     let workflows = Arc::new(ServedWorkflows::new(Arc::clone(&gateway), channels, Arc::clone(&clock)));
     let summary = workflows.summary().await;
+    let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
+    let rules = rules.map_err(|error| CliError::usage(format!("logs could not be redacted: {error}")))?;
     let dashboard = Dashboard {
+        output: Some(Arc::new(RunningOutput::new(Arc::new(Schedulers::new(&data.store)), rules))),
         view: pages,
         store: Arc::clone(&data.store),
         plans: workflows,
         clock: Arc::clone(&clock),
         warehouse: local::table(&data),
         beside_gateway: true,
-        known: KnownRuns::default(),
     };
     let chores = [gateway.chores(), notifier.chores()].concat();
     let service = Service {

@@ -214,7 +214,7 @@ struct ComparisonPage<'a> {
     tone: Tone,
     word: String,
     next: Option<String>,
-    /// Both curves over each other; not in a part, whose page has its own.
+    /// Both curves over each other.
     overlay: Option<Drawing>,
     fields: Vec<(&'a str, &'a str, &'a str, bool)>,
     regions: Vec<(&'static str, String, String, usize)>,
@@ -228,11 +228,8 @@ struct ComparisonPage<'a> {
 #[must_use]
 pub fn html(pair: RunPair<'_>) -> String {
     let view = view(pair);
-    let described = "Bus bandwidth of both logs. The table below has every figure.".to_owned();
-    let draw = |canvas| overlay(&pair.found.points, canvas);
-    let overlay = Drawing::of("Bus bandwidth by message size", described, Canvas::WIDE, draw);
     let title = format!("{} · {}", view.word, text::shortened(pair.b, VALUE));
-    render::page(&title, TEMPLATE, ComparisonPage { overlay, ..view })
+    render::page(&title, TEMPLATE, view)
 }
 
 /// The content of that page, for embedding in a page with the style [`crate::CSS`].
@@ -260,13 +257,15 @@ fn view(pair: RunPair<'_>) -> ComparisonPage<'_> {
     let fields = found.fingerprint.iter().take(FIELDS);
     let described = "Above zero the second log took longer. The table below has every figure.".to_owned();
     let draw = |canvas| slower(&found.points[skipped..], canvas);
+    let both = "Bus bandwidth of both logs. The table below has every figure.".to_owned();
+    let curves = |canvas| overlay(&found.points, canvas);
     ComparisonPage {
         a: pair.a,
         b: pair.b,
         tone,
         word,
         next: next(found),
-        overlay: None,
+        overlay: Drawing::of("Bus bandwidth by message size", both, Canvas::WIDE, curves),
         fields: fields.map(|it| (it.field.as_str(), it.a.as_str(), it.b.as_str(), it.identity)).collect(),
         regions: regions.collect(),
         drawing: Drawing::of("More time in B by message size", described, Canvas::WIDE, draw),

@@ -39,6 +39,8 @@ mod summary;
 mod terminal;
 mod text;
 mod timeline;
+pub mod trend;
+mod values;
 mod words;
 
 pub use csv::{cell, csv};
@@ -54,3 +56,4 @@ pub use summary::{next, sentence, verdict_of};
 pub use terminal::{Screen, Style, paragraph, terminal};
 pub use text::{acts, count, ending, line, neutral, shortened, shortened_line, size, took};
 pub use timeline::{StageLine, timeline};
+pub use values::{MetricValue, NodeFinding, NodeValue, Values, values};

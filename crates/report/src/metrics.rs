@@ -99,8 +99,13 @@ pub fn metrics(story: &Story<'_>) -> Metrics {
     Metrics { metrics: summaries(&logs, story.whole()), findings: findings(&logs) }
 }
 
+/// The same without the suspects' evidence first, so that the order is equal for all runs.
+pub(crate) fn in_log_order(story: &Story<'_>) -> Vec<MetricSummary> {
+    summaries(&logs(story), None)
+}
+
 /// The logs one by one: of a run its parts, otherwise the separate logs.
-fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
+pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
     match story.parts.is_empty() {
         true => story.logs.iter().map(|log| (log.name, log.reading)).collect(),
         false => story.parts.clone(),

@@ -8,6 +8,7 @@ mod curve;
 mod levels;
 mod overlay;
 mod slower;
+mod trend;
 
 use plotters::{
     coord::{
@@ -22,6 +23,7 @@ pub use curve::{CurvePlot, curve};
 pub use levels::levels;
 pub use overlay::overlay;
 pub use slower::slower;
+pub use trend::{TrendPlot, trend};
 
 /// Colours of the light theme. Blue and orange are distinguishable with every kind of colour blindness.
 mod ink {

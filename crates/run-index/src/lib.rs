@@ -28,6 +28,7 @@ mod run_logs;
 mod run_report;
 mod segments;
 mod summary;
+mod values;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,6 +46,7 @@ pub use reference::{NoReference, ReferenceRun};
 pub use run_logs::{RunLog, RunLogs};
 pub use run_report::{Elsewhere, RunReport};
 pub use summary::{CheckState, CheckSummary, RunCost, RunStatus, RunSummary};
+pub use values::{CheckValues, KnownValues, RunValues};
 
 use index::Index;
 
@@ -111,6 +113,7 @@ pub struct RunIndex {
     keeps: bool,
     index: Mutex<Index>,
     curves: std::sync::Mutex<curves::CurveCache>,
+    values: std::sync::Mutex<values::ValueCache>,
 }
 
 impl RunIndex {
@@ -124,6 +127,7 @@ impl RunIndex {
             keeps: true,
             index: Mutex::default(),
             curves: std::sync::Mutex::default(),
+            values: std::sync::Mutex::default(),
         }
     }
 
@@ -147,6 +151,16 @@ impl RunIndex {
     /// Returns an error if a store request fails.
     pub async fn page(&self, wanted: &RunFilter) -> Result<RunPage, ViewError> {
         Ok(listing::page(self.fresh().await?.newest(), wanted))
+    }
+
+    /// Runs whose id, workflow, cluster or cause contains the text, without regard to case; newest first.
+    ///
+    /// # Errors
+    /// Returns an error if a store request fails.
+    pub async fn search(&self, wanted: &RunFilter, text: &str) -> Result<RunPage, ViewError> {
+        let text = text.to_lowercase();
+        let index = self.fresh().await?;
+        Ok(listing::page(index.newest().filter(|line| listing::contains(line, &text)), wanted))
     }
 
     /// All runs, newest first.

@@ -125,3 +125,10 @@ pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<RunSummary>>, wanted:
     let next = if more { runs.last().map(ListCursor::behind) } else { None };
     RunPage { runs, next }
 }
+
+/// Whether a text in lower case is in the run's id, workflow, cluster or cause.
+pub(crate) fn contains(line: &RunSummary, text: &str) -> bool {
+    let cluster = line.cluster.as_deref().unwrap_or_default();
+    let fields = [line.run.as_str(), &line.workflow, cluster, &line.trigger.kind, &line.trigger.by];
+    fields.iter().any(|field| field.to_lowercase().contains(text))
+}

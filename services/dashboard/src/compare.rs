@@ -6,73 +6,253 @@ use axum::{
     extract::{Query, State},
     response::Response,
 };
-use model::{RunId, measurement::Table};
-use report::comparison::{self, RunPair};
-use run_index::{Elsewhere, RunFilter, RunReport};
-use serde::{Deserialize, Serialize};
+use model::{CheckIndex, RunId, Timestamp, measurement::Table, metric::Better};
+use report::{
+    comparison::{self, RunPair},
+    trend::number,
+};
+use run_index::{Elsewhere, RunFilter, RunSummary, RunValues};
+use serde::Serialize;
 use verdict::{compare::compare, fingerprint::Fingerprint};
 
 use crate::{
     Dashboard,
     frame::{self, ErrorPage},
+    numbers::MetricKey,
+    overview::PATIENCE,
     run::named,
+    times::{Moment, date},
 };
 
-/// Query: the earlier and the later run.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct CompareQuery {
-    a: String,
-    b: String,
-}
+/// Maximum number of runs to choose from.
+const RUNS: usize = 50;
+/// Minimum change that is called a difference, relative.
+const NOISE: f64 = 0.02;
 
 #[derive(Serialize)]
 struct ComparePage {
     a: String,
     b: String,
-    /// Runs to choose from, newest first.
-    runs: Vec<String>,
-    /// The comparison as HTML, escaped by the report crate.
+    /// Runs to choose from, newest first: id and description.
+    runs: Vec<(String, String)>,
+    /// Times of both runs.
+    at: Option<(Moment, Moment)>,
+    /// The metrics that both runs have.
+    metrics: Vec<MetricChange>,
+    /// The comparison of the curves as HTML, escaped by the report crate.
     report: Option<String>,
+    /// Check of the curves, if the runs have several checks.
+    check: Option<String>,
     problem: Option<String>,
+}
+
+/// A metric of both runs.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct MetricChange {
+    #[serde(skip)]
+    key: MetricKey,
+    name: String,
+    a: String,
+    b: String,
+    /// `+4.2 %, better`.
+    change: String,
+    tone: &'static str,
+}
+
+/// The selected runs: `run` twice, or `a` and `b`.
+fn selected(query: Vec<(String, String)>) -> Result<Vec<String>, ErrorPage> {
+    let runs =
+        query.into_iter().filter(|(name, run)| ["run", "a", "b"].contains(&name.as_str()) && !run.is_empty());
+    let runs: Vec<_> = runs.map(|(_, run)| run).collect();
+    if runs.len() > 2 {
+        return Err(ErrorPage::bad(format!("Select two runs to compare; {} are selected.", runs.len())));
+    }
+    Ok(runs)
 }
 
 /// `GET /compare`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
-    Query(CompareQuery { a, b }): Query<CompareQuery>,
+    Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Response, ErrorPage> {
+    let by_name = query.iter().any(|(name, _)| name == "a" || name == "b");
+    let mut chosen = selected(query)?;
     let wanted = RunFilter { limit: Some(200), ..RunFilter::default() };
     let runs = dashboard.view.page(&wanted).await?.runs;
-    let runs = runs.into_iter().filter(|line| line.verdict.is_some()).map(|line| line.run.to_string());
-    let mut view = ComparePage { a, b, runs: runs.collect(), report: None, problem: None };
-    if !view.a.is_empty() && !view.b.is_empty() {
-        let (before, after) = (report(&dashboard, &view.a).await?, report(&dashboard, &view.b).await?);
-        match (measured(&before), measured(&after)) {
-            (Ok(first), Ok(second)) => {
-                let found = compare((&first.0, &first.1), (&second.0, &second.1));
-                view.report = Some(comparison::part(RunPair { a: &view.a, b: &view.b, found: &found }));
-            }
-            (Err(why), _) => view.problem = Some(format!("{}: {why}", view.a)),
-            (_, Err(why)) => view.problem = Some(format!("{}: {why}", view.b)),
+    let judged: Vec<_> = runs.iter().filter(|line| line.verdict.is_some()).take(RUNS).collect();
+    let mut view = ComparePage {
+        a: String::new(),
+        b: String::new(),
+        runs: judged.iter().map(|line| (line.run.to_string(), label(line))).collect(),
+        at: None,
+        metrics: Vec::new(),
+        report: None,
+        check: None,
+        problem: None,
+    };
+    if chosen.len() == 2 {
+        let mut lines = [summary(&dashboard, &chosen[0]).await?, summary(&dashboard, &chosen[1]).await?];
+        // Of selected runs the earlier one is A.
+        if !by_name && lines[0].requested_at > lines[1].requested_at {
+            lines.swap(0, 1);
+            chosen.swap(0, 1);
         }
+        let now = dashboard.clock.now();
+        let moment = |at: Timestamp| Moment::of(at, now);
+        view.at = Some((moment(lines[0].requested_at), moment(lines[1].requested_at)));
+        let values = dashboard.view.values(&lines, PATIENCE).await;
+        if let (Some(a), Some(b)) = (values.of(&lines[0].run), values.of(&lines[1].run)) {
+            view.metrics = changes(a, b);
+        }
+        let [a, b] = [&lines[0].run, &lines[1].run];
+        match curves(&dashboard, a, b).await? {
+            Ok((check, first, second)) => {
+                let found = compare((&first.0, &first.1), (&second.0, &second.1));
+                let part = comparison::part(RunPair { a: a.as_str(), b: b.as_str(), found: &found });
+                // This page has a title of its own.
+                let body = part.split_once("</header>").map(|(_, body)| body.to_owned());
+                view.report = Some(body.unwrap_or(part));
+                // The comparison of the curves states the plateau, over the sizes that both runs measured.
+                let is_plateau = |key: &MetricKey| key.check == check && key.name.ends_with(" plateau");
+                view.metrics.retain(|metric| !is_plateau(&metric.key));
+                view.check = check;
+            }
+            Err(_) if !view.metrics.is_empty() => {}
+            Err(why) => view.problem = Some(why),
+        }
+    } else if let [only] = &chosen[..] {
+        // The page asks for the other run.
+        named(only)?;
     }
+    let mut chosen = chosen.into_iter();
+    view.a = chosen.next().unwrap_or_default();
+    view.b = chosen.next().unwrap_or_default();
     Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
-async fn report(dashboard: &Dashboard, run: &str) -> Result<RunReport, ErrorPage> {
-    let run: RunId = named(run)?;
-    let told = dashboard.view.report(&run, Elsewhere::default()).await?;
-    told.ok_or_else(|| ErrorPage::no_run(&run))
+fn label(line: &RunSummary) -> String {
+    let verdict = line.verdict.map_or_else(String::new, |verdict| format!(", {verdict}"));
+    format!("{} {}{verdict}", date(line.requested_at), line.run)
 }
 
-/// The only table of a run, and its fingerprint.
-fn measured(told: &RunReport) -> Result<(Table, Fingerprint), &'static str> {
-    let story = told.story();
-    let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
-    let [table] = tables else {
-        return Err("expected the measurements of one benchmark, found none or several");
+async fn summary(dashboard: &Dashboard, run: &str) -> Result<RunSummary, ErrorPage> {
+    let run: RunId = named(run)?;
+    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    Ok(RunSummary::of(&folded.state))
+}
+
+/// The metrics that both runs have, in the order of the first run.
+fn changes(a: &RunValues, b: &RunValues) -> Vec<MetricChange> {
+    let all = a.checks.iter().flat_map(|check| check.values.metrics.iter().map(move |it| (check, it)));
+    let change = |(check, before): (&run_index::CheckValues, &report::MetricValue)| {
+        let key = MetricKey::of((check, before));
+        let (_, after) = key.find(b)?;
+        let change = after.value / before.value - 1.0;
+        let better = match before.better {
+            Better::Higher => change > 0.0,
+            Better::Lower => change < 0.0,
+            Better::Exact | Better::None => false,
+        };
+        let judged = matches!(before.better, Better::Higher | Better::Lower);
+        let (word, tone) = match (judged && change.abs() >= NOISE, better) {
+            (false, _) => ("", ""),
+            (true, true) => (if key.unit.ends_with("/s") { ", faster" } else { ", better" }, "good"),
+            (true, false) => (if key.unit.ends_with("/s") { ", slower" } else { ", worse" }, "bad"),
+        };
+        let percent =
+            if change.is_finite() { format!("{:+.1} %", 100.0 * change + 0.0) } else { String::new() };
+        Some(MetricChange {
+            name: key.title(),
+            key,
+            a: number(before.value),
+            b: number(after.value),
+            change: format!("{percent}{word}"),
+            tone,
+        })
     };
-    let fingerprint = told.state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default();
-    Ok((table.clone(), Fingerprint(fingerprint)))
+    all.filter_map(change).collect()
+}
+
+type Curve = (Table, Fingerprint);
+
+/// The first check of which both runs have exactly one table: its name, and both tables.
+async fn curves(
+    dashboard: &Dashboard,
+    a: &RunId,
+    b: &RunId,
+) -> Result<Result<(Option<String>, Curve, Curve), String>, ErrorPage> {
+    let (first, second) = (measured(dashboard, a).await?, measured(dashboard, b).await?);
+    for (run, found) in [(a, &first), (b, &second)] {
+        if found.is_empty() {
+            let why = "expected the measurements of one benchmark, found none or several";
+            return Ok(Err(format!("{run}: {why}")));
+        }
+    }
+    for (check, curve) in first {
+        if let Some((_, other)) = second.iter().find(|(other, _)| *other == check) {
+            return Ok(Ok((check, curve, other.clone())));
+        }
+    }
+    Ok(Err("the runs have no common check with a curve".to_owned()))
+}
+
+/// The checks with exactly one table, by name.
+async fn measured(dashboard: &Dashboard, run: &RunId) -> Result<Vec<(Option<String>, Curve)>, ErrorPage> {
+    let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
+    let mut checks: Vec<_> = state.checks().collect();
+    if checks.is_empty() {
+        checks.push(CheckIndex::FIRST);
+    }
+    let mut found = Vec::new();
+    for check in checks {
+        let report = dashboard.view.report_of(run, Some(check), Elsewhere::default()).await?;
+        let Some(report) = report else { continue };
+        let story = report.story();
+        let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
+        let [table] = tables else { continue };
+        let reached = state.verdict_of(check);
+        let fingerprint = reached.map(|reached| reached.fingerprint.clone()).unwrap_or_default();
+        let name = state.workflow.check(check).map(|check| check.name.clone());
+        found.push((name, (table.clone(), Fingerprint(fingerprint))));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use report::{MetricValue, Values};
+    use run_index::CheckValues;
+
+    use super::*;
+
+    fn values(bandwidth: f64, latency: f64) -> RunValues {
+        let metric = |name: &str, unit: &str, better, value| MetricValue {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            better,
+            value,
+        };
+        let metrics = vec![
+            metric("all_reduce plateau", "GB/s", Better::Higher, bandwidth),
+            metric("ping", "us", Better::Lower, latency),
+        ];
+        let check = CheckValues {
+            check: None,
+            verdict: model::Verdict::Pass,
+            reasons: Vec::new(),
+            setup: Default::default(),
+            values: Values { metrics, ..Values::default() },
+        };
+        RunValues { checks: vec![check] }
+    }
+
+    #[test]
+    fn a_faster_run_is_called_faster_with_its_size() {
+        let [bandwidth, latency] = &changes(&values(350.0, 10.0), &values(371.0, 11.0))[..] else { panic!() };
+        assert_eq!((bandwidth.a.as_str(), bandwidth.b.as_str()), ("350", "371"));
+        assert_eq!((bandwidth.change.as_str(), bandwidth.tone), ("+6.0 %, faster", "good"));
+        assert_eq!((latency.change.as_str(), latency.tone), ("+10.0 %, worse", "bad"));
+        let same = changes(&values(350.0, 10.0), &values(351.0, 10.0));
+        assert_eq!((same[0].change.as_str(), same[0].tone), ("+0.3 %", ""));
+    }
 }

@@ -18,17 +18,24 @@ use serde::Serialize;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// A template with the common macros.
+macro_rules! with_macros {
+    ($name:literal) => {
+        concat!(include_str!("../templates/macros.html.j2"), include_str!(concat!("../templates/", $name)))
+    };
+}
+
 /// All templates, parsed once: parsing takes longer than rendering.
 static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(|| {
     let mut world = Environment::new();
     world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     for (name, template) in [
         ("frame.html", include_str!("../templates/frame.html.j2")),
-        ("overview.html", include_str!("../templates/overview.html.j2")),
-        ("run.html", include_str!("../templates/run.html.j2")),
-        ("system.html", include_str!("../templates/system.html.j2")),
+        ("overview.html", with_macros!("overview.html.j2")),
+        ("system.html", with_macros!("system.html.j2")),
+        ("run.html", with_macros!("run.html.j2")),
         ("log.html", include_str!("../templates/log.html.j2")),
-        ("compare.html", include_str!("../templates/compare.html.j2")),
+        ("compare.html", with_macros!("compare.html.j2")),
         ("refusal.html", include_str!("../templates/refusal.html.j2")),
     ] {
         world.add_template(name, template)?;

@@ -6,11 +6,12 @@
 //! | page | content |
 //! |---|---|
 //! | `/` | systems by night, open runs, newest runs; filters are in the query |
-//! | `/runs/{run}` | the run's report, live while the run is open; logs, comparisons, cancel |
+//! | `/systems/{workflow}` | a system: its metrics over dates, changes, nodes and runs |
+//! | `/runs/{run}` | the run's report, live while the run is open; logs, comparisons, cancel, retry |
 //! | `/runs/{run}/changes` | server-sent events: one per record |
+//! | `/runs/{run}/output?after=` | JSON: new lines of the running job's output |
 //! | `/runs/{run}/logs/{log}` | lines of a log, optionally filtered by text |
-//! | `/systems/{workflow}?place=&days=` | measurements of a system by date, changes of its setup, suspected nodes, runs |
-//! | `/compare?a=&b=` | comparison of two runs |
+//! | `/compare?run=&run=` | comparison of two runs |
 //! | `/changes` | server-sent events: the content of `/` changed |
 
 mod assets;
@@ -18,9 +19,12 @@ mod compare;
 mod frame;
 mod logs;
 mod nights;
+mod numbers;
+mod output;
 mod overview;
 mod run;
 mod system;
+mod times;
 
 use std::sync::Arc;
 
@@ -30,7 +34,7 @@ use model::Timestamp;
 use run_index::RunIndex;
 use service::Clock;
 
-pub use system::KnownRuns;
+pub use output::{JobOutput, OutputLines, RunningJob};
 
 /// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
@@ -79,12 +83,12 @@ pub struct Dashboard {
     pub plans: Arc<dyn Plans>,
     /// Clock for ages and nights.
     pub clock: Arc<dyn Clock>,
+    /// Output of running jobs; `None` if this process has no access to the clusters.
+    pub output: Option<Arc<dyn JobOutput>>,
     /// Name of the table of measurements, shown to users.
     pub warehouse: String,
     /// Whether the gateway's API is served at the same origin: runs can be started and cancelled, raw files linked.
     pub beside_gateway: bool,
-    /// Measurements of closed runs that were read before.
-    pub known: KnownRuns,
 }
 
 /// No workflows: for a dashboard without a gateway.
@@ -103,10 +107,11 @@ impl Dashboard {
         Router::new()
             .route("/", get(overview::page))
             .route("/changes", get(overview::changes))
+            .route("/systems/{workflow}", get(system::page))
             .route("/runs/{run}", get(run::page))
             .route("/runs/{run}/changes", get(run::changes))
+            .route("/runs/{run}/output", get(output::lines))
             .route("/runs/{run}/logs/{*log}", get(logs::page))
-            .route("/systems/{workflow}", get(system::page))
             .route("/compare", get(compare::page))
             .route("/assets/{name}", get(assets::asset))
             .with_state(Arc::new(self))

@@ -40,6 +40,9 @@ struct LogPage {
     lines: Vec<(usize, String)>,
     /// First line of the next page.
     next: Option<usize>,
+    /// First line of this page and of the page before it.
+    from: usize,
+    previous: Option<usize>,
     raw: Option<String>,
 }
 
@@ -62,8 +65,20 @@ pub async fn page(
         .map_err(|error| unreadable(&error))?;
     let raw = dashboard.beside_gateway.then(|| format!("/api/v1/runs/{run}/logs/{log}"));
     let title = format!("{log} of {run}");
-    let view = LogPage { run: run.to_string(), log, q, lines, next, raw };
+    let from = from.max(1);
+    // With a search the number of lines before is unknown: back to the first match.
+    let previous = (from > 1).then(|| if q.is_empty() { from.saturating_sub(LINES).max(1) } else { 1 });
+    let view = LogPage { run: run.to_string(), log, q, lines, next, from, previous, raw };
     Ok(frame::page(dashboard.beside_gateway, &title, "log.html", view))
+}
+
+/// Percent-encodes a part of a path.
+pub fn encoded(part: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    part.bytes().map(byte).collect()
 }
 
 /// Matching lines from number `from` on, and the number of the first line of the next page.

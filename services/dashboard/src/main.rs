@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use dashboard::{Dashboard, KnownRuns, Readonly};
+use dashboard::{Dashboard, Readonly};
 use gcp::{Parts, StorageLocation};
 use ledger::Ledger;
 use run_index::{Pace, RunIndex};
@@ -49,9 +49,9 @@ fn main() -> ExitCode {
                 store: Arc::clone(&store),
                 plans: Arc::new(Readonly),
                 clock,
+                output: None,
                 warehouse: config.warehouse,
                 beside_gateway: false,
-                known: KnownRuns::default(),
             };
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
             let handler = Arc::new(NoSubscription);

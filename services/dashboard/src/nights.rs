@@ -1,13 +1,20 @@
 //! Table of systems by night: which clusters are good, bad, or not validated.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use model::{Money, RunId, Timestamp, Verdict};
-use run_index::{RunStatus, RunSummary};
+use run_index::{KnownValues, RunStatus, RunSummary};
 use serde::Serialize;
 use verdict::{Fingerprint, fingerprint::Difference};
 
-use crate::WorkflowPlan;
+use crate::{
+    WorkflowPlan,
+    numbers::{MetricKey, ShownValue, described, main_metric},
+    times::{Moment, date},
+};
 
 /// Number of nights shown.
 pub const NIGHTS: usize = 14;
@@ -21,22 +28,28 @@ pub struct SystemRow {
     pub workflow: String,
     /// Cluster: its name if it exists, its kind if it is provisioned per run.
     pub place: String,
-    /// One cell per night, oldest first.
+    /// Metric of the numbers in the cells.
+    pub metric: Option<String>,
+    /// One cell per night, newest first.
     pub cells: Vec<Cell>,
     /// Newest run with a verdict.
     pub latest: Option<NightRun>,
-    /// Age of that run.
-    pub age: Option<String>,
+    /// Value of that run.
+    pub value: Option<ShownValue>,
+    /// Time of that run.
+    pub at: Option<Moment>,
     /// Last change of verdict or fingerprint.
     pub changed: Option<FingerprintChange>,
     /// Total cost of the nights shown.
     pub cost: Option<NightsCost>,
     /// Next scheduled start.
-    pub next: Option<String>,
+    pub next: Option<Moment>,
     /// Whether its validation is overdue.
     pub stale: bool,
     /// Whether errors in its file keep it from starting.
     pub broken: bool,
+    /// Whether it has runs, and so a page of its own.
+    pub runs: bool,
 }
 
 /// A change between two consecutive judged runs.
@@ -64,14 +77,27 @@ pub struct NightsCost {
 pub struct Cell {
     /// Date of the night.
     pub date: String,
-    /// Last run of the night.
-    pub run: Option<NightRun>,
+    /// Results, gravest first, each with its number of runs; empty without a run.
+    pub marks: Vec<CellMark>,
+    /// The run, if the night has only one.
+    pub run: Option<RunId>,
+    /// Value of the last run that has one.
+    pub number: Option<String>,
+    /// All runs of the night in words.
+    pub described: String,
+}
+
+/// Runs of a night with the same result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CellMark {
+    /// `good`, `bad`, `unsure` or `busy`.
+    pub tone: &'static str,
+    /// Sign for readers who do not see colours.
+    pub mark: &'static str,
+    /// Result in a word.
+    pub word: String,
     /// Number of runs.
     pub runs: usize,
-    /// Results of all runs of the night, if they differ: `2 pass, 1 fail`.
-    pub mixed: Option<String>,
-    #[serde(skip)]
-    words: BTreeMap<String, usize>,
 }
 
 /// Short form of a run.
@@ -102,18 +128,42 @@ impl NightRun {
     }
 }
 
-/// Dates of the nights, oldest first.
+/// Dates of the nights, newest first: the newest one is visible on a narrow screen.
 pub fn dates(now: Timestamp) -> Vec<String> {
     let midnight = |back| Timestamp::from_millis((day(now) - back as i64) * DAY_MS);
-    (0..NIGHTS).rev().map(|back| date(midnight(back))).collect()
+    (0..NIGHTS).map(|back| date(midnight(back))).collect()
 }
 
-/// All systems with runs, and all available workflows, by name. `lines` are newest first.
-pub fn rows(lines: &[Arc<RunSummary>], plans: &[WorkflowPlan], now: Timestamp) -> Vec<SystemRow> {
+/// Runs by system, in the order of the names; runs newest first.
+pub fn systems(lines: &[Arc<RunSummary>]) -> BTreeMap<(&str, &str), Vec<&RunSummary>> {
     let mut systems: BTreeMap<(&str, &str), Vec<&RunSummary>> = BTreeMap::new();
     for line in lines {
         systems.entry((&line.workflow, place(line))).or_default().push(line);
     }
+    systems
+}
+
+/// The runs whose values the table shows, newest first: those of the nights shown, and the newest judged run of each system.
+pub fn valued(lines: &[Arc<RunSummary>], now: Timestamp) -> Vec<&RunSummary> {
+    let first = day(now) - NIGHTS as i64 + 1;
+    let mut latest = BTreeSet::new();
+    let mut shown = Vec::new();
+    for line in lines.iter().filter(|line| line.verdict.is_some()) {
+        if latest.insert((line.workflow.as_str(), place(line))) || day(line.requested_at) >= first {
+            shown.push(&**line);
+        }
+    }
+    shown
+}
+
+/// All systems with runs, and all available workflows, by name. `lines` are newest first.
+pub fn rows(
+    lines: &[Arc<RunSummary>],
+    values: &KnownValues,
+    plans: &[WorkflowPlan],
+    now: Timestamp,
+) -> Vec<SystemRow> {
+    let mut systems = systems(lines);
     for plan in plans {
         if !systems.keys().any(|(workflow, _)| *workflow == plan.workflow) {
             systems.insert((&plan.workflow, ""), Vec::new());
@@ -122,15 +172,21 @@ pub fn rows(lines: &[Arc<RunSummary>], plans: &[WorkflowPlan], now: Timestamp) -
     let of = |((workflow, place), lines): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = lines.iter().find(|line| line.verdict.is_some());
+        let measured = |line: &&&RunSummary| values.of(&line.run).and_then(main_metric).is_some();
+        let metric = lines.iter().find(measured).and_then(|line| main_metric(values.of(&line.run)?));
+        let metric = metric.map(MetricKey::of);
         SystemRow {
-            cells: cells(&lines, now),
+            cells: cells(&lines, values, metric.as_ref(), now),
             latest: latest.map(|line| NightRun::of(line)),
-            age: latest.map(|line| ago(now, line.requested_at)),
+            value: latest.and_then(|line| ShownValue::of(values.of(&line.run))),
+            at: latest.map(|line| Moment::of(line.requested_at, now)),
+            metric: metric.map(|metric| metric.title()),
             changed: changed(&lines),
             cost: cost(&lines, now),
-            next: plan.and_then(|plan| plan.next).map(moment),
+            next: plan.and_then(|plan| plan.next).map(|next| Moment::of(next, now)),
             stale: plan.is_some_and(|plan| plan.stale),
             broken: plan.is_some_and(|plan| plan.broken),
+            runs: !lines.is_empty(),
             workflow: workflow.to_owned(),
             place: place.to_owned(),
         }
@@ -147,22 +203,56 @@ pub fn place(line: &RunSummary) -> &str {
     }
 }
 
-fn cells(lines: &[&RunSummary], now: Timestamp) -> Vec<Cell> {
+/// One cell per night, newest first. Every run of a night is visible: a system that passes and fails in turn has both marks.
+fn cells(
+    lines: &[&RunSummary],
+    values: &KnownValues,
+    metric: Option<&MetricKey>,
+    now: Timestamp,
+) -> Vec<Cell> {
     let today = day(now);
-    let mut cells: Vec<Cell> = dates(now).into_iter().map(|date| Cell { date, ..Cell::default() }).collect();
+    let mut nights: Vec<Vec<&RunSummary>> = vec![Vec::new(); NIGHTS];
     for line in lines {
         let back = usize::try_from(today - day(line.requested_at)).unwrap_or(0);
-        let Some(cell) = NIGHTS.checked_sub(back + 1).and_then(|at| cells.get_mut(at)) else { continue };
-        cell.runs += 1;
-        let run = NightRun::of(line);
-        *cell.words.entry(run.word.clone()).or_default() += 1;
-        cell.run.get_or_insert(run);
+        nights.get_mut(back).into_iter().for_each(|night| night.push(line));
     }
-    for cell in cells.iter_mut().filter(|cell| cell.words.len() > 1) {
-        let words: Vec<_> = cell.words.iter().map(|(word, count)| format!("{count} {word}")).collect();
-        cell.mixed = Some(words.join(", "));
+    let of = |(date, night): (String, Vec<&RunSummary>)| Cell {
+        described: night_in_words(&date, &night, values),
+        number: night.iter().find_map(|line| metric?.number(values.of(&line.run)?)),
+        run: if let [line] = night[..] { Some(line.run.clone()) } else { None },
+        marks: marks(&night),
+        date,
+    };
+    dates(now).into_iter().zip(nights).map(of).collect()
+}
+
+/// Results of a night, gravest first.
+fn marks(night: &[&RunSummary]) -> Vec<CellMark> {
+    let mut marks: Vec<CellMark> = Vec::new();
+    for NightRun { tone, mark, word, .. } in night.iter().map(|line| NightRun::of(line)) {
+        match marks.iter_mut().find(|known| known.word == word) {
+            Some(known) => known.runs += 1,
+            None => marks.push(CellMark { tone, mark, word, runs: 1 }),
+        }
     }
-    cells
+    let gravity = |mark: &CellMark| ["bad", "unsure", "busy", "good"].iter().position(|it| *it == mark.tone);
+    marks.sort_by_key(gravity);
+    marks
+}
+
+/// `2026-11-20: 1 fail, 2 pass; the last: all_reduce plateau 351 GB/s`.
+fn night_in_words(date: &str, night: &[&RunSummary], values: &KnownValues) -> String {
+    let of = |mark: &CellMark| match night.len() {
+        1 => mark.word.clone(),
+        _ => format!("{} {}", mark.runs, mark.word),
+    };
+    let results = marks(night).iter().map(of).collect::<Vec<_>>().join(", ");
+    let measured = night.iter().find_map(|line| values.of(&line.run)).map(described);
+    let last = if night.len() > 1 { "the last: " } else { "" };
+    match measured.filter(|measured| !measured.is_empty()) {
+        Some(measured) => format!("{date}: {results}; {last}{measured}"),
+        None => format!("{date}: {results}"),
+    }
 }
 
 /// Maximum number of fingerprint fields listed in a change.
@@ -188,27 +278,21 @@ fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", NightRun::of(after).word, NightRun::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
-    let fields = setup_changes(before, after);
-    let more = fields.len().saturating_sub(FIELDS);
-    what.extend(fields.into_iter().take(FIELDS));
-    if more > 0 {
-        what.push(format!("{more} more"));
+    // Nearly always equal, and there are thousands of them.
+    if before.setup != after.setup {
+        let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
+        let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();
+        let more = fields.len().saturating_sub(FIELDS);
+        what.extend(fields.into_iter().take(FIELDS));
+        if more > 0 {
+            what.push(format!("{more} more"));
+        }
     }
     (!what.is_empty()).then(|| what.join("; "))
 }
 
-/// Differences of the setup of two runs.
-pub fn setup_changes(before: &RunSummary, after: &RunSummary) -> Vec<String> {
-    // Nearly always equal, and there are thousands of them.
-    if before.setup == after.setup {
-        return Vec::new();
-    }
-    let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
-    was.differences(&is).map(|field| field_of(&field)).collect()
-}
-
 /// Versions are shown; digests are of no use to readers.
-fn field_of(field: &Difference<'_>) -> String {
+pub fn field_of(field: &Difference<'_>) -> String {
     let short = |text: &str| text.chars().take(VALUE).collect::<String>();
     match field.name {
         "blueprint" | "image" => format!("another {}", field.name),
@@ -236,30 +320,9 @@ fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
     (!costs.is_empty()).then_some(NightsCost { money, hours })
 }
 
-fn day(at: Timestamp) -> i64 {
+/// Number of the UTC day.
+pub fn day(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
-}
-
-/// UTC date.
-pub fn date(at: Timestamp) -> String {
-    at.to_string().chars().take(10).collect()
-}
-
-/// UTC time with minute precision.
-pub fn moment(at: Timestamp) -> String {
-    at.to_string().chars().take(16).collect::<String>().replace('T', " ")
-}
-
-/// Age in one unit.
-pub fn ago(now: Timestamp, at: Timestamp) -> String {
-    let seconds = now.since(at).0.as_secs();
-    let (count, unit) = match seconds {
-        0..60 => return "just now".to_owned(),
-        60..3600 => (seconds / 60, "min"),
-        3600..86_400 => (seconds / 3600, "h"),
-        _ => (seconds / 86_400, "d"),
-    };
-    format!("{count} {unit} ago")
 }
 
 #[cfg(test)]
@@ -293,6 +356,26 @@ mod tests {
         let change = told(&since).unwrap();
         assert_eq!((change.run.as_str(), change.date), ("w-1", date(since[1].requested_at)));
         assert_eq!(change.what, "fail after pass; driver 13.1, was 13.0; another image");
+    }
+
+    #[test]
+    fn every_run_of_a_night_is_visible_newest_night_first() {
+        let none = || serde_json::Value::Null;
+        let mut lines = vec![line(0, "pass", "1", none()), line(0, "fail", "1", none())];
+        lines.extend([line(0, "pass", "1", none()), line(1, "fail", "1", none())]);
+        let lines: Vec<_> = lines.iter().collect();
+        let now = Timestamp::from_millis(20_000 * DAY_MS);
+        let cells = cells(&lines, &KnownValues::default(), None, now);
+        let mark = |mark: &CellMark| (mark.word.clone(), mark.runs);
+        let marks: Vec<_> = cells[0].marks.iter().map(mark).collect();
+        assert_eq!(marks, [("fail".to_owned(), 1), ("pass".to_owned(), 2)]);
+        assert_eq!(
+            (cells[0].run.as_ref(), cells[0].described.as_str()),
+            (None, "2024-10-04: 1 fail, 2 pass")
+        );
+        assert_eq!(cells[1].run.as_ref().unwrap().as_str(), "w-1");
+        assert!(cells[2].marks.is_empty() && cells.len() == NIGHTS);
+        assert_eq!((cells[0].date.as_str(), cells[1].date.as_str()), ("2024-10-04", "2024-10-03"));
     }
 
     #[test]

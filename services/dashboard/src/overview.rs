@@ -10,18 +10,22 @@ use axum::{
     },
 };
 use futures::{Stream, StreamExt, stream};
-use model::{Timestamp, Verdict};
-use run_index::{ListCursor, RunFilter, RunSummary};
+use model::{Span, Timestamp, Verdict};
+use run_index::{KnownValues, ListCursor, RunFilter, RunSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Dashboard, WorkflowPlan,
     frame::{self, ErrorPage},
-    nights::{self, NightRun, SystemRow, moment},
+    nights::{self, NightRun, SystemRow},
+    numbers::ShownValue,
+    times::Moment,
 };
 
 /// Runs per page.
 const RUNS: usize = 50;
+/// Maximum wait for values that are not read yet; the page is updated once they are.
+pub const PATIENCE: Span = Span::from_millis(300);
 /// Poll interval for changes.
 const LOOK: Duration = Duration::from_secs(1);
 /// Maximum duration of an event stream; the browser reconnects.
@@ -31,6 +35,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct OverviewQuery {
+    q: String,
     workflow: String,
     verdict: String,
     state: String,
@@ -66,7 +71,9 @@ impl OverviewQuery {
     }
 
     fn is_none(&self) -> bool {
-        [&self.workflow, &self.verdict, &self.state, &self.after].iter().all(|field| field.is_empty())
+        [&self.q, &self.workflow, &self.verdict, &self.state, &self.after]
+            .iter()
+            .all(|field| field.is_empty())
     }
 }
 
@@ -84,6 +91,11 @@ struct OverviewPage<'a> {
     problem: Option<String>,
     warnings: Vec<String>,
     files: Vec<WorkflowProblems>,
+    /// Runs whose values are still being read.
+    pending: usize,
+    /// Whether no run exists.
+    empty: bool,
+    beside_gateway: bool,
 }
 
 /// A workflow file with errors.
@@ -100,29 +112,45 @@ impl WorkflowProblems {
     }
 }
 
+/// A run in a list.
 #[derive(Serialize)]
-struct ListedRun {
-    shown: NightRun,
+pub struct ListedRun {
+    pub shown: NightRun,
     workflow: String,
     place: String,
+    /// Person or system that started it.
     by: String,
-    asked: String,
-    age: String,
+    /// The cause in words.
+    cause: String,
+    requested: Moment,
     took: Option<String>,
     stage: Option<String>,
+    value: Option<ShownValue>,
+    /// Whether it can be compared.
+    judged: bool,
 }
 
-fn listed(line: &RunSummary, now: Timestamp) -> ListedRun {
-    let end = line.closed_at.or(line.settled_at);
-    ListedRun {
-        shown: NightRun::of(line),
-        workflow: line.workflow.clone(),
-        place: nights::place(line).to_owned(),
-        by: line.trigger.to_string(),
-        asked: moment(line.requested_at),
-        age: nights::ago(now, line.requested_at),
-        took: end.map(|end| report::took(end.since(line.requested_at))),
-        stage: line.stage.map(|stage| stage.to_string()),
+impl ListedRun {
+    /// A run with its value, as listed at `now`.
+    pub fn of(line: &RunSummary, values: &KnownValues, now: Timestamp) -> Self {
+        let end = line.closed_at.or(line.settled_at);
+        let by = match (line.trigger.kind.as_str(), line.trigger.by.as_str()) {
+            ("manual", model::UNNAMED) => "manual".to_owned(),
+            ("manual", by) => by.to_owned(),
+            (kind, _) => kind.to_owned(),
+        };
+        Self {
+            shown: NightRun::of(line),
+            workflow: line.workflow.clone(),
+            place: nights::place(line).to_owned(),
+            by,
+            cause: line.trigger.to_string(),
+            requested: Moment::of(line.requested_at, now),
+            took: end.map(|end| report::took(end.since(line.requested_at))),
+            stage: line.stage.map(|stage| stage.to_string()),
+            value: ShownValue::of(values.of(&line.run)),
+            judged: line.verdict.is_some(),
+        }
     }
 }
 
@@ -132,7 +160,10 @@ pub async fn page(
     Query(filters): Query<OverviewQuery>,
 ) -> Result<Response, ErrorPage> {
     let wanted = filters.wanted()?;
-    let page = dashboard.view.page(&wanted).await?;
+    let page = match filters.q.trim() {
+        "" => dashboard.view.page(&wanted).await?,
+        text => dashboard.view.search(&wanted, text).await?,
+    };
     let all = dashboard.view.all().await?;
     let (plans, problem) = match dashboard.plans.plans().await {
         Ok(plans) => (plans, None),
@@ -140,13 +171,15 @@ pub async fn page(
     };
     let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
+    let valued = nights::valued(&all, now).into_iter().chain(&page.runs);
+    let values = dashboard.view.values(valued, PATIENCE).await;
     let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
     let open = all.iter().filter(|line| line.state == run_index::RunStatus::Open).take(RUNS);
     let view = OverviewPage {
         dates: nights::dates(now),
-        rows: nights::rows(&all, &plans, now),
-        open: open.map(|line| listed(line, now)).collect(),
-        runs: page.runs.iter().map(|line| listed(line, now)).collect(),
+        rows: nights::rows(&all, &values, &plans, now),
+        open: open.map(|line| ListedRun::of(line, &values, now)).collect(),
+        runs: page.runs.iter().map(|line| ListedRun::of(line, &values, now)).collect(),
         next: page.next.map(|next| next.to_string()),
         filtered: !filters.is_none(),
         filters: &filters,
@@ -159,6 +192,9 @@ pub async fn page(
             .collect(),
         problem,
         warnings,
+        pending: values.pending,
+        empty: all.is_empty(),
+        beside_gateway: dashboard.beside_gateway,
     };
     Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", view))
 }

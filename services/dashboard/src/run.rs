@@ -13,13 +13,16 @@ use axum::{
 use futures::{StreamExt, stream};
 use model::{CheckIndex, RunId};
 use report::sizes::Earlier;
-use run_index::{Elsewhere, RunFilter};
+use run_index::{Elsewhere, RunFilter, RunSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Dashboard,
     frame::{self, ErrorPage},
-    nights::date,
+    nights,
+    numbers::{MetricKey, described, main_of},
+    overview::PATIENCE,
+    times::{Moment, clock, date},
 };
 
 /// Maximum number of logs listed.
@@ -28,23 +31,38 @@ const LOGS: usize = 200;
 #[derive(Serialize)]
 struct RunPageData {
     run: String,
-    open: bool,
-    /// Time of the request, of an open run.
-    since: Option<String>,
     workflow: String,
+    /// Cluster as the overview names it.
+    place: String,
+    open: bool,
     cancellable: bool,
+    /// Whether the workflow can be started again.
+    retriable: bool,
     beside_gateway: bool,
     seq: u64,
+    /// The current step, while the run is open.
+    step: Option<String>,
+    requested: Moment,
+    /// Time since the request, until the result is final.
+    elapsed: String,
+    /// Time at which the result became final.
+    settled: Option<Moment>,
+    /// Whether the output of a running job is shown.
+    tail: bool,
+    /// Values of all checks.
+    values: String,
     /// Names of the checks, in order of execution; empty for a single benchmark.
     checks: Vec<String>,
     /// The check that the page is about; none for the gravest one.
     check: Option<String>,
-    /// The report as HTML, escaped by its own crate.
+    /// Title of the report as HTML, escaped by its own crate.
+    head: String,
+    /// The rest of the report as HTML, escaped by its own crate.
     report: String,
     logs: Vec<(String, String)>,
     more_logs: usize,
-    /// Earlier runs of the same workflow, newest first.
-    earlier: Vec<String>,
+    /// Earlier runs of the same workflow, newest first, each with its date and value.
+    earlier: Vec<(String, String)>,
 }
 
 /// Query: name of the check to show; without one, the gravest check is shown.
@@ -83,29 +101,67 @@ pub async fn page(
     let same =
         RunFilter { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..RunFilter::default() };
     let earlier = dashboard.view.page(&same).await?.runs;
-    let before = earlier.into_iter().filter(|line| line.requested_at < state.requested_at);
+    let before = earlier.iter().filter(|line| line.requested_at < state.requested_at);
+    let before: Vec<_> = before.filter(|line| line.verdict.is_some()).take(20).collect();
+    let own = earlier.iter().find(|line| line.run == run).cloned().unwrap_or_else(|| RunSummary::of(state));
+    let values = dashboard.view.values(before.iter().copied().chain([&own]), PATIENCE).await;
+    let own_values = values.of(&run);
+    // The value that is comparable with the shown one: of the same check.
+    let key = own_values.and_then(|own| {
+        let shown = state.workflow.check(check.unwrap_or_else(|| state.shown_check()));
+        let shown = own.checks.iter().find(|it| it.check.as_deref() == shown.map(|it| it.name.as_str()));
+        let shown = shown.or(own.checks.first())?;
+        Some(MetricKey::of((shown, main_of(shown)?)))
+    });
+    let earlier = before.iter().map(|line| {
+        let number = values.of(&line.run).zip(key.as_ref()).and_then(|(values, key)| key.number(values));
+        let value = number
+            .zip(key.as_ref())
+            .map_or_else(String::new, |(number, key)| format!(", {number} {}", key.unit));
+        (line.run.to_string(), format!("{}{value}", date(line.requested_at)))
+    });
+    let now = dashboard.clock.now();
+    let plans = dashboard.plans.plans().await.unwrap_or_default();
+    let name = &state.workflow.name;
+    let retriable =
+        dashboard.beside_gateway && plans.iter().any(|plan| plan.workflow == *name && !plan.broken);
     let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
     let runs = curves.iter().zip(&at);
     let runs: Vec<_> =
         runs.map(|(curve, at)| Earlier { run: curve.run.as_str(), at, table: &curve.table }).collect();
+    let page = report::part(&told.story(), &runs);
+    // The controls are between the title and the rest.
+    let (head, body) = match page.split_once("</header>") {
+        Some((head, body)) => (format!("{head}</header>"), body.to_owned()),
+        None => (String::new(), page),
+    };
+    let until = state.settled.as_ref().map_or(now, |(_, at)| *at);
+    let step = state.frontier().map(|step| match state.workflow.check(step.check) {
+        Some(check) if step.stage.is_of_check() => format!("{} of {}", step.stage, check.name),
+        _ => step.stage.to_string(),
+    });
     let view = RunPageData {
         run: run.to_string(),
+        workflow: name.clone(),
+        place: nights::place(&own).to_owned(),
+        retriable,
+        step,
+        requested: Moment::of(state.requested_at, now),
+        elapsed: clock(until.since(state.requested_at)),
+        settled: state.settled.as_ref().map(|(_, at)| Moment::of(*at, now)),
+        tail: state.settled.is_none() && dashboard.output.is_some(),
+        values: own_values.filter(|_| asked.is_none()).map(described).unwrap_or_default(),
         open: state.closed.is_none(),
-        since: state.settled.is_none().then(|| state.requested_at.to_string()),
-        workflow: state.workflow.name.clone(),
         cancellable: state.settled.is_none() && dashboard.beside_gateway,
         beside_gateway: dashboard.beside_gateway,
         seq: state.seq,
         checks: state.workflow.checks.iter().map(|check| check.name.clone()).collect(),
         check: asked,
-        report: report::part(&told.story(), &runs),
+        head,
+        report: body,
         logs,
         more_logs,
-        earlier: before
-            .filter(|line| line.verdict.is_some())
-            .take(20)
-            .map(|line| line.run.to_string())
-            .collect(),
+        earlier: earlier.collect(),
     };
     Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
 }

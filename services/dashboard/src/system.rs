@@ -1,347 +1,568 @@
-//! The page of one system: its measurements by date, changes of its setup, suspected nodes, and its runs.
+//! The page of a system: its metrics over dates, what changed, its nodes and its runs.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use axum::{
     extract::{Path, Query, State},
     response::Response,
 };
-use futures::{StreamExt, stream};
-use model::{CheckIndex, RunId, Timestamp, metric::Better};
-use run_index::{Elsewhere, RunReport, RunStatus, RunSummary};
+use model::{Span, Timestamp, Verdict};
+use report::{
+    NodeValue,
+    trend::{self, MarkKind, PointTone, Trend, TrendMark, TrendPoint, number},
+};
+use run_index::{KnownValues, RunSummary};
 use serde::{Deserialize, Serialize};
+use verdict::Fingerprint;
 
 use crate::{
     Dashboard,
     frame::{self, ErrorPage},
-    nights::{self, NightRun, moment},
+    nights::{self, NightRun, day, field_of},
+    numbers::{MetricKey, direction, main_of},
+    overview::ListedRun,
+    times::{Moment, date},
 };
 
-/// Maximum number of runs shown.
-const RUNS: usize = 400;
+/// Choices of the range in days; the last one is all.
+const RANGES: [(&str, Option<i64>); 4] = [("7", Some(7)), ("30", Some(30)), ("90", Some(90)), ("all", None)];
+/// Range without a choice.
+const USUAL: &str = "30";
+/// Maximum wait for values that are not read yet; the page is updated once they are.
+const PATIENCE: Span = Span::from_millis(400);
+/// Maximum number of judged runs in the charts.
+const RUNS: usize = 2000;
+/// Maximum number of rows in the table of runs.
+const ROWS: usize = 100;
+/// Maximum number of points in all charts together; a page is at most 200 KiB.
+const POINTS: usize = 360;
+/// Minimum number of points in a chart.
+const LEAST_POINTS: usize = 90;
 /// Maximum number of charts.
-const CHARTS: usize = 24;
-/// Maximum number of metrics of one check.
-const METRICS: usize = 6;
-/// Runs whose measurements are read at once.
-const AT_ONCE: usize = 16;
-/// Maximum number of runs whose measurements stay in memory.
-const KEPT: usize = 10_000;
-/// Width of a chart, in its own units.
-const WIDTH: f64 = 960.0;
-/// See [`WIDTH`].
-const HEIGHT: f64 = 150.0;
-const DAY_MS: f64 = 24.0 * 3600.0 * 1000.0;
+const CHARTS: usize = 4;
+/// Maximum number of marks of a chart: the newest ones.
+const MARKS: usize = 26;
+/// Maximum number of columns with values in the table of runs.
+const COLUMNS: usize = 4;
+/// Maximum number of nodes shown.
+const NODES: usize = 64;
+const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Measurements of closed runs, which never change.
-#[derive(Default)]
-pub struct KnownRuns(Mutex<BTreeMap<RunId, Arc<MeasuredRun>>>);
-
-/// What the charts need of a run.
-#[derive(Debug, Default)]
-pub struct MeasuredRun {
-    values: Vec<SeriesValue>,
-    /// Suspected nodes, with the metrics and findings that show it.
-    suspects: BTreeMap<String, Vec<String>>,
-}
-
-#[derive(Debug)]
-struct SeriesValue {
-    series: String,
-    unit: String,
-    better: Better,
-    value: f64,
-}
-
-/// Query: the cluster, and the number of days; all of them if it is 0.
-#[derive(Debug, Deserialize)]
+/// Query: cluster, range, check, metric and night to show.
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SystemQuery {
-    place: String,
-    days: u32,
-}
-
-impl Default for SystemQuery {
-    fn default() -> Self {
-        Self { place: String::new(), days: 30 }
-    }
+    /// Cluster, as the overview names it.
+    on: Option<String>,
+    /// Range: `7`, `30`, `90` or `all` days.
+    days: String,
+    /// Name of a check.
+    check: String,
+    /// Name of a metric of that check.
+    metric: String,
+    /// Date of the runs in the table.
+    night: String,
 }
 
 #[derive(Serialize)]
-struct SystemPage {
+struct SystemPage<'a> {
     workflow: String,
-    place: String,
-    days: u32,
-    ranges: [(u32, &'static str); 4],
+    place: &'a str,
+    /// Other clusters of the workflow.
+    others: Vec<&'a str>,
+    query: SystemQuery,
+    ranges: Vec<&'static str>,
+    checks: Vec<String>,
     charts: Vec<Chart>,
-    changes: Vec<Change>,
-    nodes: Vec<SuspectedNode>,
-    runs: Vec<SystemRun>,
+    /// Number of checks without a chart.
+    more_charts: usize,
+    nodes: Option<NodeTable>,
+    columns: Vec<String>,
+    rows: Vec<Row>,
+    more_rows: usize,
+    /// Results in the range, gravest first.
+    counts: Vec<(String, usize)>,
+    latest: Option<NightRun>,
+    latest_at: Option<Moment>,
+    pending: usize,
+    /// Number of judged runs beyond the maximum.
+    left_out: usize,
+    startable: bool,
+    beside_gateway: bool,
 }
 
-/// Values of one metric by date.
+/// A metric over dates.
 #[derive(Serialize)]
 struct Chart {
-    name: String,
-    unit: String,
+    title: String,
     better: &'static str,
-    latest: String,
-    /// Points of the line, `x,y x,y ...`.
-    line: String,
-    points: Vec<Point>,
-    changes: Vec<(String, String)>,
-    most: String,
-    least: String,
-    from: String,
-    to: String,
-}
-
-#[derive(Serialize)]
-struct Point {
-    x: String,
-    y: String,
-    tone: &'static str,
-    run: RunId,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct Change {
-    at: String,
-    run: RunId,
-    what: String,
-    #[serde(skip)]
-    time: Timestamp,
-}
-
-#[derive(Serialize)]
-struct SuspectedNode {
-    node: String,
+    check: String,
+    /// Chart as HTML, escaped by the report crate; empty without a value in the range.
+    html: String,
+    shown: usize,
     runs: usize,
-    last: RunId,
-    at: String,
-    evidence: String,
+    marks: Vec<Mark>,
+    /// The other metrics of the check.
+    metrics: Vec<String>,
+}
+
+/// A change, for the list below a chart.
+#[derive(Serialize)]
+struct Mark {
+    label: String,
+    date: String,
+    run: String,
+    text: String,
+    setup: bool,
 }
 
 #[derive(Serialize)]
-struct SystemRun {
-    shown: NightRun,
-    at: String,
-    by: String,
-    values: Vec<String>,
+struct NodeTable {
+    run: String,
+    rows: Vec<NodeRow>,
+    more: usize,
+    runs: usize,
+}
+
+#[derive(Serialize)]
+struct NodeRow {
+    node: String,
+    tone: &'static str,
+    mark: &'static str,
+    value: String,
+    /// Name of the value's metric.
+    metric: String,
+    /// Distance of its worst metric from the median of the nodes.
+    apart: String,
+    findings: Vec<Finding>,
+    suspected: String,
+    /// Number of runs in the range in which it is suspected or has a finding.
+    flagged: usize,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    code: String,
+    text: String,
+    href: String,
+}
+
+#[derive(Serialize)]
+struct Row {
+    run: ListedRun,
+    values: Vec<Option<String>>,
+    /// Codes of the reasons that decide a verdict other than pass.
+    why: String,
 }
 
 /// `GET /systems/{workflow}`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(workflow): Path<String>,
-    Query(SystemQuery { place, days }): Query<SystemQuery>,
+    Query(mut query): Query<SystemQuery>,
 ) -> Result<Response, ErrorPage> {
-    let all = dashboard.view.all().await?;
-    let now = dashboard.clock.now();
-    let first = match days {
-        0 => i64::MIN,
-        days => now.as_millis().saturating_sub(i64::from(days).saturating_mul(DAY_MS as i64)),
-    };
-    let of_system: Vec<_> =
-        all.iter().filter(|line| line.workflow == workflow && nights::place(line) == place).collect();
-    if of_system.is_empty() {
-        return Err(ErrorPage::none(format!("No run of {workflow} on this cluster.")));
+    if !query.days.is_empty() && !RANGES.iter().any(|(name, _)| *name == query.days) {
+        return Err(ErrorPage::bad("days: expected 7, 30, 90 or all."));
     }
-    // Newest first.
-    let in_range = of_system.into_iter().filter(|line| line.requested_at.as_millis() >= first);
-    let lines: Vec<Arc<RunSummary>> = in_range.take(RUNS).cloned().collect();
-    let read = |line: Arc<RunSummary>| measured(Arc::clone(&dashboard), line);
-    let measured: Vec<_> = stream::iter(lines.clone()).map(read).buffered(AT_ONCE).collect().await;
-    let runs: Vec<_> = lines.iter().map(|line| &**line).zip(measured).collect();
-    let changes = changes(&runs);
+    let all = dashboard.view.all().await?;
+    let systems = nights::systems(&all);
+    let mut places: Vec<_> = systems.iter().filter(|((name, _), _)| *name == workflow).collect();
+    // The cluster of the newest run comes first.
+    places.sort_by_key(|(_, lines)| std::cmp::Reverse(lines.first().map(|line| line.requested_at)));
+    let chosen = match &query.on {
+        Some(on) => places.iter().find(|((_, place), _)| place == on),
+        None => places.first(),
+    };
+    let Some(((_, place), lines)) = chosen else {
+        return Err(ErrorPage::none(format!("No runs of {workflow} on this cluster.")));
+    };
+    let now = dashboard.clock.now();
+    if query.days.is_empty() {
+        // A new system has its runs at one edge of a longer range.
+        let is_new = lines.last().is_none_or(|line| day(now) - day(line.requested_at) < 7);
+        if is_new { RANGES[0].0 } else { USUAL }.clone_into(&mut query.days);
+    }
+    let days = RANGES.into_iter().find(|(name, _)| *name == query.days).and_then(|(_, days)| days);
+    let first = days.map(|days| Timestamp::from_millis((day(now) - days + 1) * DAY_MS));
+    let inside = |line: &&&RunSummary| first.is_none_or(|first| line.requested_at >= first);
+    let ranged: Vec<&RunSummary> = lines.iter().filter(inside).copied().collect();
+    let judged: Vec<&RunSummary> = ranged.iter().filter(|line| line.verdict.is_some()).copied().collect();
+    // The judged run before the range: its setup may differ from that of the first run in it.
+    let before = lines.iter().filter(|line| !inside(line)).find(|line| line.verdict.is_some());
+    let shown = &judged[..judged.len().min(RUNS)];
+    let values = dashboard.view.values(shown.iter().chain(before).copied(), PATIENCE).await;
+    let range = (
+        first.or(judged.last().map(|line| line.requested_at)).unwrap_or(now),
+        // Without a range the axis ends at the last run.
+        days.map_or_else(|| judged.first().map_or(now, |line| line.requested_at), |_| now),
+    );
+    let series = Series { judged: shown, before: before.copied(), values: &values, range };
+    let keys = series.keys(&query)?;
+    let charted = &keys[..keys.len().min(CHARTS)];
+    let charts = charted.iter().map(|key| series.chart(key, POINTS / charted.len().max(1))).collect();
+    let columns: Vec<_> = keys.iter().take(COLUMNS).collect();
+    let listed =
+        ranged.iter().filter(|line| query.night.is_empty() || date(line.requested_at) == query.night);
+    let listed: Vec<_> = listed.collect();
+    let row = |line: &&&RunSummary| Row {
+        run: ListedRun::of(line, &values, now),
+        values: columns.iter().map(|key| key.number(values.of(&line.run)?)).collect(),
+        why: why(line, &values),
+    };
+    let latest = lines.iter().find(|line| line.verdict.is_some());
+    let startable = dashboard.plans.plans().await.unwrap_or_default();
     let view = SystemPage {
-        charts: charts(&runs, &changes),
-        nodes: nodes(&runs),
-        runs: runs.iter().map(|(line, measured)| system_run(line, measured)).collect(),
-        changes: changes.into_iter().rev().collect(),
-        ranges: [(7, "7 days"), (30, "30 days"), (90, "90 days"), (0, "all")],
-        days,
-        workflow: workflow.clone(),
         place,
+        others: places.iter().map(|((_, place), _)| *place).filter(|other| other != place).collect(),
+        ranges: RANGES.iter().map(|(name, _)| *name).collect(),
+        checks: series.checks(),
+        charts,
+        more_charts: keys.len() - charted.len(),
+        nodes: series.nodes(&query.check),
+        columns: columns.iter().map(|key| key.title()).collect(),
+        rows: listed.iter().take(ROWS).map(row).collect(),
+        more_rows: listed.len().saturating_sub(ROWS),
+        counts: counts(&ranged),
+        latest: latest.map(|line| NightRun::of(line)),
+        latest_at: latest.map(|line| Moment::of(line.requested_at, now)),
+        pending: values.pending,
+        left_out: judged.len() - shown.len(),
+        startable: startable.iter().any(|plan| plan.workflow == workflow && !plan.broken),
+        beside_gateway: dashboard.beside_gateway,
+        workflow: workflow.clone(),
+        query,
     };
     Ok(frame::page(dashboard.beside_gateway, &workflow, "system.html", view))
 }
 
-/// Measurements of a run, from memory if it is closed and was read before. Unreadable ones are absent.
-async fn measured(dashboard: Arc<Dashboard>, line: Arc<RunSummary>) -> Arc<MeasuredRun> {
-    let known = || dashboard.known.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known().get(&line.run) {
-        return Arc::clone(known);
+/// Number of runs by result.
+fn counts(lines: &[&RunSummary]) -> Vec<(String, usize)> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for line in lines {
+        *counts.entry(NightRun::of(line).word).or_default() += 1;
     }
-    let mut run = MeasuredRun::default();
-    if line.verdict.is_some() {
-        // A single benchmark is the only check.
-        for check in 0..u16::try_from(line.checks.len()).unwrap_or(u16::MAX).max(1) {
-            let report =
-                dashboard.view.report_of(&line.run, Some(CheckIndex(check)), Elsewhere::default()).await;
-            if let Ok(Some(report)) = report {
-                run.add(&report, line.checks.get(usize::from(check)).map(|check| check.name.as_str()));
+    counts.into_iter().collect()
+}
+
+/// Codes of the reasons that decide a verdict other than pass.
+fn why(line: &RunSummary, values: &KnownValues) -> String {
+    let Some(verdict) = line.verdict.filter(|verdict| *verdict != Verdict::Pass) else {
+        return String::new();
+    };
+    let checks = values.of(&line.run).map_or(&[][..], |values| &values.checks);
+    let reasons = checks.iter().filter(|check| check.verdict == verdict).flat_map(|check| &check.reasons);
+    let mut seen = BTreeSet::new();
+    let codes = reasons.filter(|reason| reason.weighs == verdict && seen.insert(&reason.code));
+    codes.take(3).map(|reason| reason.code.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The judged runs of a range, newest first, with their values.
+struct Series<'a> {
+    judged: &'a [&'a RunSummary],
+    /// The judged run before the range.
+    before: Option<&'a RunSummary>,
+    values: &'a KnownValues,
+    range: (Timestamp, Timestamp),
+}
+
+impl Series<'_> {
+    /// Names of the checks, in the order of the newest run.
+    fn checks(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for line in self.judged {
+            let checks = self.values.of(&line.run).map_or(&[][..], |values| &values.checks);
+            for name in checks.iter().filter_map(|check| check.check.as_ref()) {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
             }
         }
+        names
     }
-    let run = Arc::new(run);
-    let mut known = known();
-    if line.state == RunStatus::Closed && known.len() < KEPT {
-        known.insert(line.run.clone(), Arc::clone(&run));
-    }
-    run
-}
 
-impl MeasuredRun {
-    fn add(&mut self, report: &RunReport, check: Option<&str>) {
-        let story = report.story();
-        let named = |what: String| check.map_or_else(|| what.clone(), |check| format!("{check}: {what}"));
-        for table in story.logs.iter().flat_map(|log| &log.reading.tables) {
-            let Some(row) = table.rows.iter().max_by_key(|row| row.size_bytes) else { continue };
-            let halves = [row.out_of_place, row.in_place].into_iter().flatten();
-            let values: Vec<_> = halves.map(|half| half.busbw).filter(|busbw| *busbw > 0.0).collect();
-            if !values.is_empty() {
-                let collective = table.collective.as_deref().unwrap_or("bus bandwidth");
-                self.values.push(SeriesValue {
-                    series: named(format!("{collective} at {}", report::size(row.size_bytes))),
-                    unit: "GB/s".to_owned(),
-                    better: Better::Higher,
-                    value: values.iter().sum::<f64>() / values.len() as f64,
-                });
+    /// The metrics to show: one of each check, or the one of the query.
+    fn keys(&self, query: &SystemQuery) -> Result<Vec<MetricKey>, ErrorPage> {
+        let mut keys: Vec<MetricKey> = Vec::new();
+        for line in self.judged {
+            for check in self.values.of(&line.run).map_or(&[][..], |values| &values.checks) {
+                let name = check.check.as_deref().unwrap_or_default();
+                if !query.check.is_empty() && name != query.check {
+                    continue;
+                }
+                let wanted = check.values.metrics.iter().find(|metric| metric.name == query.metric);
+                let metric = if query.metric.is_empty() { main_of(check) } else { wanted };
+                let known = keys.iter().any(|key| key.check == check.check);
+                if let Some(metric) = metric.filter(|_| !known) {
+                    keys.push(MetricKey::of((check, metric)));
+                }
             }
         }
-        let judged = report::metrics(&story).metrics.into_iter().filter(|it| it.better != Better::None);
-        for metric in judged.take(METRICS) {
-            let Some(value) = metric.median else { continue };
-            let labels: Vec<_> =
-                metric.labels.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            let labels = if labels.is_empty() { String::new() } else { format!(", {}", labels.join(", ")) };
-            let (unit, better) = (metric.unit, metric.better);
-            let series = named(format!("{}{labels}", metric.name));
-            self.values.push(SeriesValue { series, unit, better, value });
+        let asked = !query.metric.is_empty() || !query.check.is_empty();
+        // Values that are still being read may contain it.
+        if keys.is_empty() && asked && self.values.pending == 0 {
+            return Err(ErrorPage::none("No such check or metric in this range."));
         }
-        for suspect in story.judgement.iter().flat_map(|judgement| &judgement.suspects) {
-            if let Some(host) = &suspect.host {
-                let gpu = suspect.gpu.map(|gpu| format!("gpu {gpu}: ")).unwrap_or_default();
-                let evidence = suspect.evidence.iter().map(|what| format!("{gpu}{what}"));
-                self.suspects.entry(host.clone()).or_default().extend(evidence);
-            }
-        }
+        Ok(keys)
     }
-}
 
-/// Changes of the setup between consecutive judged runs, oldest first.
-fn changes(runs: &[(&RunSummary, Arc<MeasuredRun>)]) -> Vec<Change> {
-    let mut judged: Vec<_> =
-        runs.iter().map(|(line, _)| *line).filter(|line| line.verdict.is_some()).collect();
-    judged.reverse();
-    let pairs = judged.iter().zip(judged.iter().skip(1));
-    let change = |(before, after): (&&RunSummary, &&RunSummary)| {
-        let what = nights::setup_changes(before, after).join("; ");
-        let at = moment(after.requested_at);
-        (!what.is_empty()).then(|| Change { at, run: after.run.clone(), what, time: after.requested_at })
-    };
-    pairs.filter_map(change).collect()
-}
-
-fn charts(runs: &[(&RunSummary, Arc<MeasuredRun>)], changes: &[Change]) -> Vec<Chart> {
-    // Oldest first.
-    let mut series: BTreeMap<&str, Vec<(&RunSummary, &SeriesValue)>> = BTreeMap::new();
-    for (line, measured) in runs.iter().rev() {
-        for value in &measured.values {
-            series.entry(&value.series).or_default().push((line, value));
-        }
-    }
-    series.into_iter().take(CHARTS).map(|(name, points)| chart(name, &points, changes)).collect()
-}
-
-fn chart(name: &str, values: &[(&RunSummary, &SeriesValue)], changes: &[Change]) -> Chart {
-    let time = |line: &RunSummary| line.requested_at.as_millis() as f64;
-    let bounds = |all: &mut dyn Iterator<Item = f64>| {
-        all.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)))
-    };
-    let (begin, end) = bounds(&mut values.iter().map(|(line, _)| time(line)));
-    let (lowest, highest) = bounds(&mut values.iter().map(|(_, it)| it.value));
-    // Noise must not fill the chart.
-    let middle = f64::midpoint(lowest, highest);
-    let half = (0.6 * (highest - lowest)).max(0.02 * middle.abs()).max(f64::MIN_POSITIVE);
-    let x = |at: f64| 8.0 + (WIDTH - 16.0) * if end > begin { (at - begin) / (end - begin) } else { 0.5 };
-    let y = |value: f64| HEIGHT * (0.5 - (value - middle) / (2.0 * half));
-    let (unit, better) = values.last().map_or(("", Better::None), |(_, it)| (&it.unit, it.better));
-    let placed: Vec<_> = values
-        .iter()
-        .map(|(line, it)| (format!("{:.1}", x(time(line))), format!("{:.1}", y(it.value))))
-        .collect();
-    let point = |((line, it), (x, y)): (&(&RunSummary, &SeriesValue), &(String, String))| {
-        let shown = NightRun::of(line);
-        let text = format!("{} UTC: {} {unit}, {}", moment(line.requested_at), number(it.value), shown.word);
-        Point { x: x.clone(), y: y.clone(), tone: shown.tone, run: line.run.clone(), text }
-    };
-    let inside = changes.iter().filter(|change| (begin..=end).contains(&(change.time.as_millis() as f64)));
-    Chart {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        better: match better {
-            Better::Higher => "more is better",
-            Better::Lower => "less is better",
-            Better::Exact | Better::None => "",
-        },
-        latest: values.last().map_or_else(String::new, |(_, it)| number(it.value)),
-        line: placed.iter().map(|(x, y)| format!("{x},{y}")).collect::<Vec<_>>().join(" "),
-        points: values.iter().zip(&placed).map(point).collect(),
-        changes: inside
-            .map(|it| {
-                (format!("{:.1}", x(it.time.as_millis() as f64)), format!("{} UTC: {}", it.at, it.what))
+    fn chart(&self, key: &MetricKey, most: usize) -> Chart {
+        let oldest_first = || self.judged.iter().rev();
+        let points: Vec<_> = oldest_first()
+            .filter_map(|line| {
+                let (check, metric) = key.find(self.values.of(&line.run)?)?;
+                let tone = match check.verdict {
+                    Verdict::Pass => PointTone::Pass,
+                    Verdict::Fail => PointTone::Fail,
+                    Verdict::Inconclusive => PointTone::Inconclusive,
+                };
+                let at = line.requested_at.to_string();
+                let at = at.get(..16).unwrap_or(&at).replace('T', " ");
+                let described = format!(
+                    "{} {}\n{at} UTC\n{}: {}",
+                    number(metric.value),
+                    metric.unit,
+                    check.verdict,
+                    line.run
+                );
+                let (run, at) = (line.run.to_string(), line.requested_at);
+                Some(TrendPoint { run, at, value: metric.value, tone, described })
             })
-            .collect(),
-        most: number(middle + half),
-        least: number(middle - half),
-        from: values.first().map_or_else(String::new, |(line, _)| nights::date(line.requested_at)),
-        to: values.last().map_or_else(String::new, |(line, _)| nights::date(line.requested_at)),
-    }
-}
-
-/// Suspected nodes, those of most runs first.
-fn nodes(runs: &[(&RunSummary, Arc<MeasuredRun>)]) -> Vec<SuspectedNode> {
-    let mut nodes: BTreeMap<&str, SuspectedNode> = BTreeMap::new();
-    for (line, measured) in runs {
-        for (node, evidence) in &measured.suspects {
-            // The newest run is first.
-            let known = nodes.entry(node).or_insert_with(|| SuspectedNode {
-                node: node.clone(),
-                runs: 0,
-                last: line.run.clone(),
-                at: moment(line.requested_at),
-                evidence: evidence.join(", "),
-            });
-            known.runs += 1;
+            .collect();
+        let runs = points.len();
+        let points = thinned(points, most.max(LEAST_POINTS));
+        let marks = self.marks(key);
+        let newest = self.judged.iter().find_map(|line| key.find(self.values.of(&line.run)?));
+        let others = newest.map_or(&[][..], |(check, _)| &check.values.metrics);
+        let better = newest.map_or(model::metric::Better::None, |(_, metric)| metric.better);
+        let shown = points.len();
+        let of = Trend {
+            metric: key.name.clone(),
+            unit: key.unit.clone(),
+            better,
+            points,
+            marks: marks.iter().map(|(mark, _)| mark.clone()).collect(),
+            range: self.range,
+        };
+        Chart {
+            title: key.title(),
+            better: direction(better),
+            check: key.check.clone().unwrap_or_default(),
+            html: trend::part(&of),
+            shown,
+            runs,
+            marks: marks
+                .into_iter()
+                .rev()
+                .map(|(mark, run)| Mark {
+                    label: mark.label,
+                    date: date(mark.at),
+                    run,
+                    text: mark.text,
+                    setup: mark.kind == MarkKind::Setup,
+                })
+                .collect(),
+            metrics: others.iter().filter(|it| it.name != key.name).map(|it| it.name.clone()).collect(),
         }
     }
-    let mut nodes: Vec<_> = nodes.into_values().collect();
-    nodes.sort_by(|a, b| b.runs.cmp(&a.runs).then_with(|| a.node.cmp(&b.node)));
-    nodes
-}
 
-fn system_run(line: &RunSummary, measured: &MeasuredRun) -> SystemRun {
-    SystemRun {
-        shown: NightRun::of(line),
-        at: moment(line.requested_at),
-        by: line.trigger.to_string(),
-        values: measured
-            .values
+    /// Changes of the fingerprint between consecutive runs of the check, and the first runs whose verdict reports a change;
+    /// oldest first, each with its run.
+    fn marks(&self, key: &MetricKey) -> Vec<(TrendMark, String)> {
+        let mut found: Vec<(TrendMark, String)> = Vec::new();
+        let runs = self.before.iter().chain(self.judged.iter().rev());
+        let mut previous: Option<(&Fingerprint, BTreeSet<&str>)> = None;
+        let checks: Vec<_> = runs
+            .filter_map(|line| {
+                let values = self.values.of(&line.run)?;
+                let check = values.checks.iter().find(|check| check.check == key.check)?;
+                Some((*line, check, Fingerprint(check.setup.clone())))
+            })
+            .collect();
+        for (line, check, setup) in &checks {
+            let reported: BTreeSet<_> = check
+                .reasons
+                .iter()
+                .map(|reason| reason.code.as_str())
+                .filter(|code| is_change(code))
+                .collect();
+            if let Some((before, known)) = &previous {
+                let fields: Vec<_> = before.differences(setup).map(|field| field_of(&field)).collect();
+                let mut add = |kind, text| {
+                    let mark = TrendMark { at: line.requested_at, label: String::new(), text, kind };
+                    found.push((mark, line.run.to_string()));
+                };
+                if !fields.is_empty() {
+                    add(MarkKind::Setup, fields.join("; "));
+                }
+                let new = check
+                    .reasons
+                    .iter()
+                    .filter(|reason| is_change(&reason.code) && !known.contains(reason.code.as_str()));
+                let new: Vec<_> = new.map(|reason| format!("{}: {}", reason.code, reason.text)).collect();
+                if !new.is_empty() {
+                    add(MarkKind::Verdict, new.join("; "));
+                }
+            }
+            previous = Some((setup, reported));
+        }
+        found.drain(..found.len().saturating_sub(MARKS));
+        let letters = ('A'..='Z').map(String::from);
+        for ((mark, _), label) in found.iter_mut().zip(letters) {
+            mark.label = label;
+        }
+        found
+    }
+
+    /// The nodes of the newest run that names nodes, worst first.
+    fn nodes(&self, wanted: &str) -> Option<NodeTable> {
+        let of_check = |name: &Option<String>| wanted.is_empty() || name.as_deref() == Some(wanted);
+        let nodes = |line: &&RunSummary| {
+            let values = self.values.of(&line.run);
+            let checks = values.map_or(&[][..], |values| &values.checks);
+            checks.iter().filter(|check| of_check(&check.check)).collect::<Vec<_>>()
+        };
+        let names_nodes =
+            |line: &&&RunSummary| nodes(line).iter().any(|check| !check.values.nodes.is_empty());
+        let newest = self.judged.iter().find(names_nodes)?;
+        let mut flagged: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for line in self.judged {
+            for node in nodes(line).into_iter().flat_map(|check| &check.values.nodes) {
+                if is_flagged(node) {
+                    flagged.entry(&node.node).or_default().insert(line.run.as_str());
+                }
+            }
+        }
+        // A node of several checks has its row in the check in which it is worst.
+        let mut known = BTreeSet::new();
+        let checks = nodes(newest);
+        let mut all: Vec<_> = checks
             .iter()
-            .map(|it| format!("{} {}", number(it.value), it.unit))
-            .take(4)
-            .collect(),
+            .flat_map(|check| check.values.nodes.iter().map(move |node| (*check, node)))
+            .collect();
+        let gravity =
+            |node: &NodeValue| (is_flagged(node), node.worst.as_ref().map_or(0.0, |(_, apart)| *apart));
+        all.sort_by(|(_, a), (_, b)| {
+            gravity(b).partial_cmp(&gravity(a)).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        all.retain(|(_, node)| known.insert(node.node.as_str()));
+        let more = checks.iter().map(|check| check.values.more_nodes).max().unwrap_or(0);
+        let row = |(check, node): &(&run_index::CheckValues, &NodeValue)| NodeRow {
+            node: node.node.clone(),
+            tone: if is_flagged(node) { "bad" } else { "good" },
+            mark: if is_flagged(node) { "✗" } else { "✓" },
+            value: node
+                .value
+                .zip(main_of(check))
+                .map_or_else(String::new, |(value, metric)| format!("{} {}", number(value), metric.unit)),
+            metric: main_of(check).map_or_else(String::new, |metric| metric.name.clone()),
+            apart: match &node.worst {
+                Some((metric, apart)) if *apart >= 0.0005 => {
+                    format!("{:.1} % worse in {metric}", 100.0 * apart)
+                }
+                _ => String::new(),
+            },
+            findings: node
+                .findings
+                .iter()
+                .map(|finding| Finding {
+                    code: finding.code.clone(),
+                    text: finding.text.clone(),
+                    href: log_line(newest.run.as_str(), &finding.log, finding.line),
+                })
+                .collect(),
+            suspected: node.suspected.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part)),
+            flagged: flagged.get(node.node.as_str()).map_or(0, BTreeSet::len),
+        };
+        Some(NodeTable {
+            run: newest.run.to_string(),
+            more: more + all.len().saturating_sub(NODES),
+            rows: all.iter().take(NODES).map(row).collect(),
+            runs: self.judged.len(),
+        })
     }
 }
 
-/// Four significant digits.
-fn number(value: f64) -> String {
-    let digits = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
-    format!("{value:.*}", usize::try_from(4 - digits).unwrap_or(0).min(6))
+fn is_flagged(node: &NodeValue) -> bool {
+    node.suspected.is_some() || !node.findings.is_empty()
+}
+
+/// Address of a line of a log. The page of a log starts at a line, so that every line has an address.
+fn log_line(run: &str, log: &str, line: u64) -> String {
+    let name: String = log.split('/').map(crate::logs::encoded).collect::<Vec<_>>().join("/");
+    let from = line.saturating_sub(20).max(1);
+    format!("/runs/{run}/logs/{name}?from={from}#L{line}")
+}
+
+/// Whether a reason reports a change of the level against the system's past. Changes of the setup have marks of their own.
+fn is_change(code: &str) -> bool {
+    let compared = ["BELOW_BASELINE", "WORSE_THAN_BASELINE", "DIP"].contains(&code);
+    let changed = ["SHIFTED", "DRIFTED", "CHANGED"].iter().any(|word| code.contains(word));
+    compared || (changed && code != "SETUP_CHANGED")
+}
+
+/// At most `most` points: all that did not pass as far as possible, and evenly spread others.
+fn thinned(points: Vec<TrendPoint>, most: usize) -> Vec<TrendPoint> {
+    let all = points.len();
+    if all <= most {
+        return points;
+    }
+    let grave = points.iter().filter(|point| point.tone != PointTone::Pass).count().min(most / 2);
+    let good = most - grave;
+    let passes = points.iter().filter(|point| point.tone == PointTone::Pass).count().max(1);
+    let others = (all - passes).max(1);
+    let (mut pass, mut other) = (0, 0);
+    let keep = |point: &TrendPoint| {
+        let (seen, share, of) = match point.tone {
+            PointTone::Pass => (&mut pass, good, passes),
+            _ => (&mut other, grave, others),
+        };
+        *seen += 1;
+        // The count of kept points grows evenly with the count of seen ones.
+        *seen * share / of > (*seen - 1) * share / of
+    };
+    let mut keep = keep;
+    points.into_iter().filter(|point| keep(point)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_series_keeps_its_failures_and_an_even_share_of_the_rest() {
+        let point = |number: usize| TrendPoint {
+            run: number.to_string(),
+            at: Timestamp::from_millis(number as i64),
+            value: 1.0,
+            tone: if number % 100 == 7 { PointTone::Fail } else { PointTone::Pass },
+            described: String::new(),
+        };
+        let kept = thinned((0..1000).map(point).collect(), 100);
+        assert_eq!(kept.len(), 100);
+        assert_eq!(kept.iter().filter(|point| point.tone == PointTone::Fail).count(), 10);
+        assert!(kept.last().unwrap().run == "999", "the newest run is kept");
+    }
+
+    #[test]
+    fn changes_of_the_setup_are_no_changes_of_the_level() {
+        for (code, change) in [
+            ("SHIFTED", true),
+            ("DRIFTED", true),
+            ("BELOW_BASELINE", true),
+            ("SETUP_CHANGED", false),
+            ("BELOW_FLOOR", false),
+            ("SANE", false),
+        ] {
+            assert_eq!(is_change(code), change, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_finding_links_to_its_line() {
+        assert_eq!(log_line("r-1", "1/a b.log", 500), "/runs/r-1/logs/1/a%20b.log?from=480#L500");
+        assert_eq!(log_line("r-1", "1/x.log", 3), "/runs/r-1/logs/1/x.log?from=1#L3");
+    }
 }

@@ -1,42 +1,90 @@
 "use strict";
-// Updates changed content and sends requests of the user. Without it pages show the same content, but do not update.
+// Updates changed content, shows times in the reader's time zone, and sends requests of the user. Without it pages show the
+// same content in UTC, but do not update.
 (() => {
   const live = document.getElementById("live");
+  const byId = (id) => document.getElementById(id);
   let again = 0;
+
+  // Times: local first, UTC beside it.
+  const pad = (number) => String(number).padStart(2, "0");
+  const day = (at) => `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+  function zone(at) {
+    const part = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(at).find((it) => it.type === "timeZoneName");
+    return part ? part.value : "local";
+  }
+  function localize(root) {
+    for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
+      const at = new Date(time.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      time.dataset.local = "yes";
+      const utc = at.toISOString().slice(0, 16).replace("T", " ");
+      const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}`, local = `${day(at)} ${clock} ${zone(at)}`;
+      if (at.getTimezoneOffset() === 0) {
+        if (!time.title) time.title = `${utc} UTC`;
+      } else if (time.classList.contains("age")) {
+        time.title = `${local} (${utc} UTC)`;
+      } else if (time.closest(".ledger")) {
+        time.textContent = `${clock}:${pad(at.getSeconds())} (${utc.slice(11)}:${pad(at.getSeconds())} UTC)`;
+        time.title = `${local} (${time.dateTime})`;
+      } else {
+        time.textContent = `${local} (${utc.slice(0, 10) === day(at) ? utc.slice(11) : utc} UTC)`;
+      }
+    }
+  }
+
+  // Clocks of open runs.
+  function tick() {
+    for (const clock of document.querySelectorAll("[data-since]")) {
+      const seconds = Math.max(0, Math.floor((Date.now() - new Date(clock.dataset.since)) / 1000));
+      const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+      clock.textContent = h ? `${h}h ${pad(m)}m ${pad(s)}s` : m ? `${m}m ${pad(s)}s` : `${s}s`;
+    }
+  }
 
   async function refresh() {
     const response = await fetch(location.href, { headers: { accept: "text/html" } });
     if (!response.ok) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    const [here, there] = [document, page].map((it) => it.getElementById("live-content"));
-    if (!here || !there) return;
-    // Do not replace a form that the user is filling in.
-    if (here.contains(document.activeElement) && document.activeElement.matches("input, select")) return;
-    const opened = [...here.querySelectorAll("details")].map((it) => it.open);
-    const chosen = [...here.querySelectorAll("input:checked")].map((it) => [it.name, it.value]);
-    here.innerHTML = there.innerHTML;
-    for (const it of here.querySelectorAll("input[type=radio]")) it.checked = chosen.some(([name, value]) => name === it.name && value === it.value);
-    here.querySelectorAll("details").forEach((it, at) => { it.open = opened[at] ?? it.open; });
-    const tools = document.querySelector(".tools"), newTools = page.querySelector(".tools");
-    if (tools && newTools && !tools.contains(document.activeElement)) tools.innerHTML = newTools.innerHTML;
+    for (const here of document.querySelectorAll("#live-content, [data-part]")) {
+      const there = page.getElementById(here.id);
+      // Do not replace a form that the user is filling in, or a request that is in progress.
+      const busy = here.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), select");
+      if (!there || busy || here.querySelector("[data-begin] button:disabled, [data-cancel] button:disabled")) continue;
+      replace(here, there);
+    }
+    const tail = byId("tail");
+    if (tail && !page.getElementById("tail") && !tail.querySelector("pre").textContent) tail.remove();
+    const place = page.getElementById("live-content");
+    if (place && !place.dataset.live) live.textContent = "";
     begin();
-    localize();
-    if (!there.dataset.live) live.textContent = "";
+  }
+
+  function replace(here, there) {
+    const opened = [...here.querySelectorAll("details")].map((it) => it.open);
+    const selected = new Set([...here.querySelectorAll("input[name=run]:checked")].map((it) => it.value));
+    const focused = here.contains(document.activeElement) ? document.activeElement.value || document.activeElement.getAttribute("href") : null;
+    here.innerHTML = there.innerHTML;
+    if (there.dataset.pending) here.dataset.pending = there.dataset.pending;
+    else delete here.dataset.pending;
+    here.querySelectorAll("details").forEach((it, at) => { it.open = opened[at] ?? it.open; });
+    here.querySelectorAll("input[name=run]").forEach((it) => { it.checked = selected.has(it.value); });
+    if (focused) [...here.querySelectorAll("a, input")].find((it) => (it.value || it.getAttribute("href")) === focused)?.focus();
   }
 
   // Combine several records into one update.
-  function soon() {
+  function soon(after = 150) {
     clearTimeout(again);
-    again = setTimeout(refresh, 150);
+    again = setTimeout(refresh, after);
   }
 
-  const place = document.getElementById("live-content");
+  const place = byId("live-content");
   if (place && place.dataset.live) {
     const events = new EventSource(place.dataset.live);
     events.onopen = () => { live.textContent = "live"; };
     events.onerror = () => { live.textContent = "not connected"; };
-    events.addEventListener("record", soon);
-    events.addEventListener("changed", soon);
+    events.addEventListener("record", () => soon());
+    events.addEventListener("changed", () => soon());
     events.addEventListener("end", () => { events.close(); soon(); });
   }
 
@@ -58,6 +106,48 @@
     }
   }
 
+  // At most two runs can be selected.
+  function select() {
+    const boxes = [...document.querySelectorAll("input[name=run]")], chosen = boxes.filter((it) => it.checked).length;
+    boxes.forEach((it) => { it.disabled = chosen >= 2 && !it.checked; });
+    const note = document.querySelector("[data-selected]"), button = document.querySelector("#compare button");
+    if (!note) return;
+    note.textContent = chosen === 2 ? "two runs selected" : chosen === 1 ? "select one more run" : "select two runs";
+    button.disabled = chosen !== 2;
+  }
+
+  // New lines of the running job's output. The number of kept lines is bounded.
+  const LINES = 1000;
+  async function follow(tail) {
+    const box = tail.querySelector(".tail"), pre = tail.querySelector("pre"), said = tail.querySelector(".said");
+    let job = "", after = 0, kept = [];
+    for (;;) {
+      let answer = null;
+      try {
+        const response = await fetch(`${tail.dataset.tail}?after=${after}&job=${encodeURIComponent(job)}`);
+        if (response.ok) answer = await response.json();
+      } catch { /* the server restarts: try again */ }
+      if (answer) {
+        if (answer.job && answer.job !== job) {
+          [job, after] = [answer.job, 0];
+          if (answer.check) kept.push(`--- ${answer.check} ---`);
+        }
+        const below = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+        if (answer.lines.length) {
+          if (answer.first > after + 1) kept.push(`(${answer.first - after - 1} lines left out)`);
+          kept.push(...answer.lines);
+          after = answer.last;
+        }
+        const text = kept.splice(0, Math.max(0, kept.length - LINES)) && kept.join("\n");
+        if (pre.textContent !== text) pre.textContent = text;
+        if (below) box.scrollTop = box.scrollHeight;
+        said.textContent = answer.problem || answer.ended || (answer.open ? (job ? "live" : "no job is running yet") : "ended; the collected logs are below");
+        if (!answer.open) return;
+      }
+      await new Promise((done) => setTimeout(done, document.hidden ? 5000 : 1000));
+    }
+  }
+
   function begin() {
     for (const form of document.querySelectorAll("form[data-begin], form[data-cancel]")) {
       if (form.dataset.ready) continue;
@@ -73,34 +163,19 @@
         }
       });
     }
+    localize(document);
+    select();
+    tick();
+    // Values that the server is still reading.
+    if (byId("live-content")?.dataset.pending) soon(1500);
   }
-  begin();
-
-  // Times in the reader's time zone, with UTC beside them.
-  function localize() {
-    for (const time of document.querySelectorAll("time[datetime]:not([data-local])")) {
-      const at = new Date(time.dateTime);
-      if (isNaN(at) || at.getTimezoneOffset() === 0) continue;
-      time.dataset.local = "yes";
-      time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) + " (" + time.textContent + ")";
-    }
-  }
-  localize();
-
-  // How long an open run has been running.
-  function tick() {
-    for (const clock of document.querySelectorAll("[data-since]")) {
-      const seconds = Math.max(0, Math.floor((Date.now() - new Date(clock.dataset.since)) / 1000));
-      const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
-      clock.textContent = (hours ? hours + " h " : "") + (hours || minutes ? minutes + " min " : "") + (seconds % 60) + " s";
-    }
-  }
-  tick();
-  setInterval(tick, 1000);
-
-  // A click on a line of a log makes the address name it. Selecting text does not.
-  document.querySelector(".log")?.addEventListener("click", (event) => {
-    const line = event.target.closest("li");
-    if (line && !getSelection().toString()) location.hash = line.id;
+  document.addEventListener("change", (event) => { if (event.target.matches("input[name=run]")) select(); });
+  document.addEventListener("click", (event) => {
+    const point = event.target.closest?.("[data-run]");
+    if (point) location.href = "/runs/" + encodeURIComponent(point.dataset.run);
   });
+  begin();
+  setInterval(tick, 1000);
+  const tail = byId("tail");
+  if (tail) follow(tail);
 })();

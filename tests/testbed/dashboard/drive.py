@@ -1,7 +1,8 @@
 """drive.py BURNIN WORKFLOWS FOLDER: tests the dashboard in a real browser.
 
-Starts a run from the page, watches it end, reads its log, cancels another and compares two, with the mouse and with the keyboard
-only; runs axe's accessibility checks; measures the time to the first paint with 10,000 stored runs. Writes screenshots to FOLDER.
+Starts a run from the page, follows its output and clock, watches it end, reads its log, cancels another, retries it and compares
+two, with the mouse and with the keyboard only; reads the pages of systems with their charts; runs axe's accessibility checks;
+measures the time to the first paint with 10,000 stored runs. Writes screenshots to FOLDER.
 """
 
 import importlib.util
@@ -29,7 +30,8 @@ BUSY = 5
 LOADS = 9
 AXE = next(Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0]).glob("axe.min.js")).read_text()
 RULES = "wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
-REACHED = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
+# Numbers of log lines are links for the pointer: a thousand of them would stand between the keyboard and the rest of the page.
+REACHED = "a[href]:not([tabindex='-1']), button:enabled, input:enabled:not([type=hidden]), select, summary, [tabindex='0']"
 
 
 @contextmanager
@@ -97,6 +99,18 @@ class Person:
         wide = self.driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{name}: {wide} pixels too wide"
 
+    def pictures(self, name, path, height=1000):
+        """Pictures of a page: wide and phone, light and dark."""
+        for dark in (False, True):
+            for width in (1280, 390):
+                self.go(path)
+                self.picture(f"{name}-{width}-{'dark' if dark else 'light'}", width, height, dark)
+
+    def inside(self, what, width):
+        """Whether an element is visible without scrolling on a screen of this width."""
+        box = self.driver.execute_script("const it = document.querySelector(arguments[0]).getBoundingClientRect(); return [it.left, it.right]", what)
+        return box[0] >= 0 and box[1] <= width
+
     def start(self):
         self.go("/")
         Select(self.find("form[data-begin] select")).select_by_visible_text("quickstart")
@@ -107,9 +121,7 @@ class Person:
     def on_the_tab(self):
         """Checks that Tab reaches all controls. Returns their number."""
         expected = self.driver.execute_script(
-            "return [...document.querySelectorAll(arguments[0])].filter((it) => it.checkVisibility()"
-            # Of a group of radio buttons Tab reaches one; the arrow keys reach the others.
-            " && (it.type !== 'radio' || it === document.querySelector(`input[type=radio][name=${it.name}]`))).map((it, at) => it.dataset.at = at)", REACHED)
+            "return [...document.querySelectorAll(arguments[0])].filter((it) => it.checkVisibility()).map((it, at) => it.dataset.at = at)", REACHED)
         reached, remaining = set(), 3 * len(expected) + 10
         self.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
         while remaining and len(reached) < len(expected):
@@ -151,12 +163,45 @@ class Person:
             assert found["passes"] > 0, f"{path}: axe checked nothing"
 
 
+def empty(person):
+    person.go("/")
+    text = person.text()
+    for words in ("No runs yet", "burnin init", "burnin run workflows/quickstart.yaml"):
+        assert words in text, f"expected on the empty dashboard: {words}\n{text}"
+    person.pictures("empty", "/", 500)
+    print("dashboard: an empty dashboard shows how to begin")
+
+
+def followed(person, run):
+    """Checks the output, the clock and the controls of a run in progress."""
+    driver = person.driver
+    pre = lambda: driver.execute_script("const it = document.querySelector('#tail pre'); return it ? it.textContent : ''")
+    clock = lambda: driver.execute_script("const it = document.querySelector('.status [data-since]'); return it && it.textContent")
+    before = person.wait.until(lambda _: clock())
+    person.wait.until(lambda _: clock() not in (None, before), "timeout: the clock does not move")
+    person.wait.until(lambda _: len(pre().splitlines()) > 5, "timeout: no output of the running job")
+    lines = pre().splitlines()
+    person.picture("running-1280-light", 1280, 900, dark=False)
+    person.picture("running-390-dark", 390, 844, dark=True)
+    # Only new lines are transferred: from the end of the known output, nothing or later lines come back.
+    answer = driver.execute_async_script(
+        "const [run, done] = arguments; const get = (after, job) => fetch(`/runs/${run}/output?after=${after}&job=${job}`).then((it) => it.json());"
+        "get(0, '').then((first) => get(first.last, first.job || '').then((next) => done([first, next])))", run)
+    first, following = answer
+    if following["job"] == first["job"] and first["job"]:
+        assert following["first"] > first["last"] or not following["lines"], answer
+    print(f"dashboard: {len(lines)} lines of output followed while {run} was running; its clock moves")
+
+
 def by_mouse(person):
     driver = person.driver
     first = person.start()
+    followed(person, first)
     person.until("PASS")
     person.wait.until(lambda _: not driver.find_elements(By.CSS_SELECTOR, "form[data-cancel]"), "timeout: the cancel form is still shown")
     print(f"dashboard: {first} was started from the page and passed")
+    for name in ("all_reduce plateau", "GB/s"):
+        assert name in person.find(".values").text, person.text()
     for name, size in (("run-wide", (1920, 1080)), ("run-phone", (390, 844))):
         person.picture(name, *size, dark=False)
 
@@ -166,6 +211,17 @@ def by_mouse(person):
     person.wait.until(lambda _: "q=out" in driver.current_url)
     lines = driver.find_elements(By.CSS_SELECTOR, "ol.log li")
     assert lines and all("out of bounds" in line.text.lower() for line in lines), person.text()
+    # The line in its context: highlighted, and as high as its text.
+    lines[0].find_element(By.CSS_SELECTOR, "a").click()
+    person.wait.until(lambda _: "#L" in driver.current_url and "q=" not in driver.current_url)
+    target = person.find("ol.log li:target")
+    assert "out of bounds" in target.text.lower(), target.text
+    tops = driver.execute_script("return [...document.querySelectorAll('ol.log li')].slice(0, 20).map((it) => it.getBoundingClientRect().top)")
+    steps = [later - earlier for earlier, later in zip(tops, tops[1:])]
+    height = driver.execute_script("return parseFloat(getComputedStyle(document.querySelector('ol.log')).lineHeight)")
+    assert max(steps) < 1.3 * height, f"the lines of the log are {max(steps)} pixels apart, and a line is {height} pixels high"
+    person.picture("log-1280-light", 1280, 900, dark=False)
+    driver.back()
     log = driver.current_url.removeprefix(person.address.rstrip("/"))
     print(f"dashboard: {len(lines)} matching lines found in its log")
 
@@ -176,48 +232,72 @@ def by_mouse(person):
     person.until("seen enough")
     print(f"dashboard: {other} was cancelled from its page")
 
-    person.press(".tools form[data-begin]")
-    person.wait.until(lambda _: "/runs/" in driver.current_url and other not in driver.current_url)
+    person.wait.until(lambda _: not driver.find_elements(By.CSS_SELECTOR, "form[data-cancel]"), "timeout: the cancel form is still shown")
+    person.find(".tools [data-begin] button").click()
+    person.wait.until(lambda _: "/runs/" in driver.current_url and other not in driver.current_url, "timeout: the retry did not start a run")
     second = driver.current_url.rpartition("/")[2]
-    clock = lambda: driver.execute_script("return document.querySelector('[data-since]')?.textContent")
-    person.wait.until(lambda _: (clock() or "").endswith(" s"))
-    before = clock()
-    person.wait.until(lambda _: clock() != before)
-    print(f"dashboard: {second} was started again from the page of another run, and its clock moves")
     person.until("PASS")
+    print(f"dashboard: {other} was retried as {second}")
     driver.get(driver.current_url)
     person.until("Size by size")
-    Select(person.find("form[action='/compare'] select")).select_by_visible_text(first)
+    Select(person.find("form[action='/compare'] select")).select_by_value(first)
     person.press("form[action='/compare']")
     person.until("B is ")
     person.until("plateau")
     print(f"dashboard: {second} was compared with {first}")
 
     person.go("/")
-    for name, run in (("a", first), ("b", second)):
-        person.find(f"input[name={name}][value='{run}']").click()
-    person.press("form[action='/compare']")
+    selected(person, second, first)
+    person.go("/")
+    system = person.find(".nights th a")
+    cell = person.find("a.cell")
+    words = cell.find_element(By.CSS_SELECTOR, ".heard").get_attribute("textContent")
+    assert "2 pass" in words and "1 cancelled" in words and "GB/s" in words, words
+    assert cell.find_element(By.CSS_SELECTOR, ".figure").text, "the cell has no value"
+    person.pictures("first", "/", 800)
+    person.go("/")
+    cell = person.find("a.cell")
+    cell.click()
+    person.wait.until(lambda _: "night=" in driver.current_url)
+    person.until(other)
+    print("dashboard: a night with several results shows each of them, and leads to its runs")
+    person.go("/")
+    person.find(".nights th a").click()
+    person.wait.until(lambda _: "/systems/quickstart" in driver.current_url)
+    points = driver.find_elements(By.CSS_SELECTOR, "svg.wide .p")
+    assert len(points) >= 2, f"{len(points)} points in the charts"
+    assert "GB/s" in points[0].find_element(By.CSS_SELECTOR, "title").get_attribute("textContent")
+    person.pictures("system-new", "/systems/quickstart", 1400)
+    return first, other, second, log
+
+
+def selected(person, later, earlier):
+    """Compares two runs that are selected in the list; a third one cannot be selected."""
+    driver = person.driver
+    for run in (later, earlier):
+        person.find(f"input[name=run][value='{run}']").click()
+    others = driver.find_elements(By.CSS_SELECTOR, "input[name=run]:not(:checked)")
+    assert not any(it.is_enabled() for it in others), "a third run can be selected"
+    person.press("#compare")
+    person.wait.until(lambda _: "/compare?" in driver.current_url)
     person.until("B is ")
-    assert f"a={first}" in driver.current_url and f"b={second}" in driver.current_url, driver.current_url
-    print("dashboard: two runs chosen in the list were compared")
+    assert f"A: {earlier}" in person.text(), person.text()
+    assert driver.find_elements(By.CSS_SELECTOR, ".comparison svg"), "both curves are in one chart"
+    person.pictures("compare", f"/compare?run={later}&run={earlier}", 1500)
+    print(f"dashboard: {later} and {earlier} were selected and compared")
 
-    person.go("/")
-    driver.find_element(By.CSS_SELECTOR, ".nights tbody th a[href^='/systems/quickstart']").click()
-    person.until("Runs")
-    charts = driver.find_elements(By.CSS_SELECTOR, "svg.trend")
-    assert len(charts) >= 3, f"one chart for each check: {person.text()}"
-    assert charts[0].find_elements(By.CSS_SELECTOR, f"a[href='/runs/{second}'] circle"), "the run is a point of the chart"
-    assert "GB/s" in person.text() and "2 pass" not in person.text()
-    system = driver.current_url.split("127.0.0.1", 1)[1].split("/", 1)[1]
-    for name, size, dark in (("system-wide", (1280, 800), False), ("system-dark", (1280, 800), True), ("system-phone", (390, 844), False)):
-        person.picture(name, *size, dark)
-    print("dashboard: the page of a system has its charts")
 
-    person.go("/")
-    assert driver.find_elements(By.CSS_SELECTOR, f"a.cell[href='/runs/{second}']"), person.text()
-    for name, size, dark in (("first-wide", (1280, 800), False), ("first-dark", (1280, 800), True), ("first-phone", (390, 844), True)):
-        person.picture(name, *size, dark)
-    return first, other, second, log, f"/{system}"
+def localized(person, path):
+    """Checks that times are those of the reader's zone, with UTC beside them."""
+    driver = person.driver
+    driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
+    person.go(path)
+    times = person.wait.until(lambda _: [it.text for it in driver.find_elements(By.CSS_SELECTOR, ".status time, dl time")])
+    assert times and all("GMT+9" in text and "UTC" in text for text in times), times
+    stored, text = driver.execute_script("const it = document.querySelector('.status time'); return [it.dateTime, it.textContent]")
+    assert stored[11:16] in text, (stored, text)
+    driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
+    print(f"dashboard: {len(times)} times in the reader's zone with UTC beside them: {times[0]}")
 
 
 def by_keyboard(person, first, second, log):
@@ -225,7 +305,7 @@ def by_keyboard(person, first, second, log):
     person.see(dark=False)
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False})
     reached = 0
-    for path in ("/", f"/runs/{second}", log, f"/compare?a={first}&b={second}"):
+    for path in ("/", "/systems/quickstart", f"/runs/{second}", log, f"/compare?a={first}&b={second}"):
         person.go(path)
         reached += person.on_the_tab()
     person.go("/")
@@ -255,9 +335,31 @@ def by_keyboard(person, first, second, log):
     person.tab_to(f".runs a[href='/runs/{second}']")
     person.type(Keys.ENTER)
     person.wait.until(lambda _: second in driver.current_url)
-    person.tab_to("form[action='/compare'] button")
+    person.tab_to(".tools form[action='/compare'] button")
     person.type(Keys.ENTER)
     person.until("B is ")
+    person.go("/")
+    person.tab_to(f"input[name=run][value='{second}']")
+    person.type(Keys.SPACE)
+    person.tab_to(f"input[name=run][value='{first}']")
+    person.type(Keys.SPACE)
+    person.tab_to("#compare button")
+    person.type(Keys.ENTER)
+    person.wait.until(lambda _: "/compare?" in driver.current_url)
+    person.until("B is ")
+    person.go("/")
+    person.tab_to(".nights th a")
+    person.type(Keys.ENTER)
+    person.wait.until(lambda _: "/systems/" in driver.current_url)
+    person.tab_to("nav.checks a[href*='days=90']")
+    person.type(Keys.ENTER)
+    person.wait.until(lambda _: "days=90" in driver.current_url)
+    person.go("/")
+    person.tab_to("form[action='/'] input[name=q]")
+    person.type(second[-5:], Keys.ENTER)
+    person.wait.until(lambda _: "q=" in driver.current_url)
+    rows = [it.text for it in driver.find_elements(By.CSS_SELECTOR, ".runs tbody th")]
+    assert rows == [second], rows
     person.go(f"/runs/{second}")
     person.tab_to("summary")
     opened = "return document.activeElement.closest('details').open"
@@ -271,13 +373,40 @@ def by_keyboard(person, first, second, log):
     person.tab_to("[name=q]")
     person.type("rank", Keys.ENTER)
     person.wait.until(lambda _: "q=rank" in driver.current_url)
-    print(f"dashboard: {reached} controls reached by Tab; by keyboard: {third} started and cancelled, a list filtered, two runs compared, a log searched")
+    print(f"dashboard: {reached} controls reached by Tab; by keyboard: {third} started and cancelled, a list filtered and searched, two runs compared, a system's range chosen, a log searched")
 
 
 def audited(person, paths):
     for path in paths:
         person.audit(path)
     print(f"dashboard: axe finds nothing on {len(paths)} pages, light and dark")
+
+
+def read(person, path):
+    """Waits until the server has read the values of a page."""
+    person.go(path)
+    person.wait.until(lambda _: not person.driver.find_elements(By.CSS_SELECTOR, "[data-pending]"), f"timeout: the values of {path} are still being read")
+
+
+def changed(person):
+    """Checks the page of a system whose driver changed and whose bandwidth fell at the same time."""
+    driver = person.driver
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
+    person.go("/systems/quickstart")
+    person.until("driver CUDA 13.1, was CUDA 13.0")
+    marks = [it.get_attribute("textContent") for it in driver.find_elements(By.CSS_SELECTOR, "svg.wide .m.setup title")]
+    assert any("CUDA 13.1" in it for it in marks), marks
+    level = person.find(".levels.bad").text
+    assert "GB/s since 20" in level and "before" in level, level
+    points = len(driver.find_elements(By.CSS_SELECTOR, "svg.wide .p"))
+    assert points > 20, points
+    values = [it.text for it in driver.find_elements(By.CSS_SELECTOR, ".runs td.number") if it.text]
+    assert len(values) > 20, values
+    point = person.find("svg.wide .p")
+    run = point.get_attribute("data-run")
+    driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", point)
+    person.wait.until(lambda _: driver.current_url.endswith(f"/runs/{run}"), "timeout: a point does not lead to its run")
+    print(f"dashboard: a system over dates: {points} points, {len(marks)} changes of the setup; {level}")
 
 
 def painted(person, path):
@@ -308,13 +437,15 @@ def browser_messages(driver):
 def main(burnin, workflows, folder):
     with server(burnin, workflows, f"{folder}/data") as address, browser() as driver:
         person = Person(driver, address, folder)
-        first, other, second, log, system = by_mouse(person)
+        empty(person)
+        first, other, second, log = by_mouse(person)
+        localized(person, f"/runs/{second}")
         by_keyboard(person, first, second, log)
         messages = browser_messages(driver)
         assert not messages, messages
         print("dashboard: no warnings or errors in the browser")
         compared = f"/compare?a={first}&b={second}"
-        audited(person, ["/", "/?verdict=fail", f"/runs/{second}", f"/runs/{other}", log, system, "/compare", compared, "/runs/nobody", "/api"])
+        audited(person, ["/", "/?verdict=fail", "/systems/quickstart", f"/runs/{second}", f"/runs/{other}", log, "/compare", compared, "/runs/nobody", "/api"])
 
     past = f"{folder}/past"
     ran = subprocess.run([burnin, "--data", past, "run", f"{workflows}/quickstart.yaml"], capture_output=True, text=True)
@@ -325,15 +456,25 @@ def main(burnin, workflows, folder):
         # The first request replays all ledgers.
         person.go("/")
         person.until("quickstart-00004")
-        for path in ("/", "/runs/quickstart-00004"):
+        systems = ("/systems/quickstart", "/systems/quickstart?days=all")
+        for path in ("/", "/runs/quickstart-00004", *systems):
+            read(person, path)
             painted(person, path)
+        changed(person)
+        person.go("/runs/quickstart-00004")
         person.until("since 20")
         person.picture("past-run", 1280, 2600, dark=False)
         person.picture("past-run-phone", 390, 3000, dark=True)
-        audited(person, ["/", "/runs/quickstart-00004"])
+        audited(person, ["/", "/runs/quickstart-00004", *systems])
+        person.pictures("past", "/", 844)
         person.go("/")
-        person.picture("past-wide", 1280, 800, dark=False)
         person.picture("past-phone", 390, 844, dark=False)
+        newest = ".nights thead th:nth-child(3)"
+        assert person.inside(newest, 390), "the newest night is beyond the edge of a phone"
+        form = driver.execute_script("return document.querySelector('[data-begin] button').getBoundingClientRect().bottom")
+        assert form <= 844, f"the button that starts a run is {form:.0f} pixels below the top"
+        person.pictures("system", "/systems/quickstart", 1900)
+        print("dashboard: on a phone the newest night and the button that starts a run are visible without scrolling")
 
 
 if __name__ == "__main__":

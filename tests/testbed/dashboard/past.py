@@ -1,8 +1,8 @@
 """past.py DATA RUNS: adds RUNS earlier runs with complete ledgers to a data folder with one closed run.
 
 They belong to four workflows, two hours apart. The newest ones are copies of the existing run with logs and verdicts: from one
-run on the benchmark takes 4 % longer, with another driver. The older ones were cancelled immediately and have three records
-each.
+run on the benchmark takes 4 % longer, with another driver, and one node's values of the other checks are 6 % lower. The older
+ones were cancelled immediately and have three records each.
 """
 
 import hashlib
@@ -38,6 +38,36 @@ def slower(log, factor, noise):
     return "\n".join(lines) + "\n"
 
 
+def other_check(data, names, records, factor):
+    """Copies a check with stored measurements, whose values are multiplied by the factor of their node. Returns the records."""
+    template, run, attempt = names
+    source, target = (data / "artefacts" / name for name in (template, run))
+    for log in (source / f"logs/{attempt}/{attempt}").iterdir():
+        write(target / f"logs/{attempt}/{attempt}" / log.name, log.read_text())
+    manifest = (source / f"logs/{attempt}/manifest.json").read_text().replace(template, run)
+    write(target / f"logs/{attempt}/manifest.json", manifest)
+    write(target / f"verdict/{attempt}/verdict.json", (source / f"verdict/{attempt}/verdict.json").read_text().replace(template, run))
+    stored = json.loads((source / f"verdict/{attempt}/measurements.json").read_text().replace(template, run))
+    stored["manifest_sha256"] = hashlib.sha256(manifest.encode()).hexdigest()
+    for node, log in enumerate(sorted(stored["logs"], key=lambda it: it["log"])):
+        by = factor(node)
+        for metric in log["reading"].get("metrics", []):
+            metric["value"] *= by
+    body = json.dumps(stored)
+    write(target / f"verdict/{attempt}/measurements.json", body)
+    changed = []
+    for text in records:
+        record = json.loads(text)
+        accepted = record["entry"].get("accepted", {})
+        fact = accepted.get("fact", {})
+        if accepted.get("attempt") == attempt and fact["type"] == "dev.burnin.logs.collected.v1":
+            fact["data"]["sha256"] = stored["manifest_sha256"]
+        if accepted.get("attempt") == attempt and fact["type"] == "dev.burnin.verdict.reached.v1":
+            fact["data"]["measurements"]["sha256"] = hashlib.sha256(body.encode()).hexdigest()
+        changed.append(json.dumps(record))
+    return changed
+
+
 def main(data, runs):
     data, runs, chance = Path(data), int(runs), random.Random(7)
     [ledger] = (data / "ledger").iterdir()
@@ -49,6 +79,7 @@ def main(data, runs):
     logs = {path.name: path.read_text() for path in (data / "artefacts" / template / "logs/1/1").iterdir()}
     manifest = (data / "artefacts" / template / "logs/1/manifest.json").read_text()
     verdict = (data / "artefacts" / template / "verdict/1/verdict.json").read_text()
+    others = [folder.name for folder in (data / "artefacts" / template / "logs").iterdir() if folder.name != "1"]
 
     event = {"source": "//burnin/cli", "id": "enough"}
     fact = {"type": "dev.burnin.cancel.requested.v1", "data": {"by": "alice", "reason": "enough"}}
@@ -89,8 +120,12 @@ def main(data, runs):
             judged = json.loads(measured_on(new[reached]))
             judged["entry"]["accepted"]["fact"]["data"].pop("measurements", None)
             new[reached] = json.dumps(judged)
+            for attempt in others:
+                new = other_check(data, (template, run, attempt), new, lambda node: noise() * (0.94 if factor > 1 and node == 2 else 1))
         if number == 3:
-            new[reached] = new[reached].replace('"verdict": "pass"', '"verdict": "fail"').replace('"verdict":"pass"', '"verdict":"fail"')
+            failed = json.loads(new[reached])
+            failed["entry"]["accepted"]["fact"]["data"]["verdict"] = "fail"
+            new[reached] = json.dumps(failed)
         folder = data / "ledger" / run
         folder.mkdir()
         for at, text in enumerate(new, 1):

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use model::Timestamp;
 use plotters::coord::{
     ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
     types::RangedCoordf64,
@@ -83,6 +84,81 @@ impl ValueFormatter<f64> for Runs {
     }
 }
 
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+/// Steps between labels, milliseconds.
+const STEPS: [i64; 16] = [
+    MINUTE,
+    5 * MINUTE,
+    15 * MINUTE,
+    HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    5 * DAY,
+    7 * DAY,
+    14 * DAY,
+    30 * DAY,
+    60 * DAY,
+    120 * DAY,
+    360 * DAY,
+];
+
+/// Times in milliseconds, UTC, with labels at round steps.
+pub struct Dates {
+    first: i64,
+    last: i64,
+}
+
+impl Dates {
+    /// From the first to the last time, with a margin, so that no point is on the axis.
+    pub fn between(first: i64, last: i64) -> Self {
+        let room = ((last - first) / 50).max(MINUTE);
+        Self { first: first - room, last: last + room }
+    }
+
+    fn step(&self, most: usize) -> i64 {
+        let fits = |step: &i64| ((self.last - self.first) / step) as usize <= most;
+        STEPS.into_iter().find(fits).unwrap_or((self.last - self.first) / most.max(1) as i64 + 1)
+    }
+}
+
+impl Ranged for Dates {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = i64;
+
+    fn map(&self, at: &i64, (from, to): (i32, i32)) -> i32 {
+        let part = (at - self.first) as f64 / (self.last - self.first) as f64;
+        from + (f64::from(to - from) * part).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<i64> {
+        let step = self.step(hint.max_num_points());
+        let first = self.first.div_euclid(step) + 1;
+        (first..).map(|index| index * step).take_while(|at| *at <= self.last).collect()
+    }
+
+    fn range(&self) -> Range<i64> {
+        self.first..self.last
+    }
+}
+
+impl ValueFormatter<i64> for Dates {
+    fn format_ext(&self, at: &i64) -> String {
+        let text = Timestamp::from_millis(*at).to_string();
+        let part = |range: Range<usize>| text.get(range).unwrap_or_default().to_owned();
+        match self.last - self.first {
+            span if span < 2 * DAY => part(11..16),
+            // Without the year, which the range states.
+            span if span < 300 * DAY => part(5..10),
+            _ => part(0..7),
+        }
+    }
+}
+
 /// Values with as many decimals as the range requires, and a unit.
 pub struct AxisFigures {
     range: RangedCoordf64,
@@ -95,7 +171,8 @@ impl AxisFigures {
         let decimals = match most - least {
             wide if wide >= 10.0 => 0,
             some if some >= 1.0 => 1,
-            _ => 3,
+            little if little >= 0.05 || little <= 0.0 => 3,
+            least => (-least.log10()).ceil().min(9.0) as usize + 1,
         };
         Self { range: (least..most).into(), decimals, unit }
     }
