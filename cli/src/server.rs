@@ -123,3 +123,16 @@ fn token(url: &Url, data: &Path) -> Result<Option<String>, CliError> {
         .map_err(|error| CliError::usage(format!("{}: {error}", file.display())))?;
     Ok(header.trim().strip_prefix("Authorization: Bearer ").map(str::to_owned))
 }
+
+/// The address of a server; `http` only to this machine, because the token travels with each request.
+pub fn address(text: &str) -> Result<Url, String> {
+    let url: Url =
+        text.parse().map_err(|error| format!("{error}; expected https://HOST or http://127.0.0.1:PORT"))?;
+    let local = url.host_str().is_some_and(|host| ["127.0.0.1", "localhost", "[::1]"].contains(&host));
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if local => Ok(url),
+        "http" => Err("http would send the token unencrypted; use https".to_owned()),
+        other => Err(format!("expected https, found {other}")),
+    }
+}

@@ -8,7 +8,7 @@ use std::{
 use model::{CheckIndex, RunId};
 use pins::PinHistory;
 use report::StageLine;
-use reqwest::{Method, Url};
+use reqwest::Method;
 use run_index::{RunDetail, RunSummary, ShownSuspects};
 use serde::Deserialize;
 use serde_json::json;
@@ -345,17 +345,4 @@ async fn pin(server: &Server, decide: Decide) -> Result<Exit, CliError> {
         }
     }
     Ok(Exit::Pass)
-}
-
-/// The address of a server; `http` only to this machine, because the token travels with each request.
-pub fn address(text: &str) -> Result<Url, String> {
-    let url: Url =
-        text.parse().map_err(|error| format!("{error}; expected https://HOST or http://127.0.0.1:PORT"))?;
-    let local = url.host_str().is_some_and(|host| ["127.0.0.1", "localhost", "[::1]"].contains(&host));
-    match url.scheme() {
-        "https" => Ok(url),
-        "http" if local => Ok(url),
-        "http" => Err("http would send the token unencrypted; use https".to_owned()),
-        other => Err(format!("expected https, found {other}")),
-    }
 }

@@ -51,16 +51,21 @@ fn headline(found: &Comparison) -> (Tone, String) {
         return (tone, "B is not slower on the plateau".to_owned());
     };
     let (size, a, b) = (text::size(point.key.size_bytes), point.a_busbw, point.b_busbw);
+    // As many decimals as nccl-tests print, where one would hide the difference.
+    let digits = if a.min(b) < 10.0 { 2 } else { 1 };
     let faster = plateau.slower < -EQUAL;
     let words = if a <= 0.0 || b <= 0.0 || !(a / b).is_finite() {
         // One rank measures no link: only its times can be compared.
         format!("B takes {} time at {size}", percent(point.slower))
     } else if faster {
-        format!("B is {:.1} GB/s ({:.1} %) faster at {size}", b - a, 100.0 * (b / a - 1.0))
+        format!("B is {:.digits$} GB/s ({:.1} %) faster at {size}", b - a, 100.0 * (b / a - 1.0))
     } else if slower {
-        format!("B is slower: {b:.1} of {a:.1} GB/s at {size}, {:.1} % lower", 100.0 * (1.0 - b / a))
+        format!(
+            "B is slower: {b:.digits$} of {a:.digits$} GB/s at {size}, {:.1} % lower",
+            100.0 * (1.0 - b / a)
+        )
     } else {
-        format!("B is as fast as A on the plateau: {b:.1} and {a:.1} GB/s at {size}")
+        format!("B is as fast as A on the plateau: {b:.digits$} and {a:.digits$} GB/s at {size}")
     };
     (tone, words)
 }

@@ -23,7 +23,7 @@ pub use curve::{CurvePlot, curve};
 pub use levels::levels;
 pub use overlay::overlay;
 pub use slower::slower;
-pub use trend::{TrendPlot, trend};
+pub use trend::{MarkKind, PointTone, Trend, TrendMark, TrendPlot, TrendPoint, trend};
 
 /// Colours of the light theme. Blue and orange are distinguishable with every kind of colour blindness.
 mod ink {

@@ -1,12 +1,13 @@
 //! A metric of a system over dates: one point per run, its levels, and marks where something changed.
 
-use model::{Timestamp, metric::Better};
+use model::metric::Better;
 use serde::Serialize;
 use verdict::{
     baseline::LEAST_SPREAD,
     history::{Segment, segments},
 };
 
+pub use crate::plot::{MarkKind, PointTone, Trend, TrendMark, TrendPoint};
 use crate::{
     plot::{Canvas, TrendPlot, trend},
     render::{self, Drawing},
@@ -17,71 +18,6 @@ use crate::{
 const LEAST_RUNS: usize = 4;
 /// Minimum change of level that is reported, relative.
 const REPORTED: f64 = 0.005;
-
-/// Result of a run, as drawn: the shapes differ, because colours are not visible to every reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PointTone {
-    /// Passed: a filled circle.
-    Pass,
-    /// Failed: a cross.
-    Fail,
-    /// Inconclusive: an open circle.
-    Inconclusive,
-}
-
-/// A run in the chart.
-#[derive(Clone, Debug)]
-pub struct TrendPoint {
-    /// Id of the run.
-    pub run: String,
-    /// Time of the request.
-    pub at: Timestamp,
-    /// The metric's value.
-    pub value: f64,
-    /// Result of the run.
-    pub tone: PointTone,
-    /// Text shown while the pointer is over the point.
-    pub described: String,
-}
-
-/// Origin of a mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarkKind {
-    /// The fingerprint of the environment changed.
-    Setup,
-    /// The verdict reported a change.
-    Verdict,
-}
-
-/// A time at which something changed.
-#[derive(Clone, Debug)]
-pub struct TrendMark {
-    /// Time of the first run after the change.
-    pub at: Timestamp,
-    /// Short label at the mark, repeated in the list below the chart.
-    pub label: String,
-    /// Description of the change.
-    pub text: String,
-    /// Origin of the mark.
-    pub kind: MarkKind,
-}
-
-/// A metric over time.
-#[derive(Clone, Debug)]
-pub struct Trend {
-    /// Name of the metric.
-    pub metric: String,
-    /// Unit of all values.
-    pub unit: String,
-    /// Direction of improvement.
-    pub better: Better,
-    /// Runs, oldest first.
-    pub points: Vec<TrendPoint>,
-    /// Marks, oldest first.
-    pub marks: Vec<TrendMark>,
-    /// Start and end of the time axis.
-    pub range: (Timestamp, Timestamp),
-}
 
 #[derive(Serialize)]
 struct TrendPage {

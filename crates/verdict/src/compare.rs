@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    baseline::{Region, SizeKey, halves, regions},
+    baseline::document::{Region, SizeKey, halves, regions},
     fingerprint::Fingerprint,
     statistics::median,
 };

@@ -6,7 +6,7 @@ use model::{
 };
 
 use crate::{
-    baseline::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
+    baseline::document::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
     bounds::{Bounds, Subject, same_size},
     evidence::RunEvidence,
     fingerprint::Fingerprint,

@@ -6,7 +6,7 @@ use model::{
 };
 
 use crate::{
-    baseline::{Region, regions},
+    baseline::document::{Region, regions},
     bounds::same_size,
     statistics::median,
 };

@@ -2,7 +2,7 @@
 
 use model::{Criteria, Reason};
 
-use crate::{baseline::Baseline, pin::Pin};
+use crate::{baseline::document::Baseline, pin::Pin};
 
 /// Reference values of a verdict.
 #[derive(Clone, Copy, Debug, Default)]

@@ -156,7 +156,7 @@ pub fn valued(lines: &[Arc<RunSummary>], now: Timestamp) -> Vec<&RunSummary> {
     shown
 }
 
-/// All systems with runs, and all available workflows, by name. `lines` are newest first.
+/// All systems with runs, then the workflows without a run, by name. `lines` are newest first.
 pub fn rows(
     lines: &[Arc<RunSummary>],
     values: &KnownValues,
@@ -191,7 +191,9 @@ pub fn rows(
             place: place.to_owned(),
         }
     };
-    systems.into_iter().take(MOST).map(of).collect()
+    let (with_runs, without): (Vec<_>, Vec<_>) =
+        systems.into_iter().partition(|(_, lines)| !lines.is_empty());
+    with_runs.into_iter().chain(without).take(MOST).map(of).collect()
 }
 
 /// The cluster as shown: a provisioned cluster has a new name for each run.

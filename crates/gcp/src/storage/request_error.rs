@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use google_cloud_storage::error::WriteError;
 use ledger::StoreError;
 
@@ -74,12 +75,12 @@ impl From<reqwest::Error> for RequestError {
     }
 }
 
-/// Time spent on attempts, and the pause before the next one.
+/// Time spent on attempts, and the pauses between them.
 pub struct Tries {
     total: Duration,
     until: Instant,
     attempt: Duration,
-    pause: Duration,
+    pauses: ExponentialBackoff,
 }
 
 impl Tries {
@@ -94,8 +95,14 @@ impl Tries {
     }
 
     fn within(total: Duration, attempt: Duration) -> Self {
-        let pause = (total / 80).min(Duration::from_millis(250));
-        Self { total, until: Instant::now() + total, attempt, pause }
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay((total / 100).min(Duration::from_millis(200)))
+            .with_max_delay(Duration::from_secs(3))
+            .without_max_times()
+            // Concurrent callers must not retry together.
+            .with_jitter()
+            .build();
+        Self { total, until: Instant::now() + total, attempt, pauses }
     }
 
     /// Progress was made: restart the timeout.
@@ -117,18 +124,16 @@ impl Tries {
         }
     }
 
-    /// Waits before the next attempt, about twice as long each time.
+    /// Waits before the next attempt, twice as long each time.
     ///
     /// # Errors
     /// Returns an error if the failure is permanent or no time is left: the failure.
     pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
-        // Random, so that concurrent callers do not retry together.
-        let wait = self.pause.mul_f64(0.5 + fastrand::f64());
+        let wait = self.pauses.next().unwrap_or_default();
         if !trouble.is_transient() || Instant::now() + wait >= self.until {
             return Err(trouble);
         }
         tokio::time::sleep(wait).await;
-        self.pause = (self.pause * 2).min(Duration::from_secs(4));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use minijinja::HtmlEscape;
+use model::{Timestamp, metric::Better};
 use verdict::history::Segment;
 
 use super::{
@@ -10,13 +11,75 @@ use super::{
     axis::{AxisFigures, Dates},
     chart, drawable, plot,
 };
-use crate::{
-    text,
-    trend::{MarkKind, PointTone, Trend},
-};
+use crate::text;
 
 /// Minimum range of the axis around the values, relative: noise must not look like a change.
 const LEAST: f64 = 0.02;
+
+/// Result of a run, as drawn: the shapes differ, because colours are not visible to every reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointTone {
+    /// Passed: a filled circle.
+    Pass,
+    /// Failed: a cross.
+    Fail,
+    /// Inconclusive: an open circle.
+    Inconclusive,
+}
+
+/// A run in the chart.
+#[derive(Clone, Debug)]
+pub struct TrendPoint {
+    /// Id of the run.
+    pub run: String,
+    /// Time of the request.
+    pub at: Timestamp,
+    /// The metric's value.
+    pub value: f64,
+    /// Result of the run.
+    pub tone: PointTone,
+    /// Text shown while the pointer is over the point.
+    pub described: String,
+}
+
+/// Origin of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// The fingerprint of the environment changed.
+    Setup,
+    /// The verdict reported a change.
+    Verdict,
+}
+
+/// A time at which something changed.
+#[derive(Clone, Debug)]
+pub struct TrendMark {
+    /// Time of the first run after the change.
+    pub at: Timestamp,
+    /// Short label at the mark, repeated in the list below the chart.
+    pub label: String,
+    /// Description of the change.
+    pub text: String,
+    /// Origin of the mark.
+    pub kind: MarkKind,
+}
+
+/// A metric over time.
+#[derive(Clone, Debug)]
+pub struct Trend {
+    /// Name of the metric.
+    pub metric: String,
+    /// Unit of all values.
+    pub unit: String,
+    /// Direction of improvement.
+    pub better: Better,
+    /// Runs, oldest first.
+    pub points: Vec<TrendPoint>,
+    /// Marks, oldest first.
+    pub marks: Vec<TrendMark>,
+    /// Start and end of the time axis.
+    pub range: (Timestamp, Timestamp),
+}
 
 /// Input of the chart.
 #[derive(Clone, Copy)]

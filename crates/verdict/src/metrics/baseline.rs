@@ -9,16 +9,14 @@ use model::{
 };
 
 use crate::{
-    baseline::{Baseline, CommonSpread, LEAST_SPREAD, MetricBaseline, MetricKey},
+    baseline::document::{Baseline, CommonSpread, LEAST_SPREAD, MetricBaseline, MetricKey},
     fingerprint::Fingerprint,
     statistics::{deviation, median},
 };
 
 use super::{
-    Found,
-    bounds::worse_by,
-    listed,
-    measured::{ByName, Measured, Value},
+    Found, listed,
+    measured::{ByName, Measured, Value, worse_by},
     place::{Place, owned},
     shift::{Shift, shift},
 };

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use model::{DeviceTolerance, Verdict, measurement::Reading, metric::Better};
+use model::{DeviceTolerance, Verdict, measurement::Reading};
 
 use super::{
     Found,
     library::Devices,
     listed,
-    measured::{Measured, Value},
+    measured::{Measured, Value, worse_by},
     peers,
 };
 
@@ -103,15 +103,5 @@ fn judge_device<'a>(
         }
         let subjects = listed(bad.iter().map(|value| value.to_string()).collect());
         found.add(Verdict::Fail, "WORSE_THAN_REFERENCE", format!("{name} {bound}: {subjects}"));
-    }
-}
-
-/// Distance from `expected` in the worse direction, in the metric's unit; any distance for `exact`.
-pub(super) fn worse_by(better: Better, expected: f64, value: f64) -> f64 {
-    match better {
-        Better::Higher => expected - value,
-        Better::Lower => value - expected,
-        Better::Exact => (value - expected).abs(),
-        Better::None => 0.0,
     }
 }

@@ -205,3 +205,13 @@ fn described(criterion: &MetricCriterion) -> String {
         false => format!("{} ({})", criterion.metric, labels.join(", ")),
     }
 }
+
+/// Distance from `expected` in the worse direction, in the metric's unit; any distance for `exact`.
+pub(super) fn worse_by(better: Better, expected: f64, value: f64) -> f64 {
+    match better {
+        Better::Higher => expected - value,
+        Better::Lower => value - expected,
+        Better::Exact => (value - expected).abs(),
+        Better::None => 0.0,
+    }
+}

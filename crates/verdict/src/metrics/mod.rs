@@ -28,7 +28,7 @@ pub use library::{DeviceReference, REFERENCES};
 use crate::{
     evidence::RunEvidence,
     fingerprint::Fingerprint,
-    judge::{Judgement, gravity, verdict},
+    judgement::{Judgement, gravity, verdict},
     sanity,
     standard::Standard,
 };

@@ -4,7 +4,10 @@ use model::{Peers, Verdict};
 
 use crate::statistics::{deviation, median};
 
-use super::{Found, bounds::worse_by, listed, measured::Value};
+use super::{
+    Found, listed,
+    measured::{Value, worse_by},
+};
 
 /// Compares each subject with the median of all. Both estimators ignore up to half of the subjects, so that one bad subject
 /// does not hide itself.

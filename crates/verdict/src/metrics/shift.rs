@@ -3,7 +3,7 @@
 //! Each subject is compared with its own past, so the differences between subjects cancel: over 30 nodes that repeat within
 //! 0.06 %, a shift of 0.13 % is certain from one pair of runs.
 
-use crate::baseline::CommonSpread;
+use crate::baseline::document::CommonSpread;
 
 /// Minimum number of subjects.
 const FEWEST: usize = 8;

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use backon::{ExponentialBuilder, Retryable};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_bigquery_v2::{
     client::{JobService, TableService},
@@ -273,22 +274,20 @@ impl BigQueryClient {
     where
         A: Future<Output = Result<T, Failed>>,
     {
-        let mut pause = self.options.look.min(Duration::from_millis(250));
-        loop {
-            // A request's future has the size of all job fields: too large for the callers' stacks.
-            let failed = match Box::pin(ask()).await {
-                Ok(answer) => return Ok(answer),
-                Err(failed) => failed,
-            };
-            let passes = failed.http_status_code().is_none_or(|status| matches!(status, 408 | 429 | 500..));
-            if !passes || failed.is_authentication() || failed.is_binding() {
-                return Err(failed);
-            }
-            self.say(&chain(&failed));
-            // Random, so that concurrent callers do not retry together.
-            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-            pause = (pause * 2).min(Duration::from_secs(4));
-        }
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(self.options.look.min(Duration::from_millis(200)))
+            .with_max_delay(Duration::from_secs(3))
+            .without_max_times()
+            // Concurrent callers must not retry together.
+            .with_jitter();
+        let is_transient = |failed: &Failed| {
+            let status = failed.http_status_code();
+            let passes = status.is_none_or(|status| matches!(status, 408 | 429 | 500..));
+            passes && !failed.is_authentication() && !failed.is_binding()
+        };
+        // A request's future has the size of all job fields: too large for the callers' stacks.
+        let attempt = || Box::pin(ask());
+        attempt.retry(pauses).when(is_transient).notify(|failed, _| self.say(&chain(failed))).await
     }
 }
 
