@@ -10,7 +10,8 @@ use std::{
 use serde_json::Value;
 
 /// Pure crates: no runtime, no clock, no randomness, no files.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
+    "channels",
     "events",
     "lifecycle",
     "measure",

@@ -29,7 +29,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     for table in &warehouse::TABLES {
         add(format!("bigquery/{}.json", table.name), table.bigquery());
     }
-    add("notice.v1.json".to_owned(), schema::<notifier::notice::Posted>());
+    add("notice.v1.json".to_owned(), schema::<channels::Posted>());
     add("cli/compare.v1.json".to_owned(), schema::<verdict::compare::Comparison>());
     add("cli/locate.v1.json".to_owned(), schema::<verdict::locate::Located>());
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());

@@ -14,7 +14,7 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// Sends a test message to the named channel, once per kind (Slack, webhook) that the workflows of the folder use. Addresses
+/// Sends a test message to the named channel, once per kind that the workflows of the folder use. Addresses
 /// and keys are in the folder `channels` or in the environment.
 pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, CliError> {
     let (known, broken) = known(workflows)?;
@@ -55,7 +55,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
 }
 
 /// Channels by kind and name, as used in the workflows of a folder, and the number of files with errors.
-type KnownChannels = BTreeMap<(&'static str, String), Notify>;
+type KnownChannels = BTreeMap<(String, String), Notify>;
 
 fn known(folder: &Path) -> Result<(KnownChannels, usize), CliError> {
     let cannot =
@@ -69,9 +69,8 @@ fn known(folder: &Path) -> Result<(KnownChannels, usize), CliError> {
         match workflow::resolve(&path, &[]) {
             Err(_) => broken += 1,
             Ok(resolved) => known.extend(resolved.workflow.notify.into_iter().filter_map(|wish| {
-                let (kind, name, _) = wish.channel()?;
-                let name = name.to_owned();
-                Some(((kind, name), wish))
+                let channel = wish.channel()?;
+                Some(((channel.kind.clone(), channel.name.clone()), wish))
             })),
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use cluster_deployed::Deployed;
 use model::{
-    BuildSpec, ClusterCost, ClusterSpec, DEPLOYED, Every, GithubNotify, ImageSpec, News, Notify,
+    BuildSpec, ChannelNotify, ClusterCost, ClusterSpec, DEPLOYED, Every, GithubNotify, ImageSpec, Notify,
     OutputFormat, PROCESSES, Program, Span, Stage, System, Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
@@ -60,18 +60,17 @@ pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit
 
 /// Channels and events that `burnin up` or the notifier would notify.
 fn notify_text(notify: &[Notify]) -> String {
-    let channel = |kind: &str, name: &str, on: &[News]| {
-        let on: Vec<_> = on.iter().map(|news| news.as_str()).collect();
-        format!("Notifies {kind} {name}: {}.\n", on.join(", "))
-    };
     let lines = notify.iter().map(|entry| match entry {
         Notify::Github(GithubNotify { status, check }) => {
             let marks = [(*status, "status"), (*check, "check")];
             let marks: Vec<_> = marks.into_iter().filter(|(asked, _)| *asked).map(|(_, mark)| mark).collect();
             format!("Notifies GitHub: {} of the commit whose push starts the run.\n", marks.join(" and "))
         }
-        Notify::Slack(slack) => channel("Slack", &slack.webhook, &slack.on),
-        Notify::Webhook(webhook) => channel("webhook", &webhook.target, &webhook.on),
+        Notify::Channel(ChannelNotify { kind, name, on, .. }) => {
+            let title = channels::kind(kind).map_or(kind.as_str(), |kind| kind.form().title);
+            let on: Vec<_> = on.iter().map(|news| news.as_str()).collect();
+            format!("Notifies {title} {name}: {}.\n", on.join(", "))
+        }
     });
     lines.collect()
 }

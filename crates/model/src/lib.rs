@@ -42,7 +42,7 @@ pub use fact::{
 pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
-pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
+pub use notify::{ChannelNotify, GithubNotify, News, Notify};
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use planted::planted;

@@ -1,21 +1,32 @@
 //! Notification targets of a run and the news they receive.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
+use serde_json::{Map, Value};
 
-/// A notification target. The notifier's operator configures addresses and secrets under the name given here;
-/// a workflow never contains an address or a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+/// A notification target, `{KIND: SETTINGS}` in JSON. The notifier's operator configures addresses and secrets under the name given
+/// here; a workflow never contains an address or a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notify {
     /// The commit whose push started the run.
     Github(GithubNotify),
-    /// A channel with Slack's incoming webhooks.
-    Slack(SlackNotify),
-    /// A program that accepts signed JSON.
-    Webhook(WebhookNotify),
+    /// A named channel. The crate `channels` knows the kinds.
+    Channel(ChannelNotify),
+}
+
+/// A named channel, `{KIND: {FIELD: NAME, "on": [NEWS, ...]}}` in JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelNotify {
+    /// Name of its kind.
+    pub kind: String,
+    /// Field of the settings with the name.
+    pub field: String,
+    /// Name of the channel.
+    pub name: String,
+    /// News to send; default: all.
+    pub on: Vec<News>,
 }
 
 /// Reports on the commit whose push started the run; sent for every such run.
@@ -32,28 +43,6 @@ impl Default for GithubNotify {
     fn default() -> Self {
         Self { status: true, check: false }
     }
-}
-
-/// A channel with Slack's incoming webhooks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SlackNotify {
-    /// Webhook name.
-    pub webhook: String,
-    /// News to send; default: all.
-    #[serde(default = "everything")]
-    pub on: Vec<News>,
-}
-
-/// A program that accepts signed JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WebhookNotify {
-    /// Target name.
-    pub target: String,
-    /// News to send; default: all.
-    #[serde(default = "everything")]
-    pub on: Vec<News>,
 }
 
 /// A change in the health of a system.
@@ -89,30 +78,25 @@ impl News {
     }
 }
 
-fn everything() -> Vec<News> {
-    News::ALL.to_vec()
-}
-
-/// Maximum length of a webhook or target name.
+/// Maximum length of a channel name.
 const LONGEST: usize = 40;
 
 impl Notify {
-    /// Kind, name and selected news of the channel; `None` for GitHub, which receives every run.
-    pub fn channel(&self) -> Option<(&'static str, &str, &[News])> {
+    /// The channel; `None` for GitHub, which receives every run.
+    pub const fn channel(&self) -> Option<&ChannelNotify> {
         match self {
             Self::Github(_) => None,
-            Self::Slack(slack) => Some(("slack", &slack.webhook, &slack.on)),
-            Self::Webhook(webhook) => Some(("webhook", &webhook.target, &webhook.on)),
+            Self::Channel(channel) => Some(channel),
         }
     }
 
     /// Invalid values of a list of targets, each as field and expectation.
     pub fn problems(list: &[Self]) -> Vec<(String, String)> {
         let mut problems = Vec::new();
-        let mut names = BTreeSet::new();
+        let mut names: BTreeSet<(&str, &str)> = BTreeSet::new();
         for (at, notify) in list.iter().enumerate() {
             let mut add = |field: &str, why: &str| problems.push((format!("[{at}].{field}"), why.to_owned()));
-            let Some((kind, name, on)) = notify.channel() else {
+            let Some(ChannelNotify { kind, field, name, on }) = notify.channel() else {
                 if let Self::Github(GithubNotify { status: false, check: false }) = notify {
                     add("github", "has no effect: set `status`, `check` or both");
                 }
@@ -121,7 +105,7 @@ impl Notify {
                 }
                 continue;
             };
-            let field = format!("{kind}.{}", if kind == "slack" { "webhook" } else { "target" });
+            let field = format!("{kind}.{field}");
             if !is_name(name) {
                 let why = "expected a name: a letter, then lower-case letters, digits and `-`, at most 40; never an address";
                 add(&field, why);
@@ -133,6 +117,74 @@ impl Notify {
             }
         }
         problems
+    }
+}
+
+impl ChannelNotify {
+    /// Kind and name, in lower-case letters, digits and `-`: identifies the channel in a workflow.
+    pub fn id(&self) -> String {
+        format!("{}-{}", self.kind, self.name)
+    }
+
+    fn read(kind: String, settings: Value) -> Result<Self, String> {
+        let Value::Object(mut fields) = settings else {
+            return Err(format!("{kind}: expected an object with the channel's name"));
+        };
+        let on = match fields.remove("on") {
+            Some(on) => Vec::<News>::deserialize(on).map_err(|error| format!("{kind}.on: {error}"))?,
+            None => News::ALL.to_vec(),
+        };
+        let mut fields = fields.into_iter();
+        match (fields.next(), fields.next()) {
+            (Some((field, Value::String(name))), None) => Ok(Self { kind, field, name, on }),
+            _ => Err(format!("{kind}: expected the channel's name, and `on` with the news to send")),
+        }
+    }
+}
+
+impl Serialize for Notify {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut target = serializer.serialize_map(Some(1))?;
+        match self {
+            Self::Github(github) => target.serialize_entry("github", github)?,
+            Self::Channel(ChannelNotify { kind, field, name, on }) => {
+                let mut settings = Map::new();
+                settings.insert(field.clone(), Value::from(name.as_str()));
+                settings.insert("on".to_owned(), on.iter().map(|news| news.as_str()).collect());
+                target.serialize_entry(kind, &settings)?;
+            }
+        }
+        target.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Notify {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let target = Map::deserialize(deserializer)?;
+        let mut kinds = target.into_iter();
+        let (Some((kind, settings)), None) = (kinds.next(), kinds.next()) else {
+            return Err(D::Error::custom("expected an object whose one field is the kind of target"));
+        };
+        if kind == "github" {
+            return GithubNotify::deserialize(settings).map(Self::Github).map_err(D::Error::custom);
+        }
+        ChannelNotify::read(kind, settings).map(Self::Channel).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Notify {
+    fn schema_name() -> Cow<'static, str> {
+        "Notify".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A notification target: an object whose one field is its kind, `github` or a kind of channel.",
+            "type": "object",
+            "properties": {"github": generator.subschema_for::<GithubNotify>()},
+            "minProperties": 1,
+            "maxProperties": 1,
+        })
     }
 }
 

@@ -123,6 +123,8 @@ pub fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use model::Timestamp;
+
     use super::*;
 
     const DAY: i64 = 86_400_000;

@@ -44,6 +44,7 @@ pub struct WorkflowFile {
     pub cost: Option<ClusterCost>,
     /// Notification targets: GitHub, Slack, programs.
     #[serde(default)]
+    #[schemars(schema_with = "channels::schema")]
     pub notify: Vec<Notify>,
     /// Automatic triggers.
     #[serde(default)]

@@ -61,7 +61,7 @@ fn check_locate(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
 }
 
 fn check_notices(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
-    for (field, problem) in Notify::problems(&file.notify) {
+    for (field, problem) in channels::problems(&file.notify) {
         complain(&format!("notify{field}"), problem);
     }
     let github = file.notify.iter().position(|notify| matches!(notify, Notify::Github(_)));

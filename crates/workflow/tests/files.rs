@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use model::{ByteSize, ClusterSpec, ImageSpec, News, Notify, System};
+use model::{ByteSize, ChannelNotify, ClusterSpec, ImageSpec, News, Notify, System};
 use proptest::prelude::*;
 use workflow::{FileProblems, Override, YamlDocument, offered_by, resolve};
 
@@ -401,11 +401,14 @@ fn notification_targets_are_checked_with_positions() {
     let workflow = resolve(&folder.path().join("w.yaml"), &[]).unwrap().workflow;
     let [Notify::Github(github), slack, pager] = &workflow.notify[..] else { panic!("three") };
     assert!(github.status && github.check);
-    assert_eq!(
-        slack.channel(),
-        Some(("slack", "ops-channel", [News::Failed, News::StillFailing].as_slice()))
-    );
-    assert_eq!(pager.channel(), Some(("webhook", "pager", News::ALL.as_slice())));
+    let channel = |kind: &str, field: &str, name: &str, on: &[News]| {
+        let [kind, field, name] = [kind, field, name].map(str::to_owned);
+        Notify::Channel(ChannelNotify { kind, field, name, on: on.to_vec() })
+    };
+    assert_eq!(*slack, channel("slack", "webhook", "ops-channel", &[News::Failed, News::StillFailing]));
+    assert_eq!(*pager, channel("webhook", "target", "pager", &News::ALL));
+    let stored = r#"{"slack":{"webhook":"ops-channel","on":["failed","still-failing"]}}"#;
+    assert_eq!(serde_json::to_string(slack).unwrap(), stored);
 
     let name =
         "expected a name: a letter, then lower-case letters, digits and `-`, at most 40; never an address";

@@ -12,51 +12,32 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use model::{News, Notify, Push, RunId, Span, Timestamp, Verdict};
+pub use channels::RunOutcome;
+use model::{ChannelNotify, News, Notify, Push, RunId, Span, Timestamp, Verdict};
 use run_index::RunSummary;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// Send one reminder after a failure has lasted this long.
 pub const STILL: Span = Span::from_secs(24 * 3600);
 
-/// Outcome of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunOutcome {
-    /// Completed; the verdict is not fail or inconclusive.
-    Passed,
-    /// Verdict fail.
-    Failed,
-    /// Verdict inconclusive.
-    Inconclusive,
-    /// The infrastructure failed.
-    Broken,
-    /// Cancelled by a user or a trigger.
-    Cancelled,
+/// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
+pub fn outcome(line: &RunSummary) -> Option<RunOutcome> {
+    line.closed_at?;
+    Some(match (line.conclusion.as_str(), line.verdict) {
+        ("cancelled", _) => RunOutcome::Cancelled,
+        (_, Some(Verdict::Fail)) => RunOutcome::Failed,
+        ("completed", Some(Verdict::Inconclusive)) => RunOutcome::Inconclusive,
+        ("completed", Some(Verdict::Pass) | None) => RunOutcome::Passed,
+        _ => RunOutcome::Broken,
+    })
 }
 
-impl RunOutcome {
-    /// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
-    pub fn of(line: &RunSummary) -> Option<Self> {
-        line.closed_at?;
-        Some(match (line.conclusion.as_str(), line.verdict) {
-            ("cancelled", _) => Self::Cancelled,
-            (_, Some(Verdict::Fail)) => Self::Failed,
-            ("completed", Some(Verdict::Inconclusive)) => Self::Inconclusive,
-            ("completed", Some(Verdict::Pass) | None) => Self::Passed,
-            _ => Self::Broken,
-        })
-    }
-
-    /// The news of a new failure; `None` for passed and cancelled runs.
-    const fn trouble(self) -> Option<News> {
-        match self {
-            Self::Failed => Some(News::Failed),
-            Self::Inconclusive => Some(News::Inconclusive),
-            Self::Broken => Some(News::Broken),
-            Self::Passed | Self::Cancelled => None,
-        }
+/// The news of a new failure; `None` for passed and cancelled runs.
+const fn trouble(outcome: RunOutcome) -> Option<News> {
+    match outcome {
+        RunOutcome::Failed => Some(News::Failed),
+        RunOutcome::Inconclusive => Some(News::Inconclusive),
+        RunOutcome::Broken => Some(News::Broken),
+        RunOutcome::Passed | RunOutcome::Cancelled => None,
     }
 }
 
@@ -90,10 +71,13 @@ pub enum Addressee {
     Status(Push),
     /// A check run of a commit.
     Check(Push),
-    /// A Slack incoming webhook, by channel name.
-    Slack(String),
-    /// A webhook for programs, by channel name.
-    Webhook(String),
+    /// A channel of this kind and name.
+    Channel {
+        /// Kind of channel.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Content of a notice.
@@ -134,7 +118,7 @@ pub type ChannelHistory = BTreeMap<RunId, BTreeSet<String>>;
 
 /// The channel of a `notify` setting, as named in [`ChannelHistory`] and the outbox; `None` for GitHub.
 pub fn channel(wish: &Notify) -> Option<String> {
-    wish.channel().map(|(kind, name, _)| format!("{kind}-{name}"))
+    wish.channel().map(ChannelNotify::id)
 }
 
 /// Notices for an ended run. `others` may be any runs; only earlier ends of the same system count.
@@ -143,7 +127,7 @@ pub fn ended(
     others: &[impl Borrow<RunSummary>],
     heard: &ChannelHistory,
 ) -> Vec<Telling> {
-    let Some(outcome) = RunOutcome::of(subject.line) else { return Vec::new() };
+    let Some(outcome) = outcome(subject.line) else { return Vec::new() };
     let before = before(subject, others);
     let mut tellings = Vec::new();
     for wish in subject.wishes {
@@ -158,14 +142,12 @@ pub fn ended(
                 }
             }
             (Notify::Github(_), None) => {}
-            (Notify::Slack(_) | Notify::Webhook(_), _) => {
-                let (Some((kind, name, on)), Some(channel)) = (wish.channel(), channel(wish)) else {
-                    continue;
-                };
-                let change = change(subject, outcome, &before, heard, &channel);
+            (Notify::Channel(to), _) => {
+                let ChannelNotify { kind, name, on, .. } = to;
+                let change = change(subject, outcome, &before, heard, &to.id());
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
-                let to = if kind == "slack" { Addressee::Slack } else { Addressee::Webhook };
-                tellings.push(Telling { to: to(name.to_owned()), what: Occasion::New(change.new) });
+                let to = Addressee::Channel { kind: kind.clone(), name: name.clone() };
+                tellings.push(Telling { to, what: Occasion::New(change.new) });
             }
         }
     }
@@ -188,7 +170,7 @@ pub fn before<'a>(subject: &NoticeSubject<'_>, others: &'a [impl Borrow<RunSumma
         .iter()
         .map(Borrow::borrow)
         .filter(same)
-        .filter_map(|other| Some((other.closed_at?, &other.run, RunOutcome::of(other)?)))
+        .filter_map(|other| Some((other.closed_at?, &other.run, outcome(other)?)))
         .filter(|(at, run, outcome)| {
             (*at, *run) < (closed_at, &line.run) && *outcome != RunOutcome::Cancelled
         })
@@ -225,7 +207,7 @@ fn change(
     let knows = |run: &RunId| heard.get(run).is_some_and(|channels| channels.contains(channel));
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
-    let Some(trouble) = outcome.trouble() else {
+    let Some(trouble) = trouble(outcome) else {
         // Failures before the last pass with a decision do not count: their recovery was news then. A pass without one was not.
         let decided =
             |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && heard.contains_key(*run);
@@ -233,7 +215,7 @@ fn change(
         let known: Vec<_> =
             troubled.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
         let (since, first, _) = known.first().filter(|_| outcome == RunOutcome::Passed)?;
-        let troubles = known.iter().filter_map(|(_, _, outcome)| outcome.trouble()).collect();
+        let troubles = known.iter().filter_map(|(_, _, outcome)| trouble(*outcome)).collect();
         let new = New { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
         return Some(NewsChange { new, troubles });
     };

@@ -1,14 +1,13 @@
 //! A notice: written once, sent unchanged on every attempt.
 
-use model::{Failure, News, Push, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
-use schemars::JsonSchema;
+use model::{Push, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::decide::{Addressee, Occasion, RunOutcome};
+use crate::decide::{Addressee, Occasion};
 
 /// Current format version.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One notice for one addressee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,26 +26,45 @@ pub struct Notice {
 
 /// Content to send. Contains no addresses or keys: they are looked up by name at each attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", from = "StoredMessage")]
 pub enum OutgoingMessage {
     /// A commit status on GitHub.
     Status(CommitStatus),
     /// A check run on GitHub.
     Check(Box<Check>),
-    /// A Slack message.
-    Slack {
-        /// Channel name.
-        webhook: String,
-        /// Text in Slack's markup.
-        text: String,
+    /// A notice to a channel.
+    Channel {
+        /// Kind of channel.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Content as its kind wrote it.
+        content: String,
     },
-    /// A webhook with JSON.
-    Webhook {
-        /// Channel name.
-        target: String,
-        /// Exact body.
-        body: String,
-    },
+}
+
+/// The stored forms of [`OutgoingMessage`]. Format 1 had a form for each kind of channel.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredMessage {
+    Status(CommitStatus),
+    Check(Box<Check>),
+    Channel { kind: String, name: String, content: String },
+    Slack { webhook: String, text: String },
+    Webhook { target: String, body: String },
+}
+
+impl From<StoredMessage> for OutgoingMessage {
+    fn from(stored: StoredMessage) -> Self {
+        let channel = |kind: &str, name, content| Self::Channel { kind: kind.to_owned(), name, content };
+        match stored {
+            StoredMessage::Status(status) => Self::Status(status),
+            StoredMessage::Check(check) => Self::Check(check),
+            StoredMessage::Channel { kind, name, content } => Self::Channel { kind, name, content },
+            StoredMessage::Slack { webhook, text } => channel("slack", webhook, text),
+            StoredMessage::Webhook { target, body } => channel("webhook", target, body),
+        }
+    }
 }
 
 /// A commit status, in GitHub's terms.
@@ -87,56 +105,6 @@ pub struct Check {
     pub details_url: Option<String>,
 }
 
-/// Webhook payload, schema `burnin/notice/v1`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Posted {
-    /// `burnin/notice/v1`.
-    pub schema: String,
-    /// Notice id, identical on every delivery: use it to drop duplicates.
-    pub id: String,
-    /// Kind of change.
-    pub news: News,
-    /// Outcome of the run.
-    pub outcome: RunOutcome,
-    /// Start of the reported failure.
-    pub since: Timestamp,
-    /// First failed run.
-    pub first_run: RunId,
-    /// Run id.
-    pub run: RunId,
-    /// Workflow name.
-    pub workflow: String,
-    /// Kind of cluster.
-    pub system: Option<String>,
-    /// Cluster name at its provider.
-    pub cluster: Option<String>,
-    /// Trigger of the run.
-    pub trigger: Trigger,
-    /// Time of the request.
-    pub requested_at: Timestamp,
-    /// Time at which the run was closed and everything released.
-    pub closed_at: Timestamp,
-    /// `completed`, `failed`, `timed_out` or `cancelled`.
-    pub conclusion: String,
-    /// Verdict on the measurements.
-    pub verdict: Option<Verdict>,
-    /// Reasons of the verdict.
-    pub reasons: Vec<Reason>,
-    /// Failure outside the benchmark.
-    pub failure: Option<StageFailure>,
-    /// URL of the run.
-    pub link: Option<String>,
-}
-
-/// The stage that failed the run, with its cause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StageFailure {
-    /// Failed stage.
-    pub stage: Stage,
-    /// Failure; null after a timeout without a response.
-    pub failure: Option<Failure>,
-}
-
 impl Notice {
     /// Id of a notice.
     pub fn id(run: &RunId, to: &Addressee, what: &Occasion) -> String {
@@ -148,8 +116,7 @@ impl Notice {
         let (kind, name) = match to {
             Addressee::Status(push) => ("status", push.commit.as_str()),
             Addressee::Check(push) => ("check", push.commit.as_str()),
-            Addressee::Slack(name) => ("slack", name.as_str()),
-            Addressee::Webhook(name) => ("webhook", name.as_str()),
+            Addressee::Channel { kind, name } => (kind.as_str(), name.as_str()),
         };
         let mut hash = Sha256::new();
         for part in [run.as_str(), kind, name, what] {
@@ -165,8 +132,7 @@ impl Notice {
             OutgoingMessage::Status(status) if status.state == "pending" => BEGUN.to_owned(),
             OutgoingMessage::Status(_) => ENDED.to_owned(),
             OutgoingMessage::Check(_) => "github-check".to_owned(),
-            OutgoingMessage::Slack { webhook, .. } => format!("slack-{webhook}"),
-            OutgoingMessage::Webhook { target, .. } => format!("webhook-{target}"),
+            OutgoingMessage::Channel { kind, name, .. } => format!("{kind}-{name}"),
         }
     }
 }

@@ -1,20 +1,19 @@
-//! Renders notices. The texts are in `templates/`, one file for each form. Every value in a template is escaped for that form,
-//! because names, messages and reasons are external text.
+//! Renders notices. Every value in a template is escaped for the form of its text ([`NoticeText`]).
 
+use channels::{FailureText, NoticeText, Posted, StageFailure};
 use lifecycle::{AttemptEnd, RunState};
-use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, syntax::SyntaxConfig,
-    value::Serde,
-};
+use minijinja::{Error, ErrorKind};
 use model::{News, Reason, Stage, Verdict};
 use run_index::RunSummary;
-use serde::Serialize;
 
 use crate::{
     decide::{Addressee, New, Occasion, RunOutcome, Telling},
-    notice::{Check, CommitStatus, OutgoingMessage, Posted, StageFailure},
+    notice::{Check, CommitStatus, OutgoingMessage},
 };
 
+/// Templates of a check run's summary and a commit status.
+const CHECK: &str = include_str!("../templates/check.md");
+const STATUS: &str = include_str!("../templates/status.txt");
 /// GitHub's maximum length of a status description.
 const DESCRIPTION: usize = 140;
 /// Maximum number of reasons in a notice.
@@ -40,8 +39,11 @@ pub struct RunText<'a> {
 /// # Errors
 /// Returns an error if a template is invalid: a bug of this program.
 pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<OutgoingMessage, Error> {
-    Ok(match (&telling.to, &telling.what) {
-        (Addressee::Status(push), what) => OutgoingMessage::Status(CommitStatus {
+    let what = &telling.what;
+    let headline = headline(told, what);
+    let text = told.notice_text(&headline, what);
+    Ok(match &telling.to {
+        Addressee::Status(push) => OutgoingMessage::Status(CommitStatus {
             push: push.clone(),
             state: match outcome(what) {
                 None => "pending",
@@ -51,10 +53,10 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
             }
             .to_owned(),
             context: context_of(told),
-            description: report::shortened(&told.say("status.txt", what)?, DESCRIPTION),
+            description: report::shortened(&text.render("status.txt", STATUS)?, DESCRIPTION),
             target_url: told.link.clone(),
         }),
-        (Addressee::Check(push), what) => OutgoingMessage::Check(Box::new(Check {
+        Addressee::Check(push) => OutgoingMessage::Check(Box::new(Check {
             push: push.clone(),
             name: context_of(told),
             // GitHub treats neutral and skipped as success where checks are required.
@@ -66,25 +68,27 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
                 _ => "failure",
             }
             .to_owned(),
-            title: headline(told, what),
-            summary: told.say("check.md", what)?,
+            summary: text.render("check.md", CHECK)?,
+            title: headline,
             text: told.report.clone(),
             started_at: told.line.requested_at,
             completed_at: told.line.closed_at.unwrap_or(told.state.recorded_at),
             details_url: told.link.clone(),
         })),
-        (Addressee::Slack(webhook), what) => {
-            OutgoingMessage::Slack { webhook: webhook.clone(), text: told.say("slack.mrkdwn", what)? }
-        }
-        (Addressee::Webhook(target), Occasion::New(new)) => {
-            let body = serde_json::to_string(&told.posted(new, id));
-            let body = body.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
-            OutgoingMessage::Webhook { target: target.clone(), body }
-        }
-        (Addressee::Webhook(_), _) => {
-            return Err(Error::new(ErrorKind::InvalidOperation, "webhooks receive only changes"));
+        Addressee::Channel { kind, name } => {
+            let known =
+                channels::kind(kind).ok_or_else(|| invalid(format!("{kind} is not a kind of channel")))?;
+            let Occasion::New(new) = what else {
+                return Err(invalid("channels receive only changes".to_owned()));
+            };
+            let content = known.content(&text, &told.posted(new, id))?;
+            OutgoingMessage::Channel { kind: kind.clone(), name: name.clone(), content }
         }
     })
+}
+
+fn invalid(why: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, why)
 }
 
 const fn outcome(what: &Occasion) -> Option<RunOutcome> {
@@ -117,14 +121,6 @@ fn headline(told: &RunText<'_>, what: &Occasion) -> String {
         }
         Occasion::New(New { outcome, .. }) => came_to(*outcome).to_owned(),
     }
-}
-
-/// A failure outside the benchmark, for the templates.
-#[derive(Serialize)]
-struct FailureText {
-    stage: String,
-    code: String,
-    message: String,
 }
 
 impl RunText<'_> {
@@ -171,18 +167,15 @@ impl RunText<'_> {
         }
     }
 
-    fn say(&self, template: &'static str, what: &Occasion) -> Result<String, Error> {
+    /// The text of a notice, for templates.
+    fn notice_text<'b>(&'b self, headline: &'b str, what: &Occasion) -> NoticeText<'b> {
         let line = self.line;
         let short = report::shortened;
-        let reasons: Vec<_> = self
-            .reasons()
-            .into_iter()
-            .take(REASONS)
-            .map(|reason| {
-                let Reason { code, weighs, text } = reason;
-                Reason { code: short(&code, NAME), weighs, text: short(&text, TEXT) }
-            })
-            .collect();
+        let reasons = self.reasons().into_iter().take(REASONS).map(|Reason { code, weighs, text }| Reason {
+            code: short(&code, NAME),
+            weighs,
+            text: short(&text, TEXT),
+        });
         let failure = self.failure().map(|StageFailure { stage, failure }| {
             let silent = ("TIMEOUT".to_owned(), "no response within its limit".to_owned());
             let (code, message) = failure.map_or(silent, |failure| (failure.code, failure.message));
@@ -192,71 +185,24 @@ impl RunText<'_> {
             let names: Vec<_> = suspects.nodes.iter().map(|suspect| suspect.node.as_str()).collect();
             short(&names.join(", "), TEXT)
         });
-        let began = match what {
-            Occasion::New(new) if new.first != line.run => Some(new),
+        let since = match what {
+            Occasion::New(new) if new.first != line.run => {
+                Some((new.since.to_string(), new.first.to_string()))
+            }
             _ => None,
         };
-        let said = environment()?.get_template(template)?.render(context! {
-            headline => headline(self, what),
-            workflow => short(&line.workflow, NAME),
-            cluster => line.cluster.as_deref().map(|cluster| short(cluster, NAME)),
-            run => line.run.as_str(),
-            reasons => Serde(reasons),
-            failure => Serde(failure),
-            suspects => suspects.filter(|names| !names.is_empty()),
-            since => began.map(|new| new.since.to_string()),
-            first => began.map(|new| new.first.to_string()),
-            cause => short(&format!("{}: {}", line.trigger.kind, line.trigger.by), NAME),
-            closed_at => line.closed_at.map(|at| at.to_string()),
-            // Configured by the operator and checked when read.
-            link => self.link.clone().map(Value::from_safe_string),
-        })?;
-        Ok(said.trim().to_owned())
-    }
-}
-
-fn environment() -> Result<Environment<'static>, Error> {
-    let mut world = Environment::new();
-    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    world.set_auto_escape_callback(|name| match name.rsplit_once('.') {
-        Some((_, "mrkdwn")) => AutoEscape::Custom("mrkdwn".into()),
-        Some((_, "md")) => AutoEscape::Custom("markdown".into()),
-        _ => AutoEscape::None,
-    });
-    world.set_formatter(escape);
-    world.add_template("slack.mrkdwn", include_str!("../templates/slack.mrkdwn"))?;
-    world.add_template("check.md", include_str!("../templates/check.md"))?;
-    world.add_template("status.txt", include_str!("../templates/status.txt"))?;
-    Ok(world)
-}
-
-fn escape(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    let text = value.to_string();
-    let text = match state.auto_escape() {
-        _ if value.is_safe() => text,
-        AutoEscape::Custom(form) if form == "mrkdwn" => mrkdwn(&text),
-        AutoEscape::Custom(_) => report::escaped(&text),
-        _ => text,
-    };
-    out.write_str(&text).map_err(Error::from)
-}
-
-/// Escapes text for Slack and for other receivers of its webhooks that read Markdown: no mentions, no links, no line breaks.
-/// `*`, `_` and similar characters may change the font, which is harmless.
-fn mrkdwn(raw: &str) -> String {
-    const BREAK: char = '\u{200b}';
-    let mut safe = String::with_capacity(raw.len());
-    for c in raw.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            c if c.is_control() => safe.push(' '),
-            // Breaks `@channel`, `[shown](elsewhere)` and `https://`.
-            '@' | ']' | '`' => safe.extend([c, BREAK]),
-            '/' if safe.ends_with(':') => safe.extend([BREAK, c]),
-            c => safe.push(c),
+        NoticeText {
+            headline,
+            workflow: short(&line.workflow, NAME),
+            cluster: line.cluster.as_deref().map(|cluster| short(cluster, NAME)),
+            run: line.run.as_str(),
+            reasons: reasons.collect(),
+            failure,
+            suspects,
+            since,
+            cause: short(&format!("{}: {}", line.trigger.kind, line.trigger.by), NAME),
+            closed_at: line.closed_at.map(|at| at.to_string()),
+            link: self.link.clone(),
         }
     }
-    safe
 }

@@ -8,33 +8,13 @@
 
 use std::{collections::BTreeMap, fmt, fs, io::Read, path::PathBuf};
 
+pub use channels::SecretOrigin;
 use model::Notify;
 
 /// Prefix of the variables.
 const PREFIX: &str = "BURNIN_CHANNEL_";
 /// Maximum length of a secret, bytes.
 const LONGEST: u64 = 16 << 10;
-
-/// Kind of secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecretOrigin {
-    /// Address of the channel.
-    Url,
-    /// Signing keys.
-    Key,
-    /// API token.
-    Token,
-}
-
-impl SecretOrigin {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Url => "url",
-            Self::Key => "key",
-            Self::Token => "token",
-        }
-    }
-}
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,10 +66,9 @@ impl Secrets {
 
     /// Missing address or key of a channel, and where to put it; `None` if complete.
     pub fn lacks(&self, wish: &Notify) -> Option<String> {
-        let (name, kinds): (&str, &[SecretOrigin]) = match wish {
-            Notify::Github(_) => ("github", &[SecretOrigin::Token]),
-            Notify::Slack(slack) => (&slack.webhook, &[SecretOrigin::Url]),
-            Notify::Webhook(webhook) => (&webhook.target, &[SecretOrigin::Url, SecretOrigin::Key]),
+        let (name, kinds) = match wish {
+            Notify::Github(_) => ("github", &[SecretOrigin::Token][..]),
+            Notify::Channel(channel) => (channel.name.as_str(), needed(&channel.kind)),
         };
         let missing: Vec<_> = kinds.iter().filter_map(|kind| self.find(name, *kind).err()).collect();
         (!missing.is_empty()).then(|| missing.join("; "))
@@ -119,6 +98,11 @@ impl Secrets {
             format!("the {} of `{name}` is not set: set {variable}{or}", kind.as_str())
         })
     }
+}
+
+/// Secrets that a kind of channel needs.
+pub(crate) fn needed(kind: &str) -> &'static [SecretOrigin] {
+    channels::kind(kind).map_or(&[], |kind| kind.form().secrets)
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ async fn missed_endings_are_found_in_the_ledger() {
 
 fn news(sender: &FakeSender) -> Vec<String> {
     let news = |letter: &OutgoingMessage| match letter {
-        OutgoingMessage::Webhook { body, .. } => {
+        OutgoingMessage::Channel { content: body, .. } => {
             serde_json::from_str::<Value>(body).unwrap()["news"].as_str().unwrap().to_owned()
         }
         other => panic!("{other:?}"),
@@ -207,7 +207,9 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-1 failed"]);
-    let OutgoingMessage::Webhook { body, .. } = &sender.taken()[0].letter else { panic!("a webhook") };
+    let OutgoingMessage::Channel { content: body, .. } = &sender.taken()[0].letter else {
+        panic!("a webhook")
+    };
     assert_eq!(
         serde_json::from_str::<Value>(body).unwrap()["first_run"],
         "w-0",

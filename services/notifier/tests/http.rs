@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use channels::sign;
 use model::Span;
 use notifier::{
     Reply, Sender,
@@ -15,7 +16,7 @@ use notifier::{
     fake::FakeSender,
     notice::{Check, CommitStatus, FORMAT, Notice, OutgoingMessage},
     secrets::Secrets,
-    senders::{HttpSender, sign},
+    senders::HttpSender,
 };
 use serde_json::json;
 use service::{Clock, ManualClock};
@@ -61,13 +62,17 @@ fn notice(number: usize, letter: OutgoingMessage) -> Notice {
     }
 }
 
+fn channel(kind: &str, name: &str, content: String) -> OutgoingMessage {
+    OutgoingMessage::Channel { kind: kind.to_owned(), name: name.to_owned(), content }
+}
+
 fn posted(number: usize) -> Notice {
     let body = json!({"number": number}).to_string();
-    notice(number, OutgoingMessage::Webhook { target: "pager".to_owned(), body })
+    notice(number, channel("webhook", "pager", body))
 }
 
 fn message(number: usize) -> Notice {
-    notice(number, OutgoingMessage::Slack { webhook: "ops".to_owned(), text: "it *failed*".to_owned() })
+    notice(number, channel("slack", "ops", "it *failed*".to_owned()))
 }
 
 fn checked(number: usize) -> Notice {
@@ -358,5 +363,21 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     for secret in ["s3cr3t", TOKEN, KEY] {
         let place = all.find(secret).map(|at| &all[at.saturating_sub(200)..(at + 40).min(all.len())]);
         assert_eq!(place, None, "{secret}");
+    }
+}
+
+#[test]
+fn notices_that_an_earlier_version_stored_are_read() {
+    let stored = |letter: serde_json::Value| json!({"format": 1, "id": "0", "run": "w-1", "made_at": "2026-11-20T12:00:00Z", "letter": letter});
+    for (letter, kind, name, content) in [
+        (json!({"slack": {"webhook": "ops", "text": "it failed"}}), "slack", "ops", "it failed"),
+        (json!({"webhook": {"target": "pager", "body": "{}"}}), "webhook", "pager", "{}"),
+    ] {
+        let read: Notice = serde_json::from_value(stored(letter)).unwrap();
+        assert_eq!(read.letter, channel(kind, name, content.to_owned()));
+        assert_eq!(read.channel(), format!("{kind}-{name}"));
+        // The stored form of this version is read as well.
+        let again = serde_json::from_value(serde_json::to_value(&read).unwrap());
+        assert_eq!(again.ok(), Some(read));
     }
 }

@@ -4,10 +4,11 @@ mod support;
 
 use std::sync::Arc;
 
+use channels::Posted;
 use model::{News, Verdict};
 use notifier::{
     fake::FakeSender,
-    notice::{Notice, OutgoingMessage, Posted},
+    notice::{Notice, OutgoingMessage},
 };
 use serde_json::json;
 use support::*;
@@ -39,7 +40,7 @@ async fn a_failure_notice_is_short() {
     assert!(report.contains("FAIL") && report.contains("bus bandwidth is low"), "{report}");
     let OutgoingMessage::Status(status) = &status.letter else { panic!("a status") };
     assert_eq!(status.description, "the verdict is fail: bus bandwidth is low");
-    let OutgoingMessage::Slack { webhook: name, text } = &slack.letter else { panic!("a message") };
+    let OutgoingMessage::Channel { name, content: text, .. } = &slack.letter else { panic!("a message") };
     assert_eq!(name, "ops");
     assert_eq!(
         *text,
@@ -47,7 +48,7 @@ async fn a_failure_notice_is_short() {
          bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Details>"
             .replace("2026-11-19T23:10:00.000Z", &at(1.0).to_string())
     );
-    let OutgoingMessage::Webhook { body, .. } = &webhook.letter else { panic!("JSON") };
+    let OutgoingMessage::Channel { content: body, .. } = &webhook.letter else { panic!("JSON") };
     let posted: Posted = serde_json::from_str(body).unwrap();
     assert_eq!((posted.schema.as_str(), &posted.id), ("burnin/notice/v1", &webhook.id));
     assert_eq!((posted.news, posted.verdict, posted.since), (News::Failed, Some(Verdict::Fail), at(1.0)));
@@ -63,7 +64,7 @@ async fn a_failure_notice_names_the_failed_stage() {
         "{}",
         check.summary
     );
-    let OutgoingMessage::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+    let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
     let told = letters(Paper::new("w-1", UNSURE, 1.0)).await;
     let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
@@ -90,11 +91,11 @@ async fn external_text_is_escaped() {
         assert!(
             status.description.chars().count() <= 140 && !status.description.contains(['\n', '\u{202e}'])
         );
-        let OutgoingMessage::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+        let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
         for acting in ["<!", "<script", "@here", "](", "https://evil", "\n# ", "\u{202e}"] {
             assert!(!text.contains(acting), "{acting}: {text}");
         }
-        let OutgoingMessage::Webhook { body, .. } = &told[3].letter else { panic!("JSON") };
+        let OutgoingMessage::Channel { content: body, .. } = &told[3].letter else { panic!("JSON") };
         let posted: Posted = serde_json::from_str(body).unwrap();
         let said = posted.reasons.first().map(|reason| &reason.text);
         let said =
@@ -109,6 +110,6 @@ async fn long_texts_are_truncated() {
     let told = letters(Paper { text: long, ..Paper::new("w-1", FAIL, 1.0) }).await;
     let OutgoingMessage::Status(status) = &told[1].letter else { panic!("a status") };
     assert_eq!(status.description.chars().count(), 140);
-    let OutgoingMessage::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+    let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
     assert!(text.chars().count() < 2000, "Slack takes 40,000 characters");
 }

@@ -2,30 +2,24 @@
 
 mod github;
 mod http;
-mod signature;
 
 use std::sync::Arc;
 
-use model::Notify;
-use serde_json::json;
+use channels::{ChannelKind, ChannelRequest, SecretOrigin};
+use model::{ChannelNotify, Notify};
 use service::Clock;
 
 use crate::{
     notice::{Notice, OutgoingMessage},
     port::{Reply, Sender},
-    secrets::{SecretOrigin, Secrets},
+    secrets::{SecretText, Secrets, needed},
 };
 
 pub use http::GithubApi;
 use http::{Http, HttpReply};
-pub use signature::sign;
 
 /// Headers with the notice id, for deduplication by the receiver.
 const DELIVERY: [&str; 2] = ["idempotency-key", "x-burnin-delivery"];
-/// Header with the send time, seconds since 1970, which the signature covers.
-const TIMESTAMP: &str = "x-burnin-timestamp";
-const SIGNATURE: &str = "x-burnin-signature";
-
 /// Text of a test message.
 const TEST: &str =
     "Test message of `burnin notify test`: this channel receives notices of Burnin. It concerns no run.";
@@ -62,16 +56,15 @@ impl HttpSender {
             return TestResult::Lacks(lacks);
         }
         let address = |name: &str| http::address(name, &self.secrets.find(name, SecretOrigin::Url)?);
-        if let Some(Err(wrong)) = wish.channel().map(|(_, name, _)| address(name)) {
+        if let Some(Err(wrong)) = wish.channel().map(|channel| address(&channel.name)) {
             return TestResult::Lacks(wrong);
         }
         let sent = match wish {
             Notify::Github(_) => Err("GitHub has no channel to test: it receives commit statuses".to_owned()),
-            Notify::Slack(slack) => self.slack(&slack.webhook, &id, TEST).await,
-            Notify::Webhook(webhook) => {
-                let body = json!({"schema": "burnin/notice-test/v1", "id": id, "target": webhook.target, "text": TEST});
-                self.webhook(&webhook.target, &id, &body.to_string()).await
-            }
+            Notify::Channel(ChannelNotify { kind, name, .. }) => match channels::kind(kind) {
+                Some(known) => self.post(known, name, &id, &known.test_content(&id, name, TEST)).await,
+                None => Err(format!("{kind} is not a kind of channel")),
+            },
         };
         match sent {
             Ok(Err(Reply::Delivered)) => TestResult::Delivered("success".to_owned()),
@@ -85,25 +78,27 @@ impl HttpSender {
         }
     }
 
-    async fn slack(&self, webhook: &str, id: &str, text: &str) -> Result<Result<HttpReply, Reply>, String> {
-        let url = self.secrets.find(webhook, SecretOrigin::Url)?;
-        let request = self.http.post(http::address(webhook, &url)?)?;
-        let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
-        Ok(self.http.send(request.json(&json!({"text": text}))).await)
-    }
-
-    async fn webhook(&self, target: &str, id: &str, body: &str) -> Result<Result<HttpReply, Reply>, String> {
-        let (url, keys) =
-            (self.secrets.find(target, SecretOrigin::Url)?, self.secrets.find(target, SecretOrigin::Key)?);
+    /// Sends a content to a channel.
+    async fn post(
+        &self,
+        kind: &dyn ChannelKind,
+        channel: &str,
+        id: &str,
+        content: &str,
+    ) -> Result<Result<HttpReply, Reply>, String> {
+        let url = self.secrets.find(channel, SecretOrigin::Url)?;
+        let keys = match kind.form().secrets.contains(&SecretOrigin::Key) {
+            true => Some(self.secrets.find(channel, SecretOrigin::Key)?),
+            false => None,
+        };
         let timestamp = (self.clock.now().as_millis() / 1000).to_string();
-        let request = self.http.post(http::address(target, &url)?)?;
-        let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
-        let request = request
-            .header(TIMESTAMP, &timestamp)
-            .header(SIGNATURE, sign(keys.reveal(), &timestamp, body.as_bytes()))
-            .header("content-type", "application/json")
-            .body(body.to_owned());
-        Ok(self.http.send(request).await)
+        let ChannelRequest { body, headers } =
+            kind.request(content, keys.as_ref().map_or("", SecretText::reveal), &timestamp);
+        let mut request = self.http.post(http::address(channel, &url)?)?;
+        for (name, value) in DELIVERY.map(|name| (name, id.to_owned())).into_iter().chain(headers) {
+            request = request.header(name, value);
+        }
+        Ok(self.http.send(request.header("content-type", "application/json").body(body)).await)
     }
 }
 
@@ -117,23 +112,24 @@ impl Sender for HttpSender {
         let said = match &notice.letter {
             OutgoingMessage::Status(status) => self.status(status).await,
             OutgoingMessage::Check(check) => self.check(id, check).await,
-            OutgoingMessage::Slack { webhook, text } => self.slack(webhook, id, text).await.map(replied),
-            OutgoingMessage::Webhook { target, body } => self.webhook(target, id, body).await.map(replied),
+            OutgoingMessage::Channel { kind, name, content } => match channels::kind(kind) {
+                Some(known) => self.post(known, name, id, content).await.map(replied),
+                None => Ok(Reply::permanent(format!("{kind} is not a kind of channel"))),
+            },
         };
         // A missing or invalid secret may be corrected while the notice waits.
         said.unwrap_or_else(Reply::transient)
     }
 
     fn lacks(&self, notice: &Notice) -> Option<String> {
-        let name = |name: &String, kinds: &[SecretOrigin]| {
+        let missing = |name: &str, kinds: &[SecretOrigin]| {
             kinds.iter().find_map(|kind| self.secrets.find(name, *kind).err())
         };
         match &notice.letter {
             OutgoingMessage::Status(_) | OutgoingMessage::Check(_) => {
-                name(&"github".to_owned(), &[SecretOrigin::Token])
+                missing("github", &[SecretOrigin::Token])
             }
-            OutgoingMessage::Slack { webhook, .. } => name(webhook, &[SecretOrigin::Url]),
-            OutgoingMessage::Webhook { target, .. } => name(target, &[SecretOrigin::Url, SecretOrigin::Key]),
+            OutgoingMessage::Channel { kind, name, .. } => missing(name, needed(kind)),
         }
     }
 }

@@ -1,0 +1,71 @@
+//! The payload of webhooks.
+
+use model::{Failure, News, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Outcome of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// Completed; the verdict is not fail or inconclusive.
+    Passed,
+    /// Verdict fail.
+    Failed,
+    /// Verdict inconclusive.
+    Inconclusive,
+    /// The infrastructure failed.
+    Broken,
+    /// Cancelled by a user or a trigger.
+    Cancelled,
+}
+
+/// Webhook payload, schema `burnin/notice/v1`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Posted {
+    /// `burnin/notice/v1`.
+    pub schema: String,
+    /// Notice id, identical on every delivery: use it to drop duplicates.
+    pub id: String,
+    /// Kind of change.
+    pub news: News,
+    /// Outcome of the run.
+    pub outcome: RunOutcome,
+    /// Start of the reported failure.
+    pub since: Timestamp,
+    /// First failed run.
+    pub first_run: RunId,
+    /// Run id.
+    pub run: RunId,
+    /// Workflow name.
+    pub workflow: String,
+    /// Kind of cluster.
+    pub system: Option<String>,
+    /// Cluster name at its provider.
+    pub cluster: Option<String>,
+    /// Trigger of the run.
+    pub trigger: Trigger,
+    /// Time of the request.
+    pub requested_at: Timestamp,
+    /// Time at which the run was closed and everything released.
+    pub closed_at: Timestamp,
+    /// `completed`, `failed`, `timed_out` or `cancelled`.
+    pub conclusion: String,
+    /// Verdict on the measurements.
+    pub verdict: Option<Verdict>,
+    /// Reasons of the verdict.
+    pub reasons: Vec<Reason>,
+    /// Failure outside the benchmark.
+    pub failure: Option<StageFailure>,
+    /// URL of the run.
+    pub link: Option<String>,
+}
+
+/// The stage that failed the run, with its cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StageFailure {
+    /// Failed stage.
+    pub stage: Stage,
+    /// Failure; null after a timeout without a response.
+    pub failure: Option<Failure>,
+}
