@@ -11,11 +11,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::{Number, count},
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const TEST: Known = Known::new(

@@ -8,10 +8,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     out::{Out, Put, short},
-    registry::{Format, Known, Reader},
 };
 
 const BANDWIDTH: Known = Known::new(

@@ -6,10 +6,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const BANDWIDTH: Known = Known::new(

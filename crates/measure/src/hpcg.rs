@@ -6,9 +6,9 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const THROUGHPUT: Known =

@@ -10,11 +10,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::Documents,
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    registry::{Format, Known, Reader},
 };
 
 const MEASURE: Known = Known::new(

@@ -6,10 +6,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    registry::{Format, Known, Reader},
 };
 
 const BANDWIDTH: Known = Known::new(

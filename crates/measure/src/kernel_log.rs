@@ -11,10 +11,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Reader},
     lines::{Line, Lines},
     number::count,
     out::Out,
-    registry::{Format, Reader},
     xid::{sxid, xid},
 };
 

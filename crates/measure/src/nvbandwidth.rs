@@ -11,11 +11,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, Put, short},
-    registry::{Format, Known, Reader},
 };
 
 const COPY: Known = Known::new(

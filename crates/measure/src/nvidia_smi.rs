@@ -11,10 +11,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Reader},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, short},
-    registry::{Format, Reader},
 };
 
 use rules::{METRICS, RULES, Rule, is_reason, same, same_section, throttle_rule};

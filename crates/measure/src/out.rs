@@ -7,7 +7,7 @@ use model::{
     metric::{Better, Finding, Gpu, Metric, Scope, Severity, Subject},
 };
 
-use crate::{number::Number, registry::Known};
+use crate::{known::Known, number::Number};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MOST: usize = 13 << 20;

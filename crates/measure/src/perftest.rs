@@ -11,11 +11,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    registry::{Format, Known, Reader},
 };
 
 const BANDWIDTH: Known = Known::new(

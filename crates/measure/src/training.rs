@@ -6,10 +6,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::{count, number},
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const THROUGHPUT: Known = Known::new(

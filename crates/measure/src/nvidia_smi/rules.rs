@@ -5,7 +5,7 @@ use model::metric::{
     Scope,
 };
 
-use crate::registry::Known;
+use crate::format::Known;
 
 const NONE: Better = Better::None;
 
