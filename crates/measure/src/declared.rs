@@ -461,21 +461,20 @@ fn groups<'a>(regex: &'a Regex, captures: &Captures<'a>) -> Vec<(&'a str, &'a st
 
 /// Adds a group to a metric: as its subject, or as a label.
 fn named<'a>(put: Put<'a>, name: &str, value: &str) -> Put<'a> {
-    let mut subject = put.subject();
-    if set(&mut subject, name, value) { put.of(subject) } else { put.label(name, value) }
+    let is_subject = matches!(name, "gpu" | "rank" | "node" | "link" | "peer");
+    if is_subject { put.subject(|subject| set(subject, name, value)) } else { put.label(name, value) }
 }
 
-/// Sets a part of a subject; returns `false` for the name of a label.
-fn set(subject: &mut Subject, name: &str, value: &str) -> bool {
+/// Sets a part of a subject; other names are labels.
+fn set(subject: &mut Subject, name: &str, value: &str) {
     match name {
         "gpu" => subject.gpu = crate::number::count(value),
         "rank" => subject.rank = crate::number::count(value),
         "node" => subject.node = Some(short(value).into()),
         "link" => subject.link = Some(short(value).into()),
         "peer" => subject.peer = Some(short(value).into()),
-        _ => return false,
+        _ => {}
     }
-    true
 }
 
 /// The number around a match that is only a part of it, such as `9.5e-05` around `9.5`.

@@ -129,7 +129,7 @@ impl Hpl {
         }
     }
 
-    fn put(&self, known: &Known, text: &str, line: Line<'_>, out: &mut Out) {
+    fn put(&self, known: &'static Known, text: &str, line: Line<'_>, out: &mut Out) {
         let mut put = out.put(known);
         for (name, label) in ["variant", "n", "nb", "p", "q"].into_iter().zip(&self.labels) {
             put = put.label(name, label);

@@ -6,7 +6,7 @@ use std::{
     io::{self, ErrorKind, Read},
 };
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2_iter, memrchr2};
 use model::{measurement::LogEnd, metric::Subject};
 
 use crate::{
@@ -16,6 +16,8 @@ use crate::{
 
 /// Maximum length of a line, bytes.
 const LINE: usize = 1 << 20;
+/// Maximum number of bytes of one read: the block stays in the processor's cache while its lines are read.
+const BLOCK: usize = 64 << 10;
 /// Maximum number of processes in one log.
 const PROCESSES: usize = 1024;
 
@@ -90,18 +92,22 @@ struct Stream {
 
 impl Processes<'_> {
     fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) {
-        let Piece { text, number, whole, first } = piece;
+        let Piece { text, number, whole, first, plain } = piece;
         let Some(line) = text else {
             out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
             self.ended = Some(LogEnd::Truncated);
             return;
         };
-        let text = text_of(nccl::clean(line, scratch));
+        let text = match line {
+            Ok(line) if plain && !is_wrapped(line) => Cow::Borrowed(line),
+            Ok(line) => text_of(nccl::clean(line.as_bytes(), scratch)),
+            Err(line) => text_of(nccl::clean(line, scratch)),
+        };
         let (origin, rest) = self.labels.strip(&text);
         let rest = trimmed_end(rest);
         // A launcher writes its prefix once a line.
         let continued = !first && origin.is_absent() && !self.streams.is_empty();
-        let blank = rest.trim_ascii_start().is_empty();
+        let blank = rest.is_empty();
         if blank && origin.is_absent() {
             return;
         }
@@ -171,14 +177,21 @@ fn trimmed_end(line: &str) -> &str {
     &line[..end]
 }
 
+/// Whether a line may begin with the mark of a byte order or with the JSON of a log driver, which `nccl::clean` removes.
+fn is_wrapped(line: &str) -> bool {
+    matches!(line.as_bytes(), [0xef, ..] | [b'{', b'"', b'l', ..])
+}
+
 /// Text between two terminators.
 struct Piece<'a> {
-    /// Absent if it exceeds the maximum.
-    text: Option<&'a [u8]>,
+    /// The text, or bytes that are not UTF-8; absent if it exceeds the maximum.
+    text: Option<Result<&'a str, &'a [u8]>>,
     number: u64,
     whole: bool,
     /// It begins a line.
     first: bool,
+    /// It contains no control sequence of a terminal.
+    plain: bool,
 }
 
 /// Splits the input at line feeds and carriage returns: programs overwrite their progress with the latter, which do not
@@ -188,28 +201,34 @@ fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>)) -> io::Result<(
     let (mut filled, mut searched, mut number) = (0, 0, 1);
     let (mut skipping, mut first) = (false, true);
     let end = loop {
-        match input.read(&mut buffer[filled..]) {
+        let most = LINE.min(filled + BLOCK);
+        match input.read(&mut buffer[filled..most]) {
             Ok(0) => break Ok(()),
             Ok(count) => filled += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => break Err(error),
         }
         let mut from = 0;
-        while let Some(more) = memchr2(b'\n', b'\r', &buffer[searched..filled]) {
-            let end = searched + more;
-            if !std::mem::take(&mut skipping) && end > from {
-                piece(Piece { text: Some(&buffer[from..end]), number, whole: true, first });
+        if let Some(last) = memrchr2(b'\n', b'\r', &buffer[searched..filled]) {
+            // All lines of a block are checked at once: for short lines, starting a check takes longer than the check.
+            let block = &buffer[..searched + last + 1];
+            let (text, plain) = (str::from_utf8(block), memchr(0x1b, block).is_none());
+            for more in memchr2_iter(b'\n', b'\r', &block[searched..]) {
+                let end = searched + more;
+                if !std::mem::take(&mut skipping) && end > from {
+                    let text = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
+                    piece(Piece { text: Some(text), number, whole: true, first, plain });
+                }
+                // An empty piece before a carriage return still begins the line.
+                let line_feed = block[end] == b'\n';
+                number += u64::from(line_feed);
+                first = line_feed || first && end == from;
+                from = end + 1;
             }
-            // An empty piece before a carriage return still begins the line.
-            let line_feed = buffer[end] == b'\n';
-            number += u64::from(line_feed);
-            first = line_feed || first && end == from;
-            from = end + 1;
-            searched = from;
         }
         if from == 0 && filled == buffer.len() {
             if !std::mem::replace(&mut skipping, true) {
-                piece(Piece { text: None, number, whole: false, first });
+                piece(Piece { text: None, number, whole: false, first, plain: false });
             }
             from = filled;
         }
@@ -218,9 +237,14 @@ fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>)) -> io::Result<(
         searched = filled;
     };
     if filled > 0 && !skipping {
-        piece(Piece { text: Some(&buffer[..filled]), number, whole: false, first });
+        let text = Some(utf8(&buffer[..filled]));
+        piece(Piece { text, number, whole: false, first, plain: false });
     }
     end
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, &[u8]> {
+    str::from_utf8(bytes).map_err(|_| bytes)
 }
 
 /// The worse of two ends; an empty part does not count.

@@ -65,10 +65,28 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     if !rest.is_empty() {
         return None;
     }
-    let value: f64 = text.parse().ok()?;
-    let step = exponent + 24 - i32::try_from(fraction).ok()?;
-    let resolution = usize::try_from(step).ok().and_then(|step| POWERS.get(step)).copied();
-    value.is_finite().then_some(Number { value, resolution })
+    let step = exponent - i32::try_from(fraction).ok()?;
+    let power = |exponent: i32| POWERS.get(usize::try_from(exponent + 24).ok()?).copied();
+    let value = match exact(&unsigned[..whole], &unsigned[unsigned.len().min(whole + 1)..][..fraction], step)
+    {
+        Some(value) if bytes[0] == b'-' => -value,
+        Some(value) => value,
+        None => text.parse().ok().filter(|value: &f64| value.is_finite())?,
+    };
+    Some(Number { value, resolution: power(step) })
+}
+
+/// The number with these digits times ten to the power `step`, if one operation on exact operands yields it: then it is the
+/// nearest floating-point number.
+fn exact(whole: &[u8], fraction: &[u8], step: i32) -> Option<f64> {
+    // Integers below 2^53 and powers of ten up to 10^22 are exact.
+    if whole.len() + fraction.len() > 15 || !(-22..=22).contains(&step) {
+        return None;
+    }
+    let digits = whole.iter().chain(fraction);
+    let integer = digits.fold(0, |integer: u64, digit| integer * 10 + u64::from(digit - b'0')) as f64;
+    let power = POWERS[24 + step.unsigned_abs() as usize];
+    Some(if step < 0 { integer / power } else { integer * power })
 }
 
 fn digits(text: &[u8]) -> usize {
@@ -99,6 +117,28 @@ mod tests {
             assert_eq!(number(text), Some(Number { value, resolution: Some(step) }), "{text}");
         }
         assert_eq!(number("1e-40").unwrap().resolution, None);
+    }
+
+    #[test]
+    fn a_number_is_the_nearest_to_its_text() {
+        let mut random = 1_u64;
+        for _ in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (digits, point, exponent) = (random >> 32 >> (random % 32), random % 12, random >> 20 & 63);
+            for text in [
+                digits.to_string(),
+                format!("-{digits}.{point}"),
+                format!("{point}.{digits:012}"),
+                format!("{point}.{digits}e{}", exponent as i64 - 32),
+            ] {
+                assert_eq!(
+                    number(&text).unwrap().value.to_bits(),
+                    text.parse::<f64>().unwrap().to_bits(),
+                    "{text}"
+                );
+            }
+        }
+        assert!(number("-0").unwrap().value.is_sign_negative());
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl Smi {
         Subject::gpu(self.gpus.saturating_sub(1))
     }
 
-    fn put(&self, rule: &Rule, value: &str, line: Line<'_>, out: &mut Out) {
+    fn put(&self, rule: &'static Rule, value: &str, line: Line<'_>, out: &mut Out) {
         let metric = out.put(&rule.metric).of(self.subject());
         let flag = match value {
             "Active" | "Yes" => Some(1.0),

@@ -246,7 +246,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn put(&self, known: &Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
+    fn put(&self, known: &'static Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
         let verb = if self.verb.is_empty() { "other" } else { self.verb };
         let part = if known.name == LATENCY.name { "latency." } else { "" };
         let mut put =

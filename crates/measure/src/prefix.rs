@@ -92,9 +92,11 @@ impl Labels {
 
 /// A prefix that no program prints itself.
 fn tagged(line: &str) -> Option<(Origin<'_>, &str)> {
-    match line.as_bytes().first()? {
-        b'[' => open_mpi(line).or_else(|| pod(line)),
-        b'0'..=b'9' => timestamp(line).map(|rest| (Origin::default(), rest)),
+    // Two bytes rule out most lines.
+    match line.as_bytes() {
+        [b'[', b'0'..=b'9', ..] => open_mpi(line),
+        [b'[', b'p', ..] => pod(line),
+        [b'0'..=b'9', b'0'..=b'9', ..] => timestamp(line).map(|rest| (Origin::default(), rest)),
         _ => None,
     }
 }
@@ -119,7 +121,6 @@ fn pod(line: &str) -> Option<(Origin<'_>, &str)> {
 
 /// `2026-01-05T12:00:07.123456789Z ` of a log collector.
 fn timestamp(line: &str) -> Option<&str> {
-    let (time, rest) = line.split_once(' ')?;
     let shape = |text: &str, shape: &str| {
         text.len() == shape.len()
             && text.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
@@ -127,10 +128,13 @@ fn timestamp(line: &str) -> Option<&str> {
                 other => byte == other,
             })
     };
-    let (date, fraction) = (time.get(..19)?, &time[19..]);
+    if !shape(line.get(..19)?, "dddd-dd-ddTdd:dd:dd") {
+        return None;
+    }
+    let (fraction, rest) = line[19..].split_once(' ')?;
     let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let zoned = zone == "Z" || shape(&zone.replacen('-', "+", 1), "+dd:dd");
-    if !shape(date, "dddd-dd-ddTdd:dd:dd") || !zoned {
+    let zoned = zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(|zone| shape(zone, "dd:dd"));
+    if !zoned {
         return None;
     }
     let marks = ["stdout F ", "stderr F "];

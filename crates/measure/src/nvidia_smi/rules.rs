@@ -33,7 +33,7 @@ pub(super) const REASONS: &str = "Clocks Event Reasons";
 pub(super) const ECC: &str = "ECC Errors";
 pub(super) const ROWS: &str = "Remapped Rows";
 
-pub(super) const RULES: [Rule; 39] = [
+pub(super) static RULES: [Rule; 39] = [
     rule(
         "ecc_errors/volatile/sram_correctable",
         (ECC, "Volatile", "SRAM Correctable"),
