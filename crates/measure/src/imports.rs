@@ -94,20 +94,22 @@ pub(crate) const KEY_VALUE: Format = Format {
 };
 
 #[derive(Default)]
-struct Bmf(Documents);
+struct Bmf {
+    json: Documents,
+    /// Name of the current measure.
+    name: String,
+}
 
 impl Lines for Bmf {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        self.0.line(line, b"{", out, |root, out| {
+        self.json.line(line, b"{", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for (benchmark, measures) in root.members() {
                 for (measure, values) in measures.members() {
                     let Some(value) = values.get("value") else { return LogEnd::Truncated };
                     ended = LogEnd::Complete;
-                    let put = out
-                        .put(&MEASURE)
-                        .name(&format!("bmf.{}", plain(&measure)))
-                        .label("benchmark", &benchmark);
+                    plain(&measure, &mut self.name);
+                    let put = out.put(&MEASURE).parts(&[&self.name]).label("benchmark", &benchmark);
                     put.read(&value.text().unwrap_or_default(), value.line());
                 }
             }
@@ -116,7 +118,7 @@ impl Lines for Bmf {
     }
 
     fn finish(&mut self, _: &mut Out) -> LogEnd {
-        self.0.finish(LogEnd::Empty)
+        self.json.finish(LogEnd::Empty)
     }
 }
 
@@ -146,10 +148,14 @@ impl Lines for GithubBenchmark {
     }
 }
 
-/// Lower case words of a name.
-fn plain(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
-    short(name).chars().map(plain).collect()
+/// Replaces `plain` by the lower case words of a name.
+fn plain(name: &str, plain: &mut String) {
+    plain.clear();
+    plain.push_str(short(name));
+    if !plain.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_')) {
+        let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
+        *plain = plain.chars().map(word).collect();
+    }
 }
 
 /// Maximum number of stated units.
@@ -161,6 +167,8 @@ struct OpenMetrics {
     samples: u64,
     ended: bool,
     broken: bool,
+    /// Name of the current sample.
+    name: String,
 }
 
 impl Lines for OpenMetrics {
@@ -215,11 +223,12 @@ impl OpenMetrics {
                 rest = &after[quote + 1..];
             }
         }
-        let value = rest.split_whitespace().next()?;
+        let value = rest.split_ascii_whitespace().next()?;
         self.samples += 1;
         let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
         let unit = known.map_or("unknown", |(_, unit)| unit.as_str());
-        let mut put = out.put(&SAMPLE).name(&format!("openmetrics.{}", plain(name))).unit(unit);
+        plain(name, &mut self.name);
+        let mut put = out.put(&SAMPLE).parts(&[&self.name]).unit(unit);
         let gpu = labels
             .iter()
             .find(|(label, _)| label.eq_ignore_ascii_case("gpu"))
@@ -247,6 +256,12 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
+/// The unit that the suffix of a key states.
+fn unit(key: &str) -> &'static str {
+    let has = |(suffix, _): &&(&str, _)| key.ends_with(suffix);
+    SUFFIXES.iter().find(has).map_or("unknown", |(_, unit)| unit)
+}
+
 /// Suffixes of keys, longest first, and their units.
 const SUFFIXES: [(&str, &str); 16] = [
     ("_seconds", "s"),
@@ -271,12 +286,16 @@ const SUFFIXES: [(&str, &str); 16] = [
 struct KeyValue {
     values: u64,
     ended: bool,
+    /// Name of the current key.
+    name: String,
 }
 
 impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = line.text.trim();
-        let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.trim().contains(' ')) else {
+        let equals = text.bytes().position(|byte| byte == b'=');
+        let pair = equals.map(|at| (text[..at].trim(), text[at + 1..].trim()));
+        let Some((key, value)) = pair.filter(|(key, _)| !key.contains(' ')) else {
             let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
             let result = ["PASS", "FAIL", "SKIP"].into_iter().find(|result| text.ends_with(result));
             if let Some(result) = result.filter(|_| capitals) {
@@ -294,16 +313,17 @@ impl Lines for KeyValue {
             return;
         };
         self.ended = false;
-        let (key, value) = (key.trim(), value.trim());
-        let missing = value.eq_ignore_ascii_case("n/a");
-        if !line.whole || !missing && number(value).is_none() {
+        let number = number(value);
+        if !line.whole || number.is_none() && !value.eq_ignore_ascii_case("n/a") {
             return;
         }
         self.values += 1;
-        let key = plain(key);
-        let unit =
-            SUFFIXES.iter().find(|(suffix, _)| key.ends_with(suffix)).map_or("unknown", |(_, unit)| unit);
-        out.put(&PAIR).name(&format!("kv.{key}")).unit(unit).read(value, line.number);
+        plain(key, &mut self.name);
+        let put = out.put(&PAIR).parts(&[&self.name]).unit(unit(&self.name));
+        match number {
+            Some(number) => put.value(number, line.number),
+            None => put.unmeasurable(value, line.number),
+        }
     }
 
     fn finish(&mut self, _: &mut Out) -> LogEnd {

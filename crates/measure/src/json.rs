@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr_iter, memchr2};
+use memchr::{memchr_iter, memchr2, memmem};
 
 use model::measurement::LogEnd;
 
@@ -23,8 +23,8 @@ const NODES: usize = 300_000;
 const DEPTH: usize = 64;
 /// Size of the blocks for which the first line number is stored, bytes.
 const BLOCK: usize = 256;
-/// Typical number of bytes for each value or key.
-const DENSITY: usize = 12;
+/// Number of values and keys of a typical document.
+const TYPICAL: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -52,6 +52,10 @@ pub(crate) struct Document<'a> {
     nodes: Vec<Node>,
     /// Line of the first byte of each block.
     lines: Vec<u64>,
+    /// Number of line feeds between values.
+    breaks: usize,
+    /// A line is empty or ends with a control character.
+    irregular: bool,
 }
 
 impl<'a> Document<'a> {
@@ -64,20 +68,45 @@ impl<'a> Document<'a> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
-        let mut lines = Vec::with_capacity(text.len() / BLOCK + 1);
-        let mut current = line;
-        for block in text.as_bytes().chunks(BLOCK) {
-            lines.push(current);
-            current += memchr_iter(b'\n', block).count() as u64;
+        let (mut document, end) = Self::beginning(text).map_err(|(at, what)| {
+            let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
+            format!("line {}: {what}", line + before)
+        })?;
+        if !text.as_bytes()[end..].trim_ascii().is_empty() {
+            return Err("text follows the JSON document".to_owned());
         }
-        let nodes = Vec::with_capacity(NODES.min(text.len() / DENSITY + 8));
-        let mut document = Self { text, nodes, lines };
-        let at = document.all().map_err(|(at, what)| format!("line {}: {what}", document.line(at)))?;
-        if text.as_bytes()[at..].trim_ascii().is_empty() {
-            Ok(document)
-        } else {
-            Err("text follows the JSON document".to_owned())
+        document.number_lines(line, end);
+        Ok(document)
+    }
+
+    /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
+    /// from the document that [`Gather`] would find: lines within a string, empty lines, or lines that are read
+    /// without a part.
+    fn at_start(text: &'a str, line: u64) -> Option<(Self, usize)> {
+        let (mut document, end) = Self::beginning(text).ok()?;
+        let lines = document.number_lines(line, end);
+        let bytes = &text.as_bytes()[..end];
+        let changed = memchr2(b'\r', 0xef, bytes).is_some()
+            || lines > 0 && memmem::find(bytes, b"\n{\"log\":\"").is_some();
+        (lines == document.breaks && !document.irregular && !changed).then_some((document, end))
+    }
+
+    fn beginning(text: &'a str) -> Result<(Self, usize), (usize, &'static str)> {
+        let nodes = Vec::with_capacity(TYPICAL);
+        let mut document = Self { text, nodes, lines: Vec::new(), breaks: 0, irregular: false };
+        let end = document.all()?;
+        Ok((document, end))
+    }
+
+    /// Stores the line of each block of the document, which ends here; returns the number of line feeds.
+    fn number_lines(&mut self, first: u64, end: usize) -> usize {
+        let mut line = first;
+        self.lines.reserve_exact(end / BLOCK + 1);
+        for block in self.text.as_bytes()[..end].chunks(BLOCK) {
+            self.lines.push(line);
+            line += memchr_iter(b'\n', block).count() as u64;
         }
+        (line - first) as usize
     }
 
     pub(crate) fn root(&self) -> Value<'_> {
@@ -138,8 +167,8 @@ impl<'a> Document<'a> {
             }
             // Closing brackets, then a comma or the end.
             loop {
-                at = self.blanks(at);
                 let Some(&(node, kind)) = open.last() else { return Ok(at) };
+                at = self.blanks(at);
                 match (self.byte(at), kind) {
                     (Some(b','), _) => at += 1,
                     (Some(b'}'), Kind::Object) | (Some(b']'), Kind::Array) => {
@@ -169,13 +198,21 @@ impl<'a> Document<'a> {
                 if cut { "the JSON document is truncated" } else { "a value or key is missing" },
             ));
         }
+        self.irregular |= rest[end - at - 1] < b' ';
         self.push(at, end, Kind::Word)?;
         Ok(end)
     }
 
-    fn blanks(&self, at: usize) -> usize {
+    fn blanks(&mut self, at: usize) -> usize {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
+        let (mut length, mut breaks) = (0, 0);
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = rest.get(length) {
+            breaks += usize::from(rest[length] == b'\n');
+            length += 1;
+        }
+        self.breaks += breaks;
+        self.irregular |= breaks > 1;
+        at + length
     }
 
     /// Adds the string whose quote is here; returns its end.
@@ -449,11 +486,6 @@ fn starts_with(line: &str, starts: &[u8]) -> bool {
     }
 }
 
-/// Whether a line begins with one of these brackets and ends with a closing one.
-fn is_bracketed(line: &str, starts: &[u8]) -> bool {
-    matches!(line.as_bytes().last(), Some(b'}' | b']')) && starts_with(line, starts)
-}
-
 /// The documents of a log.
 #[derive(Default)]
 pub(crate) struct Documents {
@@ -470,12 +502,17 @@ impl Documents {
         out: &mut Out,
         read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
     ) -> bool {
-        // A document of one line is not copied.
+        // A document whose lines were read together is not copied.
+        let ahead = if line.ahead.is_empty() { line.text } else { line.ahead };
         if !self.gather.is_open()
-            && out.documents + line.text.len() < LONGEST
-            && is_bracketed(line.text, starts)
-            && let Ok(document) = Document::parse(line.text, line.number)
+            && out.documents + ahead.len() < LONGEST
+            && starts_with(line.text, starts)
+            && let Some((document, length)) = Document::at_start(ahead, line.number)
         {
+            if length > line.text.len() {
+                let rest = &ahead.as_bytes()[length..];
+                out.taken = memchr2(b'\n', b'\r', rest).map_or(ahead.len(), |end| length + end + 1);
+            }
             let ended = read(document.root(), out);
             self.ended = worst(self.ended, ended);
             return true;

@@ -3,8 +3,12 @@
 //! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log never proves the
 //! absence of errors.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
+use aho_corasick::AhoCorasick;
 use model::{
     measurement::LogEnd,
     metric::{Severity, Subject},
@@ -47,6 +51,17 @@ pub(crate) const FORMAT: Format = Format {
 /// Maximum number of GPUs whose serial numbers are remembered.
 const GPUS: usize = 1024;
 
+/// Parts of the lines that are read.
+const PHRASES: [&str; 7] = [
+    "dmesg: ",
+    "Operation not permitted",
+    "NVRM: ",
+    ": SXid (",
+    "[Hardware Error]",
+    "AER: ",
+    "Out of memory: Kill",
+];
+
 #[derive(Default)]
 struct Kernel {
     lines: u64,
@@ -68,6 +83,13 @@ impl Lines for Kernel {
         }
         // Lines after the mark belong to another log.
         self.end = false;
+        static PHRASE: LazyLock<AhoCorasick> =
+            LazyLock::new(|| AhoCorasick::new(PHRASES).expect("short phrases"));
+        // Most lines have none of the phrases.
+        if !PHRASE.is_match(text) {
+            self.lines += 1;
+            return;
+        }
         if text.starts_with("dmesg: ")
             || text.contains("Operation not permitted") && !text.contains("kernel:")
         {
@@ -78,7 +100,6 @@ impl Lines for Kernel {
         }
         self.lines += 1;
         let bytes = text.as_bytes();
-        // Most lines are of no interest: they lack all of these letters or words.
         if let Some(at) = find(bytes, b"NVRM: ") {
             self.driver(text, &text[at + 6..], line, out);
         } else if let Some(at) = find(bytes, b": SXid (") {
@@ -139,7 +160,13 @@ fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
     }
     let (severity, meaning) = sxid(code, said.starts_with("Fatal"));
     let subject = Subject { node: host(text, out), bus_id: Some(out.name(bus)), ..Subject::default() };
-    out.finding(&format!("SXID_{code}"), subject, severity, &format!("{meaning}: {}", &rest), line.number);
+    out.finding(
+        format_args!("SXID_{code}"),
+        subject,
+        severity,
+        format_args!("{meaning}: {}", &rest),
+        line.number,
+    );
 }
 
 impl Kernel {
@@ -172,10 +199,10 @@ impl Kernel {
                 ..Subject::default()
             };
             out.finding(
-                &format!("XID_{code}"),
+                format_args!("XID_{code}"),
                 subject,
                 severity,
-                &format!("{meaning}: {rest}"),
+                format_args!("{meaning}: {rest}"),
                 line.number,
             );
         }

@@ -43,6 +43,7 @@ mod out;
 mod perftest;
 mod prefix;
 mod registry;
+mod text;
 mod training;
 mod xid;
 

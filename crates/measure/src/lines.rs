@@ -6,7 +6,7 @@ use std::{
     io::{self, ErrorKind, Read},
 };
 
-use memchr::{memchr, memchr2_iter, memrchr2};
+use memchr::{memchr, memchr_iter, memchr2, memrchr2};
 use model::{measurement::LogEnd, metric::Subject};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 /// Maximum length of a line, bytes.
 const LINE: usize = 1 << 20;
 /// Maximum number of bytes of one read: the block stays in the processor's cache while its lines are read.
-const BLOCK: usize = 64 << 10;
+const BLOCK: usize = 128 << 10;
 /// Maximum number of processes in one log.
 const PROCESSES: usize = 1024;
 
@@ -31,6 +31,9 @@ pub(crate) struct Line<'a> {
     /// The terminator exists. Otherwise the log may have been cut here, and a number at the end of the line may be
     /// incomplete.
     pub(crate) whole: bool,
+    /// This line and those after it, unchanged, if none of them needs its prefix removed; otherwise empty. A reader that
+    /// takes more than this line sets [`Out::taken`].
+    pub(crate) ahead: &'a str,
 }
 
 /// Reads the lines of one process.
@@ -91,15 +94,17 @@ struct Stream {
 }
 
 impl Processes<'_> {
-    fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) {
-        let Piece { text, number, whole, first, plain } = piece;
+    /// Reads a piece; returns the number of bytes that were taken, if they are more than the piece.
+    fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) -> usize {
+        let Piece { text, number, whole, first, ahead } = piece;
         let Some(line) = text else {
             out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
             self.ended = Some(LogEnd::Truncated);
-            return;
+            return 0;
         };
+        let clean = !ahead.is_empty() && line.is_ok_and(|line| !is_wrapped(line));
         let text = match line {
-            Ok(line) if plain && !is_wrapped(line) => Cow::Borrowed(line),
+            Ok(line) if clean => Cow::Borrowed(line),
             Ok(line) => text_of(nccl::clean(line.as_bytes(), scratch)),
             Err(line) => text_of(nccl::clean(line, scratch)),
         };
@@ -109,16 +114,19 @@ impl Processes<'_> {
         let continued = !first && origin.is_absent() && !self.streams.is_empty();
         let blank = rest.is_empty();
         if blank && origin.is_absent() {
-            return;
+            return 0;
         }
+        let unlabelled = clean && first && origin.is_absent() && self.labels.are_marked();
+        let ahead = if unlabelled { ahead } else { "" };
         // A line that begins with a carriage return has its prefix before it, without text.
         let selected = continued || self.select(origin, out);
         if blank || !selected {
-            return;
+            return 0;
         }
         if let Some(stream) = self.streams.get_mut(self.current) {
-            stream.lines.line(Line { text: rest, number, whole }, out);
+            stream.lines.line(Line { text: rest, number, whole, ahead }, out);
         }
+        std::mem::take(&mut out.taken)
     }
 
     /// Makes the stream of a process the current one; returns `false` if there are too many.
@@ -190,13 +198,14 @@ struct Piece<'a> {
     whole: bool,
     /// It begins a line.
     first: bool,
-    /// It contains no control sequence of a terminal.
-    plain: bool,
+    /// The piece and all lines after it that were read, if they are UTF-8 without control sequences of a terminal;
+    /// otherwise empty.
+    ahead: &'a str,
 }
 
 /// Splits the input at line feeds and carriage returns: programs overwrite their progress with the latter, which do not
 /// count as lines.
-fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>)) -> io::Result<()> {
+fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>) -> usize) -> io::Result<()> {
     let mut buffer = vec![0; LINE];
     let (mut filled, mut searched, mut number) = (0, 0, 1);
     let (mut skipping, mut first) = (false, true);
@@ -213,22 +222,28 @@ fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>)) -> io::Result<(
             // All lines of a block are checked at once: for short lines, starting a check takes longer than the check.
             let block = &buffer[..searched + last + 1];
             let (text, plain) = (str::from_utf8(block), memchr(0x1b, block).is_none());
-            for more in memchr2_iter(b'\n', b'\r', &block[searched..]) {
+            while let Some(more) = memchr2(b'\n', b'\r', &block[searched..]) {
                 let end = searched + more;
+                let mut next = end + 1;
                 if !std::mem::take(&mut skipping) && end > from {
-                    let text = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
-                    piece(Piece { text: Some(text), number, whole: true, first, plain });
+                    let line = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
+                    let ahead = text.map_or("", |text| if plain { &text[from..] } else { "" });
+                    let taken = piece(Piece { text: Some(line), number, whole: true, first, ahead });
+                    next = next.max(from + taken);
                 }
                 // An empty piece before a carriage return still begins the line.
-                let line_feed = block[end] == b'\n';
+                let line_feed = block[next - 1] == b'\n';
                 number += u64::from(line_feed);
+                if next > end + 1 {
+                    number += memchr_iter(b'\n', &block[end..next - 1]).count() as u64;
+                }
                 first = line_feed || first && end == from;
-                from = end + 1;
+                (from, searched) = (next, next);
             }
         }
         if from == 0 && filled == buffer.len() {
             if !std::mem::replace(&mut skipping, true) {
-                piece(Piece { text: None, number, whole: false, first, plain: false });
+                piece(Piece { text: None, number, whole: false, first, ahead: "" });
             }
             from = filled;
         }
@@ -238,7 +253,7 @@ fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>)) -> io::Result<(
     };
     if filled > 0 && !skipping {
         let text = Some(utf8(&buffer[..filled]));
-        piece(Piece { text, number, whole: false, first, plain: false });
+        piece(Piece { text, number, whole: false, first, ahead: "" });
     }
     end
 }

@@ -77,7 +77,7 @@ impl Lines for Osu {
             self.columns.clear();
         } else if text.starts_with("# Size") || text.starts_with("# Avg Latency") {
             self.header(text);
-        } else if text.as_bytes()[0].is_ascii_digit() && !self.columns.is_empty() {
+        } else if text.starts_with(|c: char| c.is_ascii_digit()) && !self.columns.is_empty() {
             self.row(text, line, out);
         } else if text.contains("error") || text.contains("ERROR") || text.contains("Abort") {
             self.failed = true;
@@ -122,23 +122,25 @@ impl Osu {
     }
 
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        let mut words: Vec<_> = text.split_whitespace().collect();
-        let size = if self.sized { words.remove(0) } else { "" };
-        if !line.whole || words.len() != self.columns.len() || words.iter().all(|word| number(word).is_none())
-        {
+        let mut words = text.split_ascii_whitespace();
+        let size = if self.sized { words.next().unwrap_or_default() } else { "" };
+        // A header has fewer columns.
+        let mut cells = [""; COLUMNS + 1];
+        let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();
+        let cells = &cells[..columns];
+        if !line.whole || columns != self.columns.len() || cells.iter().all(|word| number(word).is_none()) {
             self.broken = true;
             return;
         }
         self.rows += 1;
-        for (known, word) in self.columns.iter().zip(&words) {
+        for (known, word) in self.columns.iter().zip(cells) {
             if let Some(known) = known {
-                let name = known.name.replace("<test>", &self.test);
-                let put = out.put(known).name(&name);
+                let put = out.put(known).parts(&[&self.test]);
                 let put = if size.is_empty() { put } else { put.label("size", size) };
                 put.read(word, line.number);
             }
         }
-        if self.validated.is_some_and(|at| words.get(at).is_some_and(|word| *word != "Pass")) {
+        if self.validated.is_some_and(|at| cells.get(at).is_some_and(|word| *word != "Pass")) {
             out.finding("OSU_INVALID", Subject::default(), Severity::WrongData, text, line.number);
         }
     }

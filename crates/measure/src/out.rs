@@ -1,6 +1,6 @@
 //! Collects metrics, findings and GPUs within a memory limit.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, fmt::Display, sync::Arc};
 
 use foldhash::fast::RandomState;
 
@@ -34,6 +34,8 @@ pub(crate) struct Out {
     pub(crate) origin: Subject,
     /// Bytes of open JSON documents, of all processes.
     pub(crate) documents: usize,
+    /// Bytes of the log that the reader of a line took, if they are more than the line.
+    pub(crate) taken: usize,
     used: usize,
     reports: usize,
     /// A metric was omitted, and so are all after it.
@@ -77,18 +79,24 @@ impl Out {
         self.put(&OTHER).name(name).unit(unit).better(better).scope(scope)
     }
 
-    /// Adds a finding.
+    /// Adds a finding. Its texts are formatted only if it may fit.
     pub(crate) fn finding(
         &mut self,
-        code: &str,
+        code: impl Display,
         subject: Subject,
         severity: Severity,
-        text: &str,
+        text: impl Display,
         line: u64,
     ) {
+        let least = size_of::<Finding>() * 2 + 2 * OVERHEAD;
+        if self.reports + least > REPORTS {
+            self.left_out += 1;
+            return;
+        }
+        let (code, text) = (code.to_string(), text.to_string());
         let text = beginning(text.trim());
-        if self.report(size_of::<Finding>() * 2 + text.len() + code.len() + 2 * OVERHEAD) {
-            let (code, text, subject) = (code.to_owned(), text.to_owned(), self.complete(subject));
+        if self.report(least + text.len() + code.len()) {
+            let (text, subject) = (text.to_owned(), self.complete(subject));
             self.reading.findings.push(Finding { code, subject, severity, text, line });
         }
     }
@@ -225,7 +233,7 @@ impl Put<'_> {
         name.clear();
         let mut pattern = self.known.name;
         for part in parts {
-            let (before, after) = pattern.split_once('<').unwrap_or((pattern, ""));
+            let Some((before, after)) = pattern.split_once('<') else { break };
             name.push_str(before);
             name.push_str(part);
             pattern = after.split_once('>').map_or("", |(_, after)| after);
@@ -310,9 +318,9 @@ impl Put<'_> {
     }
 
     /// Adds the metric without a value, with the program's reason.
-    pub(crate) fn unmeasurable(mut self, reason: &str, line: u64) {
+    pub(crate) fn unmeasurable(mut self, reason: impl Display, line: u64) {
         if let Some(metric) = self.metric() {
-            metric.unmeasurable = Some(beginning(reason.trim()).to_owned());
+            metric.unmeasurable = Some(beginning(reason.to_string().trim()).to_owned());
         }
         self.add(line);
     }

@@ -64,6 +64,11 @@ impl Labels {
         }
     }
 
+    /// Prefixes that are not marked as such are not removed.
+    pub(crate) fn are_marked(self) -> bool {
+        !self.ranks && !self.hosts
+    }
+
     /// Removes the prefixes of a line.
     pub(crate) fn strip<'a>(self, line: &'a str) -> (Origin<'a>, &'a str) {
         if self.raw {

@@ -1,5 +1,8 @@
 //! The values that are read, with their names in XML and text.
 
+use std::{collections::HashMap, sync::LazyLock};
+
+use foldhash::fast::RandomState;
 use model::metric::{
     Better::{self, Lower},
     Scope,
@@ -351,6 +354,30 @@ pub(super) const METRICS: [Known; RULES.len()] = {
     }
     metrics
 };
+
+/// The rules by a name, in their order.
+type Rules = HashMap<&'static str, Vec<&'static Rule>, RandomState>;
+
+fn rules(name: impl Fn(&'static Rule) -> &'static str) -> Rules {
+    let mut rules = Rules::default();
+    for rule in &RULES {
+        rules.entry(name(rule)).or_default().push(rule);
+    }
+    rules
+}
+
+/// The rules with this element of XML.
+pub(super) fn with_element(name: &str) -> &'static [&'static Rule] {
+    static KNOWN: LazyLock<Rules> =
+        LazyLock::new(|| rules(|rule| rule.xml.rsplit('/').next().unwrap_or_default()));
+    KNOWN.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// The rules with this name in text.
+pub(super) fn with_name(name: &str) -> &'static [&'static Rule] {
+    static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(|rule| rule.name));
+    KNOWN.get(name).map_or(&[], Vec::as_slice)
+}
 
 /// Names of elements differ between drivers.
 pub(super) fn same(ours: &str, printed: &str) -> bool {

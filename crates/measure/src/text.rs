@@ -1,0 +1,56 @@
+//! Searches in lines.
+
+use std::sync::OnceLock;
+
+use memchr::memmem::Finder;
+
+/// A phrase that is searched in many lines. Its search is prepared once: `str::split_once` prepares it for each line, which
+/// takes longer than the search of a line.
+pub(crate) struct Phrase {
+    text: &'static str,
+    finder: OnceLock<Finder<'static>>,
+}
+
+impl Phrase {
+    pub(crate) const fn new(text: &'static str) -> Self {
+        Self { text, finder: OnceLock::new() }
+    }
+
+    /// Position of the first occurrence.
+    pub(crate) fn find(&self, text: &str) -> Option<usize> {
+        self.finder.get_or_init(|| Finder::new(self.text)).find(text.as_bytes())
+    }
+
+    /// The text before and after the first occurrence.
+    pub(crate) fn split_once<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str)> {
+        let at = self.find(text)?;
+        Some((&text[..at], &text[at + self.text.len()..]))
+    }
+
+    /// The texts between the occurrences.
+    pub(crate) fn split<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        let mut rest = Some(text);
+        std::iter::from_fn(move || {
+            let (part, after) = match self.split_once(rest?) {
+                Some((part, after)) => (part, Some(after)),
+                None => (rest?, None),
+            };
+            rest = after;
+            Some(part)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phrase_splits_as_text_does() {
+        static DASH: Phrase = Phrase::new(" - ");
+        for text in ["", " - ", "a", "a - b", " - a - - b - "] {
+            assert!(DASH.split(text).eq(text.split(" - ")), "{text}");
+            assert_eq!(DASH.split_once(text), text.split_once(" - "), "{text}");
+        }
+    }
+}
