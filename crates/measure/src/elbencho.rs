@@ -15,6 +15,7 @@ use crate::{
     json::{Documents, Value},
     lines::{Line, Lines},
     out::{Out, Put, short},
+    text::trim,
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -105,7 +106,7 @@ impl Lines for Elbencho {
         if taken {
             return;
         }
-        let text = line.text.trim();
+        let text = trim(line.text);
         if text == "-- end of elbencho --" {
             self.ended = self.rows > 0;
         } else if text.starts_with("ISO date,") {

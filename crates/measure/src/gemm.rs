@@ -11,6 +11,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
+    text::trim,
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -73,7 +74,7 @@ impl Lines for Products {
         if self.json.line(line, b"{", out, document) {
             return;
         }
-        let text = line.text.trim();
+        let text = trim(line.text);
         let Some((key, value)) = text.split_once('=') else {
             if let Some(result) =
                 text.strip_prefix("GEMM_SWEEP_").filter(|_| line.whole || text == "GEMM_SWEEP_PASS")

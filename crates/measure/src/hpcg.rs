@@ -9,7 +9,7 @@ use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
     out::Out,
-    text::Phrase,
+    text::{Phrase, trim},
 };
 
 const THROUGHPUT: Known =
@@ -46,7 +46,7 @@ static RESULT: Phrase = Phrase::new("HPCG result is ");
 
 impl Lines for Hpcg {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some((_, result)) = RESULT.split_once(text) {
             self.begun = true;
             let Some((_, rating)) = result.split_once("rating of=").filter(|_| line.whole) else {

@@ -13,6 +13,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
+    text::trim,
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -71,7 +72,7 @@ const PHRASES: [&str; 5] = [
 
 impl Lines for Hpl {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         static PHRASE: LazyLock<AhoCorasick> =
             LazyLock::new(|| AhoCorasick::new(PHRASES).expect("short phrases"));
         // Most lines neither begin like one that is read nor contain a phrase.

@@ -2,7 +2,7 @@
 //!
 //! None of them states a direction of improvement: the metrics are evidence until criteria say what is better.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use model::{
     measurement::LogEnd,
@@ -15,6 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
+    text::trim,
 };
 
 const MEASURE: Known = Known::new(
@@ -94,22 +95,17 @@ pub(crate) const KEY_VALUE: Format = Format {
 };
 
 #[derive(Default)]
-struct Bmf {
-    json: Documents,
-    /// Name of the current measure.
-    name: String,
-}
+struct Bmf(Documents);
 
 impl Lines for Bmf {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        self.json.line(line, b"{", out, |root, out| {
+        self.0.line(line, b"{", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for (benchmark, measures) in root.members() {
                 for (measure, values) in measures.members() {
                     let Some(value) = values.get("value") else { return LogEnd::Truncated };
                     ended = LogEnd::Complete;
-                    plain(&measure, &mut self.name);
-                    let put = out.put(&MEASURE).parts(&[&self.name]).label("benchmark", &benchmark);
+                    let put = out.put(&MEASURE).parts(&[&plain(&measure)]).label("benchmark", &benchmark);
                     put.read(&value.text().unwrap_or_default(), value.line());
                 }
             }
@@ -118,7 +114,7 @@ impl Lines for Bmf {
     }
 
     fn finish(&mut self, _: &mut Out) -> LogEnd {
-        self.json.finish(LogEnd::Empty)
+        self.0.finish(LogEnd::Empty)
     }
 }
 
@@ -148,14 +144,14 @@ impl Lines for GithubBenchmark {
     }
 }
 
-/// Replaces `plain` by the lower case words of a name.
-fn plain(name: &str, plain: &mut String) {
-    plain.clear();
-    plain.push_str(short(name));
-    if !plain.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_')) {
-        let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
-        *plain = plain.chars().map(word).collect();
+/// Lower case words of a name.
+fn plain(name: &str) -> Cow<'_, str> {
+    let name = short(name);
+    if name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_')) {
+        return name.into();
     }
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
+    name.chars().map(plain).collect()
 }
 
 /// Maximum number of stated units.
@@ -167,13 +163,11 @@ struct OpenMetrics {
     samples: u64,
     ended: bool,
     broken: bool,
-    /// Name of the current sample.
-    name: String,
 }
 
 impl Lines for OpenMetrics {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some(comment) = text.strip_prefix('#') {
             let mut words = comment.split_whitespace();
             match words.next() {
@@ -227,8 +221,7 @@ impl OpenMetrics {
         self.samples += 1;
         let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
         let unit = known.map_or("unknown", |(_, unit)| unit.as_str());
-        plain(name, &mut self.name);
-        let mut put = out.put(&SAMPLE).parts(&[&self.name]).unit(unit);
+        let mut put = out.put(&SAMPLE).parts(&[&plain(name)]).unit(unit);
         let gpu = labels
             .iter()
             .find(|(label, _)| label.eq_ignore_ascii_case("gpu"))
@@ -258,41 +251,40 @@ fn closing(text: &str) -> Option<usize> {
 
 /// The unit that the suffix of a key states.
 fn unit(key: &str) -> &'static str {
-    let has = |(suffix, _): &&(&str, _)| key.ends_with(suffix);
-    SUFFIXES.iter().find(has).map_or("unknown", |(_, unit)| unit)
+    let Some((rest, suffix)) = key.rsplit_once('_') else { return "unknown" };
+    match suffix {
+        "seconds" => "s",
+        "percent" => "%",
+        "tflops" => "TFLOP/s",
+        "gflops" => "GFLOP/s",
+        "bytes" => "B",
+        "count" => "count",
+        "watts" => "W",
+        "ratio" => "1",
+        "mhz" => "MHz",
+        "ms" => "ms",
+        "us" => "us",
+        "ns" => "ns",
+        "c" => "C",
+        "s" => match rest.rsplit_once('_') {
+            Some((_, "mib")) => "MiB/s",
+            Some((_, "gib")) => "GiB/s",
+            Some((_, "gb")) => "GB/s",
+            _ => "unknown",
+        },
+        _ => "unknown",
+    }
 }
-
-/// Suffixes of keys, longest first, and their units.
-const SUFFIXES: [(&str, &str); 16] = [
-    ("_seconds", "s"),
-    ("_percent", "%"),
-    ("_tflops", "TFLOP/s"),
-    ("_gflops", "GFLOP/s"),
-    ("_bytes", "B"),
-    ("_count", "count"),
-    ("_watts", "W"),
-    ("_ratio", "1"),
-    ("_mib_s", "MiB/s"),
-    ("_gib_s", "GiB/s"),
-    ("_gb_s", "GB/s"),
-    ("_mhz", "MHz"),
-    ("_ms", "ms"),
-    ("_us", "us"),
-    ("_ns", "ns"),
-    ("_c", "C"),
-];
 
 #[derive(Default)]
 struct KeyValue {
     values: u64,
     ended: bool,
-    /// Name of the current key.
-    name: String,
 }
 
 impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         let equals = text.bytes().position(|byte| byte == b'=');
         let pair = equals.map(|at| (text[..at].trim(), text[at + 1..].trim()));
         let Some((key, value)) = pair.filter(|(key, _)| !key.contains(' ')) else {
@@ -318,8 +310,8 @@ impl Lines for KeyValue {
             return;
         }
         self.values += 1;
-        plain(key, &mut self.name);
-        let put = out.put(&PAIR).parts(&[&self.name]).unit(unit(&self.name));
+        let key = plain(key);
+        let put = out.put(&PAIR).parts(&[&key]).unit(unit(&key));
         match number {
             Some(number) => put.value(number, line.number),
             None => put.unmeasurable(value, line.number),

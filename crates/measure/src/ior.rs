@@ -10,6 +10,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
+    text::trim,
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -60,7 +61,7 @@ struct Ior {
 
 impl Lines for Ior {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some(version) = text.strip_prefix("IOR-").filter(|text| text.contains("Coordinated")) {
             self.started += 1;
             out.version(version.split(':').next().unwrap_or_default());
@@ -121,7 +122,7 @@ struct Mdtest {
 
 impl Lines for Mdtest {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some((version, _)) =
             text.strip_prefix("mdtest-").and_then(|text| text.split_once(" was launched"))
         {

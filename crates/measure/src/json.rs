@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr_iter, memchr2, memmem};
+use memchr::{memchr_iter, memchr2};
 
 use model::measurement::LogEnd;
 
@@ -13,6 +13,7 @@ use crate::{
     lines::{Line, worst},
     number::{Number, number},
     out::Out,
+    text::Phrase,
 };
 
 /// Maximum size of a document, bytes.
@@ -21,8 +22,6 @@ pub(crate) const LONGEST: usize = 6 << 20;
 const NODES: usize = 300_000;
 /// Maximum nesting.
 const DEPTH: usize = 64;
-/// Size of the blocks for which the first line number is stored, bytes.
-const BLOCK: usize = 256;
 /// Number of values and keys of a typical document.
 const TYPICAL: usize = 256;
 
@@ -40,9 +39,10 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     start: u32,
+    /// End of the text; for an object or array the index of the first node after it.
     end: u32,
-    /// Index of the first node after this value.
-    after: u32,
+    /// Number of line feeds before it.
+    line: u32,
     kind: Kind,
 }
 
@@ -50,13 +50,18 @@ struct Node {
 pub(crate) struct Document<'a> {
     text: &'a str,
     nodes: Vec<Node>,
-    /// Line of the first byte of each block.
-    lines: Vec<u64>,
-    /// Number of line feeds between values.
+    /// First line in the log.
+    first: u64,
+    /// Number of line feeds so far.
     breaks: usize,
+    /// Line feeds are expected in strings as well.
+    multiline: bool,
     /// A line is empty or ends with a control character.
     irregular: bool,
 }
+
+/// Position and kind of an error.
+type At = (usize, &'static str);
 
 impl<'a> Document<'a> {
     /// Parses a document that starts in the line `line` of the log.
@@ -68,73 +73,57 @@ impl<'a> Document<'a> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
-        let (mut document, end) = Self::beginning(text).map_err(|(at, what)| {
+        let mut document = Self::new(text, line, true);
+        let end = document.all().map_err(|(at, what)| {
             let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
             format!("line {}: {what}", line + before)
         })?;
-        if !text.as_bytes()[end..].trim_ascii().is_empty() {
-            return Err("text follows the JSON document".to_owned());
+        let rest = &text.as_bytes()[end..];
+        if rest.trim_ascii().is_empty() {
+            Ok(document)
+        } else {
+            Err("text follows the JSON document".to_owned())
         }
-        document.number_lines(line, end);
-        Ok(document)
     }
 
     /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
     /// from the document that [`Gather`] would find: lines within a string, empty lines, or lines that are read
     /// without a part.
     fn at_start(text: &'a str, line: u64) -> Option<(Self, usize)> {
-        let (mut document, end) = Self::beginning(text).ok()?;
-        let lines = document.number_lines(line, end);
-        let bytes = &text.as_bytes()[..end];
-        let changed = memchr2(b'\r', 0xef, bytes).is_some()
-            || lines > 0 && memmem::find(bytes, b"\n{\"log\":\"").is_some();
+        static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
+        let mut document = Self::new(text, line, false);
+        let end = document.all().ok()?;
+        let text = &text[..end];
+        let lines = memchr_iter(b'\n', text.as_bytes()).count();
+        let changed =
+            memchr2(b'\r', 0xef, text.as_bytes()).is_some() || lines > 0 && LOG_DRIVER.find(text).is_some();
         (lines == document.breaks && !document.irregular && !changed).then_some((document, end))
     }
 
-    fn beginning(text: &'a str) -> Result<(Self, usize), (usize, &'static str)> {
-        let nodes = Vec::with_capacity(TYPICAL);
-        let mut document = Self { text, nodes, lines: Vec::new(), breaks: 0, irregular: false };
-        let end = document.all()?;
-        Ok((document, end))
-    }
-
-    /// Stores the line of each block of the document, which ends here; returns the number of line feeds.
-    fn number_lines(&mut self, first: u64, end: usize) -> usize {
-        let mut line = first;
-        self.lines.reserve_exact(end / BLOCK + 1);
-        for block in self.text.as_bytes()[..end].chunks(BLOCK) {
-            self.lines.push(line);
-            line += memchr_iter(b'\n', block).count() as u64;
-        }
-        (line - first) as usize
+    fn new(text: &'a str, first: u64, multiline: bool) -> Self {
+        Self { text, nodes: Vec::with_capacity(TYPICAL), first, breaks: 0, multiline, irregular: false }
     }
 
     pub(crate) fn root(&self) -> Value<'_> {
         Value { document: self, at: 0 }
     }
 
-    fn line(&self, at: usize) -> u64 {
-        let block = at / BLOCK;
-        let before = self.text.as_bytes().get(block * BLOCK..at).unwrap_or_default();
-        self.lines.get(block).map_or(0, |line| line + memchr_iter(b'\n', before).count() as u64)
-    }
-
     fn byte(&self, at: usize) -> Option<u8> {
         self.text.as_bytes().get(at).copied()
     }
 
-    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, (usize, &'static str)> {
+    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, At> {
         if self.nodes.len() == NODES {
             return Err((start, "the JSON document has too many values"));
         }
         // The text is shorter than 4 GiB.
-        let after = self.nodes.len() as u32 + 1;
-        self.nodes.push(Node { start: start as u32, end: end as u32, after, kind });
+        let line = self.breaks as u32;
+        self.nodes.push(Node { start: start as u32, end: end as u32, line, kind });
         Ok(self.nodes.len() - 1)
     }
 
     /// Parses one value without recursion; returns the position after it.
-    fn all(&mut self) -> Result<usize, (usize, &'static str)> {
+    fn all(&mut self) -> Result<usize, At> {
         // Index and kind of each open value.
         let mut open: Vec<(usize, Kind)> = Vec::with_capacity(DEPTH);
         let mut at = 0;
@@ -173,9 +162,7 @@ impl<'a> Document<'a> {
                     (Some(b','), _) => at += 1,
                     (Some(b'}'), Kind::Object) | (Some(b']'), Kind::Array) => {
                         at += 1;
-                        let after = self.nodes.len() as u32;
-                        self.nodes[node].end = at as u32;
-                        self.nodes[node].after = after;
+                        self.nodes[node].end = self.nodes.len() as u32;
                         open.pop();
                         continue;
                     }
@@ -188,7 +175,7 @@ impl<'a> Document<'a> {
     }
 
     /// Adds a word without quotes; returns its end.
-    fn word(&mut self, at: usize) -> Result<usize, (usize, &'static str)> {
+    fn word(&mut self, at: usize) -> Result<usize, At> {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
         let end = at + rest.iter().take_while(|byte| !ENDS_WORD[usize::from(**byte)]).count();
         if end == at {
@@ -216,14 +203,18 @@ impl<'a> Document<'a> {
     }
 
     /// Adds the string whose quote is here; returns its end.
-    fn string(&mut self, start: usize) -> Result<usize, (usize, &'static str)> {
+    fn string(&mut self, start: usize) -> Result<usize, At> {
         let (mut at, mut kind) = (start + 1, Kind::Text);
         loop {
             let rest = self.text.as_bytes().get(at..).unwrap_or_default();
             let more = memchr2(b'"', b'\\', rest).ok_or((at, "the JSON document is truncated"))?;
             if rest[more] == b'"' {
-                self.push(start, at + more + 1, kind)?;
-                return Ok(at + more + 1);
+                let end = at + more + 1;
+                self.push(start, end, kind)?;
+                if self.multiline {
+                    self.breaks += memchr_iter(b'\n', &self.text.as_bytes()[start..end]).count();
+                }
+                return Ok(end);
             }
             kind = Kind::Escaped;
             at += more + 2;
@@ -253,9 +244,15 @@ impl<'d> Value<'d> {
         self.document.nodes[self.at]
     }
 
+    /// Index of the first node after this value.
+    fn after(self) -> usize {
+        let Node { end, kind, .. } = self.node();
+        if matches!(kind, Kind::Object | Kind::Array) { end as usize } else { self.at + 1 }
+    }
+
     /// Line of the log in which the value starts.
     pub(crate) fn line(self) -> u64 {
-        self.document.line(self.node().start as usize)
+        self.document.first + u64::from(self.node().line)
     }
 
     /// Whether the printed text is this word.
@@ -275,13 +272,15 @@ impl<'d> Value<'d> {
 
     /// The printed text: a string's content, or a word such as a number.
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
-        let node = self.node();
-        let text = &self.document.text[node.start as usize..node.end as usize];
-        match node.kind {
+        let Node { start, end, kind, .. } = self.node();
+        let text = match kind {
+            Kind::Object | Kind::Array => return None,
+            _ => &self.document.text[start as usize..end as usize],
+        };
+        match kind {
             Kind::Text => Some(Cow::Borrowed(&text[1..text.len() - 1])),
             Kind::Escaped => Some(Cow::Owned(unescaped(&text[1..text.len() - 1]))),
-            Kind::Word => Some(Cow::Borrowed(text)),
-            Kind::Object | Kind::Array => None,
+            _ => Some(Cow::Borrowed(text)),
         }
     }
 
@@ -298,12 +297,12 @@ impl<'d> Value<'d> {
     /// Values of an array; none for other values.
     pub(crate) fn items(self) -> impl Iterator<Item = Value<'d>> {
         let node = self.node();
-        let end = if node.kind == Kind::Array { node.after as usize } else { 0 };
+        let end = if node.kind == Kind::Array { node.end as usize } else { 0 };
         let document = self.document;
         let mut at = self.at + 1;
         std::iter::from_fn(move || {
             let item = (at < end).then_some(Value { document, at })?;
-            at = item.node().after as usize;
+            at = item.after();
             Some(item)
         })
     }
@@ -311,13 +310,13 @@ impl<'d> Value<'d> {
     /// Keys and values of an object; none for other values.
     pub(crate) fn members(self) -> impl Iterator<Item = (Cow<'d, str>, Value<'d>)> {
         let node = self.node();
-        let end = if node.kind == Kind::Object { node.after as usize } else { 0 };
+        let end = if node.kind == Kind::Object { node.end as usize } else { 0 };
         let document = self.document;
         let mut at = self.at + 1;
         std::iter::from_fn(move || {
             let key = (at < end).then_some(Value { document, at })?;
             let value = Value { document, at: at + 1 };
-            at = value.node().after as usize;
+            at = value.after();
             Some((key.text().unwrap_or_default(), value))
         })
     }
@@ -325,14 +324,14 @@ impl<'d> Value<'d> {
     /// The last member of this name.
     pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
         let node = self.node();
-        let end = if node.kind == Kind::Object { node.after as usize } else { 0 };
+        let end = if node.kind == Kind::Object { node.end as usize } else { 0 };
         let (mut at, mut found) = (self.at + 1, None);
         while at < end {
             let value = Value { document: self.document, at: at + 1 };
             if (Value { document: self.document, at }).is(name) {
                 found = Some(value);
             }
-            at = value.node().after as usize;
+            at = value.after();
         }
         found
     }

@@ -19,6 +19,7 @@ use crate::{
     lines::{Line, Lines},
     number::count,
     out::Out,
+    text::trim,
     xid::{sxid, xid},
 };
 
@@ -75,7 +76,7 @@ struct Kernel {
 
 impl Lines for Kernel {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         match text {
             "-- end of kernel log --" => return self.end = true,
             "-- No entries --" => return self.lines += 1,

@@ -38,12 +38,12 @@ pub(crate) fn number(text: &str) -> Option<Number> {
         [b'-' | b'+', rest @ ..] => rest,
         _ => bytes,
     };
-    let whole = digits(unsigned);
-    let mut rest = &unsigned[whole..];
-    let mut fraction = 0;
+    let (integer, mut rest) = digits(unsigned, 0);
+    let whole = unsigned.len() - rest.len();
+    let (mut integer, mut fraction) = (integer, 0);
     if let [b'.', after @ ..] = rest {
-        fraction = digits(after);
-        rest = &after[fraction..];
+        (integer, rest) = digits(after, integer);
+        fraction = after.len() - rest.len();
     }
     if whole + fraction == 0 {
         return None;
@@ -55,20 +55,20 @@ pub(crate) fn number(text: &str) -> Option<Number> {
             [b'+', power @ ..] => (false, power),
             _ => (false, after),
         };
-        if power.is_empty() || power.len() > 4 || digits(power) != power.len() {
+        let (size, after) = digits(power, 0);
+        if power.is_empty() || power.len() > 4 || !after.is_empty() {
             return None;
         }
-        let size = power.iter().fold(0, |size, digit| size * 10 + i32::from(digit - b'0'));
-        exponent = if negative { -size } else { size };
-        rest = &[];
+        exponent = if negative { -(size as i32) } else { size as i32 };
+        rest = after;
     }
     if !rest.is_empty() {
         return None;
     }
     let step = exponent - i32::try_from(fraction).ok()?;
     let power = |exponent: i32| POWERS.get(usize::try_from(exponent + 24).ok()?).copied();
-    let value = match exact(&unsigned[..whole], &unsigned[unsigned.len().min(whole + 1)..][..fraction], step)
-    {
+    let exact = if whole + fraction <= 15 { exact(integer, step) } else { None };
+    let value = match exact {
         Some(value) if bytes[0] == b'-' => -value,
         Some(value) => value,
         None => text.parse().ok().filter(|value: &f64| value.is_finite())?,
@@ -76,26 +76,30 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     Some(Number { value, resolution: power(step) })
 }
 
-/// The number with these digits times ten to the power `step`, if one operation on exact operands yields it: then it is the
-/// nearest floating-point number.
-fn exact(whole: &[u8], fraction: &[u8], step: i32) -> Option<f64> {
-    // Integers below 2^53 and powers of ten up to 10^22 are exact.
-    if whole.len() + fraction.len() > 15 || !(-22..=22).contains(&step) {
+/// An integer below 10^15 times ten to the power `step`, if one operation on exact operands yields it: then it is the nearest
+/// floating-point number.
+fn exact(integer: u64, step: i32) -> Option<f64> {
+    // Powers of ten are exact up to 10^22.
+    if !(-22..=22).contains(&step) {
         return None;
     }
-    let digits = whole.iter().chain(fraction);
-    let integer = digits.fold(0, |integer: u64, digit| integer * 10 + u64::from(digit - b'0')) as f64;
-    let power = POWERS[24 + step.unsigned_abs() as usize];
+    let (integer, power) = (integer as f64, POWERS[24 + step.unsigned_abs() as usize]);
     Some(if step < 0 { integer / power } else { integer * power })
 }
 
-fn digits(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| byte.is_ascii_digit()).count()
+/// Appends the digits at the start of a text to an integer; returns it with the rest of the text. Many digits overflow.
+fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
+    let mut rest = text;
+    while let [digit @ b'0'..=b'9', after @ ..] = rest {
+        integer = integer.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        rest = after;
+    }
+    (integer, rest)
 }
 
 /// Reads a count that makes up the whole text.
 pub(crate) fn count<T: std::str::FromStr>(text: &str) -> Option<T> {
-    (!text.is_empty() && digits(text.as_bytes()) == text.len()).then(|| text.parse().ok())?
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, short},
-    text::Phrase,
+    text::{Phrase, trim},
 };
 
 use rules::{METRICS, Rule, is_reason, same, same_section, throttle_rule, with_element, with_name};
@@ -109,7 +109,7 @@ static COLON: Phrase = Phrase::new(" : ");
 
 impl Lines for Smi {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if text.starts_with('<') {
             self.xml = true;
             self.element(text, line, out);
@@ -232,7 +232,7 @@ impl Smi {
             }
             return;
         };
-        let (name, value) = (name.trim_end(), value.trim());
+        let (name, value) = (name.trim_end(), trim(value));
         if self.gpus == 0 {
             match name {
                 "Driver Version" => out.version(value),
@@ -276,7 +276,7 @@ impl Smi {
     fn gpu(&mut self, bus: &str, out: &mut Out) {
         self.introduce(out);
         self.gpus += 1;
-        self.bus = Some(short(bus.trim()).to_owned());
+        self.bus = Some(short(trim(bus)).to_owned());
     }
 
     /// Adds the current GPU.

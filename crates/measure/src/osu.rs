@@ -12,6 +12,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
+    text::trim,
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -63,7 +64,7 @@ struct Osu {
 
 impl Lines for Osu {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if text == "-- end of osu --" {
             self.ended = true;
         } else if let Some(title) = text.strip_prefix("# OSU ") {

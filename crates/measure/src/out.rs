@@ -9,7 +9,7 @@ use model::{
     metric::{Better, Finding, Gpu, Metric, Scope, Severity, Subject},
 };
 
-use crate::{known::Known, number::Number};
+use crate::{known::Known, number::Number, text::trim};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MOST: usize = 13 << 20;
@@ -94,7 +94,7 @@ impl Out {
             return;
         }
         let (code, text) = (code.to_string(), text.to_string());
-        let text = beginning(text.trim());
+        let text = beginning(trim(&text));
         if self.report(least + text.len() + code.len()) {
             let (text, subject) = (text.to_owned(), self.complete(subject));
             self.reading.findings.push(Finding { code, subject, severity, text, line });
@@ -103,7 +103,7 @@ impl Out {
 
     /// Adds a GPU.
     pub(crate) fn gpu(&mut self, subject: Subject, name: Option<&str>) {
-        let name = name.map(|name| short(name.trim()));
+        let name = name.map(|name| short(trim(name)));
         if self.report(size_of::<Gpu>() * 2 + name.map_or(0, str::len) + 4 * OVERHEAD) {
             let (subject, name) = (self.complete(subject), name.map(str::to_owned));
             self.reading.gpus.push(Gpu { subject, name });
@@ -112,7 +112,7 @@ impl Out {
 
     /// Records the first error of the program.
     pub(crate) fn error(&mut self, text: &str) {
-        let text = text.trim();
+        let text = trim(text);
         if self.reading.first_error.is_none() && !text.is_empty() {
             self.reading.first_error = Some(beginning(text).to_owned());
         }
@@ -120,8 +120,8 @@ impl Out {
 
     /// Records the version of the program.
     pub(crate) fn version(&mut self, version: &str) {
-        if self.reading.version.is_none() && !version.trim().is_empty() {
-            self.reading.version = Some(short(version.trim()).to_owned());
+        if self.reading.version.is_none() && !trim(version).is_empty() {
+            self.reading.version = Some(short(trim(version)).to_owned());
         }
     }
 
@@ -327,7 +327,7 @@ impl Put<'_> {
 
     /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
     pub(crate) fn read(self, text: &str, line: u64) {
-        let text = text.trim();
+        let text = trim(text);
         match crate::number::number(text) {
             Some(number) => self.value(number, line),
             None => self.unmeasurable(if text.is_empty() { "no value" } else { text }, line),

@@ -16,7 +16,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    text::Phrase,
+    text::{Phrase, trim},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -110,7 +110,7 @@ impl Lines for Test {
         if self.json.line(line, b"{", out, document) {
             return;
         }
-        let text = line.text.trim();
+        let text = trim(line.text);
         // Each other kind of line has a capital letter, or begins otherwise.
         let is_row = text.starts_with(|c: char| c.is_ascii_digit())
             && !text.bytes().any(|byte| byte.is_ascii_uppercase());

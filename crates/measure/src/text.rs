@@ -4,6 +4,23 @@ use std::sync::OnceLock;
 
 use memchr::memmem::Finder;
 
+/// The text without blanks at its ends, like `str::trim`, which decodes each character.
+pub(crate) fn trim(text: &str) -> &str {
+    let bytes = text.as_bytes();
+    let is_text = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ');
+    let start = bytes.iter().position(is_text).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(is_text).map_or(start, |last| last + 1);
+    let inner = &text[start..end];
+    // Some blanks are beyond ASCII.
+    if inner.bytes().next().is_none_or(|byte| byte.is_ascii())
+        && inner.bytes().last().is_none_or(|byte| byte.is_ascii())
+    {
+        inner
+    } else {
+        inner.trim()
+    }
+}
+
 /// A phrase that is searched in many lines. Its search is prepared once: `str::split_once` prepares it for each line, which
 /// takes longer than the search of a line.
 pub(crate) struct Phrase {
@@ -44,6 +61,13 @@ impl Phrase {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_are_removed_as_from_any_text() {
+        for text in ["", " ", "a", " a b\t", "\u{3000} a \u{a0}", "\u{e9} ", "\u{b}\u{1c}x\u{1c}\r"] {
+            assert_eq!(trim(text), text.trim(), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_phrase_splits_as_text_does() {

@@ -13,7 +13,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::Out,
-    text::Phrase,
+    text::{Phrase, trim},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -116,7 +116,7 @@ impl Training {
         let mut fields = text.split('|');
         let progress = fields.next().and_then(|progress| progress.split_once('/'));
         let Some((iteration, total)) = progress else { return };
-        let (iteration, total) = (iteration.trim(), total.trim());
+        let (iteration, total) = (trim(iteration), trim(total));
         let (Some(at), Some(of)) = (count::<u64>(iteration), count::<u64>(total)) else { return };
         self.iterations += 1;
         // Printed iterations have equal distances; a lost line makes the log incomplete.
@@ -126,7 +126,7 @@ impl Training {
         self.ended = at == of;
         for field in fields {
             let Some((name, value)) = COLON.split_once(field) else { continue };
-            let (name, value) = (name.trim(), value.trim());
+            let (name, value) = (trim(name), trim(value));
             let known = match name {
                 "elapsed time per iteration (ms)" => &STEP,
                 "throughput per GPU (TFLOP/s/GPU)" | "TFLOPs" => &THROUGHPUT,
