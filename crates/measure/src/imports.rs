@@ -251,7 +251,8 @@ fn closing(text: &str) -> Option<usize> {
 
 /// The unit that the suffix of a key states.
 fn unit(key: &str) -> &'static str {
-    let Some((rest, suffix)) = key.rsplit_once('_') else { return "unknown" };
+    let Some(at) = key.bytes().rposition(|byte| byte == b'_') else { return "unknown" };
+    let (rest, suffix) = (&key[..at], &key[at + 1..]);
     match suffix {
         "seconds" => "s",
         "percent" => "%",
@@ -286,7 +287,7 @@ impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
         let equals = text.bytes().position(|byte| byte == b'=');
-        let pair = equals.map(|at| (text[..at].trim(), text[at + 1..].trim()));
+        let pair = equals.map(|at| (trim(&text[..at]), trim(&text[at + 1..])));
         let Some((key, value)) = pair.filter(|(key, _)| !key.contains(' ')) else {
             let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
             let result = ["PASS", "FAIL", "SKIP"].into_iter().find(|result| text.ends_with(result));

@@ -110,14 +110,22 @@ impl Processes<'_> {
         };
         let (origin, rest) = self.labels.strip(&text);
         let rest = trimmed_end(rest);
+        let unlabelled = clean && first && origin.is_absent();
+        let ahead = if unlabelled && self.labels.are_marked() { ahead } else { "" };
+        if unlabelled && self.is_unlabelled() {
+            // Nearly all lines.
+            if rest.is_empty() {
+                return 0;
+            }
+            self.streams[self.current].lines.line(Line { text: rest, number, whole, ahead }, out);
+            return std::mem::take(&mut out.taken);
+        }
         // A launcher writes its prefix once a line.
         let continued = !first && origin.is_absent() && !self.streams.is_empty();
         let blank = rest.is_empty();
         if blank && origin.is_absent() {
             return 0;
         }
-        let unlabelled = clean && first && origin.is_absent() && self.labels.are_marked();
-        let ahead = if unlabelled { ahead } else { "" };
         // A line that begins with a carriage return has its prefix before it, without text.
         let selected = continued || self.select(origin, out);
         if blank || !selected {
@@ -127,6 +135,11 @@ impl Processes<'_> {
             stream.lines.line(Line { text: rest, number, whole, ahead }, out);
         }
         std::mem::take(&mut out.taken)
+    }
+
+    /// The current stream is that of lines without prefix.
+    fn is_unlabelled(&self) -> bool {
+        self.streams.get(self.current).is_some_and(|stream| stream.label.is_empty())
     }
 
     /// Makes the stream of a process the current one; returns `false` if there are too many.
@@ -180,6 +193,9 @@ pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 
 /// The line without blanks and holes of a file at its end.
 fn trimmed_end(line: &str) -> &str {
+    if line.as_bytes().last().is_some_and(|byte| *byte > b' ') {
+        return line;
+    }
     let end = line.bytes().rposition(|byte| byte > b' ').map_or(0, |at| at + 1);
     // All bytes after it are ASCII.
     &line[..end]

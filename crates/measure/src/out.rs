@@ -52,25 +52,30 @@ pub(crate) struct Out {
 
 impl Out {
     /// Starts a metric of the registry.
+    #[inline]
     pub(crate) fn put(&mut self, known: &'static Known) -> Put<'_> {
         // After the first omitted value, none is kept.
         self.full |= self.used + METRIC > MOST;
         if !self.full {
-            let (name, unit) = self.known(known);
-            self.reading.metrics.push(Metric {
-                name,
-                unit,
-                better: known.better,
-                scope: known.scope,
-                subject: Subject::default(),
-                labels: Default::default(),
-                value: None,
-                resolution: None,
-                unmeasurable: None,
-                line: 0,
-            });
+            self.start(known);
         }
         Put { out: self, known, whole: false }
+    }
+
+    fn start(&mut self, known: &'static Known) {
+        let (name, unit) = self.known(known);
+        self.reading.metrics.push(Metric {
+            name,
+            unit,
+            better: known.better,
+            scope: known.scope,
+            subject: Subject::default(),
+            labels: Default::default(),
+            value: None,
+            resolution: None,
+            unmeasurable: None,
+            line: 0,
+        });
     }
 
     /// Starts a metric that is not in the registry.
@@ -220,15 +225,18 @@ pub(crate) struct Put<'a> {
 }
 
 impl Put<'_> {
+    #[inline]
     fn metric(&mut self) -> Option<&mut Metric> {
         if self.out.full { None } else { self.out.reading.metrics.last_mut() }
     }
 
     /// Sets the parts of the name for which the registry has placeholders.
+    #[inline]
     pub(crate) fn parts(self, parts: &[&str]) -> Self {
-        if self.out.full {
-            return self;
-        }
+        if self.out.full { self } else { self.filled(parts) }
+    }
+
+    fn filled(self, parts: &[&str]) -> Self {
         let mut name = std::mem::take(&mut self.out.text);
         name.clear();
         let mut pattern = self.known.name;
@@ -256,8 +264,9 @@ impl Put<'_> {
     }
 
     /// The printed unit.
+    #[inline]
     pub(crate) fn unit(mut self, unit: &str) -> Self {
-        if unit != self.known.unit && !self.out.full {
+        if !self.out.full && unit != self.known.unit {
             let unit = self.out.name(unit);
             if let Some(metric) = self.metric() {
                 metric.unit = unit;
@@ -281,6 +290,7 @@ impl Put<'_> {
     }
 
     /// The subject of the metric.
+    #[inline]
     pub(crate) fn subject(mut self, set: impl FnOnce(&mut Subject)) -> Self {
         if let Some(metric) = self.metric() {
             set(&mut metric.subject);
@@ -310,6 +320,7 @@ impl Put<'_> {
     }
 
     /// Adds the metric with a value.
+    #[inline]
     pub(crate) fn value(mut self, number: Number, line: u64) {
         if let Some(metric) = self.metric() {
             (metric.value, metric.resolution) = (Some(number.value), number.resolution);

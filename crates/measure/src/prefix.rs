@@ -70,8 +70,12 @@ impl Labels {
     }
 
     /// Removes the prefixes of a line.
+    #[inline]
     pub(crate) fn strip<'a>(self, line: &'a str) -> (Origin<'a>, &'a str) {
-        if self.raw {
+        // Nearly all lines.
+        let unmarked =
+            !self.ranks && !self.hosts && !line.starts_with(|c: char| c == '[' || c.is_ascii_digit());
+        if self.raw || unmarked {
             return (Origin::default(), line);
         }
         let (mut origin, mut rest) = (Origin::default(), line);

@@ -5,8 +5,12 @@ use std::sync::OnceLock;
 use memchr::memmem::Finder;
 
 /// The text without blanks at its ends, like `str::trim`, which decodes each character.
+#[inline]
 pub(crate) fn trim(text: &str) -> &str {
     let bytes = text.as_bytes();
+    if let [b'!'..=b'~', .., b'!'..=b'~'] | [b'!'..=b'~'] = bytes {
+        return text;
+    }
     let is_text = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ');
     let start = bytes.iter().position(is_text).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(is_text).map_or(start, |last| last + 1);
