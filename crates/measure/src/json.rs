@@ -39,7 +39,8 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     start: u32,
-    /// End of the text; for an object or array the index of the first node after it.
+    /// End of the text; for an object or array the index of the first node after it, and while it is open that of the object
+    /// or array around it.
     end: u32,
     /// Number of line feeds before it.
     line: u32,
@@ -73,7 +74,7 @@ impl<'a> Document<'a> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
-        let mut document = Self::new(text, line, true);
+        let mut document = Self::new(text, line, true, Vec::new());
         let end = document.all().map_err(|(at, what)| {
             let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
             format!("line {}: {what}", line + before)
@@ -89,9 +90,9 @@ impl<'a> Document<'a> {
     /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
     /// from the document that [`Gather`] would find: lines within a string, empty lines, or lines that are read
     /// without a part.
-    fn at_start(text: &'a str, line: u64) -> Option<(Self, usize)> {
+    fn at_start(text: &'a str, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
-        let mut document = Self::new(text, line, false);
+        let mut document = Self::new(text, line, false, nodes);
         let end = document.all().ok()?;
         let text = &text[..end];
         let lines = memchr_iter(b'\n', text.as_bytes()).count();
@@ -100,8 +101,9 @@ impl<'a> Document<'a> {
         (lines == document.breaks && !document.irregular && !changed).then_some((document, end))
     }
 
-    fn new(text: &'a str, first: u64, multiline: bool) -> Self {
-        Self { text, nodes: Vec::with_capacity(TYPICAL), first, breaks: 0, multiline, irregular: false }
+    fn new(text: &'a str, first: u64, multiline: bool, mut nodes: Vec<Node>) -> Self {
+        nodes.reserve(TYPICAL);
+        Self { text, nodes, first, breaks: 0, multiline, irregular: false }
     }
 
     pub(crate) fn root(&self) -> Value<'_> {
@@ -124,13 +126,13 @@ impl<'a> Document<'a> {
 
     /// Parses one value without recursion; returns the position after it.
     fn all(&mut self) -> Result<usize, At> {
-        // Index and kind of each open value.
-        let mut open: Vec<(usize, Kind)> = Vec::with_capacity(DEPTH);
+        // The innermost open object or array.
+        let (mut depth, mut open, mut open_kind) = (0, 0, Kind::Word);
         let mut at = 0;
         loop {
             // A value.
             at = self.blanks(at);
-            if let Some((_, Kind::Object)) = open.last() {
+            if open_kind == Kind::Object {
                 at = if self.byte(at) == Some(b'"') { self.string(at)? } else { self.word(at)? };
                 at = self.blanks(at);
                 if self.byte(at) != Some(b':') {
@@ -140,11 +142,12 @@ impl<'a> Document<'a> {
             }
             match self.byte(at) {
                 Some(bracket @ (b'{' | b'[')) => {
-                    if open.len() == DEPTH {
+                    if depth == DEPTH {
                         return Err((at, "the JSON document is nested too deeply"));
                     }
-                    let kind = if bracket == b'{' { Kind::Object } else { Kind::Array };
-                    open.push((self.push(at, at, kind)?, kind));
+                    open_kind = if bracket == b'{' { Kind::Object } else { Kind::Array };
+                    open = self.push(at, open, open_kind)?;
+                    depth += 1;
                     at = self.blanks(at + 1);
                     if !matches!(self.byte(at), Some(b'}' | b']')) {
                         continue;
@@ -156,14 +159,18 @@ impl<'a> Document<'a> {
             }
             // Closing brackets, then a comma or the end.
             loop {
-                let Some(&(node, kind)) = open.last() else { return Ok(at) };
+                if depth == 0 {
+                    return Ok(at);
+                }
                 at = self.blanks(at);
-                match (self.byte(at), kind) {
+                match (self.byte(at), open_kind) {
                     (Some(b','), _) => at += 1,
                     (Some(b'}'), Kind::Object) | (Some(b']'), Kind::Array) => {
                         at += 1;
-                        self.nodes[node].end = self.nodes.len() as u32;
-                        open.pop();
+                        let outer = self.nodes[open].end as usize;
+                        self.nodes[open].end = self.nodes.len() as u32;
+                        (open, depth) = (outer, depth - 1);
+                        open_kind = if depth == 0 { Kind::Word } else { self.nodes[open].kind };
                         continue;
                     }
                     (Some(_), _) => return Err((at, "a comma or bracket is missing")),
@@ -190,7 +197,12 @@ impl<'a> Document<'a> {
         Ok(end)
     }
 
+    #[inline]
     fn blanks(&mut self, at: usize) -> usize {
+        if self.byte(at).is_some_and(|byte| byte > b' ') { at } else { self.after_blanks(at) }
+    }
+
+    fn after_blanks(&mut self, at: usize) -> usize {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
         let (mut length, mut breaks) = (0, 0);
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = rest.get(length) {
@@ -489,6 +501,8 @@ fn starts_with(line: &str, starts: &[u8]) -> bool {
 #[derive(Default)]
 pub(crate) struct Documents {
     gather: Gather,
+    /// Memory of a small document, used again.
+    nodes: Vec<Node>,
     ended: Option<LogEnd>,
 }
 
@@ -506,7 +520,8 @@ impl Documents {
         if !self.gather.is_open()
             && out.documents + ahead.len() < LONGEST
             && starts_with(line.text, starts)
-            && let Some((document, length)) = Document::at_start(ahead, line.number)
+            && let Some((document, length)) =
+                Document::at_start(ahead, line.number, std::mem::take(&mut self.nodes))
         {
             if length > line.text.len() {
                 let rest = &ahead.as_bytes()[length..];
@@ -514,6 +529,10 @@ impl Documents {
             }
             let ended = read(document.root(), out);
             self.ended = worst(self.ended, ended);
+            if document.nodes.capacity() <= TYPICAL {
+                self.nodes = document.nodes;
+                self.nodes.clear();
+            }
             return true;
         }
         let ended = match self.gather.line(line.text, line.number, starts, &mut out.documents) {

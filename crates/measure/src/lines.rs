@@ -12,6 +12,7 @@ use model::{measurement::LogEnd, metric::Subject};
 use crate::{
     out::Out,
     prefix::{Labels, Origin},
+    text::text_of,
 };
 
 /// Maximum length of a line, bytes.
@@ -184,11 +185,6 @@ impl Processes<'_> {
         }
         ended.unwrap_or(LogEnd::Empty)
     }
-}
-
-/// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
-pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
-    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// The line without blanks and holes of a file at its end.

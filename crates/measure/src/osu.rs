@@ -12,7 +12,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    text::trim,
+    text::{Phrase, trim},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -62,6 +62,9 @@ struct Osu {
     broken: bool,
 }
 
+static TEST: Phrase = Phrase::new(" Test");
+static BETWEEN_COLUMNS: Phrase = Phrase::new("  ");
+
 impl Lines for Osu {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
@@ -72,7 +75,7 @@ impl Lines for Osu {
             let (title, version) = title.rsplit_once(" v").unwrap_or((title, ""));
             out.version(version);
             let title = title.split_once(' ').map_or(title, |(_, title)| title);
-            let title = title.split_once(" Test").map_or(title, |(title, _)| title);
+            let title = TEST.split_once(title).map_or(title, |(title, _)| title);
             let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
             self.test = short(&words.collect::<Vec<_>>().join("_")).to_ascii_lowercase();
             self.columns.clear();
@@ -103,7 +106,7 @@ impl Osu {
         let text = text.trim_start_matches(['#', ' ']);
         self.sized = text.starts_with("Size");
         // Two blanks or more separate columns, whose names contain single ones.
-        let names = text.split("  ").map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS);
+        let names = BETWEEN_COLUMNS.split(text).map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS);
         let names: Vec<_> = names.skip(usize::from(self.sized)).collect();
         self.validated = names.iter().position(|name| name.starts_with("Validation"));
         let known = |name: &&str| match *name {

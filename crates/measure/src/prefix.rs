@@ -46,7 +46,7 @@ impl Labels {
         let (mut all, mut ranks, mut hosts) = (0, 0, 0);
         let mut names = BTreeSet::new();
         for line in lines.filter(|line| !line.is_empty()).take(EXAMINED) {
-            let line = String::from_utf8_lossy(line);
+            let line = crate::text::text_of(line);
             all += 1;
             let tag = tagged(&line).map_or(0, |(_, rest)| line.len() - rest.len());
             let line = &line[tag..];

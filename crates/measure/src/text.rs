@@ -1,8 +1,13 @@
 //! Searches in lines.
 
-use std::sync::OnceLock;
+use std::{borrow::Cow, sync::OnceLock};
 
 use memchr::memmem::Finder;
+
+/// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
+pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
 
 /// The text without blanks at its ends, like `str::trim`, which decodes each character.
 #[inline]
