@@ -75,7 +75,8 @@ impl Lines for Products {
             return;
         }
         let text = trim(line.text);
-        let Some((key, value)) = text.split_once('=') else {
+        let equals = text.bytes().position(|byte| byte == b'=');
+        let Some((key, value)) = equals.map(|at| (&text[..at], &text[at + 1..])) else {
             if let Some(result) =
                 text.strip_prefix("GEMM_SWEEP_").filter(|_| line.whole || text == "GEMM_SWEEP_PASS")
             {

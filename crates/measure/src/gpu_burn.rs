@@ -15,7 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{Number, count, number},
     out::Out,
-    text::Phrase,
+    text::{Phrase, words},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -203,7 +203,7 @@ impl Burn {
             let (products, rate) = rate.split_once('(')?;
             gpu.died |= products.trim() == "-1" || errors.contains("DIED");
             gpu.rate = number(rate.trim_end().strip_suffix(" Gflop/s)")?);
-            gpu.errors = largest(gpu.errors, errors.split_ascii_whitespace().next().and_then(number));
+            gpu.errors = largest(gpu.errors, words(errors).next().and_then(number));
             gpu.temperature =
                 largest(gpu.temperature, temperature.trim().strip_suffix(" C").and_then(number));
         }

@@ -15,7 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    text::trim,
+    text::{trim, words},
 };
 
 const MEASURE: Known = Known::new(
@@ -217,7 +217,7 @@ impl OpenMetrics {
                 rest = &after[quote + 1..];
             }
         }
-        let value = rest.split_ascii_whitespace().next()?;
+        let value = words(rest).next()?;
         self.samples += 1;
         let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
         let unit = known.map_or("unknown", |(_, unit)| unit.as_str());

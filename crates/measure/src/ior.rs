@@ -10,7 +10,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    text::trim,
+    text::{trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -137,7 +137,7 @@ impl Lines for Mdtest {
             self.in_summary = !text.starts_with("SUMMARY time");
             self.summaries += u32::from(self.in_summary);
         } else if let Some((operation, rates)) = text.split_once(':').filter(|_| self.in_summary) {
-            let mut rates = rates.split_ascii_whitespace();
+            let mut rates = words(rates);
             let mean = rates.clone().nth(2);
             let Some(mean) = mean.filter(|_| rates.all(|rate| number(rate).is_some())) else { return };
             if !line.whole {

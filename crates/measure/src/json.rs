@@ -515,11 +515,13 @@ impl Documents {
         out: &mut Out,
         read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
     ) -> bool {
+        if !self.gather.is_open() && !starts_with(line.text, starts) {
+            return false;
+        }
         // A document whose lines were read together is not copied.
         let ahead = if line.ahead.is_empty() { line.text } else { line.ahead };
         if !self.gather.is_open()
             && out.documents + ahead.len() < LONGEST
-            && starts_with(line.text, starts)
             && let Some((document, length)) =
                 Document::at_start(ahead, line.number, std::mem::take(&mut self.nodes))
         {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use memchr::memchr3;
 use model::{
     measurement::LogEnd,
     metric::{Better, Scope, Severity, Subject},
@@ -16,6 +17,7 @@ use crate::{
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, Put, short},
+    text::words,
 };
 
 const COPY: Known = Known::new(
@@ -75,12 +77,10 @@ struct Matrix {
 impl Matrix {
     fn of(description: &str) -> Self {
         let unit = description.rsplit_once('(').and_then(|(_, unit)| unit.strip_suffix(')'));
-        let part = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
-        let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
         Self {
             unit: short(unit.unwrap_or("unknown")).to_owned(),
             pairs: description.contains("GPU(row)"),
-            part: parts.into_iter().find(|(_, words)| part(*words)).map(|(name, _)| name),
+            part: part(description),
             ..Self::default()
         }
     }
@@ -121,6 +121,15 @@ impl Matrix {
     }
 }
 
+/// The part of a test that a matrix with this description shows.
+fn part(description: &str) -> Option<&'static str> {
+    // Most tests have one matrix.
+    memchr3(b'1', b'2', b'T', description.as_bytes())?;
+    let has = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
+    let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
+    parts.into_iter().find(|(_, words)| has(*words)).map(|(name, _)| name)
+}
+
 /// The name of a test in that of its metric.
 #[derive(Default)]
 struct Name {
@@ -130,8 +139,10 @@ struct Name {
 
 impl Name {
     fn of(test: &str) -> Self {
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        let plain: String = test.chars().map(plain).collect();
+        let mut plain = test.to_ascii_lowercase();
+        if !plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            plain = plain.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        }
         Self { is_latency: plain.contains("latency"), plain }
     }
 
@@ -202,7 +213,7 @@ impl Copies {
             return;
         }
         let Some(matrix) = &mut test.matrix else { return };
-        let words = text.split_ascii_whitespace();
+        let words = words(text);
         if matrix.columns == 0 {
             matrix.columns = words.count();
             return;

@@ -12,7 +12,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    text::{Phrase, trim},
+    text::{Phrase, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -126,7 +126,7 @@ impl Osu {
     }
 
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        let mut words = text.split_ascii_whitespace();
+        let mut words = words(text);
         let size = if self.sized { words.next().unwrap_or_default() } else { "" };
         // A header has fewer columns.
         let mut cells = [""; COLUMNS + 1];

@@ -16,7 +16,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    text::{Phrase, trim},
+    text::{Phrase, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -231,7 +231,7 @@ impl Test {
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         // A header has fewer columns.
         let mut cells = [""; COLUMNS + 1];
-        let words = text.split_ascii_whitespace();
+        let words = words(text);
         let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();
         if columns != self.columns.len() || !line.whole {
             self.broken = true;

@@ -30,6 +30,19 @@ pub(crate) fn trim(text: &str) -> &str {
     }
 }
 
+/// The words of a text, like `str::split_whitespace` for blanks of ASCII, without an empty part for each blank of a run.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
+    let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let start = rest.bytes().position(|byte| !is_blank(&byte))?;
+        let word = &rest[start..];
+        let end = word.bytes().position(|byte| is_blank(&byte)).unwrap_or(word.len());
+        rest = &word[end..];
+        Some(&word[..end])
+    })
+}
+
 /// A phrase that is searched in many lines. Its search is prepared once: `str::split_once` prepares it for each line, which
 /// takes longer than the search of a line.
 pub(crate) struct Phrase {
@@ -75,6 +88,13 @@ mod tests {
     fn blanks_are_removed_as_from_any_text() {
         for text in ["", " ", "a", " a b\t", "\u{3000} a \u{a0}", "\u{e9} ", "\u{b}\u{1c}x\u{1c}\r"] {
             assert_eq!(trim(text), text.trim(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_separated_by_any_number_of_blanks() {
+        for text in ["", " ", "a", " a  b\t\u{b}c ", "\u{e9} \u{e9}"] {
+            assert!(words(text).eq(text.split_whitespace()), "{text:?}");
         }
     }
 
