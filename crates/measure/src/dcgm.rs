@@ -134,14 +134,17 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 /// Reads a test; returns whether it has a result.
 fn read(test: Value<'_>, out: &mut Out) -> bool {
     let Some(title) = test.get_text("name") else { return false };
-    let mut name = String::from("dcgm.");
-    for part in title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
-        if !name.ends_with('.') {
-            name.push('_');
+    let mut name = String::with_capacity("dcgm.".len() + 2 * title.len());
+    name.push_str("dcgm");
+    let mut separator = Some('.');
+    for byte in title.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            name.extend(separator.take());
+            name.push(char::from(byte.to_ascii_lowercase()));
+        } else {
+            separator = separator.or(Some('_'));
         }
-        name.push_str(part);
     }
-    name.make_ascii_lowercase();
     let (mut results, mut failed) = (0, false);
     for result in test.get_items("results") {
         let Some(status) = result.get("status") else { return false };

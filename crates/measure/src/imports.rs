@@ -147,12 +147,22 @@ impl Lines for GithubBenchmark {
 /// Lower case words of a name.
 fn plain(name: &str) -> Cow<'_, str> {
     let name = short(name);
-    if name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_')) {
+    if name.bytes().all(|byte| PLAIN[usize::from(byte)]) {
         return name.into();
     }
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
     name.chars().map(plain).collect()
 }
+
+/// Bytes of names in lower case.
+const PLAIN: [bool; 256] = {
+    let (mut plain, mut byte) = ([false; 256], 0);
+    while byte < plain.len() {
+        plain[byte] = matches!(byte as u8, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_');
+        byte += 1;
+    }
+    plain
+};
 
 /// Maximum number of stated units.
 const UNITS: usize = 512;

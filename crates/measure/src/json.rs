@@ -47,6 +47,12 @@ struct Node {
     kind: Kind,
 }
 
+impl Node {
+    fn is_container(&self) -> bool {
+        matches!(self.kind, Kind::Object | Kind::Array)
+    }
+}
+
 /// A parsed document.
 pub(crate) struct Document<'a> {
     text: &'a str,
@@ -258,8 +264,8 @@ impl<'d> Value<'d> {
 
     /// Index of the first node after this value.
     fn after(self) -> usize {
-        let Node { end, kind, .. } = self.node();
-        if matches!(kind, Kind::Object | Kind::Array) { end as usize } else { self.at + 1 }
+        let node = self.node();
+        if node.is_container() { node.end as usize } else { self.at + 1 }
     }
 
     /// Line of the log in which the value starts.
@@ -335,15 +341,16 @@ impl<'d> Value<'d> {
 
     /// The last member of this name.
     pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
-        let node = self.node();
-        let end = if node.kind == Kind::Object { node.end as usize } else { 0 };
+        let Node { end, kind: Kind::Object, .. } = self.node() else { return None };
+        let nodes = &self.document.nodes[..end as usize];
         let (mut at, mut found) = (self.at + 1, None);
-        while at < end {
-            let value = Value { document: self.document, at: at + 1 };
-            if (Value { document: self.document, at }).is(name) {
-                found = Some(value);
+        while let Some([key, value, ..]) = nodes.get(at..) {
+            // Most keys have another length.
+            let may_be = key.kind != Kind::Text || (key.end - key.start) as usize == name.len() + 2;
+            if may_be && (Value { document: self.document, at }).is(name) {
+                found = Some(Value { document: self.document, at: at + 1 });
             }
-            at = value.after();
+            at = if value.is_container() { value.end as usize } else { at + 2 };
         }
         found
     }

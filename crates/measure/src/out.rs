@@ -1,8 +1,6 @@
 //! Collects metrics, findings and GPUs within a memory limit.
 
-use std::{collections::HashSet, fmt::Display, sync::Arc};
-
-use foldhash::fast::RandomState;
+use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 use model::{
     measurement::{LogEnd, Reading},
@@ -41,7 +39,7 @@ pub(crate) struct Out {
     /// A metric was omitted, and so are all after it.
     full: bool,
     left_out: usize,
-    names: HashSet<Arc<str>, RandomState>,
+    names: BTreeSet<Arc<str>>,
     /// Name and unit of the metrics of the registry that were used.
     known: Vec<(&'static Known, Arc<str>, Arc<str>)>,
     /// Index in `known` after the last metric: programs print metrics in the same order again and again.

@@ -1,8 +1,7 @@
 //! The values that are read, with their names in XML and text.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{collections::BTreeMap, sync::LazyLock};
 
-use foldhash::fast::RandomState;
 use model::metric::{
     Better::{self, Lower},
     Scope,
@@ -356,10 +355,10 @@ pub(super) const METRICS: [Known; RULES.len()] = {
 };
 
 /// The rules by a name, in their order.
-type Rules = HashMap<&'static str, Vec<&'static Rule>, RandomState>;
+type Rules = BTreeMap<&'static str, Vec<&'static Rule>>;
 
 fn rules(name: impl Fn(&'static Rule) -> &'static str) -> Rules {
-    let mut rules = Rules::default();
+    let mut rules = Rules::new();
     for rule in &RULES {
         rules.entry(name(rule)).or_default().push(rule);
     }
