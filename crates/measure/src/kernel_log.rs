@@ -19,7 +19,7 @@ use crate::{
     lines::{Line, Lines},
     number::count,
     out::Out,
-    text::trim,
+    text::{Phrase, trim},
     xid::{sxid, xid},
 };
 
@@ -74,6 +74,11 @@ struct Kernel {
     introduced: Option<Arc<str>>,
 }
 
+static DRIVER: Phrase = Phrase::new("NVRM: ");
+static SWITCH: Phrase = Phrase::new(": SXid (");
+static KERNEL: Phrase = Phrase::new(" kernel:");
+static AFTER_BUS: Phrase = Phrase::new("): ");
+
 impl Lines for Kernel {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
@@ -100,21 +105,20 @@ impl Lines for Kernel {
             return;
         }
         self.lines += 1;
-        let bytes = text.as_bytes();
-        if let Some(at) = find(bytes, b"NVRM: ") {
+        if let Some(at) = DRIVER.find(text) {
             self.driver(text, &text[at + 6..], line, out);
-        } else if let Some(at) = find(bytes, b": SXid (") {
+        } else if let Some(at) = SWITCH.find(text) {
             switch(text, &text[at + 2..], line, out);
-        } else if find(bytes, b"[Hardware Error]").is_some() {
+        } else if text.contains("[Hardware Error]") {
             let severity =
                 if text.contains("events logged") { Severity::Unknown } else { Severity::Hardware };
             let subject = node(text, out);
             out.finding("MACHINE_CHECK", subject, severity, text, line.number);
-        } else if find(bytes, b"AER: ").is_some() && find(bytes, b"ncorrect").is_some() {
+        } else if text.contains("AER: ") && text.contains("ncorrect") {
             let severity = if text.contains("(Fatal)") { Severity::Hardware } else { Severity::Unknown };
             let subject = node(text, out);
             out.finding("PCIE_AER", subject, severity, text, line.number);
-        } else if find(bytes, b"Out of memory: Kill").is_some() {
+        } else if text.contains("Out of memory: Kill") {
             let subject = node(text, out);
             out.finding("OUT_OF_MEMORY", subject, Severity::Software, text, line.number);
         }
@@ -130,13 +134,9 @@ impl Lines for Kernel {
     }
 }
 
-fn find(text: &[u8], word: &[u8]) -> Option<usize> {
-    memchr::memmem::find(text, word)
-}
-
 /// The host name before ` kernel:` of syslog and journalctl.
 fn host<'a>(text: &'a str, out: &mut Out) -> Option<Arc<str>> {
-    let (before, _) = text.split_once(" kernel:")?;
+    let (before, _) = KERNEL.split_once(text)?;
     let name: &'a str = before.rsplit(' ').next()?;
     (!name.is_empty() && before.len() > name.len()).then(|| out.name(name))
 }
@@ -147,7 +147,7 @@ fn node(text: &str, out: &mut Out) -> Subject {
 
 /// `(PCI:0000:9b:00): 79, GPU has ...`: bus id, code and the rest. The comma shows that the code is not cut.
 fn code(rest: &str) -> Option<(&str, u32, &str)> {
-    let (bus, rest) = rest.strip_prefix('(')?.split_once("): ")?;
+    let (bus, rest) = AFTER_BUS.split_once(rest.strip_prefix('(')?)?;
     let (code, said) = rest.split_once(',')?;
     Some((bus.strip_prefix("PCI:").unwrap_or(bus), count(code.trim())?, said.trim()))
 }

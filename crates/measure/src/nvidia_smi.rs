@@ -2,6 +2,7 @@
 
 mod rules;
 
+use memchr::memchr;
 use model::{
     measurement::LogEnd,
     metric::{
@@ -148,7 +149,8 @@ impl Lines for Smi {
 impl Smi {
     /// `<name>value</name>`, `<name>` or `</name>`.
     fn element(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        let Some((tag, rest)) = text[1..].split_once('>') else { return };
+        let Some(end) = memchr(b'>', text.as_bytes()) else { return };
+        let (tag, rest) = (&text[1..end], &text[end + 1..]);
         if tag.starts_with(['?', '!']) {
             return;
         }
@@ -161,7 +163,7 @@ impl Smi {
             }
             return;
         }
-        let name = tag.split(' ').next().unwrap_or_default();
+        let name = &tag[..tag.bytes().position(|byte| byte == b' ').unwrap_or(tag.len())];
         if let Some((value, _)) = CLOSING.split_once(rest) {
             if self.gpus == 0 {
                 match name {
@@ -200,7 +202,7 @@ impl Smi {
             ("fabric", "status") => return self.fabric(value, line, out),
             _ => {}
         }
-        let known = with_element(name).iter().copied().find(|rule| {
+        let known = with_element(name).find(|rule| {
             let mut names = rule.xml.split('/');
             let inside = &self.path.open()[2..];
             inside.iter().all(|(_, element)| names.next().is_some_and(|name| same(name, element)))
@@ -263,8 +265,6 @@ impl Smi {
         let part = self.path.length.checked_sub(1).filter(|last| *last > 0);
         let part = part.and_then(|last| self.path.name(last)).unwrap_or_default();
         let known = with_name(name)
-            .iter()
-            .copied()
             .find(|rule| same_section(rule.section, section) && (rule.part == part || is_reason(rule, part)));
         // A value with other values below it is a part itself.
         self.path.push(indent, name);

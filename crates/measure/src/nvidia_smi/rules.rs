@@ -354,28 +354,36 @@ pub(super) const METRICS: [Known; RULES.len()] = {
     metrics
 };
 
-/// The rules by a name, in their order.
-type Rules = BTreeMap<&'static str, Vec<&'static Rule>>;
+/// The rules by the length of a name, in their order. Most names that are not read have another length.
+type Rules = BTreeMap<usize, Vec<&'static Rule>>;
 
-fn rules(name: impl Fn(&'static Rule) -> &'static str) -> Rules {
+fn rules(name: impl Fn(&Rule) -> &'static str) -> Rules {
     let mut rules = Rules::new();
     for rule in &RULES {
-        rules.entry(name(rule)).or_default().push(rule);
+        rules.entry(name(rule).len()).or_default().push(rule);
     }
     rules
 }
 
 /// The rules with this element of XML.
-pub(super) fn with_element(name: &str) -> &'static [&'static Rule] {
-    static KNOWN: LazyLock<Rules> =
-        LazyLock::new(|| rules(|rule| rule.xml.rsplit('/').next().unwrap_or_default()));
-    KNOWN.get(name).map_or(&[], Vec::as_slice)
+pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static Rule> {
+    static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(element));
+    KNOWN
+        .get(&name.len())
+        .into_iter()
+        .flatten()
+        .copied()
+        .filter(move |rule| rule.xml.ends_with(name) && element(rule) == name)
+}
+
+fn element(rule: &Rule) -> &'static str {
+    rule.xml.rsplit('/').next().unwrap_or_default()
 }
 
 /// The rules with this name in text.
-pub(super) fn with_name(name: &str) -> &'static [&'static Rule] {
+pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static Rule> {
     static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(|rule| rule.name));
-    KNOWN.get(name).map_or(&[], Vec::as_slice)
+    KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
 
 /// Names of elements differ between drivers.
