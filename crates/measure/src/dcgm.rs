@@ -3,19 +3,23 @@
 //! A skipped test is unmeasurable, never passed. From version 4 on, each error has a category and a severity, which
 //! separate hardware from settings.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
+use aho_corasick::AhoCorasick;
 use model::{
     measurement::LogEnd,
     metric::{Better, Scope, Severity, Subject},
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::{Number, count},
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const TEST: Known = Known::new(
@@ -130,12 +134,16 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 /// Reads a test; returns whether it has a result.
 fn read(test: Value<'_>, out: &mut Out) -> bool {
     let Some(title) = test.get_text("name") else { return false };
-    let mut name = String::from("dcgm.");
-    for part in title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
-        if !name.ends_with('.') {
-            name.push('_');
+    let mut name = String::with_capacity("dcgm.".len() + 2 * title.len());
+    name.push_str("dcgm");
+    let mut separator = Some('.');
+    for byte in title.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            name.extend(separator.take());
+            name.push(char::from(byte.to_ascii_lowercase()));
+        } else {
+            separator = separator.or(Some('_'));
         }
-        name.push_str(&part.to_ascii_lowercase());
     }
     let (mut results, mut failed) = (0, false);
     for result in test.get_items("results") {
@@ -207,7 +215,7 @@ fn put(name: &str, title: &str, entity: Entity, result: Value<'_>, out: &mut Out
     let (text, line) = (status.text().unwrap_or_default(), status.line());
     let subject = Subject { gpu: entity.gpu, ..Subject::default() };
     let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
-    let mut metric = out.put(known).name(name).of(subject.clone());
+    let mut metric = out.put(known).name(name).subject(|subject| subject.gpu = entity.gpu);
     if let Some(other) = &entity.other {
         metric = metric.label("entity", other);
     }
@@ -215,14 +223,14 @@ fn put(name: &str, title: &str, entity: Entity, result: Value<'_>, out: &mut Out
         let gpus: Vec<_> = entity.among.iter().filter_map(|entity| Some(entity.gpu?.to_string())).collect();
         metric = metric.label("gpus", &gpus.join(","));
     }
-    match &*text.to_ascii_lowercase() {
-        "pass" => metric.value(Number { value: 1.0, resolution: None }, line),
-        "fail" | "warn" => metric.value(Number { value: 0.0, resolution: None }, line),
-        _ => {
-            let reason = result.get_items("info").filter_map(Value::text).next();
-            let reason = reason.or_else(|| result.get_text("info")).unwrap_or_default();
-            metric.unmeasurable(format!("{text} {reason}").trim(), line);
-        }
+    if text.eq_ignore_ascii_case("pass") {
+        metric.value(Number { value: 1.0, resolution: None }, line);
+    } else if is_bad(&text) {
+        metric.value(Number { value: 0.0, resolution: None }, line);
+    } else {
+        let reason = result.get_items("info").find_map(Value::text);
+        let reason = reason.or_else(|| result.get_text("info")).unwrap_or_default();
+        metric.unmeasurable(format_args!("{text} {reason}"), line);
     }
     let mut said = 0;
     let warnings = result.get("warnings");
@@ -237,7 +245,7 @@ fn put(name: &str, title: &str, entity: Entity, result: Value<'_>, out: &mut Out
     if said == 0 && is_bad(&text) {
         let code = if text.eq_ignore_ascii_case("fail") { "DCGM_FAIL" } else { "DCGM_WARN" };
         let severity = if is_setting(title) { Severity::Configuration } else { Severity::Unknown };
-        out.finding(code, subject, severity, &format!("{title}: {text}"), line);
+        out.finding(code, subject, severity, format_args!("{title}: {text}"), line);
     }
 }
 
@@ -246,9 +254,9 @@ fn finding(title: &str, status: &str, subject: Subject, warning: Value<'_>, out:
     let part = |key| warning.get(key).and_then(Value::count::<u32>);
     let id = part("error_id");
     let code = match id {
-        Some(id) => format!("DCGM_{id}"),
-        None if status.eq_ignore_ascii_case("warn") => "DCGM_WARN".to_owned(),
-        None => "DCGM_FAIL".to_owned(),
+        Some(id) => Code::Error(id),
+        None if status.eq_ignore_ascii_case("warn") => Code::Named("WARN"),
+        None => Code::Named("FAIL"),
     };
     let severity = match (part("error_category"), part("error_severity")) {
         _ if id.is_some_and(|id| WRONG_DATA.contains(&id)) => Severity::WrongData,
@@ -263,30 +271,51 @@ fn finding(title: &str, status: &str, subject: Subject, warning: Value<'_>, out:
         (None, _) if is_hardware(&text) => Severity::Hardware,
         (None, _) => Severity::Unknown,
     };
-    out.finding(&code, subject, severity, &format!("{title}: {text}"), warning.line());
+    out.finding(code, subject, severity, format_args!("{title}: {text}"), warning.line());
+}
+
+/// Code of a finding.
+enum Code {
+    /// An id of `dcgm_errors.h`.
+    Error(u32),
+    Named(&'static str),
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(id) => write!(f, "DCGM_{id}"),
+            Self::Named(name) => write!(f, "DCGM_{name}"),
+        }
+    }
 }
 
 /// Version 3 has no categories: words of the settings that the operator makes.
 fn is_setting(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    ["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"]
-        .iter()
-        .any(|word| text.contains(word))
+    static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+        words(&["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"])
+    });
+    WORDS.is_match(text)
 }
 
 /// Version 3 has no categories: words of defects.
 fn is_hardware(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    [
-        "double bit",
-        "dbe",
-        "row remap",
-        "retired page",
-        "page retirement",
-        "nvlink",
-        "pcie replay",
-        "uncorrectable",
-    ]
-    .iter()
-    .any(|word| text.contains(word))
+    static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+        words(&[
+            "double bit",
+            "dbe",
+            "row remap",
+            "retired page",
+            "page retirement",
+            "nvlink",
+            "pcie replay",
+            "uncorrectable",
+        ])
+    });
+    WORDS.is_match(text)
+}
+
+/// A search for words in any case.
+fn words(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("a few words")
 }

@@ -17,6 +17,7 @@ pub use lint::Problem;
 
 use self::path::Path;
 use crate::{
+    input,
     json::{Documents, Value},
     lines::{Line, Lines},
     number::number,
@@ -169,11 +170,11 @@ impl Declared {
     ///
     /// Returns only errors of the reader itself.
     pub fn read(&self, input: impl io::Read) -> io::Result<Reading> {
-        let (head, input) = crate::beginning(input)?;
+        let (head, input) = input::beginning(input)?;
         let labels = Labels::of(&head);
         let rules = self.0.clone();
         let new = move || -> Box<dyn Lines> { Box::new(State::new(rules.clone(), None)) };
-        crate::with(NAME, labels, &new, io::Read::chain(io::Cursor::new(head), input))
+        input::read(NAME, labels, &new, io::Read::chain(io::Cursor::new(head), input))
     }
 
     /// Reads a log, and reports which line each rule matched: the first thousand matches.
@@ -182,12 +183,12 @@ impl Declared {
     ///
     /// As [`read`](Self::read).
     pub fn explain(&self, input: impl io::Read) -> io::Result<(Reading, Vec<Matched>)> {
-        let (head, input) = crate::beginning(input)?;
+        let (head, input) = input::beginning(input)?;
         let labels = Labels::of(&head);
         let matches = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (rules, into) = (self.0.clone(), matches.clone());
         let new = move || -> Box<dyn Lines> { Box::new(State::new(rules.clone(), Some(into.clone()))) };
-        let reading = crate::with(NAME, labels, &new, io::Read::chain(io::Cursor::new(head), input))?;
+        let reading = input::read(NAME, labels, &new, io::Read::chain(io::Cursor::new(head), input))?;
         let found = matches.lock().map(|mut matches| std::mem::take(&mut *matches)).unwrap_or_default();
         Ok((reading, found))
     }
@@ -460,21 +461,20 @@ fn groups<'a>(regex: &'a Regex, captures: &Captures<'a>) -> Vec<(&'a str, &'a st
 
 /// Adds a group to a metric: as its subject, or as a label.
 fn named<'a>(put: Put<'a>, name: &str, value: &str) -> Put<'a> {
-    let mut subject = put.subject();
-    if set(&mut subject, name, value) { put.of(subject) } else { put.label(name, value) }
+    let is_subject = matches!(name, "gpu" | "rank" | "node" | "link" | "peer");
+    if is_subject { put.subject(|subject| set(subject, name, value)) } else { put.label(name, value) }
 }
 
-/// Sets a part of a subject; returns `false` for the name of a label.
-fn set(subject: &mut Subject, name: &str, value: &str) -> bool {
+/// Sets a part of a subject; other names are labels.
+fn set(subject: &mut Subject, name: &str, value: &str) {
     match name {
         "gpu" => subject.gpu = crate::number::count(value),
         "rank" => subject.rank = crate::number::count(value),
         "node" => subject.node = Some(short(value).into()),
         "link" => subject.link = Some(short(value).into()),
         "peer" => subject.peer = Some(short(value).into()),
-        _ => return false,
+        _ => {}
     }
-    true
 }
 
 /// The number around a match that is only a part of it, such as `9.5e-05` around `9.5`.

@@ -2,16 +2,20 @@
 //!
 //! The files have no end mark. The command of a check appends one.
 
+use std::borrow::Cow;
+
+use memchr::memchr2;
 use model::{
     measurement::LogEnd,
     metric::{Better, Scope},
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     out::{Out, Put, short},
-    registry::{Format, Known, Reader},
+    text::trim,
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -56,18 +60,39 @@ pub(crate) const FORMAT: Format = Format {
 
 /// Maximum number of columns; the program writes about 70.
 const COLUMNS: usize = 128;
-const METRICS: [(&str, &Known); 4] = [
-    ("MiB/s [last]", &BANDWIDTH),
-    ("IOPS [last]", &OPERATIONS),
-    ("entries/s [last]", &ENTRIES),
-    ("IO lat us [avg]", &LATENCY),
+/// Columns that are read.
+const READ: [&str; 9] = [
+    "MiB/s [last]",
+    "IOPS [last]",
+    "entries/s [last]",
+    "IO lat us [avg]",
+    "label",
+    "block size",
+    "file size",
+    "operation",
+    "version",
 ];
-const LABELS: [(&str, &str); 3] = [("label", "label"), ("block size", "block"), ("file size", "file")];
+/// Indexes in [`READ`], and what they are.
+const METRICS: [(usize, &Known); 4] = [(0, &BANDWIDTH), (1, &OPERATIONS), (2, &ENTRIES), (3, &LATENCY)];
+const LABELS: [(usize, &str); 3] = [(4, "label"), (5, "block"), (6, "file")];
+const OPERATION: usize = 7;
+const VERSION: usize = 8;
+
+/// Text and line of each column in [`READ`].
+type Row<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
+
+/// Index of a column in [`READ`].
+fn index(column: &str) -> Option<usize> {
+    READ.iter().position(|read| *read == column)
+}
 
 #[derive(Default)]
 struct Elbencho {
     json: Documents,
-    header: Vec<String>,
+    /// Columns of the header: their indexes in [`READ`], each only once.
+    header: Vec<Option<usize>>,
+    /// Name of the current operation.
+    operation: String,
     rows: u64,
     ended: bool,
     broken: bool,
@@ -81,23 +106,30 @@ impl Lines for Elbencho {
         if taken {
             return;
         }
-        let text = line.text.trim();
+        let text = trim(line.text);
         if text == "-- end of elbencho --" {
             self.ended = self.rows > 0;
         } else if text.starts_with("ISO date,") {
-            self.header = cells(text).into_iter().take(COLUMNS).map(|cell| short(&cell).to_owned()).collect();
+            self.header.clear();
+            for cell in cells(text).take(COLUMNS) {
+                let column = index(short(&cell)).filter(|column| !self.header.contains(&Some(*column)));
+                self.header.push(column);
+            }
             self.broken |= !line.whole;
         } else if !self.header.is_empty() {
-            let cells = cells(text);
-            if cells.len() != self.header.len() || !line.whole {
+            let (mut row, mut count) = (Row::default(), 0);
+            for cell in cells(text) {
+                if let Some(&Some(column)) = self.header.get(count) {
+                    row[column] = Some((cell, line.number));
+                }
+                count += 1;
+            }
+            if count != self.header.len() || !line.whole {
                 self.broken = true;
                 return;
             }
             self.ended = false;
-            let header = std::mem::take(&mut self.header);
-            let cell = |name: &str| Some(cells[header.iter().position(|column| column == name)?].clone());
-            self.row(&cell, |_| line.number, out);
-            self.header = header;
+            self.row(&row, out);
         }
     }
 
@@ -115,55 +147,79 @@ impl Lines for Elbencho {
 
 impl Elbencho {
     fn document(&mut self, root: Value<'_>, out: &mut Out) -> LogEnd {
-        if root.get("operation").is_none() {
-            return LogEnd::Empty;
+        let (mut row, mut is_row) = (Row::default(), false);
+        for (name, value) in root.members() {
+            if let Some(column) = index(&name) {
+                is_row |= column == OPERATION;
+                row[column] = value.text().map(|text| (text, value.line()));
+            }
         }
-        self.ended = false;
-        let cell = |name: &str| root.get_text(name).map(std::borrow::Cow::into_owned);
-        self.row(&cell, |name| root.get(name).map_or(0, Value::line), out);
+        if is_row {
+            self.ended = false;
+            self.row(&row, out);
+        }
         LogEnd::Empty
     }
 
-    fn row(&mut self, cell: &dyn Fn(&str) -> Option<String>, line: impl Fn(&str) -> u64, out: &mut Out) {
-        let operation = cell("operation").unwrap_or_default().to_ascii_lowercase();
-        let operation: String =
-            operation.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        if operation.is_empty() {
+    fn row(&mut self, row: &Row<'_>, out: &mut Out) {
+        let cell = |column: usize| row[column].as_ref().filter(|(text, _)| !text.is_empty());
+        self.operation.clear();
+        if let Some((operation, _)) = cell(OPERATION) {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+            self.operation.extend(operation.chars().map(plain));
+        } else {
             self.broken = true;
             return;
         }
-        if let Some(version) = cell("version") {
-            out.version(&version);
+        if let Some((version, _)) = cell(VERSION) {
+            out.version(version);
         }
         for (column, known) in METRICS {
-            let Some(value) = cell(column).filter(|value| !value.is_empty()) else { continue };
+            let Some((value, line)) = cell(column) else { continue };
             self.rows += 1;
-            let mut put: Put<'_> = out.put(known).name(&known.name.replace("<operation>", short(&operation)));
+            let mut put: Put<'_> = out.put(known).parts(&[short(&self.operation)]);
             for (column, label) in LABELS {
-                if let Some(value) = cell(column).filter(|value| !value.is_empty()) {
-                    put = put.label(label, &value);
+                if let Some((value, _)) = cell(column) {
+                    put = put.label(label, value);
                 }
             }
-            put.read(&value, line(column));
+            put.read(value, *line);
         }
     }
 }
 
 /// The cells of a line of CSV.
-fn cells(text: &str) -> Vec<String> {
-    let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
-    let mut characters = text.chars().peekable();
-    while let Some(c) = characters.next() {
+fn cells(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = memchr2(b',', b'"', text.as_bytes());
+        if let Some(end) = end.filter(|end| text.as_bytes()[*end] == b'"') {
+            return Some(quoted(text, end, &mut rest));
+        }
+        rest = end.map(|end| &text[end + 1..]);
+        Some(Cow::Borrowed(&text[..end.unwrap_or(text.len())]))
+    })
+}
+
+/// A cell with quotes, the first of them at `first`; `rest` is set to the text after the cell.
+fn quoted<'a>(text: &'a str, first: usize, rest: &mut Option<&'a str>) -> Cow<'a, str> {
+    let (mut cell, mut quoted) = (text[..first].to_owned(), false);
+    let mut characters = text[first..].char_indices().peekable();
+    while let Some((at, c)) = characters.next() {
         match c {
-            '"' if quoted && characters.peek() == Some(&'"') => {
+            '"' if quoted && characters.peek().is_some_and(|(_, next)| *next == '"') => {
                 characters.next();
                 cell.push('"');
             }
             '"' => quoted = !quoted,
-            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
+            ',' if !quoted => {
+                *rest = Some(&text[first + at + 1..]);
+                return cell.into();
+            }
             c => cell.push(c),
         }
     }
-    cells.push(cell);
-    cells
+    *rest = None;
+    cell.into()
 }

@@ -6,10 +6,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -110,8 +110,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
                     }
                     continue;
                 };
-                let put =
-                    out.put(known).name(&known.name.replace("<operation>", operation)).label("job", &name);
+                let put = out.put(known).parts(&[operation]).label("job", &name);
                 put.read(&value.text().unwrap_or_default(), value.line());
             }
         }

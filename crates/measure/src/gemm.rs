@@ -6,11 +6,12 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    registry::{Format, Known, Reader},
+    text::trim,
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -73,8 +74,9 @@ impl Lines for Products {
         if self.json.line(line, b"{", out, document) {
             return;
         }
-        let text = line.text.trim();
-        let Some((key, value)) = text.split_once('=') else {
+        let text = trim(line.text);
+        let equals = text.bytes().position(|byte| byte == b'=');
+        let Some((key, value)) = equals.map(|at| (&text[..at], &text[at + 1..])) else {
             if let Some(result) =
                 text.strip_prefix("GEMM_SWEEP_").filter(|_| line.whole || text == "GEMM_SWEEP_PASS")
             {

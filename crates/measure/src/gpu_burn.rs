@@ -3,7 +3,7 @@
 //! The exit status is 0 even for a faulty GPU. Carriage returns overwrite the progress. Its error counts are reset
 //! about ten times in a run, so the largest one is kept.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use model::{
     measurement::LogEnd,
@@ -11,10 +11,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::Out,
-    registry::{Format, Known, Reader},
+    text::{Phrase, words},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -80,10 +81,15 @@ struct Progress {
 /// Maximum number of GPUs of one process.
 const GPUS: u32 = 64;
 
+static PROGRESS: Phrase = Phrase::new("%  proc'd: ");
+static ERRORS_PART: Phrase = Phrase::new("  errors: ");
+static TEMPERATURES_PART: Phrase = Phrase::new("  temps: ");
+static BETWEEN_GPUS: Phrase = Phrase::new(" - ");
+
 impl Lines for Burn {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = line.text.trim_start();
-        if let Some((_, progress)) = text.split_once("%  proc'd: ") {
+        if let Some((_, progress)) = PROGRESS.split_once(text) {
             self.begun = true;
             if line.whole && self.progress(progress).is_some() {
                 self.line = line.number;
@@ -179,11 +185,16 @@ impl Burn {
 
     /// `280 (47782 Gflop/s) - ...   errors: 0 - ...   temps: 68 C - ...`.
     fn progress(&mut self, text: &str) -> Option<()> {
-        let (rates, rest) = text.split_once("  errors: ")?;
-        let (errors, temperatures) = rest.split_once("  temps: ")?;
-        // No blank follows a warning.
-        let errors = errors.replace(")- ", ") - ");
-        let parts = rates.split(" - ").zip(errors.split(" - ")).zip(temperatures.split(" - "));
+        let (rates, rest) = ERRORS_PART.split_once(text)?;
+        let (errors, temperatures) = TEMPERATURES_PART.split_once(rest)?;
+        let mut errors = Cow::Borrowed(errors);
+        if errors.contains(")-") {
+            // No blank follows a warning.
+            errors = errors.replace(")- ", ") - ").into();
+        }
+        let [rates, errors, temperatures] =
+            [rates, &errors, temperatures].map(|parts| BETWEEN_GPUS.split(parts));
+        let parts = rates.zip(errors).zip(temperatures);
         for (index, ((rate, errors), temperature)) in parts.take(GPUS as usize).enumerate() {
             if self.gpus.len() <= index {
                 self.gpus.push(Progress::default());
@@ -192,7 +203,7 @@ impl Burn {
             let (products, rate) = rate.split_once('(')?;
             gpu.died |= products.trim() == "-1" || errors.contains("DIED");
             gpu.rate = number(rate.trim_end().strip_suffix(" Gflop/s)")?);
-            gpu.errors = largest(gpu.errors, errors.split_whitespace().next().and_then(number));
+            gpu.errors = largest(gpu.errors, words(errors).next().and_then(number));
             gpu.temperature =
                 largest(gpu.temperature, temperature.trim().strip_suffix(" C").and_then(number));
         }

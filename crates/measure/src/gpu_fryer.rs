@@ -6,11 +6,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::count,
     out::Out,
-    registry::{Format, Known, Reader},
 };
 
 const THROUGHPUT: Known = Known::new(

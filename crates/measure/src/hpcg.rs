@@ -6,9 +6,10 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     out::Out,
-    registry::{Format, Known, Reader},
+    text::{Phrase, trim},
 };
 
 const THROUGHPUT: Known =
@@ -41,10 +42,12 @@ struct Hpcg {
     failed: bool,
 }
 
+static RESULT: Phrase = Phrase::new("HPCG result is ");
+
 impl Lines for Hpcg {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
-        if let Some((_, result)) = text.split_once("HPCG result is ") {
+        let text = trim(line.text);
+        if let Some((_, result)) = RESULT.split_once(text) {
             self.begun = true;
             let Some((_, rating)) = result.split_once("rating of=").filter(|_| line.whole) else {
                 if result.starts_with("INVALID") && line.whole {

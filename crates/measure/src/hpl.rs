@@ -6,10 +6,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    registry::{Format, Known, Reader},
+    text::{Phrase, trim},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -57,10 +58,18 @@ struct Hpl {
     failed: bool,
 }
 
+static TESTS: Phrase = Phrase::new("tests ");
+static ERROR: Phrase = Phrase::new(" error");
+
 impl Lines for Hpl {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
-        if text.starts_with("Column=") || text.starts_with("Prog=") {
+        let text = trim(line.text);
+        // Most lines neither begin like one that is read nor contain a phrase.
+        let begins = text.starts_with(['H', 'W', '|', 'F', 'E']);
+        if !begins && TESTS.find(text).is_none() && ERROR.find(text).is_none()
+            || text.starts_with("Column=")
+            || text.starts_with("Prog=")
+        {
             return;
         }
         if let Some(rest) = text.strip_prefix("HPLinpack ").or_else(|| text.strip_prefix("HPL-NVIDIA ")) {
@@ -129,7 +138,7 @@ impl Hpl {
         }
     }
 
-    fn put(&self, known: &Known, text: &str, line: Line<'_>, out: &mut Out) {
+    fn put(&self, known: &'static Known, text: &str, line: Line<'_>, out: &mut Out) {
         let mut put = out.put(known);
         for (name, label) in ["variant", "n", "nb", "p", "q"].into_iter().zip(&self.labels) {
             put = put.label(name, label);

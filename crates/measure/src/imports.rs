@@ -2,7 +2,7 @@
 //!
 //! None of them states a direction of improvement: the metrics are evidence until criteria say what is better.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use model::{
     measurement::LogEnd,
@@ -10,11 +10,12 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::Documents,
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    registry::{Format, Known, Reader},
+    text::{trim, words},
 };
 
 const MEASURE: Known = Known::new(
@@ -104,10 +105,7 @@ impl Lines for Bmf {
                 for (measure, values) in measures.members() {
                     let Some(value) = values.get("value") else { return LogEnd::Truncated };
                     ended = LogEnd::Complete;
-                    let put = out
-                        .put(&MEASURE)
-                        .name(&format!("bmf.{}", plain(&measure)))
-                        .label("benchmark", &benchmark);
+                    let put = out.put(&MEASURE).parts(&[&plain(&measure)]).label("benchmark", &benchmark);
                     put.read(&value.text().unwrap_or_default(), value.line());
                 }
             }
@@ -147,10 +145,24 @@ impl Lines for GithubBenchmark {
 }
 
 /// Lower case words of a name.
-fn plain(name: &str) -> String {
+fn plain(name: &str) -> Cow<'_, str> {
+    let name = short(name);
+    if name.bytes().all(|byte| PLAIN[usize::from(byte)]) {
+        return name.into();
+    }
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '_' };
-    short(name).chars().map(plain).collect()
+    name.chars().map(plain).collect()
 }
+
+/// Bytes of names in lower case.
+const PLAIN: [bool; 256] = {
+    let (mut plain, mut byte) = ([false; 256], 0);
+    while byte < plain.len() {
+        plain[byte] = matches!(byte as u8, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_');
+        byte += 1;
+    }
+    plain
+};
 
 /// Maximum number of stated units.
 const UNITS: usize = 512;
@@ -165,7 +177,7 @@ struct OpenMetrics {
 
 impl Lines for OpenMetrics {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some(comment) = text.strip_prefix('#') {
             let mut words = comment.split_whitespace();
             match words.next() {
@@ -215,11 +227,11 @@ impl OpenMetrics {
                 rest = &after[quote + 1..];
             }
         }
-        let value = rest.split_whitespace().next()?;
+        let value = words(rest).next()?;
         self.samples += 1;
         let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
         let unit = known.map_or("unknown", |(_, unit)| unit.as_str());
-        let mut put = out.put(&SAMPLE).name(&format!("openmetrics.{}", plain(name))).unit(unit);
+        let mut put = out.put(&SAMPLE).parts(&[&plain(name)]).unit(unit);
         let gpu = labels
             .iter()
             .find(|(label, _)| label.eq_ignore_ascii_case("gpu"))
@@ -247,25 +259,33 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// Suffixes of keys, longest first, and their units.
-const SUFFIXES: [(&str, &str); 16] = [
-    ("_seconds", "s"),
-    ("_percent", "%"),
-    ("_tflops", "TFLOP/s"),
-    ("_gflops", "GFLOP/s"),
-    ("_bytes", "B"),
-    ("_count", "count"),
-    ("_watts", "W"),
-    ("_ratio", "1"),
-    ("_mib_s", "MiB/s"),
-    ("_gib_s", "GiB/s"),
-    ("_gb_s", "GB/s"),
-    ("_mhz", "MHz"),
-    ("_ms", "ms"),
-    ("_us", "us"),
-    ("_ns", "ns"),
-    ("_c", "C"),
-];
+/// The unit that the suffix of a key states.
+fn unit(key: &str) -> &'static str {
+    let Some(at) = key.bytes().rposition(|byte| byte == b'_') else { return "unknown" };
+    let (rest, suffix) = (&key[..at], &key[at + 1..]);
+    match suffix {
+        "seconds" => "s",
+        "percent" => "%",
+        "tflops" => "TFLOP/s",
+        "gflops" => "GFLOP/s",
+        "bytes" => "B",
+        "count" => "count",
+        "watts" => "W",
+        "ratio" => "1",
+        "mhz" => "MHz",
+        "ms" => "ms",
+        "us" => "us",
+        "ns" => "ns",
+        "c" => "C",
+        "s" => match rest.rsplit_once('_') {
+            Some((_, "mib")) => "MiB/s",
+            Some((_, "gib")) => "GiB/s",
+            Some((_, "gb")) => "GB/s",
+            _ => "unknown",
+        },
+        _ => "unknown",
+    }
+}
 
 #[derive(Default)]
 struct KeyValue {
@@ -275,8 +295,10 @@ struct KeyValue {
 
 impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
-        let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.trim().contains(' ')) else {
+        let text = trim(line.text);
+        let equals = text.bytes().position(|byte| byte == b'=');
+        let pair = equals.map(|at| (trim(&text[..at]), trim(&text[at + 1..])));
+        let Some((key, value)) = pair.filter(|(key, _)| !key.contains(' ')) else {
             let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
             let result = ["PASS", "FAIL", "SKIP"].into_iter().find(|result| text.ends_with(result));
             if let Some(result) = result.filter(|_| capitals) {
@@ -294,16 +316,17 @@ impl Lines for KeyValue {
             return;
         };
         self.ended = false;
-        let (key, value) = (key.trim(), value.trim());
-        let missing = value.eq_ignore_ascii_case("n/a");
-        if !line.whole || !missing && number(value).is_none() {
+        let number = number(value);
+        if !line.whole || number.is_none() && !value.eq_ignore_ascii_case("n/a") {
             return;
         }
         self.values += 1;
         let key = plain(key);
-        let unit =
-            SUFFIXES.iter().find(|(suffix, _)| key.ends_with(suffix)).map_or("unknown", |(_, unit)| unit);
-        out.put(&PAIR).name(&format!("kv.{key}")).unit(unit).read(value, line.number);
+        let put = out.put(&PAIR).parts(&[&key]).unit(unit(&key));
+        match number {
+            Some(number) => put.value(number, line.number),
+            None => put.unmeasurable(value, line.number),
+        }
     }
 
     fn finish(&mut self, _: &mut Out) -> LogEnd {

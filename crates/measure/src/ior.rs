@@ -6,10 +6,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    registry::{Format, Known, Reader},
+    text::{trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -60,7 +61,7 @@ struct Ior {
 
 impl Lines for Ior {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some(version) = text.strip_prefix("IOR-").filter(|text| text.contains("Coordinated")) {
             self.started += 1;
             out.version(version.split(':').next().unwrap_or_default());
@@ -79,9 +80,8 @@ impl Lines for Ior {
             }
             self.tests[which] += 1;
             let unit = if unit == "MiB/sec" { "MiB/s" } else { unit };
-            let name = format!("ior.{}.bandwidth", operation.to_ascii_lowercase());
-            let put =
-                out.put(&BANDWIDTH).name(&name).unit(unit).label("test", &self.tests[which].to_string());
+            let put = out.put(&BANDWIDTH).parts(&[["write", "read"][which]]).unit(unit);
+            let put = put.label("test", &self.tests[which].to_string());
             put.read(value, line.number);
         } else if text.starts_with("Finished") {
             self.finished += 1;
@@ -113,6 +113,8 @@ struct Mdtest {
     finished: u32,
     summaries: u32,
     rows: u32,
+    /// Name of the current operation.
+    operation: String,
     in_summary: bool,
     broken: bool,
     failed: bool,
@@ -120,7 +122,7 @@ struct Mdtest {
 
 impl Lines for Mdtest {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if let Some((version, _)) =
             text.strip_prefix("mdtest-").and_then(|text| text.split_once(" was launched"))
         {
@@ -135,18 +137,23 @@ impl Lines for Mdtest {
             self.in_summary = !text.starts_with("SUMMARY time");
             self.summaries += u32::from(self.in_summary);
         } else if let Some((operation, rates)) = text.split_once(':').filter(|_| self.in_summary) {
-            let rates: Vec<_> = rates.split_whitespace().collect();
-            if rates.len() < 3 || rates.iter().any(|rate| number(rate).is_none()) {
-                return;
-            }
+            let mut rates = words(rates);
+            let mean = rates.clone().nth(2);
+            let Some(mean) = mean.filter(|_| rates.all(|rate| number(rate).is_some())) else { return };
             if !line.whole {
                 self.broken = true;
                 return;
             }
             self.rows += 1;
-            let words = operation.split_whitespace().map(str::to_ascii_lowercase);
-            let name = format!("mdtest.{}", short(&words.collect::<Vec<_>>().join("_")));
-            out.put(&RATE).name(&name).label("test", &self.summaries.to_string()).read(rates[2], line.number);
+            self.operation.clear();
+            for word in operation.split_whitespace() {
+                self.operation.push_str(if self.operation.is_empty() { "" } else { "_" });
+                self.operation.push_str(word);
+            }
+            self.operation.make_ascii_lowercase();
+            let put =
+                out.put(&RATE).parts(&[short(&self.operation)]).label("test", &self.summaries.to_string());
+            put.read(mean, line.number);
         } else if text.contains("FAILED") || text.contains("ERROR") {
             self.failed = true;
             out.error(text);

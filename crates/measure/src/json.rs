@@ -10,9 +10,10 @@ use memchr::{memchr_iter, memchr2};
 use model::measurement::LogEnd;
 
 use crate::{
-    lines::{Line, text_of, worst},
+    lines::{Line, worst},
     number::{Number, number},
     out::Out,
+    text::Phrase,
 };
 
 /// Maximum size of a document, bytes.
@@ -21,14 +22,16 @@ pub(crate) const LONGEST: usize = 6 << 20;
 const NODES: usize = 300_000;
 /// Maximum nesting.
 const DEPTH: usize = 64;
-/// Size of the blocks for which the first line number is stored, bytes.
-const BLOCK: usize = 4096;
+/// Number of values and keys of a typical document.
+const TYPICAL: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Object,
     Array,
     Text,
+    /// A text with a backslash.
+    Escaped,
     /// A number, `true`, `null` or any other word.
     Word,
 }
@@ -36,19 +39,36 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     start: u32,
+    /// End of the text; for an object or array the index of the first node after it, and while it is open that of the object
+    /// or array around it.
     end: u32,
-    /// Index of the first node after this value.
-    after: u32,
+    /// Number of line feeds before it.
+    line: u32,
     kind: Kind,
+}
+
+impl Node {
+    fn is_container(&self) -> bool {
+        matches!(self.kind, Kind::Object | Kind::Array)
+    }
 }
 
 /// A parsed document.
 pub(crate) struct Document<'a> {
-    text: &'a [u8],
+    text: &'a str,
     nodes: Vec<Node>,
-    /// Line of the first byte of each block.
-    lines: Vec<u64>,
+    /// First line in the log.
+    first: u64,
+    /// Number of line feeds so far.
+    breaks: usize,
+    /// Line feeds are expected in strings as well.
+    multiline: bool,
+    /// A line is empty or ends with a control character.
+    irregular: bool,
 }
+
+/// Position and kind of an error.
+type At = (usize, &'static str);
 
 impl<'a> Document<'a> {
     /// Parses a document that starts in the line `line` of the log.
@@ -56,19 +76,16 @@ impl<'a> Document<'a> {
     /// # Errors
     ///
     /// Returns an error if the text is not one JSON value, or exceeds a maximum.
-    pub(crate) fn parse(text: &'a [u8], line: u64) -> Result<Self, String> {
+    pub(crate) fn parse(text: &'a str, line: u64) -> Result<Self, String> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
-        let mut lines = Vec::with_capacity(text.len() / BLOCK + 1);
-        let mut current = line;
-        for block in text.chunks(BLOCK) {
-            lines.push(current);
-            current += memchr_iter(b'\n', block).count() as u64;
-        }
-        let mut document = Self { text, nodes: Vec::new(), lines };
-        let at = document.all().map_err(|(at, what)| format!("line {}: {what}", document.line(at)))?;
-        let rest = &text[at..];
+        let mut document = Self::new(text, line, true, Vec::new());
+        let end = document.all().map_err(|(at, what)| {
+            let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
+            format!("line {}: {what}", line + before)
+        })?;
+        let rest = &text.as_bytes()[end..];
         if rest.trim_ascii().is_empty() {
             Ok(document)
         } else {
@@ -76,86 +93,94 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
+    /// from the document that [`Gather`] would find: lines within a string, empty lines, or lines that are read
+    /// without a part.
+    fn at_start(text: &'a str, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
+        static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
+        let mut document = Self::new(text, line, false, nodes);
+        let end = document.all().ok()?;
+        let text = &text[..end];
+        let lines = memchr_iter(b'\n', text.as_bytes()).count();
+        let changed =
+            memchr2(b'\r', 0xef, text.as_bytes()).is_some() || lines > 0 && LOG_DRIVER.find(text).is_some();
+        (lines == document.breaks && !document.irregular && !changed).then_some((document, end))
+    }
+
+    fn new(text: &'a str, first: u64, multiline: bool, mut nodes: Vec<Node>) -> Self {
+        nodes.reserve(TYPICAL);
+        Self { text, nodes, first, breaks: 0, multiline, irregular: false }
+    }
+
     pub(crate) fn root(&self) -> Value<'_> {
         Value { document: self, at: 0 }
     }
 
-    fn line(&self, at: usize) -> u64 {
-        let block = at / BLOCK;
-        let before = self.text.get(block * BLOCK..at).unwrap_or_default();
-        self.lines.get(block).map_or(0, |line| line + memchr_iter(b'\n', before).count() as u64)
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.text.as_bytes().get(at).copied()
     }
 
-    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, (usize, &'static str)> {
+    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, At> {
         if self.nodes.len() == NODES {
             return Err((start, "the JSON document has too many values"));
         }
         // The text is shorter than 4 GiB.
-        let after = self.nodes.len() as u32 + 1;
-        self.nodes.push(Node { start: start as u32, end: end as u32, after, kind });
+        let line = self.breaks as u32;
+        self.nodes.push(Node { start: start as u32, end: end as u32, line, kind });
         Ok(self.nodes.len() - 1)
     }
 
     /// Parses one value without recursion; returns the position after it.
-    fn all(&mut self) -> Result<usize, (usize, &'static str)> {
-        let mut open: Vec<usize> = Vec::new();
+    fn all(&mut self) -> Result<usize, At> {
+        // The innermost open object or array.
+        let (mut depth, mut open, mut open_kind) = (0, 0, Kind::Word);
         let mut at = 0;
         loop {
             // A value.
             at = self.blanks(at);
-            let in_object = open.last().is_some_and(|&node| self.nodes[node].kind == Kind::Object);
-            if in_object {
-                let end = if self.text.get(at) == Some(&b'"') {
-                    let end = self.string(at)?;
-                    self.push(at, end, Kind::Text)?;
-                    end
-                } else {
-                    self.word(at)?
-                };
-                at = self.blanks(end);
-                if self.text.get(at) != Some(&b':') {
+            if open_kind == Kind::Object {
+                at = if self.byte(at) == Some(b'"') { self.string(at)? } else { self.word(at)? };
+                at = self.blanks(at);
+                if self.byte(at) != Some(b':') {
                     return Err((at, "a colon is missing"));
                 }
                 at = self.blanks(at + 1);
             }
-            match self.text.get(at) {
+            match self.byte(at) {
                 Some(bracket @ (b'{' | b'[')) => {
-                    if open.len() == DEPTH {
+                    if depth == DEPTH {
                         return Err((at, "the JSON document is nested too deeply"));
                     }
-                    let kind = if *bracket == b'{' { Kind::Object } else { Kind::Array };
-                    open.push(self.push(at, at, kind)?);
+                    open_kind = if bracket == b'{' { Kind::Object } else { Kind::Array };
+                    open = self.push(at, open, open_kind)?;
+                    depth += 1;
                     at = self.blanks(at + 1);
-                    if !matches!(self.text.get(at), Some(b'}' | b']')) {
+                    if !matches!(self.byte(at), Some(b'}' | b']')) {
                         continue;
                     }
                 }
-                Some(b'"') => {
-                    let end = self.string(at)?;
-                    self.push(at, end, Kind::Text)?;
-                    at = end;
-                }
+                Some(b'"') => at = self.string(at)?,
                 Some(_) => at = self.word(at)?,
                 None => return Err((at, "the JSON document is truncated")),
             }
             // Closing brackets, then a comma or the end.
             loop {
-                at = self.blanks(at);
-                let Some(&node) = open.last() else { return Ok(at) };
-                let (kind, byte) = (self.nodes[node].kind, self.text.get(at));
-                let closes = matches!((kind, byte), (Kind::Object, Some(b'}')) | (Kind::Array, Some(b']')));
-                if closes {
-                    at += 1;
-                    let after = self.nodes.len() as u32;
-                    self.nodes[node].end = at as u32;
-                    self.nodes[node].after = after;
-                    open.pop();
-                    continue;
+                if depth == 0 {
+                    return Ok(at);
                 }
-                match byte {
-                    Some(b',') => at += 1,
-                    Some(_) => return Err((at, "a comma or bracket is missing")),
-                    None => return Err((at, "the JSON document is truncated")),
+                at = self.blanks(at);
+                match (self.byte(at), open_kind) {
+                    (Some(b','), _) => at += 1,
+                    (Some(b'}'), Kind::Object) | (Some(b']'), Kind::Array) => {
+                        at += 1;
+                        let outer = self.nodes[open].end as usize;
+                        self.nodes[open].end = self.nodes.len() as u32;
+                        (open, depth) = (outer, depth - 1);
+                        open_kind = if depth == 0 { Kind::Word } else { self.nodes[open].kind };
+                        continue;
+                    }
+                    (Some(_), _) => return Err((at, "a comma or bracket is missing")),
+                    (None, _) => return Err((at, "the JSON document is truncated")),
                 }
                 break;
             }
@@ -163,10 +188,9 @@ impl<'a> Document<'a> {
     }
 
     /// Adds a word without quotes; returns its end.
-    fn word(&mut self, at: usize) -> Result<usize, (usize, &'static str)> {
-        let rest = self.text.get(at..).unwrap_or_default();
-        let word = rest.iter().take_while(|byte| !b",]}\n\r \t\"{[:".contains(byte));
-        let end = at + word.count();
+    fn word(&mut self, at: usize) -> Result<usize, At> {
+        let rest = self.text.as_bytes().get(at..).unwrap_or_default();
+        let end = at + rest.iter().take_while(|byte| !ENDS_WORD[usize::from(**byte)]).count();
         if end == at {
             let cut = rest.is_empty();
             return Err((
@@ -174,31 +198,57 @@ impl<'a> Document<'a> {
                 if cut { "the JSON document is truncated" } else { "a value or key is missing" },
             ));
         }
+        self.irregular |= rest[end - at - 1] < b' ';
         self.push(at, end, Kind::Word)?;
         Ok(end)
     }
 
-    fn blanks(&self, at: usize) -> usize {
-        let rest = self.text.get(at..).unwrap_or_default();
-        at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
+    #[inline]
+    fn blanks(&mut self, at: usize) -> usize {
+        if self.byte(at).is_some_and(|byte| byte > b' ') { at } else { self.after_blanks(at) }
     }
 
-    /// End of the string that starts here.
-    fn string(&self, at: usize) -> Result<usize, (usize, &'static str)> {
-        if self.text.get(at) != Some(&b'"') {
-            return Err((at, "a string is missing"));
+    fn after_blanks(&mut self, at: usize) -> usize {
+        let rest = self.text.as_bytes().get(at..).unwrap_or_default();
+        let (mut length, mut breaks) = (0, 0);
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = rest.get(length) {
+            breaks += usize::from(rest[length] == b'\n');
+            length += 1;
         }
-        let mut at = at + 1;
+        self.breaks += breaks;
+        self.irregular |= breaks > 1;
+        at + length
+    }
+
+    /// Adds the string whose quote is here; returns its end.
+    fn string(&mut self, start: usize) -> Result<usize, At> {
+        let (mut at, mut kind) = (start + 1, Kind::Text);
         loop {
-            let rest = self.text.get(at..).unwrap_or_default();
+            let rest = self.text.as_bytes().get(at..).unwrap_or_default();
             let more = memchr2(b'"', b'\\', rest).ok_or((at, "the JSON document is truncated"))?;
             if rest[more] == b'"' {
-                return Ok(at + more + 1);
+                let end = at + more + 1;
+                self.push(start, end, kind)?;
+                if self.multiline {
+                    self.breaks += memchr_iter(b'\n', &self.text.as_bytes()[start..end]).count();
+                }
+                return Ok(end);
             }
+            kind = Kind::Escaped;
             at += more + 2;
         }
     }
 }
+
+/// Bytes after a word without quotes.
+const ENDS_WORD: [bool; 256] = {
+    let (mut ends, bytes, mut at) = ([false; 256], b",]}\n\r \t\"{[:", 0);
+    while at < bytes.len() {
+        ends[bytes[at] as usize] = true;
+        at += 1;
+    }
+    ends
+};
 
 /// A value of a document.
 #[derive(Clone, Copy)]
@@ -212,33 +262,43 @@ impl<'d> Value<'d> {
         self.document.nodes[self.at]
     }
 
+    /// Index of the first node after this value.
+    fn after(self) -> usize {
+        let node = self.node();
+        if node.is_container() { node.end as usize } else { self.at + 1 }
+    }
+
     /// Line of the log in which the value starts.
     pub(crate) fn line(self) -> u64 {
-        self.document.line(self.node().start as usize)
+        self.document.first + u64::from(self.node().line)
     }
 
     /// Whether the printed text is this word.
     fn is(self, word: &str) -> bool {
-        let node = self.node();
-        let text = &self.document.text[node.start as usize..node.end as usize];
-        match node.kind {
-            Kind::Text => {
-                let inside = &text[1..text.len() - 1];
-                inside == word.as_bytes() || inside.contains(&b'\\') && unescaped(inside) == word
+        let Node { start, end, kind, .. } = self.node();
+        let (start, end) = (start as usize, end as usize);
+        let text = self.document.text.as_bytes();
+        match kind {
+            Kind::Text => end - start == word.len() + 2 && &text[start + 1..end - 1] == word.as_bytes(),
+            Kind::Word => &text[start..end] == word.as_bytes(),
+            Kind::Escaped => {
+                &text[start + 1..end - 1] == word.as_bytes() || self.text().is_some_and(|text| text == word)
             }
-            Kind::Word => text == word.as_bytes(),
             Kind::Object | Kind::Array => false,
         }
     }
 
     /// The printed text: a string's content, or a word such as a number.
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
-        let node = self.node();
-        let text = &self.document.text[node.start as usize..node.end as usize];
-        match node.kind {
-            Kind::Text => Some(unescaped(&text[1..text.len() - 1])),
-            Kind::Word => Some(text_of(text)),
-            Kind::Object | Kind::Array => None,
+        let Node { start, end, kind, .. } = self.node();
+        let text = match kind {
+            Kind::Object | Kind::Array => return None,
+            _ => &self.document.text[start as usize..end as usize],
+        };
+        match kind {
+            Kind::Text => Some(Cow::Borrowed(&text[1..text.len() - 1])),
+            Kind::Escaped => Some(Cow::Owned(unescaped(&text[1..text.len() - 1]))),
+            _ => Some(Cow::Borrowed(text)),
         }
     }
 
@@ -255,12 +315,12 @@ impl<'d> Value<'d> {
     /// Values of an array; none for other values.
     pub(crate) fn items(self) -> impl Iterator<Item = Value<'d>> {
         let node = self.node();
-        let end = if node.kind == Kind::Array { node.after as usize } else { 0 };
+        let end = if node.kind == Kind::Array { node.end as usize } else { 0 };
         let document = self.document;
         let mut at = self.at + 1;
         std::iter::from_fn(move || {
             let item = (at < end).then_some(Value { document, at })?;
-            at = item.node().after as usize;
+            at = item.after();
             Some(item)
         })
     }
@@ -268,28 +328,29 @@ impl<'d> Value<'d> {
     /// Keys and values of an object; none for other values.
     pub(crate) fn members(self) -> impl Iterator<Item = (Cow<'d, str>, Value<'d>)> {
         let node = self.node();
-        let end = if node.kind == Kind::Object { node.after as usize } else { 0 };
+        let end = if node.kind == Kind::Object { node.end as usize } else { 0 };
         let document = self.document;
         let mut at = self.at + 1;
         std::iter::from_fn(move || {
             let key = (at < end).then_some(Value { document, at })?;
             let value = Value { document, at: at + 1 };
-            at = value.node().after as usize;
+            at = value.after();
             Some((key.text().unwrap_or_default(), value))
         })
     }
 
     /// The last member of this name.
     pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
-        let node = self.node();
-        let end = if node.kind == Kind::Object { node.after as usize } else { 0 };
+        let Node { end, kind: Kind::Object, .. } = self.node() else { return None };
+        let nodes = &self.document.nodes[..end as usize];
         let (mut at, mut found) = (self.at + 1, None);
-        while at < end {
-            let value = Value { document: self.document, at: at + 1 };
-            if (Value { document: self.document, at }).is(name) {
-                found = Some(value);
+        while let Some([key, value, ..]) = nodes.get(at..) {
+            // Most keys have another length.
+            let may_be = key.kind != Kind::Text || (key.end - key.start) as usize == name.len() + 2;
+            if may_be && (Value { document: self.document, at }).is(name) {
+                found = Some(Value { document: self.document, at: at + 1 });
             }
-            at = value.node().after as usize;
+            at = if value.is_container() { value.end as usize } else { at + 2 };
         }
         found
     }
@@ -305,11 +366,7 @@ impl<'d> Value<'d> {
     }
 }
 
-fn unescaped(text: &[u8]) -> Cow<'_, str> {
-    if !text.contains(&b'\\') {
-        return text_of(text);
-    }
-    let text = text_of(text);
+fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -330,14 +387,14 @@ fn unescaped(text: &[u8]) -> Cow<'_, str> {
             None => {}
         }
     }
-    Cow::Owned(plain)
+    plain
 }
 
 /// Finds JSON documents between other lines: a document starts with a bracket at the start of a line and ends with the
 /// bracket that closes it.
 #[derive(Default)]
 pub(crate) struct Gather {
-    text: Vec<u8>,
+    text: String,
     line: u64,
     depth: usize,
     in_string: bool,
@@ -352,7 +409,7 @@ pub(crate) enum Gathered {
     /// The document continues.
     Open,
     /// The document is closed: its text and first line.
-    Closed(Vec<u8>, u64),
+    Closed(String, u64),
     /// The document exceeded the maximum and was dropped.
     Exceeded,
 }
@@ -366,53 +423,22 @@ impl Gather {
     /// Adds a line. `starts` are the brackets that start a document; `used` counts the bytes of all open documents.
     pub(crate) fn line(&mut self, line: &str, number: u64, starts: &[u8], used: &mut usize) -> Gathered {
         if self.depth == 0 {
-            let first = line.trim_start().bytes().next();
-            if first.is_none_or(|first| !starts.contains(&first)) {
+            if !starts_with(line, starts) {
                 return Gathered::Other;
             }
             *self = Self { line: number, ..Self::default() };
         }
-        let bytes = line.as_bytes();
-        let (mut at, mut end) = (0, None);
-        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            if self.in_string {
-                if std::mem::take(&mut self.escaped) {
-                    at += 1;
-                    continue;
-                }
-                let Some(found) = memchr2(b'"', b'\\', rest) else { break };
-                self.in_string = rest[found] != b'"';
-                self.escaped = self.in_string;
-                at += found + 1;
-                continue;
-            }
-            let Some(found) = rest.iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))
-            else {
-                break;
-            };
-            at += found + 1;
-            match rest[found] {
-                b'"' => self.in_string = true,
-                b'{' | b'[' => self.depth += 1,
-                _ => {
-                    self.depth = self.depth.saturating_sub(1);
-                    if self.depth == 0 {
-                        end = Some(at);
-                        break;
-                    }
-                }
-            }
-        }
-        let kept = &bytes[..end.unwrap_or(bytes.len())];
+        let end = self.end(line.as_bytes());
+        let kept = &line[..end.unwrap_or(line.len())];
         if *used + kept.len() >= LONGEST {
             self.exceeded = true;
             *used -= self.text.len();
-            self.text = Vec::new();
+            self.text = String::new();
         }
         if !self.exceeded {
             *used += kept.len() + 1;
-            self.text.extend_from_slice(kept);
-            self.text.push(b'\n');
+            self.text.push_str(kept);
+            self.text.push('\n');
         }
         match end {
             None => Gathered::Open,
@@ -423,12 +449,67 @@ impl Gather {
             }
         }
     }
+
+    /// The position after the bracket that closes the document, if the line has it.
+    fn end(&mut self, line: &[u8]) -> Option<usize> {
+        // Most lines of a document have neither brackets nor backslashes: without branches for each byte, the quotes of many
+        // bytes are counted at once.
+        let (quotes, others) = line.iter().fold((0_u8, false), |(quotes, others), byte| {
+            // `{`, `}`, `[`, `]`, `\`, and `|`, which is rare.
+            let other = (byte | 0x20).wrapping_sub(b'{') < 3;
+            (quotes ^ u8::from(*byte == b'"'), others | other)
+        });
+        if !others && !self.escaped {
+            self.in_string ^= quotes == 1;
+            return None;
+        }
+        let mut at = 0;
+        while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
+            if self.in_string {
+                if std::mem::take(&mut self.escaped) {
+                    at += 1;
+                    continue;
+                }
+                let found = memchr2(b'"', b'\\', rest)?;
+                self.in_string = rest[found] != b'"';
+                self.escaped = self.in_string;
+                at += found + 1;
+                continue;
+            }
+            let found = rest.iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))?;
+            at += found + 1;
+            match rest[found] {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                _ => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether the first byte after blanks is one of these.
+fn starts_with(line: &str, starts: &[u8]) -> bool {
+    let first = line.bytes().find(|byte| !matches!(byte, b'\t'..=b'\r' | b' '));
+    match first {
+        // A blank beyond ASCII.
+        Some(0x80..) => line.trim_start().bytes().next().is_some_and(|first| starts.contains(&first)),
+        Some(first) => starts.contains(&first),
+        None => false,
+    }
 }
 
 /// The documents of a log.
 #[derive(Default)]
 pub(crate) struct Documents {
     gather: Gather,
+    /// Memory of a small document, used again.
+    nodes: Vec<Node>,
     ended: Option<LogEnd>,
 }
 
@@ -441,6 +522,28 @@ impl Documents {
         out: &mut Out,
         read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
     ) -> bool {
+        if !self.gather.is_open() && !starts_with(line.text, starts) {
+            return false;
+        }
+        // A document whose lines were read together is not copied.
+        let ahead = if line.ahead.is_empty() { line.text } else { line.ahead };
+        if !self.gather.is_open()
+            && out.documents + ahead.len() < LONGEST
+            && let Some((document, length)) =
+                Document::at_start(ahead, line.number, std::mem::take(&mut self.nodes))
+        {
+            if length > line.text.len() {
+                let rest = &ahead.as_bytes()[length..];
+                out.taken = memchr2(b'\n', b'\r', rest).map_or(ahead.len(), |end| length + end + 1);
+            }
+            let ended = read(document.root(), out);
+            self.ended = worst(self.ended, ended);
+            if document.nodes.capacity() <= TYPICAL {
+                self.nodes = document.nodes;
+                self.nodes.clear();
+            }
+            return true;
+        }
         let ended = match self.gather.line(line.text, line.number, starts, &mut out.documents) {
             Gathered::Other => return false,
             Gathered::Open => return true,
@@ -475,7 +578,7 @@ mod tests {
 
     #[test]
     fn values_have_lines_and_printed_numbers() {
-        let text = b"{\n \"a\": [1.50, \"x\\\"y\",\n  {\"b\": null}],\n sl: bare\n}\n";
+        let text = "{\n \"a\": [1.50, \"x\\\"y\",\n  {\"b\": null}],\n sl: bare\n}\n";
         let document = Document::parse(text, 7).unwrap();
         let root = document.root();
         let items: Vec<_> = root.get_items("a").collect();
@@ -489,16 +592,16 @@ mod tests {
 
     #[test]
     fn a_cut_document_is_an_error() {
-        let text = br#"{"a": [1, {"b": "x"}], "c": {}, "d": []}"#;
+        let text = r#"{"a": [1, {"b": "x"}], "c": {}, "d": []}"#;
         assert!(Document::parse(text, 1).is_ok());
         for length in 0..text.len() {
             assert!(Document::parse(&text[..length], 1).is_err(), "at byte {length}");
         }
         for text in ["{}}", "[1 2]", "{\"a\" 1}", "[}", "{]", "{\"a\":}", "[,]", "{,}"] {
-            assert!(Document::parse(text.as_bytes(), 1).is_err(), "{text}");
+            assert!(Document::parse(text, 1).is_err(), "{text}");
         }
-        assert!(Document::parse("[".repeat(100_000).as_bytes(), 1).is_err());
-        assert!(Document::parse(format!("[{}1]", "1,".repeat(400_000)).as_bytes(), 1).is_err());
+        assert!(Document::parse(&"[".repeat(100_000), 1).is_err());
+        assert!(Document::parse(&format!("[{}1]", "1,".repeat(400_000)), 1).is_err());
     }
 
     #[test]
@@ -507,7 +610,7 @@ mod tests {
         let (mut found, mut used) = (Vec::new(), 0);
         for (number, line) in ["note", "{\"a\":", "\"}\"", "} tail", "{}", "[", "x"].iter().enumerate() {
             if let Gathered::Closed(text, line) = gather.line(line, number as u64 + 1, b"{[", &mut used) {
-                found.push((String::from_utf8(text).unwrap(), line));
+                found.push((text, line));
             }
         }
         assert_eq!(found, [("{\"a\":\n\"}\"\n}\n".to_owned(), 2), ("{}\n".to_owned(), 5)]);

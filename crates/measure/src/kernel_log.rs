@@ -3,18 +3,23 @@
 //! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log never proves the
 //! absence of errors.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
+use aho_corasick::AhoCorasick;
 use model::{
     measurement::LogEnd,
     metric::{Severity, Subject},
 };
 
 use crate::{
+    format::{Format, Reader},
     lines::{Line, Lines},
     number::count,
     out::Out,
-    registry::{Format, Reader},
+    text::{Phrase, trim},
     xid::{sxid, xid},
 };
 
@@ -47,6 +52,17 @@ pub(crate) const FORMAT: Format = Format {
 /// Maximum number of GPUs whose serial numbers are remembered.
 const GPUS: usize = 1024;
 
+/// Parts of the lines that are read.
+const PHRASES: [&str; 7] = [
+    "dmesg: ",
+    "Operation not permitted",
+    "NVRM: ",
+    ": SXid (",
+    "[Hardware Error]",
+    "AER: ",
+    "Out of memory: Kill",
+];
+
 #[derive(Default)]
 struct Kernel {
     lines: u64,
@@ -58,9 +74,14 @@ struct Kernel {
     introduced: Option<Arc<str>>,
 }
 
+static DRIVER: Phrase = Phrase::new("NVRM: ");
+static SWITCH: Phrase = Phrase::new(": SXid (");
+static KERNEL: Phrase = Phrase::new(" kernel:");
+static AFTER_BUS: Phrase = Phrase::new("): ");
+
 impl Lines for Kernel {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         match text {
             "-- end of kernel log --" => return self.end = true,
             "-- No entries --" => return self.lines += 1,
@@ -68,6 +89,13 @@ impl Lines for Kernel {
         }
         // Lines after the mark belong to another log.
         self.end = false;
+        static PHRASE: LazyLock<AhoCorasick> =
+            LazyLock::new(|| AhoCorasick::new(PHRASES).expect("short phrases"));
+        // Most lines have none of the phrases.
+        if !PHRASE.is_match(text) {
+            self.lines += 1;
+            return;
+        }
         if text.starts_with("dmesg: ")
             || text.contains("Operation not permitted") && !text.contains("kernel:")
         {
@@ -77,22 +105,20 @@ impl Lines for Kernel {
             return;
         }
         self.lines += 1;
-        let bytes = text.as_bytes();
-        // Most lines are of no interest: they lack all of these letters or words.
-        if let Some(at) = find(bytes, b"NVRM: ") {
+        if let Some(at) = DRIVER.find(text) {
             self.driver(text, &text[at + 6..], line, out);
-        } else if let Some(at) = find(bytes, b": SXid (") {
+        } else if let Some(at) = SWITCH.find(text) {
             switch(text, &text[at + 2..], line, out);
-        } else if find(bytes, b"[Hardware Error]").is_some() {
+        } else if text.contains("[Hardware Error]") {
             let severity =
                 if text.contains("events logged") { Severity::Unknown } else { Severity::Hardware };
             let subject = node(text, out);
             out.finding("MACHINE_CHECK", subject, severity, text, line.number);
-        } else if find(bytes, b"AER: ").is_some() && find(bytes, b"ncorrect").is_some() {
+        } else if text.contains("AER: ") && text.contains("ncorrect") {
             let severity = if text.contains("(Fatal)") { Severity::Hardware } else { Severity::Unknown };
             let subject = node(text, out);
             out.finding("PCIE_AER", subject, severity, text, line.number);
-        } else if find(bytes, b"Out of memory: Kill").is_some() {
+        } else if text.contains("Out of memory: Kill") {
             let subject = node(text, out);
             out.finding("OUT_OF_MEMORY", subject, Severity::Software, text, line.number);
         }
@@ -108,13 +134,9 @@ impl Lines for Kernel {
     }
 }
 
-fn find(text: &[u8], word: &[u8]) -> Option<usize> {
-    memchr::memmem::find(text, word)
-}
-
 /// The host name before ` kernel:` of syslog and journalctl.
 fn host<'a>(text: &'a str, out: &mut Out) -> Option<Arc<str>> {
-    let (before, _) = text.split_once(" kernel:")?;
+    let (before, _) = KERNEL.split_once(text)?;
     let name: &'a str = before.rsplit(' ').next()?;
     (!name.is_empty() && before.len() > name.len()).then(|| out.name(name))
 }
@@ -125,7 +147,7 @@ fn node(text: &str, out: &mut Out) -> Subject {
 
 /// `(PCI:0000:9b:00): 79, GPU has ...`: bus id, code and the rest. The comma shows that the code is not cut.
 fn code(rest: &str) -> Option<(&str, u32, &str)> {
-    let (bus, rest) = rest.strip_prefix('(')?.split_once("): ")?;
+    let (bus, rest) = AFTER_BUS.split_once(rest.strip_prefix('(')?)?;
     let (code, said) = rest.split_once(',')?;
     Some((bus.strip_prefix("PCI:").unwrap_or(bus), count(code.trim())?, said.trim()))
 }
@@ -139,7 +161,13 @@ fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
     }
     let (severity, meaning) = sxid(code, said.starts_with("Fatal"));
     let subject = Subject { node: host(text, out), bus_id: Some(out.name(bus)), ..Subject::default() };
-    out.finding(&format!("SXID_{code}"), subject, severity, &format!("{meaning}: {}", &rest), line.number);
+    out.finding(
+        format_args!("SXID_{code}"),
+        subject,
+        severity,
+        format_args!("{meaning}: {}", &rest),
+        line.number,
+    );
 }
 
 impl Kernel {
@@ -172,10 +200,10 @@ impl Kernel {
                 ..Subject::default()
             };
             out.finding(
-                &format!("XID_{code}"),
+                format_args!("XID_{code}"),
                 subject,
                 severity,
-                &format!("{meaning}: {rest}"),
+                format_args!("{meaning}: {rest}"),
                 line.number,
             );
         }

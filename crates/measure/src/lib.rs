@@ -21,15 +21,18 @@ mod dcgm;
 mod declared;
 mod elbencho;
 mod fio;
+mod format;
 mod gemm;
 mod gpu_burn;
 mod gpu_fryer;
 mod hpcg;
 mod hpl;
 mod imports;
+mod input;
 mod ior;
 mod json;
 mod kernel_log;
+mod known;
 mod lines;
 mod nccl_tests;
 mod number;
@@ -40,6 +43,7 @@ mod out;
 mod perftest;
 mod prefix;
 mod registry;
+mod text;
 mod training;
 mod xid;
 
@@ -48,12 +52,10 @@ use std::io::{self, Cursor, Read};
 use model::measurement::Reading;
 
 pub use declared::{Declaration, Declared, JsonRule, Matched, Problem, TableRule};
-pub use registry::{FORMATS, Format, Known, format};
+pub use format::{Format, Known};
+pub use registry::{FORMATS, format};
 
-use crate::{lines::Lines, out::Out, prefix::Labels, registry::Reader};
-
-/// Size of the beginning of a log that decides its format, bytes.
-const HEAD: usize = 1 << 20;
+use crate::{format::Reader, prefix::Labels};
 
 /// Reads a log to its end. Its format is detected from its first MiB; a log of unknown format is read as nccl-tests.
 ///
@@ -62,7 +64,7 @@ const HEAD: usize = 1 << 20;
 /// Returns an error if the reader fails. Any input yields a [`Reading`]; damaged gzip data is reported as its
 /// `first_error`.
 pub fn read(input: impl io::Read) -> io::Result<Reading> {
-    let (head, input) = beginning(input)?;
+    let (head, input) = input::beginning(input)?;
     let format = registry::detect(&head).unwrap_or(&nccl_tests::FORMAT);
     all(format, head, input)
 }
@@ -73,7 +75,7 @@ pub fn read(input: impl io::Read) -> io::Result<Reading> {
 ///
 /// Returns an error if the reader fails.
 pub fn read_as(format: &Format, input: impl io::Read) -> io::Result<Reading> {
-    let (head, input) = beginning(input)?;
+    let (head, input) = input::beginning(input)?;
     all(format, head, input)
 }
 
@@ -83,52 +85,5 @@ fn all(format: &Format, head: Vec<u8>, input: impl Read) -> io::Result<Reading> 
         Reader::Lines(new) => (Labels::of(&head), new),
         Reader::Raw(new) => (Labels::RAW, new),
     };
-    with(format.name, labels, &new, Cursor::new(head).chain(input))
-}
-
-fn with(
-    format: &str,
-    labels: Labels,
-    new: &dyn Fn() -> Box<dyn Lines>,
-    input: impl Read,
-) -> io::Result<Reading> {
-    let mut out = Out::default();
-    let ended = lines::read(input, labels, new, &mut out)?;
-    Ok(out.finish(format, ended))
-}
-
-/// The unpacked beginning and the rest of a log. An error after the first byte is returned when the reader reaches it.
-fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
-    let (input, error) = match nccl::unpacked(input) {
-        Ok(input) => (Some(input), None),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => (None, Some(error)),
-        Err(error) => return Err(error),
-    };
-    let mut head = Vec::new();
-    let (mut input, mut error) = (Maybe(input), error);
-    if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
-        if found.kind() != io::ErrorKind::InvalidData {
-            return Err(found);
-        }
-        error = Some(found);
-    }
-    Ok((head, Failing(error).chain(input)))
-}
-
-/// A reader that may be absent.
-struct Maybe<R>(Option<R>);
-
-impl<R: Read> Read for Maybe<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.as_mut().map_or(Ok(0), |input| input.read(buffer))
-    }
-}
-
-/// Fails once with an earlier error.
-struct Failing(Option<io::Error>);
-
-impl Read for Failing {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
+    input::read(format.name, labels, &new, Cursor::new(head).chain(input))
 }

@@ -1,6 +1,6 @@
 //! nccl-tests and rccl-tests, read by the crate `nccl` into tables.
 
-use crate::registry::{Format, Reader};
+use crate::format::{Format, Reader};
 
 pub(crate) const FORMAT: Format = Format {
     name: "nccl-tests",

@@ -38,12 +38,12 @@ pub(crate) fn number(text: &str) -> Option<Number> {
         [b'-' | b'+', rest @ ..] => rest,
         _ => bytes,
     };
-    let whole = digits(unsigned);
-    let mut rest = &unsigned[whole..];
-    let mut fraction = 0;
+    let (integer, mut rest) = digits(unsigned, 0);
+    let whole = unsigned.len() - rest.len();
+    let (mut integer, mut fraction) = (integer, 0);
     if let [b'.', after @ ..] = rest {
-        fraction = digits(after);
-        rest = &after[fraction..];
+        (integer, rest) = digits(after, integer);
+        fraction = after.len() - rest.len();
     }
     if whole + fraction == 0 {
         return None;
@@ -55,29 +55,51 @@ pub(crate) fn number(text: &str) -> Option<Number> {
             [b'+', power @ ..] => (false, power),
             _ => (false, after),
         };
-        if power.is_empty() || power.len() > 4 || digits(power) != power.len() {
+        let (size, after) = digits(power, 0);
+        if power.is_empty() || power.len() > 4 || !after.is_empty() {
             return None;
         }
-        let size = power.iter().fold(0, |size, digit| size * 10 + i32::from(digit - b'0'));
-        exponent = if negative { -size } else { size };
-        rest = &[];
+        exponent = if negative { -(size as i32) } else { size as i32 };
+        rest = after;
     }
     if !rest.is_empty() {
         return None;
     }
-    let value: f64 = text.parse().ok()?;
-    let step = exponent + 24 - i32::try_from(fraction).ok()?;
-    let resolution = usize::try_from(step).ok().and_then(|step| POWERS.get(step)).copied();
-    value.is_finite().then_some(Number { value, resolution })
+    let step = exponent - i32::try_from(fraction).ok()?;
+    let power = |exponent: i32| POWERS.get(usize::try_from(exponent + 24).ok()?).copied();
+    let exact = if whole + fraction <= 15 { exact(integer, step) } else { None };
+    let value = match exact {
+        Some(value) if bytes[0] == b'-' => -value,
+        Some(value) => value,
+        None => text.parse().ok().filter(|value: &f64| value.is_finite())?,
+    };
+    Some(Number { value, resolution: power(step) })
 }
 
-fn digits(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| byte.is_ascii_digit()).count()
+/// An integer below 10^15 times ten to the power `step`, if one operation on exact operands yields it: then it is the nearest
+/// floating-point number.
+fn exact(integer: u64, step: i32) -> Option<f64> {
+    // Powers of ten are exact up to 10^22.
+    if !(-22..=22).contains(&step) {
+        return None;
+    }
+    let (integer, power) = (integer as f64, POWERS[24 + step.unsigned_abs() as usize]);
+    Some(if step < 0 { integer / power } else { integer * power })
+}
+
+/// Appends the digits at the start of a text to an integer; returns it with the rest of the text. Many digits overflow.
+fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
+    let mut rest = text;
+    while let [digit @ b'0'..=b'9', after @ ..] = rest {
+        integer = integer.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        rest = after;
+    }
+    (integer, rest)
 }
 
 /// Reads a count that makes up the whole text.
 pub(crate) fn count<T: std::str::FromStr>(text: &str) -> Option<T> {
-    (!text.is_empty() && digits(text.as_bytes()) == text.len()).then(|| text.parse().ok())?
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -99,6 +121,28 @@ mod tests {
             assert_eq!(number(text), Some(Number { value, resolution: Some(step) }), "{text}");
         }
         assert_eq!(number("1e-40").unwrap().resolution, None);
+    }
+
+    #[test]
+    fn a_number_is_the_nearest_to_its_text() {
+        let mut random = 1_u64;
+        for _ in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (digits, point, exponent) = (random >> 32 >> (random % 32), random % 12, random >> 20 & 63);
+            for text in [
+                digits.to_string(),
+                format!("-{digits}.{point}"),
+                format!("{point}.{digits:012}"),
+                format!("{point}.{digits}e{}", exponent as i64 - 32),
+            ] {
+                assert_eq!(
+                    number(&text).unwrap().value.to_bits(),
+                    text.parse::<f64>().unwrap().to_bits(),
+                    "{text}"
+                );
+            }
+        }
+        assert!(number("-0").unwrap().value.is_sign_negative());
     }
 
     #[test]

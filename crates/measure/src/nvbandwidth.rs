@@ -5,17 +5,19 @@
 
 use std::sync::Arc;
 
+use memchr::memchr3;
 use model::{
     measurement::LogEnd,
     metric::{Better, Scope, Severity, Subject},
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, Put, short},
-    registry::{Format, Known, Reader},
+    text::words,
 };
 
 const COPY: Known = Known::new(
@@ -53,6 +55,7 @@ struct Copies {
 #[derive(Default)]
 struct Test {
     name: String,
+    metric: Name,
     matrix: Option<Matrix>,
 }
 
@@ -74,18 +77,16 @@ struct Matrix {
 impl Matrix {
     fn of(description: &str) -> Self {
         let unit = description.rsplit_once('(').and_then(|(_, unit)| unit.strip_suffix(')'));
-        let part = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
-        let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
         Self {
             unit: short(unit.unwrap_or("unknown")).to_owned(),
             pairs: description.contains("GPU(row)"),
-            part: parts.into_iter().find(|(_, words)| part(*words)).map(|(name, _)| name),
+            part: part(description),
             ..Self::default()
         }
     }
 
     /// Adds one value. A GPU is not measured with itself.
-    fn value(&mut self, test: &str, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
+    fn value(&mut self, test: &Name, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
         let number = number(text);
         if let Some(Number { value, resolution }) = number {
             self.sum += value;
@@ -94,20 +95,19 @@ impl Matrix {
         if self.pairs && row == column {
             return;
         }
-        let mut put = named(test, out).unit(&self.unit);
+        let mut put = test.put(out).unit(&self.unit);
         if let Some(part) = self.part {
             put = put.label("part", part);
         }
-        let subject = if self.pairs {
-            put = put.scope(Scope::Pair);
-            Subject { gpu: Some(row), peer: Some(column.to_string().into()), ..Subject::default() }
+        if self.pairs {
+            put = put.scope(Scope::Pair).gpu(row);
+            put = put.subject(|subject| subject.peer = Some(column.to_string().into()));
         } else {
             if row > 0 {
                 put = put.label("cpu", &row.to_string());
             }
-            Subject::gpu(column)
-        };
-        let put = put.of(subject);
+            put = put.gpu(column);
+        }
         match number {
             Some(number) => put.value(self.digits.map_or(number, |digits| number.with_digits(digits)), line),
             None => put.unmeasurable(text, line),
@@ -121,12 +121,36 @@ impl Matrix {
     }
 }
 
-/// Starts the metric of a test.
-fn named<'a>(test: &str, out: &'a mut Out) -> Put<'a> {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-    let name: String = test.chars().map(plain).collect();
-    let better = if name.contains("latency") { Better::Lower } else { Better::Higher };
-    out.put(&COPY).name(&format!("nvbandwidth.{name}")).better(better)
+/// The part of a test that a matrix with this description shows.
+fn part(description: &str) -> Option<&'static str> {
+    // Most tests have one matrix.
+    memchr3(b'1', b'2', b'T', description.as_bytes())?;
+    let has = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
+    let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
+    parts.into_iter().find(|(_, words)| has(*words)).map(|(name, _)| name)
+}
+
+/// The name of a test in that of its metric.
+#[derive(Default)]
+struct Name {
+    plain: String,
+    is_latency: bool,
+}
+
+impl Name {
+    fn of(test: &str) -> Self {
+        let mut plain = test.to_ascii_lowercase();
+        if !plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            plain = plain.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        }
+        Self { is_latency: plain.contains("latency"), plain }
+    }
+
+    /// Starts the metric of the test.
+    fn put<'a>(&self, out: &'a mut Out) -> Put<'a> {
+        let better = if self.is_latency { Better::Lower } else { Better::Higher };
+        out.put(&COPY).parts(&[&self.plain]).better(better)
+    }
 }
 
 impl Lines for Copies {
@@ -134,7 +158,10 @@ impl Lines for Copies {
         if self.json.line(line, b"{", out, document) {
             return;
         }
-        let text = line.text.trim_start();
+        let text = line.text.trim_ascii_start();
+        if text.starts_with(|c: char| c.is_ascii_digit()) {
+            return self.matrix(text, line, out);
+        }
         let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         match first {
             "nvbandwidth" if rest.starts_with("Version:") => out.version(&rest["Version:".len()..]),
@@ -143,8 +170,8 @@ impl Lines for Copies {
                 self.broken |= self.test.is_some();
                 self.noted = false;
                 self.tests += 1;
-                self.test =
-                    Some(Test { name: short(rest.trim_end_matches('.')).to_owned(), ..Test::default() });
+                let name = short(rest.trim_end_matches('.')).to_owned();
+                self.test = Some(Test { metric: Name::of(&name), name, ..Test::default() });
             }
             "SUM" => self.sum(rest, line.whole),
             "NOTE:" if rest.starts_with("The reported results") => self.noted = true,
@@ -186,7 +213,7 @@ impl Copies {
             return;
         }
         let Some(matrix) = &mut test.matrix else { return };
-        let words = text.split_whitespace();
+        let words = words(text);
         if matrix.columns == 0 {
             matrix.columns = words.count();
             return;
@@ -198,7 +225,7 @@ impl Copies {
             return;
         }
         for (column, word) in (0..).zip(words) {
-            matrix.value(&test.name, (row, column), word, line.number, out);
+            matrix.value(&test.metric, (row, column), word, line.number, out);
         }
     }
 
@@ -278,7 +305,7 @@ fn testcase(test: Value<'_>, out: &mut Out) -> bool {
             let latency = name.contains("latency");
             let scope = if name.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
             let unit = if latency { "ns" } else { "GB/s" };
-            named(&name, out).unit(unit).scope(scope).unmeasurable("Waived", status.line());
+            Name::of(&name).put(out).unit(unit).scope(scope).unmeasurable("Waived", status.line());
             return true;
         }
         "Error" | "ERROR" | "Not Found" => {
@@ -295,6 +322,7 @@ fn testcase(test: Value<'_>, out: &mut Out) -> bool {
         return false;
     };
     let mut matrix = Matrix { digits: Some(6), ..Matrix::of(&description) };
+    let name = Name::of(&name);
     let (height, width) = (rows.items().count(), rows.items().next().map_or(0, |row| row.items().count()));
     // Three matrices of a test follow one another in one array, under the description of the last.
     let stacked = matrix.pairs && width > 0 && height == 3 * width;

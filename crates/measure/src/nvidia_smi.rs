@@ -2,6 +2,7 @@
 
 mod rules;
 
+use memchr::memchr;
 use model::{
     measurement::LogEnd,
     metric::{
@@ -11,13 +12,14 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Reader},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, short},
-    registry::{Format, Reader},
+    text::{Phrase, trim},
 };
 
-use rules::{METRICS, RULES, Rule, is_reason, same, same_section, throttle_rule};
+use rules::{METRICS, Rule, is_reason, same, same_section, throttle_rule, with_element, with_name};
 
 pub(crate) const FORMAT: Format = Format {
     name: "nvidia-smi",
@@ -44,8 +46,8 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Smi {
-    /// Elements of the XML document that are open, or sections of the text with their indentation.
-    path: Vec<(usize, String)>,
+    /// Elements of the XML document that are open, or sections of the text.
+    path: Path,
     announced: Option<u32>,
     gpus: u32,
     ended: u32,
@@ -60,14 +62,63 @@ struct Smi {
 /// Maximum depth of the document.
 const DEPTH: usize = 16;
 
+/// Names of the open sections with their indentation. Their memory is used again, because each line of text opens one.
+#[derive(Default)]
+struct Path {
+    names: Vec<(usize, String)>,
+    length: usize,
+}
+
+impl Path {
+    fn open(&self) -> &[(usize, String)] {
+        &self.names[..self.length]
+    }
+
+    /// The name of the section at this depth.
+    fn name(&self, depth: usize) -> Option<&str> {
+        self.open().get(depth).map(|(_, name)| name.as_str())
+    }
+
+    fn push(&mut self, indent: usize, name: &str) {
+        if self.length == DEPTH {
+            return;
+        }
+        if self.length == self.names.len() {
+            self.names.push((indent, String::new()));
+        }
+        let (place, text) = &mut self.names[self.length];
+        *place = indent;
+        text.clear();
+        text.push_str(short(name));
+        self.length += 1;
+    }
+
+    fn pop(&mut self) {
+        self.length = self.length.saturating_sub(1);
+    }
+
+    /// Closes the sections that are indented at least so far.
+    fn close(&mut self, indent: usize) {
+        while self.open().last().is_some_and(|(place, _)| *place >= indent) {
+            self.pop();
+        }
+    }
+}
+
+static CLOSING: Phrase = Phrase::new("</");
+static COLON: Phrase = Phrase::new(" : ");
+
 impl Lines for Smi {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if text.starts_with('<') {
             self.xml = true;
             self.element(text, line, out);
         } else if !self.xml {
             self.text(text, line, out);
+        }
+        if !text.starts_with(['U', 'N', 'F']) {
+            return;
         }
         if text.starts_with("Unable to determine the device handle")
             || text.starts_with("NVIDIA-SMI has failed")
@@ -98,7 +149,8 @@ impl Lines for Smi {
 impl Smi {
     /// `<name>value</name>`, `<name>` or `</name>`.
     fn element(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        let Some((tag, rest)) = text[1..].split_once('>') else { return };
+        let Some(end) = memchr(b'>', text.as_bytes()) else { return };
+        let (tag, rest) = (&text[1..end], &text[end + 1..]);
         if tag.starts_with(['?', '!']) {
             return;
         }
@@ -111,8 +163,8 @@ impl Smi {
             }
             return;
         }
-        let name = tag.split(' ').next().unwrap_or_default();
-        if let Some((value, _)) = rest.split_once("</") {
+        let name = &tag[..tag.bytes().position(|byte| byte == b' ').unwrap_or(tag.len())];
+        if let Some((value, _)) = CLOSING.split_once(rest) {
             if self.gpus == 0 {
                 match name {
                     "driver_version" => out.version(value),
@@ -124,17 +176,16 @@ impl Smi {
             self.xml_value(name, value, line, out);
             return;
         }
-        if name == "gpu" && self.path.len() <= 1 {
+        if name == "gpu" && self.path.length <= 1 {
             self.gpu(tag.split('"').nth(1).unwrap_or_default(), out);
         }
-        if !tag.ends_with('/') && self.path.len() < DEPTH {
-            self.path.push((0, short(name).to_owned()));
+        if !tag.ends_with('/') {
+            self.path.push(0, name);
         }
     }
 
     fn xml_value(&mut self, name: &str, value: &str, line: Line<'_>, out: &mut Out) {
-        let inside = self.path.get(2..).unwrap_or_default();
-        if inside.is_empty() {
+        let Some(outer) = self.path.name(2) else {
             match name {
                 "product_name" => self.product = Some(short(value).to_owned()),
                 "serial" => self.serial = Some(short(value).to_owned()),
@@ -145,20 +196,17 @@ impl Smi {
                 _ => {}
             }
             return;
-        }
-        match (&*inside[0].1, name) {
+        };
+        match (outer, name) {
             ("ecc_mode", "current_ecc") => return self.ecc_mode(value, line, out),
             ("fabric", "status") => return self.fabric(value, line, out),
             _ => {}
         }
-        let known = RULES.iter().find(|rule| {
-            let Some(parents) = rule.xml.strip_suffix(name).and_then(|parents| parents.strip_suffix('/'))
-            else {
-                return false;
-            };
-            let mut names = parents.split('/');
+        let known = with_element(name).find(|rule| {
+            let mut names = rule.xml.split('/');
+            let inside = &self.path.open()[2..];
             inside.iter().all(|(_, element)| names.next().is_some_and(|name| same(name, element)))
-                && names.next().is_none()
+                && names.count() == 1
         });
         if let Some(rule) = known.or_else(|| throttle_rule(name)) {
             self.put(rule, value, line, out);
@@ -171,24 +219,22 @@ impl Smi {
         if let Some(bus) = text.strip_prefix("GPU ").filter(|_| indent == 0 && self.announced.is_some()) {
             if line.whole {
                 self.gpu(bus, out);
-                self.path.clear();
+                self.path.length = 0;
             }
             return;
         }
-        while self.path.last().is_some_and(|(depth, _)| *depth >= indent) {
-            self.path.pop();
-        }
-        let Some((name, value)) = text.split_once(" : ").or_else(|| Some((text.strip_suffix(" :")?, "")))
+        self.path.close(indent);
+        let Some((name, value)) = COLON.split_once(text).or_else(|| Some((text.strip_suffix(" :")?, "")))
         else {
-            if self.path.len() < DEPTH && self.gpus > 0 {
-                self.path.push((indent, short(text).to_owned()));
+            if self.path.length < DEPTH && self.gpus > 0 {
+                self.path.push(indent, text);
                 if indent == 4 && text == "Processes" && line.whole {
                     self.ended = self.gpus;
                 }
             }
             return;
         };
-        let (name, value) = (name.trim_end(), value.trim());
+        let (name, value) = (name.trim_end(), trim(value));
         if self.gpus == 0 {
             match name {
                 "Driver Version" => out.version(value),
@@ -197,8 +243,7 @@ impl Smi {
             }
             return;
         }
-        let section = self.path.first().map_or("", |(_, section)| section.as_str());
-        let parts = &self.path[1.min(self.path.len())..];
+        let section = self.path.name(0).unwrap_or_default();
         if indent == 4 {
             match name {
                 "Product Name" => self.product = Some(short(value).to_owned()),
@@ -216,17 +261,13 @@ impl Smi {
             ("Fabric", "Status") => return self.fabric(value, line, out),
             _ => {}
         }
-        let known = RULES.iter().find(|rule| {
-            // The last part is the nearest; `GPU Link Info` lies between `PCI` and `Link Width`.
-            let part = parts.last().map_or("", |(_, part)| part.as_str());
-            rule.name == name
-                && same_section(rule.section, section)
-                && (rule.part == part || is_reason(rule, part))
-        });
+        // The last part is the nearest; `GPU Link Info` lies between `PCI` and `Link Width`.
+        let part = self.path.length.checked_sub(1).filter(|last| *last > 0);
+        let part = part.and_then(|last| self.path.name(last)).unwrap_or_default();
+        let known = with_name(name)
+            .find(|rule| same_section(rule.section, section) && (rule.part == part || is_reason(rule, part)));
         // A value with other values below it is a part itself.
-        if self.path.len() < DEPTH {
-            self.path.push((indent, short(name).to_owned()));
-        }
+        self.path.push(indent, name);
         if let Some(rule) = known.filter(|_| line.whole) {
             self.put(rule, value, line, out);
         }
@@ -235,7 +276,7 @@ impl Smi {
     fn gpu(&mut self, bus: &str, out: &mut Out) {
         self.introduce(out);
         self.gpus += 1;
-        self.bus = Some(short(bus.trim()).to_owned());
+        self.bus = Some(short(trim(bus)).to_owned());
     }
 
     /// Adds the current GPU.
@@ -252,8 +293,8 @@ impl Smi {
         Subject::gpu(self.gpus.saturating_sub(1))
     }
 
-    fn put(&self, rule: &Rule, value: &str, line: Line<'_>, out: &mut Out) {
-        let metric = out.put(&rule.metric).of(self.subject());
+    fn put(&self, rule: &'static Rule, value: &str, line: Line<'_>, out: &mut Out) {
+        let metric = out.put(&rule.metric).gpu(self.gpus.saturating_sub(1));
         let flag = match value {
             "Active" | "Yes" => Some(1.0),
             "Not Active" | "No" => Some(0.0),
@@ -273,9 +314,9 @@ impl Smi {
                 None => metric.unmeasurable(value, line.number),
             }
         }
-        let many = flag.is_none() && number(value).is_some_and(|number| number.value > 0.0);
         let name = rule.metric.name;
         let found = match name {
+            _ if flag != Some(1.0) => None,
             "smi.ecc.sram_threshold_exceeded" => Some(("SRAM_THRESHOLD_EXCEEDED", Hardware)),
             "smi.ecc.unrepairable_memory" => Some(("UNREPAIRABLE_MEMORY", Hardware)),
             "smi.ecc.channel_repair_pending" | "smi.ecc.tpc_repair_pending" => {
@@ -289,10 +330,11 @@ impl Smi {
             "smi.throttle.sw_thermal" => Some(("GPU_THROTTLED", Unknown)),
             _ => None,
         };
-        if let Some((code, severity)) = found.filter(|_| flag == Some(1.0)) {
+        if let Some((code, severity)) = found {
             out.finding(code, self.subject(), severity, line.text, line.number);
         }
-        if many && name.starts_with("smi.ecc.volatile.") && name.contains("uncorrectable") {
+        let is_uncorrectable = name.starts_with("smi.ecc.volatile.") && name.contains("uncorrectable");
+        if is_uncorrectable && number(value).is_some_and(|number| number.value > 0.0) {
             out.finding("ECC_UNCORRECTABLE", self.subject(), Hardware, line.text, line.number);
         }
         if value.contains("Error") || value.contains("ERR!") || value.contains("requires reset") {

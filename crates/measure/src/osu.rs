@@ -8,10 +8,11 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    registry::{Format, Known, Reader},
+    text::{Phrase, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -61,9 +62,12 @@ struct Osu {
     broken: bool,
 }
 
+static TEST: Phrase = Phrase::new(" Test");
+static BETWEEN_COLUMNS: Phrase = Phrase::new("  ");
+
 impl Lines for Osu {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        let text = line.text.trim();
+        let text = trim(line.text);
         if text == "-- end of osu --" {
             self.ended = true;
         } else if let Some(title) = text.strip_prefix("# OSU ") {
@@ -71,13 +75,13 @@ impl Lines for Osu {
             let (title, version) = title.rsplit_once(" v").unwrap_or((title, ""));
             out.version(version);
             let title = title.split_once(' ').map_or(title, |(_, title)| title);
-            let title = title.split_once(" Test").map_or(title, |(title, _)| title);
+            let title = TEST.split_once(title).map_or(title, |(title, _)| title);
             let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
             self.test = short(&words.collect::<Vec<_>>().join("_")).to_ascii_lowercase();
             self.columns.clear();
         } else if text.starts_with("# Size") || text.starts_with("# Avg Latency") {
             self.header(text);
-        } else if text.as_bytes()[0].is_ascii_digit() && !self.columns.is_empty() {
+        } else if text.starts_with(|c: char| c.is_ascii_digit()) && !self.columns.is_empty() {
             self.row(text, line, out);
         } else if text.contains("error") || text.contains("ERROR") || text.contains("Abort") {
             self.failed = true;
@@ -102,7 +106,7 @@ impl Osu {
         let text = text.trim_start_matches(['#', ' ']);
         self.sized = text.starts_with("Size");
         // Two blanks or more separate columns, whose names contain single ones.
-        let names = text.split("  ").map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS);
+        let names = BETWEEN_COLUMNS.split(text).map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS);
         let names: Vec<_> = names.skip(usize::from(self.sized)).collect();
         self.validated = names.iter().position(|name| name.starts_with("Validation"));
         let known = |name: &&str| match *name {
@@ -122,23 +126,25 @@ impl Osu {
     }
 
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        let mut words: Vec<_> = text.split_whitespace().collect();
-        let size = if self.sized { words.remove(0) } else { "" };
-        if !line.whole || words.len() != self.columns.len() || words.iter().all(|word| number(word).is_none())
-        {
+        let mut words = words(text);
+        let size = if self.sized { words.next().unwrap_or_default() } else { "" };
+        // A header has fewer columns.
+        let mut cells = [""; COLUMNS + 1];
+        let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();
+        let cells = &cells[..columns];
+        if !line.whole || columns != self.columns.len() || cells.iter().all(|word| number(word).is_none()) {
             self.broken = true;
             return;
         }
         self.rows += 1;
-        for (known, word) in self.columns.iter().zip(&words) {
+        for (known, word) in self.columns.iter().zip(cells) {
             if let Some(known) = known {
-                let name = known.name.replace("<test>", &self.test);
-                let put = out.put(known).name(&name);
+                let put = out.put(known).parts(&[&self.test]);
                 let put = if size.is_empty() { put } else { put.label("size", size) };
                 put.read(word, line.number);
             }
         }
-        if self.validated.is_some_and(|at| words.get(at).is_some_and(|word| *word != "Pass")) {
+        if self.validated.is_some_and(|at| cells.get(at).is_some_and(|word| *word != "Pass")) {
             out.finding("OSU_INVALID", Subject::default(), Severity::WrongData, text, line.number);
         }
     }

@@ -11,11 +11,12 @@ use model::{
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     json::{Documents, Value},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    registry::{Format, Known, Reader},
+    text::{Phrase, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -109,8 +110,13 @@ impl Lines for Test {
         if self.json.line(line, b"{", out, document) {
             return;
         }
-        let text = line.text.trim();
-        if text.starts_with("#bytes") {
+        let text = trim(line.text);
+        // Each other kind of line has a capital letter, or begins otherwise.
+        let is_row = text.starts_with(|c: char| c.is_ascii_digit())
+            && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+        if is_row && self.headers > 0 {
+            self.row(text, line, out);
+        } else if text.starts_with("#bytes") {
             self.columns = columns(text);
             self.headers += 1;
             self.pending = false;
@@ -121,12 +127,12 @@ impl Lines for Test {
             self.title(title);
         } else if text.contains("Waiting for client to connect") {
             self.pending = true;
-        } else if let Some((_, device)) = text.split_once("Device ").filter(|(before, _)| before.len() < 40) {
+        } else if let Some(device) = device(text) {
             let device = device.trim_start().strip_prefix(':').unwrap_or_default().trim();
             if !device.is_empty() {
                 self.device = Some(out.name(device));
             }
-        } else if self.headers > 0 && text.as_bytes()[0].is_ascii_digit() {
+        } else if self.headers > 0 && text.starts_with(|c: char| c.is_ascii_digit()) {
             self.row(text, line, out);
         } else if is_error(text) {
             self.failed = true;
@@ -150,6 +156,13 @@ impl Lines for Test {
             () => LogEnd::Empty,
         })
     }
+}
+
+/// The text after `Device `, near the beginning of a line.
+fn device(text: &str) -> Option<&str> {
+    static DEVICE: Phrase = Phrase::new("Device ");
+    let (before, device) = DEVICE.split_once(text)?;
+    (before.len() < 40).then_some(device)
 }
 
 fn is_error(text: &str) -> bool {
@@ -216,21 +229,24 @@ impl Test {
     }
 
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        let words: Vec<_> = text.split_whitespace().collect();
-        if words.len() != self.columns.len() || !line.whole {
+        // A header has fewer columns.
+        let mut cells = [""; COLUMNS + 1];
+        let words = words(text);
+        let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();
+        if columns != self.columns.len() || !line.whole {
             self.broken = true;
             return;
         }
-        let cells = self.columns.iter().zip(&words);
-        let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(*word));
+        let cells = self.columns.iter().zip(cells);
+        let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(word));
+        let row = Row {
+            verb: &self.verb,
+            both: self.both,
+            size: size.unwrap_or_default(),
+            device: self.device.as_ref(),
+        };
         for (column, word) in cells {
             if let Column::Metric(known, name, unit) = column {
-                let row = Row {
-                    verb: &self.verb,
-                    both: self.both,
-                    size: size.unwrap_or_default(),
-                    device: self.device.clone(),
-                };
                 row.put(known, name, unit, word, line.number, out);
             }
         }
@@ -242,21 +258,19 @@ struct Row<'a> {
     verb: &'a str,
     both: bool,
     size: &'a str,
-    device: Option<Arc<str>>,
+    device: Option<&'a Arc<str>>,
 }
 
 impl Row<'_> {
-    fn put(&self, known: &Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
+    fn put(&self, known: &'static Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
         let verb = if self.verb.is_empty() { "other" } else { self.verb };
-        let part = if known.name == LATENCY.name { "latency." } else { "" };
-        let mut put =
-            out.put(known).name(&format!("perftest.{verb}.{part}{name}")).unit(unit).label("size", self.size);
+        let mut put = out.put(known).parts(&[verb, name]).unit(unit).label("size", self.size);
         if self.both {
             put = put.label("direction", "both");
         }
-        let put = put.of(Subject { link: self.device.clone(), ..Subject::default() });
-        let zero = number(text).is_some_and(|number| number.value == 0.0);
-        if zero && known.name == PEAK.name {
+        let put = put.subject(|subject| subject.link = self.device.cloned());
+        let is_peak = known.name == PEAK.name;
+        if is_peak && number(text).is_some_and(|number| number.value == 0.0) {
             put.unmeasurable("0.00 in a test of fixed duration", line);
         } else {
             put.read(text, line);
@@ -275,7 +289,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
     let mut count = 0;
     for row in results.items().chain(single) {
         let size = row.get_text("MsgSize").unwrap_or_default();
-        let common = Row { verb: &verb, both, size: &size, device: device.clone() };
+        let common = Row { verb: &verb, both, size: &size, device: device.as_ref() };
         for (key, value) in row.members() {
             let statistic = STATISTICS.iter().find(|(column, _)| *column == key);
             let (known, name, unit) = match (&*key, statistic) {

@@ -46,7 +46,7 @@ impl Labels {
         let (mut all, mut ranks, mut hosts) = (0, 0, 0);
         let mut names = BTreeSet::new();
         for line in lines.filter(|line| !line.is_empty()).take(EXAMINED) {
-            let line = String::from_utf8_lossy(line);
+            let line = crate::text::text_of(line);
             all += 1;
             let tag = tagged(&line).map_or(0, |(_, rest)| line.len() - rest.len());
             let line = &line[tag..];
@@ -64,9 +64,18 @@ impl Labels {
         }
     }
 
+    /// Prefixes that are not marked as such are not removed.
+    pub(crate) fn are_marked(self) -> bool {
+        !self.ranks && !self.hosts
+    }
+
     /// Removes the prefixes of a line.
+    #[inline]
     pub(crate) fn strip<'a>(self, line: &'a str) -> (Origin<'a>, &'a str) {
-        if self.raw {
+        // Nearly all lines.
+        let unmarked =
+            !self.ranks && !self.hosts && !line.starts_with(|c: char| c == '[' || c.is_ascii_digit());
+        if self.raw || unmarked {
             return (Origin::default(), line);
         }
         let (mut origin, mut rest) = (Origin::default(), line);
@@ -92,9 +101,11 @@ impl Labels {
 
 /// A prefix that no program prints itself.
 fn tagged(line: &str) -> Option<(Origin<'_>, &str)> {
-    match line.as_bytes().first()? {
-        b'[' => open_mpi(line).or_else(|| pod(line)),
-        b'0'..=b'9' => timestamp(line).map(|rest| (Origin::default(), rest)),
+    // Two bytes rule out most lines.
+    match line.as_bytes() {
+        [b'[', b'0'..=b'9', ..] => open_mpi(line),
+        [b'[', b'p', ..] => pod(line),
+        [b'0'..=b'9', b'0'..=b'9', ..] => timestamp(line).map(|rest| (Origin::default(), rest)),
         _ => None,
     }
 }
@@ -119,7 +130,6 @@ fn pod(line: &str) -> Option<(Origin<'_>, &str)> {
 
 /// `2026-01-05T12:00:07.123456789Z ` of a log collector.
 fn timestamp(line: &str) -> Option<&str> {
-    let (time, rest) = line.split_once(' ')?;
     let shape = |text: &str, shape: &str| {
         text.len() == shape.len()
             && text.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
@@ -127,10 +137,13 @@ fn timestamp(line: &str) -> Option<&str> {
                 other => byte == other,
             })
     };
-    let (date, fraction) = (time.get(..19)?, &time[19..]);
+    if !shape(line.get(..19)?, "dddd-dd-ddTdd:dd:dd") {
+        return None;
+    }
+    let (fraction, rest) = line[19..].split_once(' ')?;
     let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let zoned = zone == "Z" || shape(&zone.replacen('-', "+", 1), "+dd:dd");
-    if !shape(date, "dddd-dd-ddTdd:dd:dd") || !zoned {
+    let zoned = zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(|zone| shape(zone, "dd:dd"));
+    if !zoned {
         return None;
     }
     let marks = ["stdout F ", "stderr F "];

@@ -1,15 +1,19 @@
 //! Logs of a training run: Megatron's line of each iteration.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
 use model::{
     measurement::LogEnd,
     metric::{Better, Scope, Severity, Subject},
 };
 
 use crate::{
+    format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::{count, number},
     out::Out,
-    registry::{Format, Known, Reader},
+    text::{Phrase, trim},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -77,14 +81,17 @@ const ERRORS: [&str; 6] = [
 impl Lines for Training {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = line.text;
-        let found = memchr::memmem::find(text.as_bytes(), b"iteration ");
+        static ITERATION: Phrase = Phrase::new("iteration ");
+        static ERROR: LazyLock<AhoCorasick> =
+            LazyLock::new(|| AhoCorasick::new(ERRORS).expect("short phrases"));
+        let found = ITERATION.find(text);
         if let Some(at) =
             found.filter(|_| line.whole && text.contains('|') && text.contains("elapsed time per iteration"))
         {
             self.iteration(&text[at + "iteration ".len()..], line, out);
         } else if found.is_some() && text.contains("exiting program at iteration") {
             self.ended = self.iterations > 0;
-        } else if !self.ended && ERRORS.iter().any(|error| text.contains(error)) {
+        } else if !self.ended && ERROR.is_match(text) {
             self.failed = true;
             out.error(text);
             out.finding("TRAINING_ERROR", Subject::default(), Severity::Unknown, text, line.number);
@@ -101,13 +108,15 @@ impl Lines for Training {
     }
 }
 
+static COLON: Phrase = Phrase::new(": ");
+
 impl Training {
     /// `       1/       5 | consumed samples: ... | ... |`.
     fn iteration(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let mut fields = text.split('|');
         let progress = fields.next().and_then(|progress| progress.split_once('/'));
         let Some((iteration, total)) = progress else { return };
-        let (iteration, total) = (iteration.trim(), total.trim());
+        let (iteration, total) = (trim(iteration), trim(total));
         let (Some(at), Some(of)) = (count::<u64>(iteration), count::<u64>(total)) else { return };
         self.iterations += 1;
         // Printed iterations have equal distances; a lost line makes the log incomplete.
@@ -116,8 +125,8 @@ impl Training {
         self.last = Some(at);
         self.ended = at == of;
         for field in fields {
-            let Some((name, value)) = field.split_once(": ") else { continue };
-            let (name, value) = (name.trim(), value.trim());
+            let Some((name, value)) = COLON.split_once(field) else { continue };
+            let (name, value) = (trim(name), trim(value));
             let known = match name {
                 "elapsed time per iteration (ms)" => &STEP,
                 "throughput per GPU (TFLOP/s/GPU)" | "TFLOPs" => &THROUGHPUT,

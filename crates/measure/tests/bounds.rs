@@ -155,6 +155,7 @@ fn lines_and_documents_without_end_fit() {
         "a=1,",
         "<a>",
         "[1,0]<stdout>:",
+        "\u{3000}\n",
     ];
     for format in FORMATS {
         for unit in units {

@@ -1,11 +1,13 @@
 //! The values that are read, with their names in XML and text.
 
+use std::{collections::BTreeMap, sync::LazyLock};
+
 use model::metric::{
     Better::{self, Lower},
     Scope,
 };
 
-use crate::registry::Known;
+use crate::format::Known;
 
 const NONE: Better = Better::None;
 
@@ -33,7 +35,7 @@ pub(super) const REASONS: &str = "Clocks Event Reasons";
 pub(super) const ECC: &str = "ECC Errors";
 pub(super) const ROWS: &str = "Remapped Rows";
 
-pub(super) const RULES: [Rule; 39] = [
+pub(super) static RULES: [Rule; 39] = [
     rule(
         "ecc_errors/volatile/sram_correctable",
         (ECC, "Volatile", "SRAM Correctable"),
@@ -351,6 +353,38 @@ pub(super) const METRICS: [Known; RULES.len()] = {
     }
     metrics
 };
+
+/// The rules by the length of a name, in their order. Most names that are not read have another length.
+type Rules = BTreeMap<usize, Vec<&'static Rule>>;
+
+fn rules(name: impl Fn(&Rule) -> &'static str) -> Rules {
+    let mut rules = Rules::new();
+    for rule in &RULES {
+        rules.entry(name(rule).len()).or_default().push(rule);
+    }
+    rules
+}
+
+/// The rules with this element of XML.
+pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static Rule> {
+    static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(element));
+    KNOWN
+        .get(&name.len())
+        .into_iter()
+        .flatten()
+        .copied()
+        .filter(move |rule| rule.xml.ends_with(name) && element(rule) == name)
+}
+
+fn element(rule: &Rule) -> &'static str {
+    rule.xml.rsplit('/').next().unwrap_or_default()
+}
+
+/// The rules with this name in text.
+pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static Rule> {
+    static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(|rule| rule.name));
+    KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
+}
 
 /// Names of elements differ between drivers.
 pub(super) fn same(ours: &str, printed: &str) -> bool {

@@ -1,0 +1,50 @@
+//! The description of a format: each module of a benchmark has one, the registry lists them.
+
+use crate::lines::Lines;
+
+pub use crate::known::Known;
+
+/// A format of logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// Name in `read:` of a check and in [`Reading::format`](model::measurement::Reading::format).
+    pub name: &'static str,
+    /// The programs and their supported output.
+    pub programs: &'static str,
+    /// The end mark: without it a log is not complete.
+    pub end: &'static str,
+    /// Numbers of the output that are not read.
+    pub unread: &'static str,
+    /// Metrics of the format.
+    pub metrics: &'static [Known],
+    /// Codes of findings, and their meaning.
+    pub findings: &'static [(&'static str, &'static str)],
+    /// A log has the format if its beginning contains all phrases of one entry.
+    pub(crate) marks: &'static [&'static [&'static str]],
+    pub(crate) reader: Reader,
+}
+
+impl Format {
+    /// A log of this format is recognized by its content.
+    #[must_use]
+    pub fn is_detected(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
+    /// The prefixes of lines, such as a time, are part of the format; no prefix of a launcher is removed.
+    #[must_use]
+    pub fn has_prefixes_of_its_own(&self) -> bool {
+        matches!(self.reader, Reader::Raw(_))
+    }
+}
+
+/// Reader of a format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    /// Read by the crate `nccl`.
+    Nccl,
+    /// Read line by line, with a reader for each process of the log.
+    Lines(fn() -> Box<dyn Lines>),
+    /// Read line by line, with prefixes, which are part of the format.
+    Raw(fn() -> Box<dyn Lines>),
+}

@@ -1,0 +1,70 @@
+//! The input of a log: unpacked, with its beginning kept for the detection of its format.
+
+use std::io::{self, Read};
+
+use model::measurement::Reading;
+
+use crate::{
+    lines::{self, Lines},
+    out::Out,
+    prefix::Labels,
+};
+
+/// Size of the beginning of a log that decides its format, bytes.
+const HEAD: usize = 1 << 20;
+
+/// Reads the lines of a log into the reading of this format.
+///
+/// # Errors
+///
+/// Returns an error if the reader fails.
+pub(crate) fn read(
+    format: &str,
+    labels: Labels,
+    new: &dyn Fn() -> Box<dyn Lines>,
+    input: impl Read,
+) -> io::Result<Reading> {
+    let mut out = Out::default();
+    let ended = lines::read(input, labels, new, &mut out)?;
+    Ok(out.finish(format, ended))
+}
+
+/// The unpacked beginning and the rest of a log. An error after the first byte is returned when the reader reaches it.
+///
+/// # Errors
+///
+/// Returns an error if the reader fails, except for damaged gzip data.
+pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
+    let (input, error) = match nccl::unpacked(input) {
+        Ok(input) => (Some(input), None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => (None, Some(error)),
+        Err(error) => return Err(error),
+    };
+    let mut head = Vec::new();
+    let (mut input, mut error) = (Maybe(input), error);
+    if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+        if found.kind() != io::ErrorKind::InvalidData {
+            return Err(found);
+        }
+        error = Some(found);
+    }
+    Ok((head, Failing(error).chain(input)))
+}
+
+/// A reader that may be absent.
+struct Maybe<R>(Option<R>);
+
+impl<R: Read> Read for Maybe<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.as_mut().map_or(Ok(0), |input| input.read(buffer))
+    }
+}
+
+/// Fails once with an earlier error.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}

@@ -1,0 +1,109 @@
+//! Searches in lines.
+
+use std::{borrow::Cow, sync::OnceLock};
+
+use memchr::memmem::Finder;
+
+/// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
+pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+/// The text without blanks at its ends, like `str::trim`, which decodes each character.
+#[inline]
+pub(crate) fn trim(text: &str) -> &str {
+    let bytes = text.as_bytes();
+    if let [b'!'..=b'~', .., b'!'..=b'~'] | [b'!'..=b'~'] = bytes {
+        return text;
+    }
+    let is_text = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ');
+    let start = bytes.iter().position(is_text).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(is_text).map_or(start, |last| last + 1);
+    let inner = &text[start..end];
+    // Some blanks are beyond ASCII.
+    if inner.bytes().next().is_none_or(|byte| byte.is_ascii())
+        && inner.bytes().last().is_none_or(|byte| byte.is_ascii())
+    {
+        inner
+    } else {
+        inner.trim()
+    }
+}
+
+/// The words of a text, like `str::split_whitespace` for blanks of ASCII, without an empty part for each blank of a run.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
+    let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let start = rest.bytes().position(|byte| !is_blank(&byte))?;
+        let word = &rest[start..];
+        let end = word.bytes().position(|byte| is_blank(&byte)).unwrap_or(word.len());
+        rest = &word[end..];
+        Some(&word[..end])
+    })
+}
+
+/// A phrase that is searched in many lines. Its search is prepared once: `str::split_once` prepares it for each line, which
+/// takes longer than the search of a line.
+pub(crate) struct Phrase {
+    text: &'static str,
+    finder: OnceLock<Finder<'static>>,
+}
+
+impl Phrase {
+    pub(crate) const fn new(text: &'static str) -> Self {
+        Self { text, finder: OnceLock::new() }
+    }
+
+    /// Position of the first occurrence.
+    pub(crate) fn find(&self, text: &str) -> Option<usize> {
+        self.finder.get_or_init(|| Finder::new(self.text)).find(text.as_bytes())
+    }
+
+    /// The text before and after the first occurrence.
+    pub(crate) fn split_once<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str)> {
+        let at = self.find(text)?;
+        Some((&text[..at], &text[at + self.text.len()..]))
+    }
+
+    /// The texts between the occurrences.
+    pub(crate) fn split<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        let mut rest = Some(text);
+        std::iter::from_fn(move || {
+            let (part, after) = match self.split_once(rest?) {
+                Some((part, after)) => (part, Some(after)),
+                None => (rest?, None),
+            };
+            rest = after;
+            Some(part)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_are_removed_as_from_any_text() {
+        for text in ["", " ", "a", " a b\t", "\u{3000} a \u{a0}", "\u{e9} ", "\u{b}\u{1c}x\u{1c}\r"] {
+            assert_eq!(trim(text), text.trim(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_separated_by_any_number_of_blanks() {
+        for text in ["", " ", "a", " a  b\t\u{b}c ", "\u{e9} \u{e9}"] {
+            assert!(words(text).eq(text.split_whitespace()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_phrase_splits_as_text_does() {
+        static DASH: Phrase = Phrase::new(" - ");
+        for text in ["", " - ", "a", "a - b", " - a - - b - "] {
+            assert!(DASH.split(text).eq(text.split(" - ")), "{text}");
+            assert_eq!(DASH.split_once(text), text.split_once(" - "), "{text}");
+        }
+    }
+}
