@@ -21,9 +21,9 @@ pub struct Comparison {
     pub fingerprint: Vec<ChangedField>,
     /// Each region of the curve as a whole.
     pub regions: Vec<RegionChange>,
-    /// Each size, type, operation and placement that both measured.
+    /// Each size, type, operation and placement that both runs measured.
     pub points: Vec<PointChange>,
-    /// Points that only one of the two measured.
+    /// Points that only one of the runs measured.
     pub unmatched: usize,
 }
 

@@ -88,7 +88,7 @@ fn a_dip_at_one_size_is_found() {
     assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Fail, "DIP"));
 }
 
-/// A seeded generator, so that a failure repeats itself.
+/// A seeded generator, so that a failure is reproducible.
 struct Noise(u64);
 
 impl Noise {

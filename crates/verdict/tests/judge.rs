@@ -211,7 +211,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
     };
     let broken: [(Change<'_>, &str); 6] = [
         (
-            // No row has the other half, so no row differs from the others.
+            // All rows lack the other half, so no row differs from the others.
             &|rows, _| rows.iter_mut().for_each(cut),
             "at 1 MiB the in-place half is truncated or has an unreadable number",
         ),

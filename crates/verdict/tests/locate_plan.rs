@@ -54,7 +54,7 @@ impl Series {
     }
 }
 
-/// Unoptimised, a search for five takes seconds: `cargo test --release` runs them all.
+/// In a debug build a search for five members takes seconds, so only `cargo test --release` runs all of them.
 const SEEDS: u64 = if cfg!(debug_assertions) { 3 } else { 200 };
 
 fn names(count: usize) -> Vec<String> {

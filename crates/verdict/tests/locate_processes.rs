@@ -7,7 +7,7 @@ use verdict::locate::{Located, from_processes};
 
 fn h200(name: &str) -> Reading {
     let path = format!("{}/../../tests/data/nccl/h200/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let file = std::fs::File::open(&path).expect("the sample is there");
+    let file = std::fs::File::open(&path).expect("the sample exists");
     nccl::read(file).expect("it can be read")
 }
 

@@ -202,7 +202,7 @@ fn missing_evidence_never_passes() {
 }
 
 #[test]
-fn a_finding_weighs_by_its_severity() {
+fn the_severity_of_a_finding_determines_the_verdict() {
     let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
     let with = |findings: Vec<Finding>| by(&Reading { findings, ..healthy() }, floor());
     let hardware = with(vec![finding(5, Severity::Hardware)]);
@@ -237,9 +237,9 @@ fn a_test_that_states_its_own_result_needs_no_criteria() {
     assert_eq!(other.verdict, Verdict::Pass, "a PCIe generation is no result: {:?}", other.reasons);
 }
 
-/// Outputs of programs that judge by themselves, with criteria that add nothing.
+/// Outputs of programs that state their own result, with criteria that add no bounds.
 #[test]
-fn real_outputs_are_judged_by_what_they_state() {
+fn real_outputs_are_judged_by_their_own_stated_results() {
     let criteria = Criteria { data_only: true, ..Criteria::named("findings") };
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/tests/samples");
     let cases = [
@@ -421,7 +421,7 @@ fn pairs_name_the_bad_end_or_the_bad_link() {
     let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
     assert_eq!((suspect.gpu, suspect.link.as_deref()), (Some(2), Some("to gpu 6")));
 
-    // A bound that every pair misses accuses none.
+    // A bound that every pair misses accuses no node.
     let floor = MetricCriterion { floor: Some(390.0), ..criterion() };
     let judgement = by(&between(|_, _| false), floor);
     assert_eq!((codes(&judgement), judgement.suspects.len()), (vec!["BELOW_FLOOR"], 0));
@@ -476,7 +476,7 @@ fn level(node: u32, low: impl Fn(u32) -> bool) -> f64 {
 }
 
 #[test]
-fn two_levels_are_recognized_and_nothing_is_bad_for_being_at_one() {
+fn two_levels_are_recognized_and_neither_is_a_fault() {
     let strict = || MetricCriterion {
         peers: Some(Peers { within: 0.005, spreads: 5.0, at_least: 8 }),
         past: Some(PastTolerance { within: 0.03, spreads: 5.0 }),

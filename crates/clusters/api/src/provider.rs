@@ -29,12 +29,12 @@ pub enum ClusterStatus {
     Broken(String),
 }
 
-/// All our clusters at a provider.
+/// All of Burnin's clusters at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterListing {
     /// The provider's clock at the time of the listing: it alone decides which leases have expired.
     pub at: Timestamp,
-    /// Every existing cluster with our labels.
+    /// Every existing cluster with Burnin's labels.
     pub clusters: Vec<ListedCluster>,
 }
 
@@ -79,7 +79,7 @@ pub trait ClusterProvider: Send + Sync + 'static {
     /// Returns an error if something is left or the provider request fails.
     async fn delete(&self, name: &str) -> Result<Deleted, PortError>;
 
-    /// All our existing clusters, in any state.
+    /// All of Burnin's existing clusters, in any state.
     ///
     /// # Errors
     /// Returns an error if the provider request fails or the list is incomplete.

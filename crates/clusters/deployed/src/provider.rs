@@ -80,7 +80,7 @@ struct ReleaseFailure {
 }
 
 impl DeployedClusters {
-    /// `kinds`: what the steps may provision. `builds` runs the steps; their files are in `store`.
+    /// `kinds`: kinds of clusters that the steps may provision. `builds` runs the steps; their files are in `store`.
     pub fn new(
         kinds: &'static [&'static dyn ClusterKind],
         builds: Arc<dyn Builds>,
@@ -142,7 +142,8 @@ impl DeployedClusters {
         build
     }
 
-    /// For each part that the workflow keeps: a cluster that still has it, for longer than the new one lives.
+    /// For each part that the workflow keeps: an existing cluster that keeps the part beyond the end of the new
+    /// cluster.
     async fn usable_parts(
         &self,
         deployed: &Deployed,
@@ -411,7 +412,7 @@ impl ClusterProvider for DeployedClusters {
         if self.has(&mark).await? {
             return Err(given_back(name));
         }
-        // A repeated order uses the same parts as the first.
+        // A repeated command uses the same parts as the first.
         let asked = match self.get(&open).await? {
             Some(asked) => asked,
             None => DeployRequest {
@@ -502,7 +503,8 @@ impl ClusterProvider for DeployedClusters {
             let (run, expires_at) = match self.stored_request(name).await {
                 Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
                 Ok(None) => continue,
-                // An unreadable request still means a cluster: list it without labels, for a person to check.
+                // A cluster may exist although its request is unreadable: list it without labels, so that an operator
+                // checks it.
                 Err(PortError::Permanent(_)) => (String::new(), None),
                 Err(passing) => return Err(passing),
             };

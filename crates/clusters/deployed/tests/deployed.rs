@@ -107,7 +107,7 @@ impl World {
         panic!("timeout: {name} is still changing")
     }
 
-    /// Retries until the cluster is deleted, or the reason is neither a running nor a started teardown.
+    /// Retries while a teardown is starting or running.
     async fn delete(&self, name: &str) -> Result<Deleted, String> {
         for _ in 0..3000 {
             match self.clusters.delete(name).await {

@@ -119,7 +119,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
     // Some of these may be noise. Do not guess; one more run of each decides.
     if !open.is_empty() {
         located.undecided = Some(format!(
-            "degraded by a member, the link or chance, which is undecided: {}; run these pairs again, and each member with others",
+            "degraded for an undecided reason (a member, the link or chance): {}; run these pairs again, and each member with others",
             few(&open)
         ));
     }

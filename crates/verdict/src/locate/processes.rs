@@ -10,11 +10,11 @@ use super::{Located, Suspect};
 
 /// Maximum fraction of healthy runs with a false suspect.
 const FALSE_ALARM: f64 = 1e-3;
-/// The same if a reference shows that the run is slow: only the rank is then unknown.
+/// The same maximum if a reference shows that the run is slow, so that only the rank is unknown.
 const WRONG_NAME: f64 = 5e-3;
-/// The same if a reference shows that the run is not slow: only overwhelming evidence counts.
+/// The same maximum if a reference shows that the run is not slow: only overwhelming evidence counts.
 const AGAINST_REFERENCE: f64 = 1e-6;
-/// A rank apart for less than this fraction of the run has no effect.
+/// A rank that is apart for less than this fraction of the run is ignored.
 const EFFECT: f64 = 0.003;
 /// Minimum number of iterations to report a healthy run.
 const ITERATIONS: usize = 20;
@@ -117,7 +117,7 @@ fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Ve
 
 /// For each process, the probability of its count if it were healthy: small is suspicious.
 ///
-/// `draws` is the number of draws; `None` for the sum of the counts, less those of suspects already found, so
+/// `draws` is the number of draws. With `None` it is the sum of the counts without those of suspects already found, so
 /// that one bad rank does not hide the next.
 fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
     // Share of a healthy rank: a third more than uniform, because ranks differ (log writer, interrupts). The

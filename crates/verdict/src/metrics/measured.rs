@@ -1,4 +1,4 @@
-//! The values of one criterion: which of them count, and whether they are complete and plausible.
+//! Selects the values that one criterion judges, and checks that they are complete and plausible.
 
 use std::{
     borrow::Cow,

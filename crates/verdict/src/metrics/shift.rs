@@ -25,9 +25,9 @@ pub(super) struct Shift {
 
 /// The shift of these relative differences, if there is one.
 ///
-/// `resolution`: the largest printed step relative to its value; a smaller shift has no meaning. `common`: changes of all subjects
-/// together between the runs of the baseline, which are no shift. `tests`: number of metrics tested in this run. Trimmed mean with the
-/// winsorized variance (Yuen 1974).
+/// `resolution`: the largest printed step relative to its value; smaller shifts are ignored. `common`: changes of all
+/// subjects together between the runs of the baseline; they do not count as a shift. `tests`: number of metrics tested
+/// in this run. Trimmed mean with the winsorized variance (Yuen 1974).
 pub(super) fn shift(
     mut differences: Vec<f64>,
     (resolution, common): (f64, Option<CommonSpread>),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_subjects_do_from_run_to_run_is_no_shift() {
+    fn changes_that_all_subjects_share_between_runs_are_no_shift() {
         let mut random = SplitMix64(3);
         // Each run is 0.1 % off as a whole, as the five runs of the baseline were.
         let common = Some(CommonSpread { deviation: 0.001, runs: 5 });
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_subjects_are_no_shift_and_hide_none() {
+    fn bad_subjects_neither_cause_nor_hide_a_shift() {
         let mut random = SplitMix64(7);
         let mut differences = pair(&mut random, 30, 0.0);
         differences[3] = -0.2;

@@ -161,7 +161,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     }
     assert_eq!(ended(&jobs, &job).await.exit_code, Some(3), "the exit code of the benchmark");
 
-    // A deletion does not wait, and tests that locate a bad node keep nothing.
+    // A deletion does not wait for the inspection, and tests that locate a bad node keep no pods.
     let job = bed.job("deleted", json!({"nodes": 2, "keep_on_failure": "10m"}));
     jobs.submit(&job).await.unwrap();
     until("a pod is kept", async || {

@@ -50,7 +50,7 @@ async fn a_lost_submission_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
+async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     let bed = Bed::up("twice");
     let job = counting(&bed, "twice");
     // The second sbatch of a race, without a poll in between.
