@@ -1,6 +1,6 @@
 //! Dynamic completions: run ids, workflows and checks, read when the shell asks for them.
 //!
-//! Errors are no completions: a shell has no place for them.
+//! Errors give no completions, because a shell cannot show them.
 
 use std::{
     collections::BTreeSet,

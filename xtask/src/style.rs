@@ -1,4 +1,4 @@
-//! Phrases that docs/STYLE.md bans, wherever they stand: comments, messages, docs and names.
+//! Finds phrases that docs/STYLE.md bans, in comments, messages, docs and names.
 
 use std::{fs, path::Path, process::Command};
 

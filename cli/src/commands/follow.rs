@@ -62,7 +62,7 @@ pub async fn logs(
     }
 }
 
-/// What was printed.
+/// The logs printed so far.
 #[derive(Default)]
 struct Printed {
     /// The log of the last lines, which needs no further header.
@@ -84,7 +84,7 @@ impl Printed {
     }
 }
 
-/// The line before the content of a log, as of `tail`.
+/// The header before the content of a log, in the format of `tail`.
 pub fn header(file: &str) -> String {
     format!("==> {file} <==\n")
 }

@@ -21,7 +21,7 @@ use crate::{
     output,
 };
 
-/// Parses and prints every log: in a detected format, or as `rules`, the file of a declaration, says.
+/// Parses and prints every log, in a detected format or by the declaration in the file `rules`.
 pub fn parse(logs: &[impl AsRef<Path>], rules: Option<&Path>, output: Form) -> Result<Exit, CliError> {
     let rules = rules.map(declared).transpose()?;
     let mut exit = Exit::Pass;

@@ -168,7 +168,7 @@ async fn driving(
     let world = LocalServices::new(&data, run.clone(), claim)?;
     let expected = match &first {
         Some(Fact::RunRequested(requested)) => usual_duration(&data, &requested.workflow.name).await,
-        _ => None, // an unknown part of a resumed run is over
+        _ => None, // the elapsed part of a resumed run is unknown
     };
     if let Some(fact) = first {
         world.publish_fact(fact).await?;

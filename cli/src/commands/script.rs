@@ -66,7 +66,7 @@ pub fn script(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Ex
     Ok(Exit::Pass)
 }
 
-/// In place of the part of a run's id that differs in each run.
+/// Placeholder for the part of a run's id that differs in each run.
 const DIGEST: &str = "00000000";
 
 /// The cluster as the workflow describes it. Settings that only a deployment knows have their defaults.

@@ -134,7 +134,7 @@ fn a_host_disconnected_during_a_run_is_unreachable() {
     );
 }
 
-/// A play may ignore unreachable hosts; then they are no finding.
+/// Unreachable hosts that a play ignores are not findings.
 #[test]
 fn an_ignored_unreachable_host_is_no_finding() {
     let findings = found("ignored-unreachable");

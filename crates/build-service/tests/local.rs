@@ -202,7 +202,7 @@ async fn a_lost_supervisor_is_an_infrastructure_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
+async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
     for name in ["manifest.json", "build.log"] {
         let world = World::new();
         let build = spec(&format!("echo '{{}}' > {name}"), &[name]);

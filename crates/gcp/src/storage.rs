@@ -36,13 +36,13 @@ const GOOGLE: &str = "https://storage.googleapis.com";
 /// Timeouts.
 #[derive(Clone, Debug)]
 pub struct Patience {
-    /// Of one request.
+    /// Timeout of one request.
     pub attempt: Duration,
-    /// Of one call of the port with all attempts; the check of an unknown outcome is additional.
+    /// Timeout of one call of the port with all attempts. The check of an unknown outcome is additional.
     pub total: Duration,
-    /// Of that check.
+    /// Timeout of the check of an unknown outcome.
     pub look: Duration,
-    /// Of one chunk of a large upload with all attempts.
+    /// Timeout of one chunk of a large upload with all attempts.
     pub stream: Duration,
 }
 

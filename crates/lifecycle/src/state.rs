@@ -219,8 +219,8 @@ impl RunState {
         }
     }
 
-    /// The gravest verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is judged or
-    /// skipped.
+    /// The most severe verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is
+    /// judged or skipped.
     pub fn verdict(&self) -> Option<&VerdictReached> {
         self.verdict_of(self.gravest_check()?)
     }
@@ -238,7 +238,8 @@ impl RunState {
         })
     }
 
-    /// The check to show for the whole run: the gravest, otherwise the last that began, otherwise the first.
+    /// The check to show for the whole run: the one with the most severe verdict, otherwise the last that began,
+    /// otherwise the first.
     pub fn shown_check(&self) -> CheckIndex {
         let last = || self.checks().filter(|check| self.stage(Stage::Job.of(*check)).is_some()).last();
         self.gravest_check().or_else(last).unwrap_or_default()

@@ -117,7 +117,7 @@ fn the_budget_ends_the_search_and_not_the_run() {
 }
 
 #[test]
-fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
+fn a_cluster_ends_by_itself_when_its_lease_or_the_budget_ends() {
     let ends_after = |workflow: Workflow| {
         let mut book = Book::open(workflow);
         book.until("dev.burnin.image.built.v1");

@@ -319,7 +319,7 @@ fn a_count_wider_than_its_column_is_not_cut() {
 }
 
 #[test]
-fn json_cut_at_any_byte_has_no_other_number() {
+fn json_cut_at_any_byte_invents_no_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl");
     let real = fs::read_to_string(folder.join("h200/matrix-healthy-z3.json")).unwrap();
     // The environment and most of the rows add no other kinds of content.

@@ -17,7 +17,7 @@ pub struct CheckLine {
     pub mark: &'static str,
     /// Its verdict or state: `pass`, `skipped`, `no verdict`, ...
     pub word: String,
-    /// Gravest reason of the verdict, or of its absence.
+    /// Most severe reason of the verdict, or the reason of its absence.
     pub why: String,
     /// Whether the measurements of this check are the shown ones.
     pub is_shown: bool,

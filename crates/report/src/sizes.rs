@@ -55,7 +55,7 @@ struct SizePage {
     baseline: bool,
     rows: Vec<SizeRow>,
     more: usize,
-    /// Whether any size has a change.
+    /// Whether the level of any size changed.
     changes: bool,
 }
 

@@ -23,8 +23,8 @@ const OF_LEVEL: [&str; 8] = [
 /// Maximum length of a reason as a sentence, characters.
 const LONGEST: usize = 200;
 
-/// The verdict in one sentence: level, distance from its standard, and affected sizes; or the gravest reason. Of several logs
-/// the totals.
+/// The verdict in one sentence: level, distance from its standard, and affected sizes; or the most severe reason. For
+/// several logs, the totals.
 #[must_use]
 pub fn sentence(story: &Story<'_>) -> Option<String> {
     story.verdict()?;
@@ -78,9 +78,9 @@ pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
 pub struct LogSummary<'a> {
     pub log: LogStory<'a>,
     pub verdict: Verdict,
-    /// Code of the gravest reason; empty without one.
+    /// Code of the most severe reason; empty without one.
     pub code: &'a str,
-    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the gravest reason.
+    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
     pub text: String,
     /// Measured part of the standard; 1 if unknown.
     part: f64,
@@ -108,7 +108,7 @@ impl<'a> LogSummary<'a> {
     }
 }
 
-/// Logs with the same verdict and gravest reason, worst first.
+/// Logs with the same verdict and most severe reason, worst first.
 pub struct LogGroup<'a> {
     pub verdict: Verdict,
     /// The code; empty for passed logs, which need no distinction.
@@ -139,7 +139,7 @@ pub fn groups<'a>(story: &Story<'a>) -> Vec<LogGroup<'a>> {
     groups
 }
 
-/// What to do, from the documentation of the gravest reason that has a next step. A pass needs none.
+/// Next step, from the documentation of the most severe reason that has one. A pass needs none.
 #[must_use]
 pub fn next(story: &Story<'_>) -> Option<String> {
     let verdict = story.verdict().filter(|verdict| *verdict != Verdict::Pass)?;

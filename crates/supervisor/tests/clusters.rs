@@ -9,7 +9,7 @@ use supervisor::{ClusterState, JobFolder, JobRequest, JobState};
 use support::{World, cluster_request, ended, kill, now, output, runs, wait};
 
 #[test]
-fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
+fn a_job_runs_once_on_every_node_and_has_the_result_of_its_worst_process() {
     let world = World::new();
     let jobs = world.cluster("c", 3);
     let request =

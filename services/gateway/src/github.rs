@@ -169,7 +169,7 @@ enum Unread {
     TooLarge,
     TooSlow,
     Broken,
-    /// Other bodies occupy the maximum.
+    /// Other bodies use up the maximum.
     Full,
 }
 

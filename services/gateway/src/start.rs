@@ -300,7 +300,8 @@ impl Starter {
 
 impl StartRequest {
     fn digest(&self) -> String {
-        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of it.
+        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of the
+        // bytes.
         let asked = (&self.workflow, &self.set, &self.image);
         let asked = match &self.cluster {
             None => serde_json::to_vec(&asked),

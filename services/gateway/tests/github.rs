@@ -66,7 +66,7 @@ async fn a_repeated_push_starts_its_run_once() {
     let (status, first) = deliver(&front, "push", "d-1", &payload).await;
     assert_eq!((status, runs(&first)), (StatusCode::ACCEPTED, 1), "{first}");
     for number in 0..100 {
-        // The header is not signed: a captured delivery may come under any other.
+        // The header is not signed: a captured delivery may be replayed with another header.
         let (status, again) = deliver(&front, "push", &format!("d-{number}"), &payload).await;
         assert_eq!((status, &again["runs"]), (StatusCode::ACCEPTED, &first["runs"]));
     }

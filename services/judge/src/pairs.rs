@@ -17,7 +17,7 @@ const SECTION: usize = 16 << 20;
 /// Maximum length of a line with a mark, bytes: 4,096 names of 128 bytes.
 const MARK: usize = 1 << 20;
 
-/// What is expected of the sections.
+/// Expected properties of the sections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'a> {
     /// Maximum number of rounds of pairs.
@@ -26,8 +26,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) exit: &'a [i32],
 }
 
-/// Adds the sections of a log to `whole`; nothing if it has no list of nodes, and is another log of the job. A log without the section
-/// of a pair is incomplete.
+/// Adds the sections of a log to `whole`. A log without a list of nodes is another log of the job and adds nothing. A
+/// log without the section of a pair is incomplete.
 ///
 /// # Errors
 /// Returns an error if reading fails, or if `read`, which reads one section, fails.

@@ -16,7 +16,7 @@ use crate::pairs;
 #[derive(Clone, Debug)]
 pub struct LogReader {
     format: Source,
-    /// For which part of the cluster the program is started once.
+    /// Part of the cluster for which the program is started once.
     every: Every,
     /// Maximum number of rounds of pairs.
     rounds: Option<u32>,

@@ -1,11 +1,12 @@
 //! Decides the notices of a run by channel. Pure: inputs are summaries of the run and of other runs, which channels received
 //! which notices, and the workflow's `notify` settings.
 //!
-//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of failure
-//! (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the last pass that the
-//! channel knows of: that run is a notice, a reminder follows if the state lasts for a day, and a pass ends it. A run that ended
-//! before any channel existed counts as not received, so that the next failure is a notice. A cancelled run carries no information
-//! about the system and is skipped. For a commit every run is a notice.
+//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of
+//! failure (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the
+//! last pass that the channel received. That run causes a notice, a reminder follows if the state lasts for a day, and
+//! a pass ends the sequence. A run that ended before any channel existed counts as not received, so that the next
+//! failure is a notice. A cancelled run carries no information about the system and is skipped. A commit receives a
+//! notice for every run.
 
 use std::{
     borrow::Borrow,
@@ -226,7 +227,8 @@ fn change(
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = outcome.trouble() else {
-        // Failures before the last pass with a decision do not count: their recovery was news then. A pass without one was not.
+        // Failures before the last pass with a decision do not count, because their recovery was reported then. A pass
+        // without a decision reported nothing.
         let decided =
             |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && heard.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();

@@ -91,7 +91,7 @@ fn only_changes_are_notified() {
         ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
         // A completed run without a benchmark counts as a pass; a failed verdict counts whatever followed.
         ("dld", &["", "failed", "recovered"]),
-        // A run that does not complete is not green, also with a passed verdict.
+        // A run that does not complete is not a success, even with a passed verdict.
         ("pup", &["", "broken", "recovered"]),
         ("pt", &["", "broken"]),
         // Failed, inconclusive and broken runs have separate series.

@@ -124,7 +124,7 @@ fn a_build_has_the_timeout_of_its_stage_and_logs_beside_its_files() {
 }
 
 #[test]
-fn builds_run_as_their_account_and_log_where_it_may_write() {
+fn builds_use_their_account_and_its_log_bucket() {
     let account = "projects/p/serviceAccounts/image@p.iam.gserviceaccount.com";
     let frame = Frame { log_bucket: "logs", account: Some(account), ..frame() };
     let of = |config: Value| serde_json::to_value(translate(&build(config), &frame).unwrap()).unwrap();

@@ -60,7 +60,7 @@ async fn the_store_conforms_on_another_server() {
 }
 
 #[tokio::test]
-async fn names_come_back_as_they_were_given() {
+async fn names_are_returned_unchanged() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     let long = format!("l/{}", "é".repeat(127));

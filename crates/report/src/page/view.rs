@@ -59,7 +59,7 @@ pub struct PageData<'a> {
     word: &'static str,
     /// The verdict in one sentence.
     sentence: Option<String>,
-    /// What to do next.
+    /// Next step.
     next: Option<String>,
     /// Checks of a run, worst first; empty for a single benchmark.
     checks: Vec<CheckLine>,
@@ -111,9 +111,9 @@ struct LogLine<'a> {
     mark: &'static str,
     name: &'a str,
     verdict: String,
-    /// Code of the gravest reason.
+    /// Code of the most severe reason.
     code: &'a str,
-    /// Level beside its standard, or the gravest reason.
+    /// Level beside its standard, or the most severe reason.
     text: String,
 }
 

@@ -13,7 +13,7 @@ pub enum Style {
     Colour,
 }
 
-/// Where a report is shown.
+/// Properties of the output that shows a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
     /// Colours or none.

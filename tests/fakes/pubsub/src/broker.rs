@@ -211,7 +211,7 @@ impl Broker {
         taken.into_iter().for_each(|queued| self.rejected(subscription, queued));
     }
 
-    /// Returns the messages of a client that is gone.
+    /// Returns the messages of a disconnected client.
     pub(crate) fn reject_all(self: &Arc<Self>, subscription: &str) {
         let ids: Vec<_> = match self.lock().queues.get(subscription) {
             Some(queue) => queue.pulled.keys().cloned().collect(),
