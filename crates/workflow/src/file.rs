@@ -197,8 +197,8 @@ impl JsonSchema for DeployedFile {
         let mut properties = serde_json::Map::new();
         properties.insert("deploy".to_owned(), build(generator, "Provisions the cluster.").into());
         properties.insert("destroy".to_owned(), build(generator, "Releases the cluster.").into());
-        let shared = "Values for substitutions of both configs, if the configs declare them. Settings of the cluster such as the \
-                      number of nodes are passed by Burnin.";
+        let shared = "Values for substitutions of both configs, if the configs declare them. Settings of the cluster \
+                      such as the number of nodes are passed by Burnin.";
         properties.insert(
             "substitutions".to_owned(),
             serde_json::json!({"description": shared, "type": "object", "additionalProperties": {"type": "string"}}),

@@ -41,7 +41,7 @@ impl Resource {
         }
     }
 
-    /// Something for which there is no rule.
+    /// A resource without a rule.
     pub fn unknown(what: &str) -> Self {
         Self { policies: vec![what.to_owned()], attributes: Attributes::default() }
     }

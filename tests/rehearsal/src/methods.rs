@@ -94,7 +94,7 @@ pub const RULES: [Rule; 21] = [
         "dead-letters",
         "Pub/Sub's own account forwards dead letters with publish on their topic and consume on the source",
         "Dead-letter topics",
-        "a_rejected_message_is_pushed_again_and_at_last_forwarded_if_the_agent_may",
+        "a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission",
     ),
     rule(
         "invoke",

@@ -1,4 +1,4 @@
-//! What the rehearsal reads from the Terraform plan: services, subscriptions, periodic tasks, buckets, topics.
+//! The parts of the Terraform plan that the rehearsal uses: services, subscriptions, periodic tasks, buckets, topics.
 
 use std::{collections::BTreeMap, path::Path};
 

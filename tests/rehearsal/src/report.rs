@@ -66,7 +66,7 @@ fn resource(grant: &Grant) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let name = name.strip_prefix("my-project-").unwrap_or(name);
     let name = cluster(name.strip_prefix("burnin-").unwrap_or(name));
-    // Accounts whose members are as many as services.
+    // Names that exist once for each service or cluster become one placeholder.
     let name = match (kind, grant.role.as_str(), name.strip_prefix("push-")) {
         ("key", ..) => String::new(),
         ("account", "roles/iam.serviceAccountTokenCreator", Some(_)) => "push-SERVICE".to_owned(),

@@ -150,7 +150,9 @@ impl Searched {
             0 => format!("{who}, with a probability of {percent} %; no further group test would help"),
             1 => format!("{who}, with a probability of {percent} %; one more test is needed{used_up}"),
             more => {
-                format!("{who}, with a probability of {percent} %; about {more} more tests are needed{used_up}")
+                format!(
+                    "{who}, with a probability of {percent} %; about {more} more tests are needed{used_up}"
+                )
             }
         }
     }
