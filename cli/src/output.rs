@@ -81,7 +81,7 @@ pub fn note(line: impl fmt::Display) {
     note_styled(&report::neutral(&line.to_string()));
 }
 
-/// The same, for text that this program styled itself.
+/// Writes one line to standard error, of text that this program styled itself.
 pub fn note_styled(line: &str) {
     match &*SPINNER.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(spinner) => spinner.println(line),
@@ -198,7 +198,7 @@ pub fn local(at: Timestamp) -> String {
     with_utc(at, "%Y-%m-%d %H:%M:%S %:z", "%H:%M:%S")
 }
 
-/// The same to the minute. `date`: format of the date.
+/// A moment in the reader's time zone to the minute, with UTC beside it. `date`: format of the date.
 pub fn local_and_utc(at: Timestamp, date: &str) -> String {
     with_utc(at, &format!("{date} %H:%M"), "%H:%M")
 }

@@ -47,7 +47,7 @@ impl Progress {
         self.show_stages(&report::timeline(records), waiting(state));
     }
 
-    /// The same, from the stages of a run elsewhere.
+    /// Prints the stages of a run on a server that ended, and updates the moving line.
     pub fn show_stages(&mut self, stages: &[StageLine], waiting: String) {
         for line in stages.iter().filter(|line| line.ended.is_some()) {
             let text = ended(line);

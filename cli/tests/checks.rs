@@ -319,8 +319,8 @@ fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
     assert_eq!(checks(&document)[1], json!(["image", "judged", "pass"]), "{document}");
 }
 
-/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints what the real program printed on an
-/// H100: on a healthy one, and beside a program that kept the GPU busy.
+/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints the output of the real
+/// program on an H100: on a healthy one, and beside a program that kept the GPU busy.
 #[test]
 fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
     let lab = Lab::new("", "");

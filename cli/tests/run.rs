@@ -154,7 +154,7 @@ fn wrong_data_fails() {
     lab.assert_nothing_left();
 }
 
-/// Each node has its own work folder, so the fault stays with the node, whatever its rank.
+/// Each node has its own work folder, so the fault stays with the node for any rank.
 #[test]
 fn the_bad_node_is_located_before_the_cluster_is_released() {
     let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");

@@ -19,7 +19,7 @@ CAUSES = [
 
 
 class Failed(Exception):
-    """A failed call; `output` is what the program printed."""
+    """A failed call; `output` is the program's output."""
 
     def __init__(self, words, code, output):
         self.code, self.output = code, output

@@ -16,7 +16,7 @@ use crate::{
 /// Interval between reads of a running job's output.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Prints all logs of a run or a check; with `follow` also what later jobs write, until the run is closed.
+/// Prints all logs of a run or a check; with `follow` also the output of later jobs, until the run is closed.
 pub async fn logs(
     data: DataFolder,
     run: &RunId,

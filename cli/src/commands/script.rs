@@ -1,4 +1,4 @@
-//! `burnin plan --script`: what a run would submit for each check, rendered by the code that submits it.
+//! `burnin plan --script`: the submission of each check, rendered by the code that submits it.
 
 use std::{path::Path, sync::Arc};
 

@@ -55,7 +55,7 @@ pub struct CloudBuilds {
 /// A bucket for logs alone: Cloud Build rewrites a log while the build runs, for which its account needs more rights than it has on
 /// the bucket of results.
 pub struct LogBucket {
-    /// Its name, without `gs://`.
+    /// Name of the log bucket, without `gs://`.
     pub name: String,
     /// The bucket, for reading.
     pub store: Arc<dyn Store>,

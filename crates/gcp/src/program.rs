@@ -89,7 +89,7 @@ pub fn run<C>(
     run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
 }
 
-/// The same for a service with further routes.
+/// Runs a service with further routes until a stop signal.
 pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,

@@ -77,9 +77,9 @@ pub struct EarlierAttempt {
 /// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
-    /// It succeeded with this fact.
+    /// The attempt succeeded with this fact.
     Succeeded(Box<Fact>),
-    /// It failed.
+    /// The attempt failed.
     Failed(Failure),
     /// No fact arrived within the limit.
     TimedOut,
@@ -110,9 +110,9 @@ impl Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
-    /// Requested; it may or may not exist.
+    /// Requested; the cluster may or may not exist.
     Asked,
-    /// It exists.
+    /// The cluster exists.
     Held,
     /// The provider confirmed the deletion.
     Returned,

@@ -373,7 +373,7 @@ pub struct CommandId {
 }
 
 impl CommandId {
-    /// The same attempt with another verb.
+    /// The id of the same attempt with another verb.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
         Self { verb, ..self.clone() }

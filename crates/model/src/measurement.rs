@@ -40,7 +40,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogEnd {
-    /// The summary exists, whatever its result.
+    /// The summary exists, with any result.
     Complete,
     /// Neither a summary nor an error: the output stops early.
     Truncated,

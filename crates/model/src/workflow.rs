@@ -265,7 +265,7 @@ pub struct Workload {
 
 /// Options of nccl-tests by their long names (`longopts` in its common.cu, 2.19.6); its own defaults hold where a field is absent.
 ///
-/// Options that change what is printed (`-C`, `-F`) or run several operations or types in one table (`all`) are not
+/// Options that change the printed values (`-C`, `-F`) or run several operations or types in one table (`all`) are not
 /// supported, because the verdict would not judge the requested operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -465,7 +465,7 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// All of them.
+    /// All collectives.
     pub const ALL: [Self; 9] = [
         Self::AllReduce,
         Self::AllGather,

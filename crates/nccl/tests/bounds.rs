@@ -204,7 +204,7 @@ const GREEDY: [(&str, Line); 12] = [
     ("tags", |n| format!("{}\n", format!("[1,{n}]<stdout>:x[1,{}]<stdout>:yyyyyyyy", n + 1).repeat(6000))),
 ];
 
-/// The same in JSON: members of a run.
+/// Members of a run in JSON that fill each of the reader's collections.
 const GREEDY_JSON: [(&str, Line); 8] = [
     ("devices", |n| {
         let text = "\\u0001é".repeat(3000);

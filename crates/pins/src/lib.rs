@@ -217,9 +217,9 @@ pub struct Who {
 /// Result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It is in force from now on.
+    /// The decision is in force from now on.
     Now,
-    /// It was already in force.
+    /// The decision was already in force.
     Before,
     /// There was no pin to release.
     Never,

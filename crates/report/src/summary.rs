@@ -102,7 +102,7 @@ impl<'a> LogSummary<'a> {
         Self { log: *log, verdict: verdict_of(log), code, text, part }
     }
 
-    /// Its name without the common folder of all logs.
+    /// Name of the log without the common folder of all logs.
     pub fn name(&self, folder: &str) -> &'a str {
         self.log.name.strip_prefix(folder).unwrap_or(self.log.name)
     }
@@ -149,7 +149,7 @@ pub fn next(story: &Story<'_>) -> Option<String> {
 
 /// Next step of a code; `None` if it needs none.
 pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
-    // Of a code that both kinds of benchmarks use, the entry of this kind.
+    // If both kinds of benchmarks use the code, the entry of this kind.
     let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
     let entries = reasons::entries(code);
     let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;

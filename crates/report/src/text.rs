@@ -15,7 +15,7 @@ pub fn line(text: &str) -> String {
     block(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The same, keeping line breaks.
+/// Text without characters that a terminal or a browser would interpret, with its line breaks.
 pub fn block(text: &str) -> String {
     let clean = neutral(text);
     match clean.char_indices().nth(LONGEST) {

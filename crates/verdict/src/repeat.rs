@@ -55,7 +55,8 @@ pub fn furthest(levels: impl Iterator<Item = f64>) -> f64 {
     levels.map(f64::abs).fold(0.0, f64::max)
 }
 
-/// The same without the furthest fifth of the runs: for baselines that do not state their repeatability.
+/// Distance of the furthest run from the median, without the furthest fifth of the runs: for baselines that do not
+/// state their repeatability.
 #[must_use]
 pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     let mut away: Vec<f64> = levels.iter().map(|level| level.abs()).collect();

@@ -26,7 +26,7 @@ struct Series {
     counts: Vec<usize>,
     /// Searches whose most likely set is correct.
     right: usize,
-    /// Searches that ended with certainty, and the wrong ones of them.
+    /// Searches that ended with certainty, and the number of wrong results among them.
     sure: usize,
     sure_and_wrong: usize,
     /// Searches that named a good member, and searches that neither named nor suspected a bad one.

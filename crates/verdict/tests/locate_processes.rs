@@ -49,7 +49,7 @@ fn without_blocking_no_other_rank_is_suspected() {
     }
 }
 
-/// The same faults on the other ranks.
+/// The faults of the previous test on the other ranks.
 #[test]
 fn the_suspect_is_the_rank_with_the_outlying_times() {
     for name in ["matrix-rank2-slow-z3", "matrix-rank2-slow-z0"] {

@@ -26,7 +26,7 @@ pub struct LogReader {
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// nccl-tests, or what the beginning of the log shows.
+    /// nccl-tests, or the format that the beginning of the log shows.
     Detected,
     /// A format of the registry.
     Known(&'static Format),

@@ -38,7 +38,7 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
+    /// Outcome of a run; `None` while it is open. A verdict fail counts regardless of later events.
     pub fn of(line: &RunSummary) -> Option<Self> {
         line.closed_at?;
         Some(match (line.conclusion.as_str(), line.verdict) {

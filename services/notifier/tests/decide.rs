@@ -80,7 +80,7 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
 #[test]
 fn only_changes_are_notified() {
     let cases: [(&str, &[&str]); 16] = [
-        // The first run ever.
+        // The first run of the system.
         ("p", &[""]),
         ("f", &["failed"]),
         ("i", &["inconclusive"]),
@@ -89,7 +89,7 @@ fn only_changes_are_notified() {
         ("o", &[""]),
         // The first failure after passes, the second, recovery.
         ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
-        // A completed run without a benchmark counts as a pass; a failed verdict counts whatever followed.
+        // A completed run without a benchmark counts as a pass; a failed verdict counts regardless of later stages.
         ("dld", &["", "failed", "recovered"]),
         // A run that does not complete is not a success, even with a passed verdict.
         ("pup", &["", "broken", "recovered"]),
@@ -116,7 +116,7 @@ fn one_reminder_is_sent_after_a_day() {
         told_to("pffffffffp", &all, 8.0),
         ["", "failed", "", "", "still-failing", "", "", "", "", "recovered"]
     );
-    // Less than a day, whatever the number; a day and a half.
+    // Less than a day with any number of failures; a day and a half.
     assert_eq!(told_to("fff", &all, 11.9), ["failed", "", ""]);
     assert_eq!(told_to("ff", &all, 36.0), ["failed", "still-failing"]);
     // Each kind separately, and again after a recovery.

@@ -252,7 +252,7 @@ async fn late_runs_are_decided_in_the_order_of_their_ends() {
     assert_eq!(
         news(&sender),
         ["w-3 recovered", "w-1 failed"],
-        "each notice arrives once, whatever the order of deliveries"
+        "each notice arrives once in any order of deliveries"
     );
 }
 

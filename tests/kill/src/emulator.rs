@@ -15,7 +15,7 @@ pub const PROJECT: &str = "burnin-test";
 /// A running emulator; stops on drop.
 pub struct Emulator {
     process: Child,
-    /// Its address, `host:port`.
+    /// Address of the emulator, `host:port`.
     pub host: String,
     http: reqwest::Client,
 }

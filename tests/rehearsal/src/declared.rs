@@ -29,7 +29,7 @@ const fn operation(
     Operation { account, permission, acts_as: None, from: (file, text) }
 }
 
-/// All of them. The permissions of single services on themselves follow in [`perform`].
+/// All operations. The permissions of single services on themselves follow in [`perform`].
 pub const OPERATIONS: [Operation; 6] = [
     operation("cluster-build", "compute.instances.create", "workflows/a3-mega/deploy.py", "gcluster"),
     operation("cluster-build", "file.instances.create", "workflows/a3-mega/deploy.py", "gcluster"),

@@ -10,7 +10,7 @@ use crate::condition::{Attributes, Condition};
 /// A grant of the plan.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// Its address in the plan.
+    /// Address of the grant in the plan.
     pub address: String,
     /// The resource whose policy has it, as in [`Resource`].
     pub on: String,
@@ -223,7 +223,7 @@ impl Grants {
         Ok(self.all.iter().filter(allows).collect())
     }
 
-    /// The same without one grant.
+    /// All grants without one.
     #[must_use]
     pub fn without(&self, address: &str) -> Self {
         let all = self.all.iter().filter(|grant| grant.address != address).cloned().collect();

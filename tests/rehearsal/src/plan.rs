@@ -15,7 +15,7 @@ pub struct PlannedService {
     pub program: String,
     /// Address of its account.
     pub account: String,
-    /// Its URL, also the audience of tokens.
+    /// URL of the service, also the audience of tokens.
     pub uri: String,
     /// Whether callers outside the project's own services reach it.
     pub reachable: bool,
@@ -30,7 +30,7 @@ pub struct PlannedService {
 pub struct PlannedSubscription {
     /// Full name, `projects/P/subscriptions/S`.
     pub id: String,
-    /// Its topic.
+    /// Topic of the subscription.
     pub topic: String,
     /// The attribute and value of its filter.
     pub filter: Option<(String, String)>,

@@ -1,5 +1,5 @@
-//! The files of each kind of start. Examples come from `workflows/` of the repository; only what depends on the host is written
-//! here.
+//! The files of each kind of start. Examples come from `workflows/` of the repository; only the parts that depend on
+//! the host are written here.
 
 use std::{fmt::Write, path::Path};
 

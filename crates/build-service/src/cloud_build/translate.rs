@@ -89,7 +89,7 @@ fn assemble(
         .map(|secrets| read::<Secrets>("availableSecrets", secrets, problems));
     build.artifacts =
         config.artifacts.as_ref().map(|artifacts| read::<Artifacts>("artifacts", artifacts, problems));
-    // As in local builds: files go to Burnin's bucket, whatever bucket the config names.
+    // As in local builds, files go to Burnin's bucket, and the bucket in the config is ignored.
     if let Some(objects) = build.artifacts.as_mut().and_then(|artifacts| artifacts.objects.as_mut()) {
         objects.location = format!("gs://{}/{}/", frame.bucket, frame.outputs);
     }

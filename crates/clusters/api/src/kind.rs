@@ -1,4 +1,4 @@
-//! A kind of cluster, for rooms that work with all of them.
+//! A kind of cluster, for crates that work with every kind.
 
 use std::sync::Arc;
 

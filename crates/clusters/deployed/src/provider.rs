@@ -465,7 +465,7 @@ impl ClusterProvider for DeployedClusters {
                     return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
                 let deployment = BuildKey::of(&command);
-                // A running deployment would recreate what the teardown deletes.
+                // A running deployment would recreate the resources that the teardown deletes.
                 if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
                     self.builds.cancel(&deployment).await?;
                     if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {

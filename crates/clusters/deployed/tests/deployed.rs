@@ -143,7 +143,7 @@ async fn deployed_clusters_conform() {
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
-    // The same through the provider of all kinds.
+    // The suite passes through the provider of all kinds, too.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
     let both = World::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));

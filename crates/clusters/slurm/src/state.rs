@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlurmStateKind {
-    /// It ran to an end: its own, a limit or a cancel.
+    /// The job ran to an end: its own, a limit or a cancel.
     Ended,
     /// Ended by the infrastructure.
     Lost,
     /// Waiting for its first start.
     Waiting,
-    /// It has nodes, or is releasing them.
+    /// The job has nodes, or is releasing them.
     Going,
     /// Requeued: Slurm will run it again.
     Again,
@@ -208,7 +208,7 @@ pub enum SlurmFinding {
     Waiting(String),
     /// Running, or records that may still appear are missing.
     Going,
-    /// It ran to an end.
+    /// The job ran to an end.
     Ended(JobEnd),
     /// Lost, or must be ended because it cannot end by itself.
     Lost {
@@ -217,7 +217,7 @@ pub enum SlurmFinding {
         /// Message.
         why: String,
     },
-    /// It cannot start without a change of the cluster or the workflow.
+    /// The job cannot start without a change of the cluster or the workflow.
     Never {
         /// Slurm's reason.
         reason: String,

@@ -35,7 +35,7 @@ async fn the_result_of_a_create_is_exact() {
         (Kind::CutBefore, "created"),
         (Kind::CutWithin(40), "created"),
         (Kind::StallBefore, "created"),
-        // It exists, and its creator is unknown: the caller reads it back.
+        // The object exists, and its creator is unknown: the caller reads it back.
         (Kind::FailAfter(503), "exists"),
         (Kind::FailAfter(429), "exists"),
         (Kind::CutAfter, "exists"),

@@ -47,7 +47,7 @@ async fn the_store_conforms() {
     }
 }
 
-/// The same suites on another server, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
+/// The conformance suites on another server, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
 /// `suite-a`, `suite-b` and `suite-c` must exist and be empty.
 #[tokio::test]
 #[ignore = "needs a server: BURNIN_STORAGE_AT is its address"]

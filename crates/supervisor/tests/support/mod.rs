@@ -63,7 +63,7 @@ pub fn process_with(arguments: &[&str]) -> i32 {
     })
 }
 
-/// A machine. Its drop ends all processes on it.
+/// A machine. Dropping it ends all processes on it.
 pub struct World {
     folder: TempDir,
     pub builds: BuildFolder,

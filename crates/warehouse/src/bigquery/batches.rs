@@ -32,7 +32,7 @@ pub struct Batch {
     pub number: u64,
     /// Time of creation, milliseconds since 1970, by its creator's clock.
     made_at: u64,
-    /// Its members, sorted by id.
+    /// Loads of the batch, sorted by id.
     pub loads: Vec<LoadNote>,
 }
 

@@ -35,9 +35,9 @@ pub struct LoadMark {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadEnd {
-    /// Its rows are loaded.
+    /// The rows of the load are stored in the tables.
     Loaded,
-    /// Its rows are rejected permanently, with the reason.
+    /// The rows of the load are rejected permanently, with the reason.
     Refused(String),
 }
 

@@ -13,7 +13,7 @@ use crate::{
     parameters::{self, ParameterProblem},
 };
 
-/// Those that every deploy config must declare, so that its resources can be identified and expire.
+/// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
 const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
 /// Substitutions that every destroy config must declare.
 const REQUIRED_BY_DESTROY: [&str; 1] = ["_CLUSTER"];

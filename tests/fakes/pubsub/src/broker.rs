@@ -19,9 +19,9 @@ pub trait Endpoint: Send + Sync {
 
 /// A subscription's settings.
 pub struct Subscription {
-    /// Its name, `projects/P/subscriptions/S`.
+    /// Full name, `projects/P/subscriptions/S`.
     pub name: String,
-    /// Its topic, `projects/P/topics/T`.
+    /// Topic of the subscription, `projects/P/topics/T`.
     pub topic: String,
     /// The attribute and value that a message must have.
     pub filter: Option<(String, String)>,

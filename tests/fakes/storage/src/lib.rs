@@ -59,7 +59,7 @@ impl Default for Options {
 pub(crate) struct Shared {
     pub world: Mutex<World>,
     pub faults: Faults,
-    /// Its own URL: not every client sends a host.
+    /// The server's own URL, because not every client sends a host.
     pub base: String,
     /// Every request and its status, in order.
     pub log: Mutex<Vec<(Wants, u16)>>,
@@ -96,7 +96,7 @@ impl StandIn {
         Ok(Self { shared, server })
     }
 
-    /// Its URL, `http://host:port`.
+    /// The server's URL, `http://host:port`.
     pub fn url(&self) -> &str {
         &self.shared.base
     }

@@ -1,4 +1,4 @@
-//! A container's output is stored completely and once, whatever fails while it is read.
+//! A container's output is stored completely and once, despite any failure while it is read.
 
 use cluster_api::Scheduler;
 use cluster_kubernetes::job_notes::JobNotes;
