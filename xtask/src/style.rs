@@ -37,7 +37,7 @@ const BANNED: &[(&str, &str)] = &[
     ("what it comes to", "`the result`"),
     ("whoever", "the component that acts, such as `the caller`"),
 ];
-/// Files whose text is prose. Data, snapshots and samples are compared byte by byte and are left alone.
+/// Files whose text is prose. Data, snapshots and samples are compared byte by byte and are not checked.
 const PROSE: &[&str] = &["j2", "md", "py", "rs", "sh", "tf", "toml", "tpl", "yaml", "yml"];
 /// Files that quote the banned phrases.
 const QUOTING: &[&str] = &["docs/STYLE.md", "xtask/src/style.rs"];

@@ -171,8 +171,8 @@ fn only_node(reading: &Reading) -> Option<&str> {
     nodes.all(|node| node == Some(first)).then_some(first)
 }
 
-/// Returns whether the logs are a series, and sorts them by time when each states a different one; with `--series` alone the
-/// given order stays.
+/// Returns whether the logs are a series, and sorts them by time when each states a different one; with only `--series`
+/// the given order is kept.
 fn in_time(judged: &mut [JudgedLogs], asked: bool) -> bool {
     if judged.len() < 2 {
         return false;

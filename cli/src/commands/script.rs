@@ -86,7 +86,7 @@ fn cluster(spec: &ClusterSpec, run: &RunId) -> Cluster {
     Cluster { name, nodes, access }
 }
 
-/// The image of a run. A build's digest is known only after it: zeros stand for it.
+/// The image of a run. A build's digest is known only after the build: zeros replace it.
 fn image(workflow: &Workflow, cluster: &Cluster, run: &RunId) -> Option<Image> {
     match workflow.image.as_ref()? {
         ImageSpec::Prebuilt(image) => Some(image.clone()),

@@ -52,8 +52,8 @@ pub struct CloudBuilds {
     logs: Option<LogBucket>,
 }
 
-/// A bucket for logs alone: Cloud Build rewrites a log while the build runs, for which its account needs more rights than it has on
-/// the bucket of results.
+/// A bucket for logs only: Cloud Build rewrites a log while the build runs, and its account needs more permissions for
+/// that than it has on the bucket of results.
 pub struct LogBucket {
     /// Name of the log bucket, without `gs://`.
     pub name: String,
@@ -75,8 +75,8 @@ impl CloudBuilds {
         Self { submissions, artefacts, store, bucket: bucket.to_owned(), account: None, logs: None }
     }
 
-    /// Builds run as this service account, `projects/PROJECT/serviceAccounts/EMAIL`, and log into this bucket. Without an account
-    /// they run as the project's default account, without a log bucket they log beside their results.
+    /// Builds run as this service account, `projects/PROJECT/serviceAccounts/EMAIL`, and log into this bucket.
+    /// Defaults: the project's default account, and the bucket of the results.
     #[must_use]
     pub fn running_as(self, account: Option<String>, logs: Option<LogBucket>) -> Self {
         Self { account, logs, ..self }

@@ -515,8 +515,8 @@ impl RunState {
     }
 }
 
-/// Whether no job may start after this end: without image or cluster none can run, and beside a job that may still be running
-/// a measurement would be wrong.
+/// Whether this end prevents further jobs. Without image or cluster no job can run, and a job that may still be running
+/// would disturb the next measurement.
 fn stops_jobs(stage: Stage, end: &AttemptEnd) -> bool {
     match (stage, end) {
         (Stage::Image | Stage::Cluster, _) | (Stage::Job | Stage::Locate, AttemptEnd::TimedOut) => true,

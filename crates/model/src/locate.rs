@@ -104,7 +104,7 @@ pub struct Suspects {
     /// Suspected links between two nodes that work with other nodes; each entry names both nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<[String; 2]>,
-    /// Reason why the search could not decide, or not completely.
+    /// Reason why the search gave no result, or only a partial one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
     /// Number of pairs run.

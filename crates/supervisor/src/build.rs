@@ -118,8 +118,8 @@ impl BuildFolder {
         if !folder.join("request.json").exists() {
             return Ok(BuildState::Absent);
         }
-        // Read in the reverse order of the supervisor's writes, so that one that starts or ends meanwhile is
-        // not mistaken for a dead one.
+        // Read in the reverse order of the supervisor's writes, so that a supervisor that starts or ends during the
+        // read is not mistaken for a dead one.
         let started = folder.join("started").exists();
         let alive = lock_files::is_locked(&folder.join("lock"))?;
         match lock_files::read_json(&folder.join("outcome.json"))? {

@@ -166,7 +166,7 @@ fn a_job_that_cannot_be_started_fails_with_its_reason() {
 }
 
 #[test]
-fn a_job_of_some_nodes_runs_on_these_only_in_the_order_of_their_names() {
+fn a_job_on_some_nodes_runs_only_there_in_the_order_of_their_names() {
     let world = World::new();
     let jobs = world.cluster("c", 4);
     let nodes = vec!["node-3".to_owned(), "node-1".to_owned()];

@@ -367,7 +367,7 @@ fn a_baseline_that_does_not_repeat_judges_no_run() {
 }
 
 #[test]
-fn a_baseline_is_learned_from_complete_comparable_healthy_runs_only() {
+fn only_complete_comparable_healthy_runs_give_a_baseline() {
     assert_eq!(learn(&[]), Err(Unlearnable::Nothing));
     let mut mixed = healthy();
     mixed[3].tables[0].ranks = Some(8);

@@ -310,7 +310,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
         let text = &floored.reasons[0].text;
         assert!(text.contains("the floors of test") && text.contains("two GPUs or more"), "{text}");
 
-        // Criteria without link requirements pass it, floors or not, and name the measurement.
+        // Criteria without link requirements pass it, with or without floors, and name the measurement.
         let alone_passes = Criteria { one_rank: OneRank::Data, ..criteria() };
         let passed = alone(&reading, &alone_passes, None);
         assert_eq!(passed.verdict, Verdict::Pass, "{in_place_us}: {passed:?}");

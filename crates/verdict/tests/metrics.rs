@@ -428,7 +428,7 @@ fn pairs_name_the_bad_end_or_the_bad_link() {
 }
 
 #[test]
-fn pairs_of_nodes_are_judged_by_a_baseline_too() {
+fn pairs_of_nodes_are_judged_by_a_baseline() {
     let nodes = |slow: &str| {
         let mut reading = between(|_, _| false);
         reading.gpus.clear();
@@ -506,7 +506,7 @@ fn two_levels_are_recognized_and_neither_is_a_fault() {
 }
 
 #[test]
-fn a_shift_of_all_subjects_is_stated_and_is_no_failure() {
+fn a_shift_of_all_subjects_is_reported_and_does_not_fail() {
     let before = fleet((0..30).map(|node| 271_900.0 + f64::from(node % 7) * 10.0));
     let after = fleet((0..30).map(|node| 271_550.0 + f64::from(node % 7) * 10.0 + f64::from(node % 3)));
     let fingerprint = Fingerprint::of(&RunEvidence::of(&before, &Clues::default()));

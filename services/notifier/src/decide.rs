@@ -176,8 +176,8 @@ pub fn ended(
 /// An earlier run of the same system: end, id, outcome.
 pub type Before<'a> = (Timestamp, &'a RunId, RunOutcome);
 
-/// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order of
-/// requests does not count: notices are decided when runs end.
+/// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order
+/// of requests has no effect, because notices are decided when runs end.
 pub fn before<'a>(subject: &NoticeSubject<'_>, others: &'a [impl Borrow<RunSummary>]) -> Vec<Before<'a>> {
     let line = subject.line;
     let Some(closed_at) = line.closed_at else { return Vec::new() };

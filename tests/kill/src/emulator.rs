@@ -33,7 +33,7 @@ impl Emulator {
             BufReader::new(process.stderr.take().ok_or("the emulator's standard error is not readable")?);
         let mut file = File::create(log).map_err(told)?;
         let mut line = String::new();
-        // If its port is in use, it keeps running: only this line means that it serves.
+        // The emulator also keeps running if its port is in use: only this line shows that it serves.
         while !line.contains("Server started") {
             line.clear();
             if said.read_line(&mut line).map_err(told)? == 0 {

@@ -229,7 +229,7 @@ fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
             Ok(Some(status)) => break status.success(),
             Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(10)),
             _ => {
-                let _ = child.kill(); // ignored: it has ended meanwhile
+                let _ = child.kill(); // ignored: the process has already ended
                 let _ = child.wait();
                 return None; // its children may still hold the pipe: the reader thread is abandoned
             }

@@ -34,7 +34,7 @@ use crate::{
 #[exclude = "dgx-slurm-perf/events*"]
 struct Repository;
 
-/// Excluded above with the files of runs beside it.
+/// Excluded above together with the files of runs in the same folder.
 const A4_PINS: (&str, &[u8]) = (
     "a4-gke-testbed/cluster/pins.json",
     include_bytes!("../../../../workflows/a4-gke-testbed/cluster/pins.json"),
@@ -65,7 +65,7 @@ pub struct Starter {
     pub workflow: String,
     /// Files that the user should read or edit.
     edited: Vec<String>,
-    /// Next commands; `{folder}` stands for the folder.
+    /// Next commands; `{folder}` is the placeholder of the folder.
     pub next: Vec<String>,
 }
 

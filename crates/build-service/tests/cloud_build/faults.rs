@@ -95,7 +95,7 @@ async fn the_older_of_two_builds_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_deliveries_at_once_make_one_build() {
+async fn concurrent_deliveries_create_one_build() {
     for round in 0..10 {
         let world = World::new().await;
         let mut builders = Vec::new();

@@ -11,7 +11,7 @@ use service::PortError;
 use test_support::cloud_build::{World, id, spec, with};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_the_image_with_the_log_beside_them() {
+async fn an_image_of_files_is_stored_with_its_log() {
     let world = World::new().await;
     let files =
         json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": ["two", "out/one"]}}});

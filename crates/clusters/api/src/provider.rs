@@ -45,7 +45,8 @@ pub struct ListedCluster {
     pub name: String,
     /// Label: the run it was created for.
     pub run: String,
-    /// Label: end of the lease. `None` if the label is missing or invalid: the cluster is then never deleted automatically.
+    /// Label: end of the lease. `None` if the label is missing or invalid: such a cluster is never deleted
+    /// automatically.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -222,7 +222,7 @@ impl JobContext {
         let submitted = self.notes.submitted().await?.is_some();
         let cancelled_end = || Ok(JobStatus::Ended(ended("CANCELLED")));
         match (cancelled, submitted) {
-            // Deleted as intended. A fence is unnecessary, and no later step would delete it.
+            // Deleted as intended. A fence is unnecessary, and no later step would delete a fence.
             (true, true) => self.record_end(cancelled_end()).await,
             // The submission may still be in flight: then either the fence or the JobSet gets the name.
             (true, false) => {

@@ -102,8 +102,8 @@ impl SlurmJobs {
         read(folder, move |folder| folder.record_end(status)).await
     }
 
-    /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, whether
-    /// the controller runs or not.
+    /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, even
+    /// without the controller.
     async fn evidence(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let marks = read(folder, Folder::marks).await?;
         if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {

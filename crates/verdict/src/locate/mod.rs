@@ -46,7 +46,7 @@ pub struct Located {
     /// Bad links between two members that work with all others, highest confidence first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SuspectLink>,
-    /// Reason why the evidence does not decide, or not completely.
+    /// Reason why the evidence gives no result, or only a partial one.
     pub undecided: Option<String>,
     /// Probably bad members below the confidence required for a suspect, most likely first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

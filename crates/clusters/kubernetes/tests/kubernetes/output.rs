@@ -31,7 +31,7 @@ fn whole(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_connections_lose_and_duplicate_no_line() {
+async fn broken_connections_neither_lose_nor_duplicate_lines() {
     let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));
