@@ -16,7 +16,7 @@ use clap_complete::{
     env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh},
 };
 
-/// Maximum number of run ids, the newest ones.
+/// Maximum number of run ids; older runs are left out.
 const RUNS: usize = 200;
 /// Variable with which the shell's script calls this program.
 pub const VARIABLE: &str = "BURNIN_COMPLETE";

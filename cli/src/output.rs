@@ -60,7 +60,7 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = BufWriter::new(io::stdout().lock());
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
     drop(out.into_parts()); // discards the unwritten rest
-    // A broken pipe is no failure: the reader has ended.
+    // A broken pipe is not an error: the reader has ended.
     if error.kind() == ErrorKind::BrokenPipe {
         CLOSED.store(true, Ordering::Relaxed);
     } else {

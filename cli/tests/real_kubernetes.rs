@@ -53,7 +53,6 @@ impl Bed {
         self.run(&workflow.display().to_string(), &settings).output().unwrap()
     }
 
-    /// A script of the bed.
     fn script(&self, name: &str, arguments: &[&str]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
         let mut command = Command::new("bash");

@@ -113,7 +113,6 @@ pub struct Gpu<'a> {
     device: c_int,
 }
 
-/// Memory of the GPU.
 struct Memory<'a>(&'a Driver, Address);
 
 impl Driver {

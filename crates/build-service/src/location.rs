@@ -34,7 +34,6 @@ pub enum BuildLocation {
     Here(PathBuf),
     /// Cloud Build, in one project and region.
     CloudBuild {
-        /// Project of the builds.
         project: String,
         /// The region, or `global`.
         location: String,

@@ -28,8 +28,8 @@ fn is_left_of(cut: &Row, whole: &Row) -> bool {
         && Row { timestamp: None, ..left } == Row { timestamp: None, ..same }
 }
 
-/// Checks every prefix of a log: its rows are the first rows of the whole log, the last one may lack a half, and it
-/// is complete only with the summary.
+/// Checks every prefix of a log: its rows are the first rows of the whole log, of which the last may lack a half. A
+/// prefix is complete only with the summary.
 fn truncations_are_honest(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);
     let whole_rows = rows(&whole);

@@ -54,7 +54,7 @@ pub(crate) enum EnvironmentText {
         /// Length of the name with its equals sign.
         name: usize,
     },
-    /// The string is scanned like any text.
+    /// The string is scanned like other text.
     Open {
         /// Length between the quotes.
         length: usize,

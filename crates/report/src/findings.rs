@@ -85,7 +85,7 @@ pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
     merged
 }
 
-/// Standard of a dip.
+/// Curve below which a dip lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DipStandard {
     Reference,

@@ -58,7 +58,8 @@ fn empty_and_short_series_are_supported() {
     assert_eq!(starts(&[1.0; 500]), [0], "no noise");
 }
 
-/// Otava's published figure for its own method is 5.5 % of flat series of 90 with an alarm; the target here is 1 %.
+/// Otava's documentation states that its own method raises an alarm in 5.5 % of flat series of 90 values; the target
+/// here is 1 %.
 #[test]
 fn flat_series_of_ninety_rarely_raise_an_alarm() {
     let mut noise = Noise(13);

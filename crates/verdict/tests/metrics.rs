@@ -231,10 +231,10 @@ fn a_test_that_states_its_own_result_needs_no_criteria() {
         (Verdict::Fail, vec!["TEST_FAILED"], Some(2))
     );
     reading.metrics[2].value = None;
-    assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test is no pass");
+    assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test does not pass");
     reading.metrics[2].value = Some(5.0);
     let other = judged(&reading, None, None);
-    assert_eq!(other.verdict, Verdict::Pass, "a PCIe generation is no result: {:?}", other.reasons);
+    assert_eq!(other.verdict, Verdict::Pass, "a PCIe generation is not a result: {:?}", other.reasons);
 }
 
 /// Outputs of programs that state their own result, with criteria that add no bounds.
@@ -492,7 +492,7 @@ fn two_levels_are_recognized_and_neither_is_a_fault() {
     let other = fleet((0..30).map(|node| level(node, |node| node % 3 == 1)));
     let judgement = judged(&other, Some(&criteria(strict())), Some(&baseline));
     assert_eq!((judgement.verdict, judgement.suspects.len()), (Verdict::Pass, 0), "{:?}", judgement.reasons);
-    // A bad node is named beside the two levels, and few or distant nodes are no level.
+    // A bad node is named although there are two levels, and few or distant nodes do not form a level.
     let bad = |node| if node == 4 { 6_500.0 } else { level(node, |node| node % 3 == 0) };
     let judgement = by(&fleet((0..30).map(bad)), strict());
     assert_eq!(codes(&judgement), ["WORSE_THAN_PEERS", "TWO_LEVELS"]);

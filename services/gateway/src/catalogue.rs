@@ -69,7 +69,6 @@ struct FoundFile {
     problems: Vec<FileProblem>,
 }
 
-/// A version of a file.
 #[derive(Clone)]
 struct Version {
     document: YamlDocument,

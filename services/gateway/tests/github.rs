@@ -289,5 +289,5 @@ async fn unsigned_deliveries_do_not_use_up_the_rate_of_signed_ones() {
             deliver(&front, "ping", &number.to_string(), &json!({})).await.0 == StatusCode::TOO_MANY_REQUESTS,
         );
     }
-    assert!(refused > 50, "signed deliveries have a rate: {refused} of 100 refused");
+    assert!(refused > 50, "signed deliveries are rate-limited: {refused} of 100 refused");
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Send one reminder after a failure has lasted this long.
 pub const STILL: Span = Span::from_secs(24 * 3600);
 
-/// Outcome of a run.
+/// Outcome of a closed run, as far as notices distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {

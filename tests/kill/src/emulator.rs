@@ -21,7 +21,6 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts an emulator.
     pub fn start(jar: &Path, log: &Path) -> Result<Self, String> {
         let port = crate::free_port()?;
         let told = |error: std::io::Error| format!("the emulator: {error}");

@@ -11,7 +11,6 @@ use crate::{
 pub struct Operation {
     /// Short name of the account.
     pub account: &'static str,
-    /// The permission.
     pub permission: &'static str,
     /// The account that is acted as; else the project.
     pub acts_as: Option<&'static str>,

@@ -14,9 +14,7 @@ pub struct Grant {
     pub address: String,
     /// The resource whose policy has it, as in [`Resource`].
     pub on: String,
-    /// The role.
     pub role: String,
-    /// The member.
     pub member: String,
     /// The condition, if any.
     pub condition: Option<Condition>,
@@ -51,7 +49,6 @@ impl Resource {
         Self { policies: vec!["project".to_owned()], attributes: Attributes::default() }
     }
 
-    /// An object.
     pub fn object(bucket: &str, name: &str) -> Self {
         let name = Some(format!("projects/_/buckets/{bucket}/objects/{name}"));
         Self { attributes: Attributes { name, list_prefix: None }, ..Self::of("bucket", bucket) }
@@ -71,7 +68,6 @@ impl Resource {
         Self::of("topic", name)
     }
 
-    /// A subscription.
     pub fn subscription(name: &str) -> Self {
         Self::of("subscription", name)
     }
@@ -91,7 +87,6 @@ impl Resource {
         Self::of("dataset", name)
     }
 
-    /// A secret.
     pub fn secret(name: &str) -> Self {
         Self::of("secret", name)
     }

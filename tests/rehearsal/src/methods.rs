@@ -10,7 +10,6 @@ use crate::grants::Resource;
 pub struct Rule {
     /// Short name.
     pub name: &'static str,
-    /// The rule.
     pub rule: &'static str,
     /// Page of Google's documentation by title, issue, or public data set.
     pub source: &'static str,
@@ -160,7 +159,6 @@ pub type Need = (&'static str, Resource);
 pub enum Api {
     /// Cloud Storage.
     Storage,
-    /// Cloud Build.
     CloudBuild,
     /// BigQuery.
     BigQuery,

@@ -91,7 +91,6 @@ fn below(condition: &Condition) -> String {
     }
 }
 
-/// The rows of a rehearsal.
 pub fn rows(grants: &[Grant], uses: &Uses) -> Rows {
     let mut rows = Rows::new();
     for grant in grants {
@@ -131,7 +130,6 @@ impl Described {
     }
 }
 
-/// The page.
 pub fn page(described: &Described, rows: &Rows) -> String {
     let mut text = format!("{HEAD}\n");
     for (name, what) in &described.buckets {

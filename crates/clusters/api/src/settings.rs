@@ -59,7 +59,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         if problems.is_empty() { Ok(read) } else { Err(problems) }
     }
 
-    /// The settings as a system.
+    /// The settings in the form of `run.requested`.
     fn system(&self) -> System {
         System::new(Self::KIND, self)
     }

@@ -492,7 +492,6 @@ async fn whole(notes: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
     }
 }
 
-/// The stream of a file.
 async fn stream(notes: &JobNotes, file: &str) -> Result<String, PortError> {
     follow::files(&notes.streams().await?).remove(file).ok_or_else(|| {
         PortError::Permanent(Failure::new(

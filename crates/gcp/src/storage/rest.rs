@@ -139,7 +139,7 @@ impl Rest {
         Ok((names.collect(), page.next_page_token))
     }
 
-    /// Removes an object. An absent object is no error.
+    /// Removes an object. An absent object is not an error.
     pub async fn remove(&self, name: &str) -> Result<(), RequestError> {
         let answer = self.send(self.http.delete(self.object(name))).await?;
         match answer.status() {

@@ -35,7 +35,6 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
 pub struct SimScheduler(pub Effects);
 
 impl Inner {
-    /// Loses all jobs on a cluster.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
             self.end_job(&name, SimJobStage::Lost(code));

@@ -53,7 +53,6 @@ impl Clouds {
 pub struct PlannedBuild {
     /// Whether it has ended.
     pub(super) over: bool,
-    /// Planned end.
     pub(super) end: BuildPhase,
 }
 

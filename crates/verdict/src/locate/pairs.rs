@@ -128,7 +128,6 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
 }
 
 impl Members {
-    /// The suspect with this name.
     pub(super) fn suspect(self, name: &str, confidence: f64) -> Suspect {
         let mut suspect = Suspect { confidence, ..Suspect::default() };
         match (self, name.parse()) {

@@ -40,10 +40,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let seen = standouts(&matrices);
     match matrices.processes {
         0 | 1 => {
-            return without_a_place(
-                slowness,
-                "only one process was timed: there is no other to compare it with",
-            );
+            return without_a_place(slowness, "only one process was timed: a comparison needs two");
         }
         2 => return of_two(slowness, &seen),
         _ => {}

@@ -28,7 +28,6 @@ impl<'a> ByName<'a> {
         Self(names)
     }
 
-    /// The metrics of this name.
     pub(super) fn named(&self, name: &str) -> &[&'a Metric] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }

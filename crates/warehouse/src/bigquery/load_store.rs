@@ -78,7 +78,7 @@ impl LoadStore {
         Self { store, folder }
     }
 
-    /// URI of an object for BigQuery.
+    /// `gs://` URI of an object.
     pub fn uri(&self, object: &str) -> String {
         self.store.locate(object)
     }

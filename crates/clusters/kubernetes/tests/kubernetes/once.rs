@@ -70,7 +70,7 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "after {polls} polls");
         assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "after {polls} polls");
-        // From here on it completes. On a busy machine one poll may advance far.
+        // Later cuts are after the end of the submission. On a busy machine a single poll may do most of the work.
         if ended_well == 4 {
             break;
         }
