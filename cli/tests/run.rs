@@ -83,8 +83,8 @@ fn a_run_lists_and_reads_its_ledger_rarely() {
     assert!(again.is_empty(), "this process wrote every record: {again:?}");
 }
 
-/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: our own program under the
-/// real one's name, which identifies itself in its log.
+/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: Burnin's program
+/// under the name of nccl-tests', which identifies itself in its log.
 #[test]
 fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     let lab = Lab::new("", "");

@@ -1,7 +1,7 @@
 """Destroys the cluster's resources after a complete or partial deployment, then writes the remaining ones to gone.json.
 
 Cluster, image and base are destroyed from their stored folders. Resources that Terraform does not know (machines created by
-Slurm's controller or Packer, images, foreign firewall rules on our networks) are found by label and by name.
+Slurm's controller or Packer, images, foreign firewall rules on the deployment's networks) are found by label and by name.
 """
 
 import json
@@ -34,7 +34,7 @@ def listed(wanted, kind):
     """The cluster's resources of a kind, as the provider lists them."""
     words, labelled = KINDS[kind]
     condition = f"name~^(.*/)?{wanted['short']}-"
-    # Foreign rules and subnetworks on our networks block their deletion.
+    # Foreign rules and subnetworks block the deletion of the deployment's networks.
     if kind in ("firewall rule", "subnetwork"):
         condition += f" OR network~/{wanted['short']}-"
     if labelled:

@@ -137,7 +137,7 @@ impl EventReader {
         }
     }
 
-    /// Ends a run: with Ansible's counts if complete, otherwise with ours.
+    /// Ends a run: with Ansible's counts if they are complete, otherwise with the counts of the events.
     fn settle(&mut self, stats: Option<BTreeMap<String, Counts>>) {
         let told = std::mem::take(&mut self.counts);
         let counts = match stats {

@@ -152,7 +152,7 @@ impl CloudBuilds {
         self.artefacts.commit(key, objects).await.map_err(damaged)
     }
 
-    /// The object name in `gs://bucket/object`, if it is in our bucket.
+    /// The object name in `gs://bucket/object`, if it is in Burnin's bucket.
     fn object(&self, place: &str) -> Option<String> {
         object_in(place, &self.bucket)
     }
@@ -163,7 +163,7 @@ impl CloudBuilds {
         Ok(body.map(|body| body.to_vec()))
     }
 
-    /// A build's log, if it is in a bucket of ours.
+    /// A build's log, if it is in the bucket of logs or of builds.
     async fn log(&self, build: &model::Build) -> Result<Option<ObjectReader>, PortError> {
         let Some(place) = outcome::log(build) else { return Ok(None) };
         let in_own_bucket =

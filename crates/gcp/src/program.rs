@@ -105,7 +105,7 @@ pub fn run_with_routes<C>(
             return USAGE.into();
         }
     };
-    // Google's clients and ours bring different TLS providers; the first installed one is used.
+    // Google's clients and Burnin's HTTP client have different TLS providers; the first installed one is used.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let served = runtime

@@ -8,7 +8,7 @@ use memchr::{memchr, memchr_iter};
 pub(crate) struct Stripped<'a> {
     /// The line without launcher tags and collector timestamps: the program's own output.
     pub(crate) said: &'a [u8],
-    /// Also without anything else that looks like a prefix (a host name and a colon, a bracket).
+    /// `said` without any other text that looks like a prefix (a host name and a colon, a bracket).
     pub(crate) rest: &'a [u8],
     /// Identifies the process, from the launcher's tag; 0 without a tag.
     pub(crate) stream: u64,

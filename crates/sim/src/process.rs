@@ -24,7 +24,7 @@ pub enum SimService {
 }
 
 impl SimService {
-    /// All of our processes.
+    /// All simulated processes, with two conductors.
     pub const ALL: [Self; 8] = [
         Self::Conductor(0),
         Self::Conductor(1),

@@ -31,7 +31,7 @@ impl YamlDocument {
                 self.refused(&error.path().to_string(), &error.into_inner().to_string()).into()
             });
         }
-        // A misspelt field is not reported as an absent one, too.
+        // A misspelt field is not also reported as absent.
         let misspelt: Vec<_> =
             problems.iter().map(|problem| (problem.field.clone(), problem.help.clone())).collect();
         problems.retain(|problem| {

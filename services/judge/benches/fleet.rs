@@ -3,8 +3,8 @@
 //! 2,048 nodes of 8 GPUs with 24 metrics each, 393,216 values, as JSON of nvbandwidth, one log for each node. Each metric has a
 //! floor and is compared with the peers. The best of several passes counts, because other load only makes a pass slower.
 //!
-//! Most tools for such logs are written in Python. For comparison the bench also measures Python's `json.loads` and a
-//! comparison with the median of the siblings on the same documents, which is less work than any of these tools does.
+//! Most tools for such logs are written in Python. For comparison the bench also measures two parts of their work on
+//! the same documents: Python's `json.loads`, and the comparison of each value with the median of its peers.
 
 use std::{
     hint::black_box,

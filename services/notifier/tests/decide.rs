@@ -224,7 +224,7 @@ fn a_commit_gets_a_status_for_every_run() {
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");
-    // Even a cancelled run ends for its commit.
+    // The commit of a push receives a final status, even of a cancelled run.
     assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
 

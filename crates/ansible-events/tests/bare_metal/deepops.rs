@@ -1,4 +1,4 @@
-//! A checkout of DeepOps instead of our own playbooks. Its playbooks are stand-ins that record their calls.
+//! A checkout of DeepOps instead of Burnin's playbooks. Its playbooks are stand-ins that record their calls.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Tags that identify our builds.
+//! Tags that identify Burnin's builds.
 //!
 //! Cloud Build permits letters, digits, `_`, `.` and `-`, at most 128 of them; a key has at most 100 of them,
 //! so it is a valid tag.
@@ -6,7 +6,7 @@
 use crate::BuildKey;
 use google_cloud_build_v1::model::Build;
 
-/// Prefix reserved for our tags.
+/// Prefix reserved for Burnin's tags.
 pub const OURS: &str = "burnin.";
 
 /// Tag of a key.

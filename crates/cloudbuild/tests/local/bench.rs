@@ -148,7 +148,7 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and our own program.
+/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's program.
 #[test]
 fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     let mut world = World::within(Path::new(SHELF));

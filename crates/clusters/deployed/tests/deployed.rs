@@ -394,7 +394,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     let part = |part: &str| format!("{}.{part}", first.name);
     assert_eq!(sorted(world.has()), [part("base"), part("image")]);
 
-    // They are a separate cluster, with their own lease.
+    // The kept parts are a separate cluster, with their own lease.
     let listed = world.clusters.list().await.unwrap().clusters;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
@@ -412,7 +412,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert_eq!(deleted.evidence, "listed");
     assert_eq!(sorted(world.has()), [part("base"), part("image")]);
 
-    // Not those of another deployment.
+    // Another deployment does not use these parts.
     let other = order_of(&world, "other", |deploy| {
         deploy.substitutions.insert("_FAIL".to_owned(), "no".to_owned());
     });

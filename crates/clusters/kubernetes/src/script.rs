@@ -205,7 +205,7 @@ pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, 
         ("BURNIN_INTERFACE", settings.socket_interface.clone().unwrap_or_default()),
         ("BURNIN_KEEP_SECONDS", settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs()).to_string()),
     ];
-    // Variables for the ranks are only exported to them; the script itself reads variables with our prefix.
+    // Variables for the ranks are only exported to them; the script itself reads variables with the prefix `BURNIN_`.
     let theirs = settings
         .environment
         .iter()

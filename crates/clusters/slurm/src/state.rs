@@ -121,7 +121,7 @@ impl SlurmJobRow {
         })
     }
 
-    /// Kind of its state.
+    /// Meaning of the state for Burnin.
     pub fn kind(&self) -> SlurmStateKind {
         kind(&self.state)
     }

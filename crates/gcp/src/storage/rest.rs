@@ -1,4 +1,4 @@
-//! Requests that Google's client does not support: without gRPC it can neither list nor remove, and its
+//! Requests that Google's client does not support: without gRPC that client can neither list nor remove, and its
 //! streaming upload retries forever if the server stored part of a chunk.
 
 use std::time::Duration;

@@ -14,7 +14,7 @@ use super::{BUCKET, patience, standin, store, store_of_streams};
 
 const FOR_GOOD: u32 = u32::MAX;
 
-/// Result of a call: created by us, existing, or unknown.
+/// Result of a call: created by it, existing, or unknown.
 fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &'static str {
     match outcome.as_ref().map(of) {
         Ok(Creation::Created) => "created",

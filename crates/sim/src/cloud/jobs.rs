@@ -35,6 +35,7 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
 pub struct SimScheduler(pub Effects);
 
 impl Inner {
+    /// Every job on the cluster ends with this failure code.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
             self.end_job(&name, SimJobStage::Lost(code));

@@ -1,4 +1,4 @@
-//! A common shift of all subjects, too small to see in any of them.
+//! A common shift of all subjects that is too small to detect in a single subject.
 //!
 //! Each subject is compared with its own past, so the differences between subjects cancel: over 30 nodes that repeat within
 //! 0.06 %, a shift of 0.13 % is certain from one pair of runs.

@@ -149,7 +149,7 @@ impl LoadStore {
         Ok(names.iter().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect())
     }
 
-    /// Creates an object unless it exists. After a lost response, the existing one may be our own.
+    /// Creates an object unless it exists. After a lost response, the existing object may be from this call.
     pub async fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<Creation, Error> {
         self.store.create_json(&format!("{}/{name}", self.folder), value).await.map_err(unavailable)
     }

@@ -96,7 +96,7 @@ impl Asked {
     }
 }
 
-/// `b/{bucket}/o/{object}` of any of the prefixes that clients use; uploads keep theirs.
+/// Parts of `b/{bucket}/o/{object}` after any prefix that clients use; for uploads the first part is `upload`.
 fn path(raw: &str) -> Vec<String> {
     let (upload, rest) = match raw.split_once("/upload/storage/v1/") {
         Some((_, rest)) => (true, rest),

@@ -201,7 +201,7 @@ fn a_null_variable_is_found() {
     assert!(found.contains(&"vars: machine_account was not set".to_owned()), "{found:#?}");
 }
 
-/// Settings of upstream's example that differ from ours, each with its reason in the README.
+/// Settings of upstream's example that differ from this repository's blueprints, each with its reason in the README.
 #[test]
 fn every_difference_from_the_upstream_example_is_explained() {
     let declared = declared();
