@@ -23,7 +23,7 @@ class Layout(NamedTuple):
     limit: str
 
     def missing(self, checkout):
-        """Playbooks that the checkout lacks. DeepOps' validation is optional, because Burnin validates the cluster itself."""
+        """Playbooks that the checkout lacks. DeepOps' validation is optional: Burnin has its own."""
         return [file for file in self.nfs + self.cluster if not os.path.isfile(os.path.join(checkout, file))]
 
 
