@@ -96,7 +96,7 @@ pub struct Lease {
     pub state: LeaseState,
     /// Start of the current uninterrupted hold.
     pub counted_from: Timestamp,
-    /// Time held before that.
+    /// Total duration of earlier holds.
     pub held: Span,
 }
 

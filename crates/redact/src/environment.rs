@@ -33,7 +33,7 @@ const NAME: usize = 256;
 /// Beginning of an environment block, case-insensitive.
 pub(crate) const BEGINS: &str = "\"env\"";
 
-/// Length of the beginning of a block; `None` if the key is something else.
+/// Length of a block's beginning, to its `[`; `None` if the key is not followed by a list.
 pub(crate) fn begins(view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
     let blank = |byte: u8| byte.is_ascii_whitespace();
     let mut at = BEGINS.len();

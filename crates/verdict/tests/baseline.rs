@@ -104,8 +104,8 @@ impl Noise {
     }
 }
 
-/// A healthy run: half a percent on the plateau, a tenth of a percent from run to run, and
-/// sometimes a small size that differs by half.
+/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and sometimes a small
+/// size that takes half as long again.
 fn noisy(noise: &mut Noise, step: f64) -> Reading {
     let mut reading = real("healthy-3.log");
     let whole_run = 0.001 * noise.normal();

@@ -64,7 +64,7 @@ pub fn key(deploy: &BuildSpec) -> String {
     hex::encode(&Sha256::digest(text)[..12])
 }
 
-/// Object of a kept part.
+/// Name of the object that records a kept part.
 pub fn object(key: &str, part: &str, cluster: &str) -> String {
     format!("{KEPT}{key}/{part}/{cluster}")
 }

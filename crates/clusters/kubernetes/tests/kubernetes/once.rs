@@ -91,7 +91,7 @@ async fn concurrent_submissions_create_one_jobset() {
     assert_eq!((bed.made("at-once"), begun(&bed, &job).await), (1, 2));
 }
 
-/// The submission's own request comes after its cancel, and finds the name taken.
+/// The submission's request arrives after the cancel, which has already taken the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_before_its_submission_wins() {
     let bed = Bed::up(COUNTED).await;
