@@ -425,7 +425,7 @@ impl Workload {
     /// [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
-        // From 0 the sizes would never grow; a workflow file with 0 is refused after this was evaluated.
+        // Sizes that start at 0 would never grow. A workflow file with 0 is rejected only after this evaluation.
         std::iter::successors(Some(self.min_bytes.max(1)), |size| size.checked_mul(factor))
             .take_while(|size| *size <= self.max_bytes)
             .collect()

@@ -309,7 +309,7 @@ impl Numbers {
     }
 }
 
-/// Text that an intact log does not contain there.
+/// Text that an intact log does not contain at this position.
 const FOREIGN: [&[u8]; 27] = [
     b"\n",
     b"\0",

@@ -172,7 +172,7 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
     }
 }
 
-/// Whether a reason of the same kind exists, which means that all of it was compared.
+/// Whether the area was compared: a reason about it exists, and that reason is not a refusal to compare.
 fn compared(area: CheckArea, reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| CheckArea::of(reason).goes_with(area) && !CheckArea::refuses(reason))
 }

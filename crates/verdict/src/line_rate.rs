@@ -1,8 +1,7 @@
-//! Maximum and minimum bandwidth of a network of known line rate.
-//!
-//! Notation: `line` GB/s a node and direction, `ranks` in total, `nodes`, `ranks / nodes` on a node. Bus bandwidth as
-//! nccl-tests defines it (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not depend on the number of ranks for
-//! collectives that a ring executes.
+//! Maximum and minimum bandwidth of a network of known line rate. Notation: `line`: GB/s of a node in one direction;
+//! `ranks`: number of ranks on `nodes` nodes, `ranks / nodes` on each. Bus bandwidth as nccl-tests defines it
+//! (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not depend on the number of ranks for collectives that a
+//! ring executes.
 
 use model::{Collective, Floor};
 

@@ -176,7 +176,7 @@ impl FeasibilityFindings {
             self.add(In::Criteria(check), "metrics", false, message.to_owned());
         }
         for (at, criterion) in criteria.metrics.iter().enumerate() {
-            // The number of nodes and of pairs is known, and one without a value is noticed.
+            // The number of nodes and of pairs is known, so a node or pair without a value is detected.
             let counted = matches!(
                 (command.every, rules["scope"].as_str()),
                 (Every::Node, Some("node")) | (Every::Pair, Some("pair"))
