@@ -1,7 +1,8 @@
-# !/usr/bin/env bash Builds the files of a release into target/release-VERSION: a static program, a container image, a
-# Debian package, a bill of materials, checksums, and a manifest, signed if KEY names a private Ed25519 key in PEM:
-# packaging/release.sh [KEY] Needs root or installed musl-tools and buildah. Files that cannot be built are listed at
-# the end, and the exit status is then 1.
+#!/usr/bin/env bash
+# Builds the files of a release into target/release-VERSION: a static program, a container image, a Debian package, a bill of
+# materials, checksums, and a manifest, signed if KEY names a private Ed25519 key in PEM:
+#   packaging/release.sh [KEY]
+# Needs root or installed musl-tools and buildah. Files that cannot be built are listed at the end, and the exit status is then 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 key=${1:-}

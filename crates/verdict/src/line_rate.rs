@@ -1,7 +1,8 @@
-//! Maximum and minimum bandwidth of a network of known line rate. Notation: `line`: GB/s of a node in one direction;
-//! `ranks`: number of ranks on `nodes` nodes, `ranks / nodes` on each. Bus bandwidth as nccl-tests defines it
-//! (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not depend on the number of ranks for collectives that a
-//! ring executes.
+//! Maximum and minimum bandwidth of a network of known line rate.
+//!
+//! Notation: `line` is the rate of a node in one direction, GB/s; `ranks` are all ranks, on `nodes` nodes with
+//! `ranks / nodes` ranks each. Bus bandwidth is that of nccl-tests (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not
+//! depend on the number of ranks for collectives that a ring executes.
 
 use model::{Collective, Floor};
 
