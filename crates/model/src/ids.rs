@@ -287,7 +287,9 @@ impl FromStr for Attempt {
         };
         // `01` and `+1` parse as numbers; an attempt must have one spelling.
         let attempt = parsed().filter(|attempt| attempt.to_string() == text);
-        attempt.ok_or_else(|| InvalidId::new("attempt", text, "an attempt such as `1`, or `c2a1` for the second check"))
+        attempt.ok_or_else(|| {
+            InvalidId::new("attempt", text, "an attempt such as `1`, or `c2a1` for the second check")
+        })
     }
 }
 
