@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_keeps_its_host() {
+    fn the_host_of_a_failure_line_is_kept() {
         let line = b"2026-01-05T12:00:07Z node-2: Test NCCL failure";
         assert_eq!(strip(line).said, b"node-2: Test NCCL failure");
     }

@@ -328,7 +328,7 @@ fn the_environment_block_keeps_fields_that_explain_a_measurement() {
     }
 }
 
-/// Every log of a folder, below it.
+/// Every log in a folder and its subfolders.
 fn logs(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -387,7 +387,7 @@ fn the_accepted_distance_from_the_past_is_a_criterion() {
     assert_eq!(judgement.suspects.len(), 1);
 }
 
-/// Copies between eight GPUs of a node, each in both directions; `slow` decides which are.
+/// Copies between eight GPUs of a node, each in both directions; `slow` decides which copies are slow.
 fn between(slow: impl Fn(u32, u32) -> bool) -> Reading {
     let mut reading = healthy();
     let ordered = (0..8).flat_map(|a| (0..8).map(move |b| (a, b))).filter(|(a, b)| a != b);

@@ -31,7 +31,7 @@ pub struct Resource {
 
 impl Resource {
     fn of(kind: &str, name: &str) -> Self {
-        // Names are compared without their project: everything is in one.
+        // Names are compared without their project: all resources are in one project.
         let short = name.rsplit('/').next().unwrap_or(name);
         Self {
             policies: vec![format!("{kind} {short}"), "project".to_owned()],

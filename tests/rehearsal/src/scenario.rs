@@ -251,7 +251,7 @@ async fn runs(world: &World) -> Result<HashMap<String, Value>, Failed> {
 const EXPECTED: [(&str, &str); 4] =
     [("by-api", "pass"), ("by-message", "pass"), ("by-schedule", "fail"), ("by-push", "pass")];
 
-/// Rehearses everything in a world; `quick`: with shorter time limits, for a world that must fail.
+/// Runs the whole rehearsal in a world. With `quick` time limits are shorter, for a world that must fail.
 ///
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.

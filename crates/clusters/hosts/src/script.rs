@@ -48,8 +48,8 @@ mv -T -- "$draft" "$2" 2>/dev/null || rm -rf -- "$draft"
 [[ -d $2 ]]
 "#;
 
-/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing, `$4`: work folder,
-/// `$5`: folder with programs or nothing, `$6`: 1 if the job does not need Open MPI.
+/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or empty, `$3`: profile or empty, `$4`: work
+/// folder, `$5`: folder with programs or empty, `$6`: 1 if the job does not need Open MPI.
 const CHECK: &str = r#"own "$4"
 fail() { echo "$*" >&2; exit 1; }
 [[ -z $5 ]] || PATH=$5:$PATH

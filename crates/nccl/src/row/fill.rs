@@ -108,8 +108,8 @@ impl RowContext<'_> {
         }
     }
 
-    /// The values ahead; `missing` values would complete the row. After blanks the values belong to the row. After
-    /// other output they are counted, and surplus values belong to the other output.
+    /// The values at the start of `words`, of which the row needs `missing`. After blanks the values belong to the row.
+    /// After other output they are counted, and surplus values belong to the other output.
     fn run_ahead(&self, words: Words<'_>, missing: usize, gap: Gap) -> Run {
         let values = match gap {
             Gap::Blanks => missing,
