@@ -258,7 +258,7 @@ impl TextReader {
                         None => self.tables.program(name),
                     }
                 }
-                // The rest requires complete lines: a truncated version is another version.
+                // The other phrases require complete lines: a truncated version number is another version number.
                 _ if !line.ended => {}
                 Phrase::Version => {
                     let run = self.tables.at(RunPhase::Version, line.stream);

@@ -50,7 +50,7 @@ pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
     }
 }
 
-/// The reasons with one reason for all dips below one standard, because a slow plateau shows at many sizes.
+/// The reasons, with all dips below one standard merged into one reason, because a slow plateau shows at many sizes.
 pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
     let mut merged: Vec<Reason> = Vec::new();
     // Position of the merged reason, and its dips.

@@ -20,9 +20,9 @@ const WITHOUT_CONTAINERS: [&str; 3] = [PROCESSES, "slurm", "hosts"];
 /// File of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum In {
-    /// The workflow's own; the field is complete.
+    /// The workflow file; the field has its whole path.
     Workflow,
-    /// The workflow's own; the field is relative to this check, or to `benchmark`.
+    /// The workflow file; the field is relative to this check, or to `benchmark`.
     Check(CheckIndex),
     /// The criteria file of this check.
     Criteria(CheckIndex),
