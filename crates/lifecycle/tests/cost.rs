@@ -10,7 +10,7 @@ fn money(text: &str) -> Money {
     text.parse().unwrap()
 }
 
-/// Two nodes at 60 an hour each: two a minute.
+/// Two nodes at 60 per hour each: two per minute.
 fn priced(budget: Option<&str>) -> Workflow {
     let budget = budget.map(money);
     let cost = ClusterCost { node_hour: money("60"), budget, kept_hour: None, currency: "EUR".into() };

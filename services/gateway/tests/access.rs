@@ -155,6 +155,6 @@ async fn unreadable_events_are_kept_up_to_a_limit() {
             other => panic!("{other}"),
         }
     }
-    assert!((10..=12).contains(&kept), "ten at once, and one a second: {kept}");
+    assert!((10..=12).contains(&kept), "ten at once, and one per second: {kept}");
     assert_eq!(front.store.list("parked/").await.unwrap().len(), kept);
 }
