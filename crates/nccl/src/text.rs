@@ -134,7 +134,7 @@ impl TextReader {
         }
     }
 
-    /// Processes a line of numbers: a row, or halves of an earlier row. Returns the start of the rest.
+    /// Processes a line of numbers: a row, or halves of an earlier row. Returns the position after the parsed part.
     fn numbers(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
         self.row(line, start, Beginning::Known).or_else(|| self.halves(line, start))
     }

@@ -25,7 +25,7 @@ const ARE: [&str; 13] = [
     "CONDA_PREFIX",
     "VIRTUAL_ENV",
 ];
-/// Words that mark a secret in these names. `SLURM_JWT` is one.
+/// Words that mark a variable as secret, such as `JWT` in `SLURM_JWT`.
 const SECRET: [&str; 7] = ["TOKEN", "SECRET", "PASS", "KEY", "JWT", "CRED", "AUTH"];
 /// Maximum length of a name.
 const NAME: usize = 256;

@@ -63,7 +63,7 @@ struct SizePage {
 struct SizeRow {
     size: String,
     busbw: String,
-    /// Excess time over its usual time.
+    /// Difference from the usual time of this size.
     slower: String,
     bad: bool,
     /// Last change, as text.

@@ -384,7 +384,7 @@ proptest! {
 
     /// A healthy run without one of its parts does not pass.
     #[test]
-    fn less_evidence_never_passes(row in 0..3usize, which in 0..4u8) {
+    fn a_run_without_a_part_of_its_evidence_does_not_pass(row in 0..3usize, which in 0..4u8) {
         let judgement = judged(|reading, _| {
             let row = &mut reading.tables[0].rows[row];
             match which {

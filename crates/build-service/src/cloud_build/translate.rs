@@ -1,7 +1,7 @@
 //! Converts a config to the API's build. Pure.
 //!
-//! Our types have Cloud Build's own names, as have the API's; this module adds Burnin's parts, and rejects
-//! fields that would be misunderstood or ignored, by name.
+//! Burnin's types and the API's types have the same field names. This module adds Burnin's parts, and rejects fields
+//! that the API would misunderstand or ignore; the error names them.
 
 use std::collections::BTreeMap;
 

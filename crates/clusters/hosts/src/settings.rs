@@ -21,7 +21,7 @@ pub struct Hosts {
     /// A hostfile of Open MPI instead of `hosts`, relative to the workflow file: a host per line, with `slots=N` ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostfile: Option<String>,
-    /// Number of hosts; filled in.
+    /// Number of hosts, computed from `hosts` or `hostfile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
     /// User on the hosts.

@@ -414,7 +414,7 @@ impl Scheduler for KubernetesJobs {
         let part = Kubernetes {
             nodes: u32::try_from(names.len()).unwrap_or(u32::MAX),
             only_nodes: names.iter().map(|&name| name.to_owned()).collect(),
-            // Named nodes may be any distance apart.
+            // Named nodes may be in different blocks of the topology.
             topology: whole.topology.as_ref().map(|_| Topology::Unconstrained),
             // Parts run many short tests; only a failure of the whole job is inspected.
             keep_on_failure: None,
