@@ -111,7 +111,7 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
             assert_eq!(verdict["verdict"], "fail");
         }
     }
-    // One adapter of eight less.
+    // One of eight adapters is missing.
     for nodes in [2, 4, 8] {
         let verdict = Cluster { nodes, bandwidth: 188.5 * 7.0 / 8.0, ..A3_MEGA }.judged("all_gather", SIZES);
         assert_eq!(verdict["verdict"], "fail", "{nodes} nodes: {verdict:#}");

@@ -31,7 +31,7 @@ pub struct EventReader {
 /// The last failure of a host.
 #[derive(Clone, Debug)]
 struct HostFailure {
-    /// Its position among all failures.
+    /// Position among the failures of all hosts.
     order: u64,
     /// Whether the host ran another task afterwards: `ignore_errors`, `rescue`, or only `always`. Ansible's
     /// counts decide.

@@ -27,7 +27,7 @@ fn measured() -> [Fact; 3] {
     [Fact::JobAccepted(handle()), job_done(), logs()]
 }
 
-/// Answers all owed commands successfully until the run closes.
+/// Confirms all owed commands until the run closes.
 fn finish(book: &mut Book) {
     for _ in 0..20 {
         for owed in book.owes() {

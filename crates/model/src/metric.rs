@@ -207,7 +207,7 @@ pub struct Finding {
 pub enum Severity {
     /// Cause unknown.
     Unknown,
-    /// An application or driver error that hardware need not cause.
+    /// An application or driver error, possibly without a hardware defect.
     Software,
     /// A setting of the operator, such as persistence mode.
     Configuration,

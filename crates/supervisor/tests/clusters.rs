@@ -325,7 +325,7 @@ fn an_expired_cluster_ends_by_itself() {
     let hidden = [world.pid("hidden-0"), world.pid("hidden-1")];
     let all = [nodes, ranks, children, hidden].concat();
     assert!(all.iter().all(|pid| runs(*pid)));
-    // No further calls from here.
+    // From here on the test makes no calls until all processes have ended.
     wait("everything to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
     assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }));
     world.clusters.delete("c", now).unwrap();

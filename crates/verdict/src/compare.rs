@@ -63,7 +63,7 @@ pub struct PointChange {
     pub region: Region,
     /// Bus bandwidth of the first run, GB/s.
     pub a_busbw: f64,
-    /// Bus bandwidth of the second, GB/s.
+    /// Bus bandwidth of the second run, GB/s.
     pub b_busbw: f64,
     /// Excess time of the second run, relative.
     pub slower: f64,

@@ -48,7 +48,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
 enum Then {
     /// A whole table.
     Measures,
-    /// No further line.
+    /// The log ends without a table.
     Stops,
 }
 use Then::{Measures, Stops};

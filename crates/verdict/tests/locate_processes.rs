@@ -78,7 +78,7 @@ impl Seeded {
         self.0.part()
     }
 
-    /// Approximately normal.
+    /// Returns an approximately normally distributed number.
     fn normal(&mut self) -> f64 {
         (0..4).map(|_| self.part()).sum::<f64>() * 1.732 - 3.464
     }

@@ -12,7 +12,7 @@ use model::{
 };
 use verdict::PAIR_FAILED;
 
-/// Maximum size of a section, bytes. The rest of a larger one is not read, and it is incomplete.
+/// Maximum size of a section, bytes. The rest of a larger section is not read, and the section counts as incomplete.
 const SECTION: usize = 16 << 20;
 /// Maximum length of a line with a mark, bytes: 4,096 names of 128 bytes.
 const MARK: usize = 1 << 20;

@@ -218,7 +218,7 @@ impl Grants {
         Ok(self.all.iter().filter(allows).collect())
     }
 
-    /// All grants without one.
+    /// All grants except the one with this address.
     #[must_use]
     pub fn without(&self, address: &str) -> Self {
         let all = self.all.iter().filter(|grant| grant.address != address).cloned().collect();

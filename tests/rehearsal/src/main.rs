@@ -190,7 +190,7 @@ fn twice(grants: &[Grant]) -> Vec<String> {
     wrong
 }
 
-/// Rehearses without a grant. Returns an error unless the rehearsal fails because of it.
+/// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
     let mut world = World::new(reduced, programs, &folder, false).await?;

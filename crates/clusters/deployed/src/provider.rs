@@ -449,7 +449,7 @@ impl ClusterProvider for DeployedClusters {
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
-        // First, so that no later run uses them.
+        // Recorded first, so that no later run uses the parts.
         self.note(&note(name, "given-back"), &self.clock.now()).await?;
         if let Some(user) = self.user_of(name).await? {
             let why = format!(

@@ -276,7 +276,7 @@ impl JobNotes {
         }
     }
 
-    /// Stores the next piece, starting at byte `from`. False: another agent stored it first.
+    /// Stores the next piece, starting at byte `from`. Returns false if another agent stored it first.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.

@@ -243,7 +243,7 @@ async fn a_stream_that_is_not_stored_leaves_nothing() {
     assert!(gone.is_err() && standin.names(BUCKET).is_empty());
 }
 
-/// These bytes, then an error.
+/// A reader that returns these bytes, then an error.
 fn breaking(bytes: Bytes) -> ledger::ObjectReader {
     let broken = futures::stream::iter([Ok(bytes), Err(std::io::Error::other("the disk was removed"))]);
     Box::new(tokio_util::io::StreamReader::new(broken))

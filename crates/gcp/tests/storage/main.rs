@@ -31,7 +31,7 @@ fn store(standin: &StandIn) -> Arc<CloudStorage> {
     Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience()))
 }
 
-/// For chunks of 8 MiB on a busy machine.
+/// Uses timeouts that suffice for chunks of 8 MiB on a busy machine.
 fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
     let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(8));
     let patience = Patience { attempt, stream, ..patience() };

@@ -248,7 +248,7 @@ struct Learned {
 }
 
 impl Learned {
-    /// The medians of the learned values: one, or those of a window. Not empty.
+    /// The medians of the learned values: a single value, or the values of a window. `learned` is not empty.
     fn of(learned: &[&MetricBaseline]) -> Self {
         Self {
             value: median(learned.iter().map(|it| it.value).collect()),

@@ -101,7 +101,7 @@ impl WorkflowReader<'_> {
         Some(Deployed { deploy: deploy?, destroy: destroy?, keep, system: system? })
     }
 
-    /// The steps must know each part that the workflow keeps.
+    /// The steps must support each part that the workflow keeps.
     fn kept_parts(&mut self, keep: &Keep, deploy: &BuildSpec, destroy: &BuildSpec) {
         for (part, span) in keep {
             let field = format!("cluster.rent.deployed.keep.{part}");

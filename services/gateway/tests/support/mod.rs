@@ -115,7 +115,7 @@ impl Front {
         self.gateway = gateway(&self.store, &self.clock, &self.wire, folder, settings);
     }
 
-    /// Without webhooks.
+    /// Removes the webhook secrets, so webhooks are refused.
     pub fn without_secrets(mut self) -> Self {
         self.secrets = WebhookSecrets::default();
         self.restart();

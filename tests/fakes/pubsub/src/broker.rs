@@ -65,7 +65,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Without topics. `agent` is the member that forwards dead letters.
+    /// Creates a broker without topics. `agent` is the member that forwards dead letters.
     pub fn new(access: Arc<dyn Access>, agent: &str, pause: Duration) -> Arc<Self> {
         Arc::new(Self { inner: Mutex::default(), access, agent: agent.to_owned(), pause })
     }
