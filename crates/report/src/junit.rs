@@ -220,7 +220,7 @@ fn conclusion(story: &Story<'_>) -> TestCase {
 
 /// The verdict in one sentence, diagnoses with their evidence, suspects, and the next step.
 fn judgement_text(story: &Story<'_>, log: Option<&LogStory<'_>>, judgement: Option<&Judgement>) -> String {
-    // Each suite of several logs is about its own log.
+    // With several logs, each suite reports only its own log.
     let own = match (story.run, log) {
         (None, Some(log)) => Story { logs: vec![*log], judgement: log.judgement, ..story.clone() },
         _ => story.clone(),

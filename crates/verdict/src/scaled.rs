@@ -18,8 +18,9 @@ const RING: f64 = 0.84;
 /// Maximum bandwidth of the transfer relative to the best point: two noisy points may be almost equal.
 const MAX_ABOVE_BEST: f64 = 1.05;
 
-/// The curve for `ranks` ranks. `None` if its own number of ranks is unknown, if either does not fill two nodes, if the
-/// curve exceeds an unknown line rate, or if a point has no positive bandwidth.
+/// The reference's curve, scaled to `ranks` ranks. `None` if the reference's number of ranks is unknown, if either
+/// number of ranks does not fill two nodes, if the line rate of an all-reduce is unknown, or if a point has no positive
+/// bandwidth.
 pub fn scaled(
     reference: &Reference,
     ranks: u32,

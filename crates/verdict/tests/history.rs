@@ -61,7 +61,7 @@ fn empty_and_short_series_are_supported() {
 /// Otava's documentation states that its own method raises an alarm in 5.5 % of flat series of 90 values; the target
 /// here is 1 %.
 #[test]
-fn flat_series_of_ninety_rarely_raise_an_alarm() {
+fn ninety_values_without_a_change_rarely_raise_an_alarm() {
     let mut noise = Noise(13);
     let alarms = (0..1_000)
         .filter(|_| {

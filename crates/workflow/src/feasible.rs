@@ -1,4 +1,5 @@
-//! Detects runs that cannot succeed, before they incur cost. Pure: a workflow in, findings out.
+//! Detects runs that cannot succeed, before they incur cost. Without side effects: the findings depend only on the
+//! workflow.
 
 use std::time::Duration;
 

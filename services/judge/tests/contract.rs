@@ -37,7 +37,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The bucket of a case. Checks that its logs are those of the case's command.
+/// The bucket of a case. Checks that the command of the case names the logs in the bucket.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];

@@ -228,8 +228,8 @@ fn a_commit_gets_a_status_for_every_run() {
     assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
 
-/// News of the last run for a channel that received notices of the runs marked `*`; for those marked `-` it was
-/// decided without a notice to this channel.
+/// The last run's news for a channel. The channel received a notice of each run marked `*`, and none of the runs marked
+/// `-`, although these were decided.
 fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
     let (mut lines, mut heard) = (Vec::new(), ChannelHistory::new());
     for how in story.chars() {

@@ -19,7 +19,7 @@ pub fn all(key: &BuildKey, claim: u32) -> [String; 3] {
     [wish(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
 }
 
-/// Key and claim of a build; `None` for a build of others.
+/// Key and claim of a build; `None` if Burnin did not create it.
 pub fn owner(build: &Build) -> Option<(BuildKey, u32)> {
     let mut ours = build.tags.iter().filter_map(|tag| tag.strip_prefix(OURS));
     let claim = ours.clone().find_map(|tag| tag.strip_prefix("claim.")?.parse().ok())?;

@@ -325,8 +325,8 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
     }
 }
 
-/// Nodes of a job that had nodes and is cancelled without a cancel from here. Its script may have started on the first node
-/// while the prolog of another failed.
+/// Nodes of a cancelled job that Burnin did not cancel. The script may have started on the first node while the prolog
+/// of another node failed.
 pub fn unexplained<'a>(rows: &'a [SlurmJobRow], marks: &Marks, finding: &SlurmFinding) -> Option<&'a str> {
     let ended = matches!(finding, SlurmFinding::Ended(end) if end.state == "CANCELLED");
     let row = rows.iter().find(|row| row.state == "CANCELLED" && !row.nodes.is_empty())?;
@@ -337,7 +337,7 @@ fn cancelled() -> JobEnd {
     JobEnd { state: "CANCELLED".to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
 }
 
-/// A submission that Slurm refused: 24.11 keeps an accounting record of it.
+/// Whether Slurm refused the submission: Slurm 24.11 keeps an accounting record of refused submissions.
 pub fn refused(row: &SlurmJobRow) -> bool {
     row.state == "FAILED" && row.started_at.is_none() && row.nodes.is_empty()
 }

@@ -127,7 +127,7 @@ impl Broker {
         self.lock().queues.contains_key(name)
     }
 
-    /// Makes all deliveries of a subscription fail, or no longer.
+    /// Sets whether all deliveries of a subscription fail.
     pub fn fail(&self, subscription: &str, failing: bool) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
             queue.failing = failing;

@@ -54,7 +54,7 @@ impl Answer {
 /// A decoded request.
 pub(crate) struct Asked {
     method: Method,
-    /// The path, decoded; an object's name is one part.
+    /// Parts of the path, decoded; an object's name is a single part.
     path: Vec<String>,
     query: Query,
     headers: HeaderMap,
