@@ -266,7 +266,7 @@ impl Gpu<'_> {
         Ok(rate * matrix::operations(ROWS) / 1e12)
     }
 
-    /// Executions per second. The first ones are not measured.
+    /// Executions per second. The first executions are not measured.
     fn rate(
         &self,
         measured: Duration,

@@ -212,7 +212,7 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
     suspects.nodes.iter().map(node).chain(suspects.links.iter().map(link)).chain(open)
 }
 
-/// The verdict is independent of it, so it is not the conclusion of the run.
+/// A failed search for bad nodes: a note beside the verdict, which does not depend on the search.
 fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = state.checks().find_map(|check| match state.end(Stage::Locate.of(check))? {
         AttemptEnd::Succeeded(_) => None,

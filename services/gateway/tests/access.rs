@@ -119,7 +119,7 @@ async fn runs_carry_the_users_name_and_old_keys_stay_valid() {
     let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
     assert_eq!(
         kept["key"]["source"], "//burnin/callers/somebody",
-        "the key is the one of versions without users"
+        "the key is the same as in versions without users"
     );
 }
 

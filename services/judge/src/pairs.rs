@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_of_the_client_and_name_both_nodes() {
+    fn a_clients_values_name_both_nodes() {
         let read = reading(LOG, None);
         let values: Vec<_> = read
             .metrics

@@ -12,7 +12,7 @@ pub struct Operation {
     /// Short name of the account.
     pub account: &'static str,
     pub permission: &'static str,
-    /// The account that is acted as; else the project.
+    /// The account that the operation acts as; `None`: the resource is the project.
     pub acts_as: Option<&'static str>,
     /// The file from which it follows, and a text in it; a test reads it.
     #[cfg_attr(not(test), expect(dead_code, reason = "only a test reads it"))]

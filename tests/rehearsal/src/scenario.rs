@@ -436,7 +436,7 @@ async fn dashboard(world: &World, path: &str, expected: &str) -> Result<(), Fail
     Ok(())
 }
 
-/// Reads a report by the API: it names the bucket of the ledger.
+/// Reads a report through the API, and checks that the report names the ledger's bucket.
 async fn report(world: &World, run: &str) -> Result<(), Failed> {
     let path = format!("/api/v1/runs/{run}/report");
     let request = Invocation { method: "GET", path: &path, headers: Vec::new(), body: Vec::new() };

@@ -116,7 +116,7 @@ impl Rest {
     }
 
     /// A page of names that begin with `prefix` and are not less than `from`, and the token of the next page.
-    /// With `folded`, names beyond the next `/` are reduced to that folder.
+    /// With `folded`, names in a folder below `prefix` are replaced by the folder's name.
     pub async fn page(
         &self,
         (prefix, from): (&str, &str),
