@@ -103,7 +103,7 @@ pub struct LogVerdict<'a> {
     /// Metrics of a log of another benchmark than nccl-tests, each over all its subjects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,
-    /// Findings of such a log.
+    /// Findings of a log of another benchmark than nccl-tests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingSummary>,
 }

@@ -130,7 +130,7 @@ static CHOICE: OnceLock<(ColourChoice, bool)> = OnceLock::new();
 
 /// Sets the options; once, before any output.
 pub fn choose(colours: ColourChoice, quiet: bool) {
-    let _ = CHOICE.set((colours, quiet)); // a second call would be the same command line
+    let _ = CHOICE.set((colours, quiet)); // a second call has the same values
 }
 
 /// Whether progress is shown.

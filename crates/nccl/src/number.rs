@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_whole() {
+    fn counts_are_whole_numbers() {
         let count = |text: &str| Number::parse(text.as_bytes()).unwrap().count();
         assert_eq!(count("1.07374e+09"), Some(1_073_740_000));
         assert_eq!(count("12.000000"), Some(12));

@@ -104,7 +104,7 @@ fn every_field_reaches_the_api_unchanged() {
 
 #[test]
 fn all_fields_but_one_are_in_the_apis_types() {
-    // The types carry unknown fields along; only this one is expected.
+    // The API's types keep unknown fields in `_unknown_fields`; `pubsubTopic` is the only one expected there.
     let build = translate(&build(everything()), &frame()).unwrap();
     let debug = format!("{build:?}");
     assert_eq!(debug.matches("_unknown_fields: {\"").count(), 1, "{debug}");

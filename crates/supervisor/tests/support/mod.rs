@@ -63,7 +63,7 @@ pub fn process_with(arguments: &[&str]) -> i32 {
     })
 }
 
-/// A machine. Dropping it ends all processes on it.
+/// A simulated machine. Dropping it ends all its processes.
 pub struct World {
     folder: TempDir,
     pub builds: BuildFolder,

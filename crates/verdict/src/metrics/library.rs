@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_of_a_chip_are_other_kinds() {
+    fn variants_of_a_chip_are_not_compared_with_its_references() {
         for (name, expected) in [
             ("NVIDIA H100 80GB HBM3", Some("H100 SXM")),
             ("NVIDIA H100 PCIe", None),

@@ -41,7 +41,7 @@ pub struct Options {
     pub address: SocketAddr,
     /// Initial buckets.
     pub buckets: Vec<String>,
-    /// Minimum time between two writes of a name, as in Cloud Storage; earlier ones receive 429.
+    /// Minimum time between two writes of a name, as in Cloud Storage; earlier writes receive 429.
     pub pause: Duration,
 }
 
