@@ -1,4 +1,4 @@
-# One recipe a gate; `just ci` is what decides. The scripts run without just as well.
+# One recipe for each gate; `just ci` decides whether a change is merged. The scripts also run without just.
 ci:
     bash .ci/test.sh
 
@@ -16,7 +16,7 @@ replay seed:
 quickstart:
     cargo run -p burnin -- run workflows/quickstart.yaml
 
-# Writes schemas and the drawing of the rooms anew.
+# Rewrites schemas and the list of dependencies between crates.
 generate:
     cargo xtask schemas
     cargo xtask rooms

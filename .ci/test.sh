@@ -38,7 +38,7 @@ start_background() {
   local gate
   for gate in "${background[@]}"; do
     [[ " ${gates[*]} " == *" $gate "* ]] || continue
-    # A new file name at the end: it is complete.
+    # Renamed at the end, so that a file under its final name is complete.
     { run "$gate" >"$results/$gate.output" 2>&1; echo $? >"$results/$gate.draft"; mv "$results/$gate.draft" "$results/$gate"; } || true
   done
 }

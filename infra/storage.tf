@@ -64,7 +64,7 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
-  # Waiting hints are obsolete after a day. All other objects below warehouse/ record what was loaded.
+  # Waiting hints are obsolete after a day. All other objects below warehouse/ record the loaded rows.
   dynamic "lifecycle_rule" {
     for_each = each.key == "artefacts" ? [1] : []
     content {

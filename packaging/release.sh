@@ -2,7 +2,7 @@
 # Builds the files of a release into target/release-VERSION: a static program, a container image, a Debian package, a bill of
 # materials, checksums, and a manifest, signed if KEY names a private Ed25519 key in PEM:
 #   packaging/release.sh [KEY]
-# Needs root or installed musl-tools and buildah. What cannot be built is stated at the end, and the exit status is then 1.
+# Needs root or installed musl-tools and buildah. Files that cannot be built are listed at the end, and the exit status is then 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 key=${1:-}

@@ -13,7 +13,7 @@ use crate::complete;
 #[derive(Debug, Parser)]
 #[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// Without one, the commands to begin with are printed.
+    /// Without a command, the first commands to try are printed.
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 
@@ -48,9 +48,10 @@ const EXIT_CODES: &str = "Exit codes: 0 pass or done, 1 fail, 2 inconclusive, 3 
 
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Write a first workflow with its criteria, from what this host has: partitions, GPUs, Kubernetes contexts, nccl-tests.
+    /// Write a first workflow with its criteria for this host. Detects partitions, GPUs, Kubernetes contexts and
+    /// nccl-tests.
     Init {
-        /// What to validate; default: the Slurm cluster of this host, otherwise this host.
+        /// Target of the workflow; default: the Slurm cluster of this host, otherwise this host.
         #[arg(value_enum, value_name = "KIND")]
         kind: Option<InitKind>,
         /// Folder of the files; `burnin up` serves `workflows`.
@@ -139,7 +140,8 @@ pub enum CliCommand {
         /// Override a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,
-        /// Print what would be submitted for each check instead: the sbatch script, the JobSet, or the command line with its files.
+        /// Instead print the submission of each check: the sbatch script, the JobSet, or the command line with its
+        /// files.
         #[arg(long)]
         script: bool,
     },
@@ -156,15 +158,15 @@ pub enum CliCommand {
         /// Run id, the beginning of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
-        /// The check to show, of a run with several; default: the gravest.
+        /// Check to show if the run has several; default: the one with the most severe verdict.
         #[arg(long, value_name = "NAME", add = complete::checks())]
         check: Option<String>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
         output: ReportForm,
     },
-    /// Print the hand-over document of a run (Markdown): what was requested, what was measured on which devices, and what was not
-    /// measured. `export` signs it with the run.
+    /// Print the hand-over document of a run (Markdown): the request, the measurements with their devices, and the
+    /// missing measurements. `export` signs it with the run.
     Handover {
         /// Run id, the beginning of one, or `latest`.
         #[arg(add = complete::runs())]
@@ -191,8 +193,8 @@ pub enum CliCommand {
         #[arg(long, value_name = "KEY")]
         key: Option<PathBuf>,
     },
-    /// Explain a reason code of a verdict, such as BELOW_FLOOR: its meaning and what to do. Or the state of a run, with its
-    /// pending commands.
+    /// Explain a reason code of a verdict, such as BELOW_FLOOR (its meaning and the next step), or the state of a run
+    /// with its pending commands.
     Explain {
         /// Reason code, or run id.
         #[arg(value_name = "CODE|RUN", add = complete::runs())]
@@ -218,7 +220,8 @@ pub enum CliCommand {
         /// Print all logs of this check.
         #[arg(long, value_name = "NAME", conflicts_with = "name", add = complete::checks())]
         check: Option<String>,
-        /// Print all logs, and what a running job writes, until the run is closed. On a server a log follows when its job has ended.
+        /// Print all logs and the output of running jobs until the run is closed. A server publishes a log when its job
+        /// has ended.
         #[arg(short, long, conflicts_with = "name")]
         follow: bool,
     },
@@ -255,8 +258,8 @@ pub enum CliCommand {
     /// Judge logs by criteria, by a baseline, or by both. The verdict sets the exit code.
     #[command(group = clap::ArgGroup::new("by").args(["criteria", "baseline"]).multiple(true).required(true))]
     Judge {
-        /// Logs, each judged on its own; the worst verdict counts. A folder stands for all its files. Logs that all contain
-        /// their start time are judged as a time series.
+        /// Logs, each judged on its own; the worst verdict counts. A folder includes all its files. Logs that all
+        /// contain their start time are judged as a time series.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
         /// Judge the logs as a time series, which finds small lasting changes against the baseline. Order: by start time if every log
@@ -283,10 +286,10 @@ pub enum CliCommand {
         /// Pin a run as the reference, or release the pin.
         #[command(subcommand)]
         decide: Option<Decide>,
-        /// Healthy logs of the same benchmark and cluster. A folder stands for all its files.
+        /// Healthy logs of the same benchmark and cluster. A folder includes all its files.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
-        /// Drop logs on another level than the rest, at most a fifth of them.
+        /// Drop logs whose level differs from that of the others, at most a fifth of the logs.
         #[arg(long)]
         drop_outliers: bool,
         /// Output file for the baseline.
@@ -430,7 +433,7 @@ pub enum Host {
     },
 }
 
-/// When output has colours.
+/// Use of colours in the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColourChoice {
     /// On a terminal.
@@ -442,7 +445,7 @@ pub enum ColourChoice {
     Never,
 }
 
-/// Which runs are listed.
+/// Filters of the list of runs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RunChoice {
     /// Only runs of this workflow.
@@ -471,7 +474,7 @@ pub enum VerdictChoice {
 }
 
 impl RunChoice {
-    /// The chosen ones of all runs, which are ordered from the newest.
+    /// Selects runs from a list that is ordered newest first.
     pub fn of<T: std::borrow::Borrow<run_index::RunSummary>>(
         &self,
         runs: Vec<T>,
@@ -492,7 +495,7 @@ impl RunChoice {
     }
 }
 
-/// What a first workflow validates.
+/// Target of a first workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InitKind {
     /// This host, with or without GPUs.

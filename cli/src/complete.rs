@@ -1,6 +1,6 @@
 //! Dynamic completions: run ids, workflows and checks, read when the shell asks for them.
 //!
-//! Errors are no completions: a shell has no place for them.
+//! Errors give no completions, because a shell cannot show them.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use clap_complete::{
     env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh},
 };
 
-/// Maximum number of run ids, the newest ones.
+/// Maximum number of run ids; older runs are left out.
 const RUNS: usize = 200;
 /// Variable with which the shell's script calls this program.
 pub const VARIABLE: &str = "BURNIN_COMPLETE";

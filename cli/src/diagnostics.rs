@@ -6,7 +6,7 @@ use workflow::{Excerpt, FileProblem};
 /// Width of a message if standard error is not a terminal, or its width is unknown.
 const WIDTH: usize = 120;
 
-/// How a problem is announced.
+/// Severity shown in the title of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Error,

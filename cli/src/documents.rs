@@ -18,7 +18,7 @@ pub struct RunDocument {
     pub run: RunId,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
-    /// Verdict on the measurements, the gravest of all checks; null if they were not judged.
+    /// Verdict on the measurements, the most severe of all checks; null if they were not judged.
     pub verdict: Option<Verdict>,
     /// The checks, in order of execution; absent for a single benchmark.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,7 @@ pub struct VerdictDocument<'a> {
     pub totals: Totals,
     /// The verdict in one sentence; of several logs their totals.
     pub sentence: Option<String>,
-    /// What to do next; absent if nothing is to do.
+    /// Next step; absent if none is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct LogVerdict<'a> {
     /// Metrics of a log of another benchmark than nccl-tests, each over all its subjects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,
-    /// Findings of such a log.
+    /// Findings of a log of another benchmark than nccl-tests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingSummary>,
 }

@@ -61,7 +61,7 @@ impl Outages {
 pub struct WatchedConductor {
     /// The wrapped conductor.
     pub handler: Arc<dyn Handler>,
-    /// Its failures, by the id of the event.
+    /// Failures of the conductor, by the id of the event.
     pub outages: Arc<Outages>,
 }
 

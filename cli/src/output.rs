@@ -60,7 +60,7 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = BufWriter::new(io::stdout().lock());
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
     drop(out.into_parts()); // discards the unwritten rest
-    // A broken pipe is no failure: the reader has ended.
+    // A broken pipe is not an error: the reader has ended.
     if error.kind() == ErrorKind::BrokenPipe {
         CLOSED.store(true, Ordering::Relaxed);
     } else {
@@ -81,7 +81,7 @@ pub fn note(line: impl fmt::Display) {
     note_styled(&report::neutral(&line.to_string()));
 }
 
-/// The same, for text that this program styled itself.
+/// Writes one line to standard error, of text that this program styled itself.
 pub fn note_styled(line: &str) {
     match &*SPINNER.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(spinner) => spinner.println(line),
@@ -130,7 +130,7 @@ static CHOICE: OnceLock<(ColourChoice, bool)> = OnceLock::new();
 
 /// Sets the options; once, before any output.
 pub fn choose(colours: ColourChoice, quiet: bool) {
-    let _ = CHOICE.set((colours, quiet)); // a second call would be the same command line
+    let _ = CHOICE.set((colours, quiet)); // a second call has the same values
 }
 
 /// Whether progress is shown.
@@ -198,7 +198,7 @@ pub fn local(at: Timestamp) -> String {
     with_utc(at, "%Y-%m-%d %H:%M:%S %:z", "%H:%M:%S")
 }
 
-/// The same to the minute. `date`: format of the date.
+/// A moment in the reader's time zone to the minute, with UTC beside it. `date`: format of the date.
 pub fn local_and_utc(at: Timestamp, date: &str) -> String {
     with_utc(at, &format!("{date} %H:%M"), "%H:%M")
 }

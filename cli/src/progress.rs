@@ -47,7 +47,7 @@ impl Progress {
         self.show_stages(&report::timeline(records), waiting(state));
     }
 
-    /// The same, from the stages of a run elsewhere.
+    /// Prints the stages of a run on a server that ended, and updates the moving line.
     pub fn show_stages(&mut self, stages: &[StageLine], waiting: String) {
         for line in stages.iter().filter(|line| line.ended.is_some()) {
             let text = ended(line);
@@ -111,7 +111,7 @@ pub fn usual<'a>(runs: impl Iterator<Item = &'a RunSummary>, workflow: &str) -> 
 fn ended(line: &StageLine) -> String {
     let took = line.ended.map_or(Duration::ZERO, |ended| ended.since(line.began).0);
     let line = format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.checked_outcome());
-    // A moving line writes others above it and miscounts wrapped ones.
+    // A line printed above the progress line must fit the width: wrapped lines are counted wrongly.
     match output::stderr_width() {
         Some(width) => report::shortened_line(&line, width),
         None => line,

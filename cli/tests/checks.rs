@@ -150,7 +150,7 @@ fn a_cancel_stops_the_second_check_and_starts_no_third() {
     lab.assert_nothing_left();
 }
 
-/// A lab of which the checks run these commands; each script is the text of a bash command.
+/// A lab whose checks run these commands; each script is the text of a bash command.
 fn lab_of_commands(checks: &[(&str, &str, &str)]) -> Lab {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -238,7 +238,7 @@ fn a_program_of_each_node_is_judged_and_its_bad_node_named() {
     lab.assert_nothing_left();
 }
 
-/// A value of all ranks names no node: the same program on pairs of nodes does.
+/// A value of all ranks does not identify a bad node; the same program on pairs of nodes does.
 #[test]
 fn a_slow_node_is_searched_with_the_metric_of_any_program() {
     let declared = "every: rank, read: {row: '^rate (?P<value>\\S+) GB/s$', end: '^done$', name: world.rate, unit: GB/s, better: higher, \
@@ -299,7 +299,7 @@ fn a_program_of_pairs_is_judged_and_the_bad_end_named() {
     }
     let metric = &shown("good")["metrics"][0];
     assert_eq!((&metric["name"], &metric["subjects"]), (&"pair.rate".into(), &3.into()), "{metric}");
-    // In one round of three nodes one is not measured.
+    // One round of pairs leaves one of three nodes unmeasured.
     let reasons = shown("one-round")["reasons"].to_string();
     assert!(reasons.contains("NODES_MISSING"), "{reasons}");
     lab.assert_nothing_left();
@@ -319,8 +319,8 @@ fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
     assert_eq!(checks(&document)[1], json!(["image", "judged", "pass"]), "{document}");
 }
 
-/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints what the real program printed on an
-/// H100: on a healthy one, and beside a program that kept the GPU busy.
+/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints the output of the real
+/// program on an H100: on a healthy one, and beside a program that kept the GPU busy.
 #[test]
 fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
     let lab = Lab::new("", "");

@@ -1,4 +1,4 @@
-//! `burnin init` and `schema`: what they write loads without a warning, and nothing existing is lost.
+//! `burnin init` and `schema`: their files load without a warning, and existing files are kept.
 
 use std::{
     collections::BTreeMap,
@@ -71,7 +71,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Every YAML file with a schema line: the schema exists at that path, and the file is valid by it. Returns their number.
+/// Every YAML file with a schema line: the schema exists at that path, and the file is valid by it. Returns the number
+/// of these files.
 fn valid_by_their_schemas(files: &BTreeMap<PathBuf, Vec<u8>>) -> usize {
     let mut checked = 0;
     for (path, content) in files.iter().filter(|(path, _)| path.extension().is_some_and(|it| it == "yaml")) {
@@ -217,7 +218,7 @@ fn a_failed_init_leaves_the_folder_as_it_was() {
 }
 
 #[test]
-fn what_the_host_has_is_detected() {
+fn the_scheduler_the_gpus_and_the_contexts_of_a_host_are_detected() {
     let home = Home::new();
     home.program("sinfo", "echo 'cpu*|up|40|(null)'; echo 'gpu|up|16|gpu:h100:8(S:0-1)'");
     home.program("srun", "echo 'MPI plugin types are...'; echo '\tnone'; echo '\tpmix'");
@@ -301,7 +302,7 @@ fn schemas_are_the_published_ones() {
 }
 
 #[test]
-fn without_a_command_five_lines_say_how_to_begin() {
+fn without_a_command_the_first_commands_are_printed() {
     let home = Home::new();
     let done = home.burnin(&[]);
     assert_eq!(done.status.code(), Some(0));

@@ -238,7 +238,7 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
 }
 
 #[test]
-fn a_baseline_from_mixed_levels_passes_nothing() {
+fn a_baseline_from_mixed_levels_passes_no_log() {
     let folder = tempfile::tempdir().unwrap();
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
@@ -256,7 +256,7 @@ fn a_baseline_from_mixed_levels_passes_nothing() {
     assert_eq!(document(&judged)["reasons"][0]["code"], "UNSTABLE_BASELINE");
 }
 
-/// Every sample log: ours, and the public ones if they are beside the checkout.
+/// Every sample log: those of this repository, and the public ones if they are beside the checkout.
 fn samples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut logs = Vec::new();
@@ -314,7 +314,7 @@ fn logs_are_a_series_only_with_the_flag_or_with_start_times() {
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
     assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
-    // One percent slower from the fourth on: too little for a single run to show.
+    // From the fourth log on one percent slower, which a single run cannot show.
     let logs = written(folder.path(), &[1.0, 1.0, 1.0, 1.012, 1.012, 1.012, 1.012, 1.012]);
     let judge = |more: &[&str], logs: &[String]| {
         let mut arguments = vec!["judge", "--baseline", &save, "--output", "json"];
@@ -367,7 +367,7 @@ fn many_logs_are_summarised_with_the_worst_first() {
     times[13] = 2.0;
     written(&logs, &times);
     std::fs::write(logs.join("empty.log"), "").unwrap();
-    // A folder stands for its files.
+    // A folder includes its files.
     let judged = burnin(&["judge", "--baseline", &save, logs.to_str().unwrap()]);
     let text = String::from_utf8(judged.stdout).unwrap();
     assert_eq!(judged.status.code(), Some(1), "{text}");

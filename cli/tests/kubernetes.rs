@@ -76,7 +76,7 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
         assert!(api.list(kind).is_empty(), "{kind}: {:?}", api.list(kind));
     }
 
-    // The same run requested over HTTP, with kubectl's kubeconfig.
+    // A run of this workflow requested over HTTP, with kubectl's kubeconfig.
     let workflows = root.path().join("workflows");
     let port = format!("2\n        rank_port: {}", free_ports(8));
     support::workflows_for_kubernetes(&workflows, &[("nodes", &port)]);

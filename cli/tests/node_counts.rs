@@ -4,8 +4,8 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 
 use serde_json::Value;
 
-/// A cluster by its networks: the time of a message is that of the steps of a ring (of a tree for an all-reduce), and
-/// of the transfer.
+/// A simulated cluster. The time of a message is the sum of the steps of a ring (of a tree for an all-reduce) and of
+/// the transfer.
 #[derive(Clone, Copy)]
 struct Cluster {
     criteria: &'static str,
@@ -48,7 +48,7 @@ impl Cluster {
         let steps = if collective == "all_reduce" { 15.0 * (self.nodes as f64).log2() } else { n - 1.0 };
         let mut sum = 0.0;
         for power in sizes.clone() {
-            // Every rank has an equal part of whole 16 bytes.
+            // Every rank has an equal part, a multiple of 16 bytes.
             let size = (1_u64 << power) / (16 * ranks) * 16 * ranks;
             let bytes = size as f64;
             let time = self.step * steps + bytes * factor / self.bandwidth / 1e3;
@@ -111,7 +111,7 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
             assert_eq!(verdict["verdict"], "fail");
         }
     }
-    // One adapter of eight less.
+    // One of eight adapters is missing.
     for nodes in [2, 4, 8] {
         let verdict = Cluster { nodes, bandwidth: 188.5 * 7.0 / 8.0, ..A3_MEGA }.judged("all_gather", SIZES);
         assert_eq!(verdict["verdict"], "fail", "{nodes} nodes: {verdict:#}");

@@ -36,7 +36,7 @@ fn a_test_message_is_delivered_or_the_error_reported() {
         assert!(said.contains(missing), "{said}");
     }
     channel("pager.url", &receiver.url);
-    channel("pager.key", "a key of the two of them");
+    channel("pager.key", "a signature by one of the two keys");
     assert_eq!(test("pager"), (0, "webhook pager: delivered, status 204 No Content\n".to_owned()));
     channel("ops-channel.url", &receiver.url);
     assert_eq!(test("ops-channel"), (0, "slack ops-channel: delivered, status 204 No Content\n".to_owned()));

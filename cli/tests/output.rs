@@ -1,4 +1,4 @@
-//! Closed and full outputs end no run, leave no cluster behind and hide no lost result.
+//! Closed and full outputs do not end a run or leave a cluster behind, and a lost result is reported.
 
 mod support;
 

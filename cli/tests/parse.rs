@@ -202,7 +202,7 @@ fn memory_is_bounded_for_any_log() {
 }
 
 #[test]
-fn a_broken_pipe_is_no_error() {
+fn a_broken_pipe_is_not_an_error() {
     for form in ["json", "csv", "table"] {
         let mut child = begin(&["--output", form, "-"]);
         drop(child.stdout.take());

@@ -53,7 +53,6 @@ impl Bed {
         self.run(&workflow.display().to_string(), &settings).output().unwrap()
     }
 
-    /// A script of the bed.
     fn script(&self, name: &str, arguments: &[&str]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
         let mut command = Command::new("bash");
@@ -314,10 +313,10 @@ fn a_missing_image_is_reported() {
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn unschedulable_jobs_are_reported_with_the_reason() {
     let bed = Bed::new();
-    // Before anything is submitted.
+    // The probe reports it before the job is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis asks for", "n1, as 2 more, has"]);
-    // With the scheduler's own message.
+    // The scheduler reports it with its own message.
     let output = bed.burnin(&["cpu_millis=100000", "autoscaled=true", "begin_within=10s"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["Insufficient cpu"]);
     let output = bed.burnin(&["queue=bed", "nodes=3", "cpu_millis=1900"]).output().unwrap();

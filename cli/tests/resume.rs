@@ -21,7 +21,7 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
         return;
     }
     if output.status.code() == Some(64) && said.contains("no unfinished run") {
-        // It ended before the signal.
+        // The process ended before the signal.
         assert_eq!(lab.story().last().map(String::as_str), Some("closed"), "{what}: {said}");
     } else {
         let document = json(&output);

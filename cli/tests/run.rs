@@ -83,8 +83,8 @@ fn a_run_lists_and_reads_its_ledger_rarely() {
     assert!(again.is_empty(), "this process wrote every record: {again:?}");
 }
 
-/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: our own program under the
-/// real one's name, which identifies itself in its log.
+/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: Burnin's program
+/// under the name of nccl-tests', which identifies itself in its log.
 #[test]
 fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     let lab = Lab::new("", "");
@@ -154,7 +154,7 @@ fn wrong_data_fails() {
     lab.assert_nothing_left();
 }
 
-/// Each node has its own work folder, so the fault stays with the node, whatever its rank.
+/// Each node has its own work folder, so the fault stays with the node for any rank.
 #[test]
 fn the_bad_node_is_located_before_the_cluster_is_released() {
     let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");

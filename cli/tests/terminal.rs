@@ -114,7 +114,7 @@ fn runs_and_their_reports_fit_the_terminal() {
     }
 }
 
-/// What a job of this workflow submits, without a run.
+/// The submission of a job of this workflow, rendered without a run.
 #[test]
 fn a_plan_prints_the_submission_of_each_check() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
@@ -167,7 +167,7 @@ fn followed_logs_show_a_running_job_until_the_run_is_closed() {
     assert!(text.contains("==> 1/node-0.log <==\n"), "{text}");
     assert_eq!(text.matches("Avg bus bandwidth").count(), 1, "every line once: {text}");
     assert!(run.wait().unwrap().success());
-    // A closed run: the same, and nothing more comes.
+    // A closed run gives the same output, and the command ends.
     let again = lab.burnin(&["logs", "latest", "--follow"]);
     assert!(String::from_utf8(again.stdout).unwrap().contains("Avg bus bandwidth"));
     let unknown = lab.burnin(&["logs", "latest", "--check", "memory"]);

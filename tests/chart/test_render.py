@@ -29,7 +29,7 @@ JOBSET = json.loads((HERE / "jobset-v1alpha2.json").read_text())
 
 
 def jobset_problems(jobset):
-    """Validates the JobSet with our schema and its Job with Kubernetes' schema."""
+    """Validates the JobSet with this folder's schema and its Job with Kubernetes' schema."""
     jsonschema.validate(jobset, JOBSET)
     for job in jobset["spec"]["replicatedJobs"]:
         whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": job["template"].get("metadata", {}) | {"name": "x"},

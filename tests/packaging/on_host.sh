@@ -23,7 +23,7 @@ on test -s /usr/share/man/man1/burnin.1.gz || fail "the manual page is missing"
 on bash -c 'source /usr/share/bash-completion/completions/burnin && complete -p burnin' >/dev/null || fail "the completion is missing"
 on burnin check /usr/share/burnin/workflows/quickstart.yaml >/dev/null || fail "the shipped workflow is refused"
 
-# As the unit starts it: its user, folders, variables and command line.
+# Starts the program with the unit's user, folders, variables and command line.
 start() {
   on install -d -o burnin -g burnin -m 700 /var/lib/burnin
   local line

@@ -77,7 +77,7 @@ def fail(what, output):
 
 
 def combinations():
-    """No option, each alone, all but each, all."""
+    """No option, each option alone, all options but one, all options."""
     yield "no option", {}
     for name in OPTIONS:
         yield f"{name} alone", {name: OPTIONS[name]}

@@ -5,7 +5,7 @@ provider's schema: extract.py PACKAGE.tgz TYPE... (a data source as data.TYPE) >
 
 Used parts of such a package: in `index.d.ts`, the interface of each block, where an argument without `?` is required; in
 `index.js`, the functions that render a block, with each argument's type, and the constructors' notes on computed attributes.
-What it does not state: which optional arguments are computed as well (all count as such), enumerations, conflicts.
+The bindings do not state which optional arguments are computed as well (all count as such), enumerations and conflicts.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Destroys the cluster's resources after a complete or partial deployment, then writes the remaining ones to gone.json.
 
 Cluster, image and base are destroyed from their stored folders. Resources that Terraform does not know (machines created by
-Slurm's controller or Packer, images, foreign firewall rules on our networks) are found by label and by name.
+Slurm's controller or Packer, images, foreign firewall rules on the deployment's networks) are found by label and
+by name.
 """
 
 import json
@@ -12,8 +13,8 @@ from subprocesses import Failed, active_account, call, read_parameters, run_step
 from toolkit import Deployment, get
 from toolkit import listed as stored
 
-# Resources that may remain: how they are listed, and whether they have labels. Networks have none and are found by name; Slurm's
-# bucket has another name (toolkit, slurm_files.tf) and our labels.
+# Resources that may remain: how they are listed, and whether they have labels. Networks have none and are found by
+# name; Slurm's bucket has another name (toolkit, slurm_files.tf) and the deployment's labels.
 KINDS = {
     "instance": (["compute", "instances"], True),
     "instance template": (["compute", "instance-templates"], False),
@@ -34,7 +35,7 @@ def listed(wanted, kind):
     """The cluster's resources of a kind, as the provider lists them."""
     words, labelled = KINDS[kind]
     condition = f"name~^(.*/)?{wanted['short']}-"
-    # Foreign rules and subnetworks on our networks block their deletion.
+    # Foreign rules and subnetworks block the deletion of the deployment's networks.
     if kind in ("firewall rule", "subnetwork"):
         condition += f" OR network~/{wanted['short']}-"
     if labelled:

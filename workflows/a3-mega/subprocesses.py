@@ -19,12 +19,12 @@ CAUSES = [
 
 
 class Failed(Exception):
-    """A failed call; `output` is what the program printed."""
+    """A failed call; `output` is the program's output."""
 
     def __init__(self, words, code, output):
         self.code, self.output = code, output
         cause = next((meaning for pattern, meaning in CAUSES if re.search(pattern, output)), None)
-        # A finding of our scripts on a node is more specific than any of these patterns.
+        # A finding of this workflow's scripts on a node is more specific than any of these patterns.
         found = re.search(r"(PREFLIGHT|STORAGE|CONTAINER|AGENT): .*", output)
         cause = found[0] if found else cause
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")

@@ -143,7 +143,7 @@ class Inventory:
         for host in sorted(both):
             self.problems.append(f"{self.file}: {host}: expected in [slurm-master] or in [slurm-node], found in both")
         for host in sorted(set(self.groups["nfs-server"]) - set(self.addresses)):
-            self.problems.append(f"{self.file}: {host}: expected in another group, too, found in [nfs-server] only")
+            self.problems.append(f"{self.file}: {host}: expected also in another group, found only in [nfs-server]")
 
     def line(self, at, line):
         section = re.fullmatch(r"\[([^\]:]+)(?::(vars|children))?\]\s*([#;].*)?", line)

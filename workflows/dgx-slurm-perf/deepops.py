@@ -1,4 +1,4 @@
-"""Uses a checkout of NVIDIA's DeepOps instead of our playbooks: deepops.py nfs|cluster|validation.
+"""Uses a checkout of NVIDIA's DeepOps instead of Burnin's playbooks: deepops.py nfs|cluster|validation.
 
 The names of its playbooks depend on its version: LAYOUTS lists them. A checkout that matches no layout is rejected with the list
 of searched files. The checkout is the working directory, so that its ansible.cfg applies; set _INVENTORY to its
@@ -23,7 +23,7 @@ class Layout(NamedTuple):
     limit: str
 
     def missing(self, checkout):
-        """Playbooks that the checkout lacks. Validation is optional, because ours is used."""
+        """Playbooks that the checkout lacks. DeepOps' validation is optional: Burnin has its own."""
         return [file for file in self.nfs + self.cluster if not os.path.isfile(os.path.join(checkout, file))]
 
 

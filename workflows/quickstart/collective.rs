@@ -79,7 +79,7 @@ impl Collective {
         }
     }
 
-    /// The columns `redop` and `root`. nccl-tests prints an operation for sendrecv, too.
+    /// The columns `redop` and `root`. nccl-tests prints an operation even for sendrecv.
     pub fn operation(self) -> (&'static str, i32) {
         match self {
             Self::AllReduce | Self::ReduceScatter | Self::Sendrecv => ("sum", -1),

@@ -113,7 +113,6 @@ pub struct Gpu<'a> {
     device: c_int,
 }
 
-/// Memory of the GPU.
 struct Memory<'a>(&'a Driver, Address);
 
 impl Driver {
@@ -267,7 +266,7 @@ impl Gpu<'_> {
         Ok(rate * matrix::operations(ROWS) / 1e12)
     }
 
-    /// Executions per second. The first ones are not measured.
+    /// Executions per second. The first executions are not measured.
     fn rate(
         &self,
         measured: Duration,

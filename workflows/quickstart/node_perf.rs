@@ -25,7 +25,7 @@ enum Failure {
     Wrong(String),
 }
 
-/// What is measured.
+/// Kind of measurement.
 #[derive(Clone, Copy)]
 enum Measurement {
     Memory,

@@ -83,7 +83,7 @@ pub fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, aver
             println!(" .. {} pid {}: Test failure {SOURCE}:{}", host(), process::id(), line!());
         }
     }
-    // A barrier: to a slow rank, a neighbour that exits early would look lost.
+    // A barrier: otherwise a rank could exit early, and its slower neighbour would report it as lost.
     ring.sum(0.0);
     code
 }

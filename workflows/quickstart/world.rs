@@ -18,8 +18,8 @@ use crate::{
     ring::Ring,
 };
 
-/// Starts one copy per rank and waits for all of them. After a failure the others are killed, 2 s later, so that they can report
-/// their own errors.
+/// Starts one copy per rank and waits for all of them. If a rank fails, the other ranks are killed 2 s later, so that
+/// they can report their own errors.
 pub fn launch(ranks: usize) -> i32 {
     let folder = env::temp_dir().join(format!("{}-{}", name(), process::id()));
     let outcome = fs::create_dir(&folder).and_then(|()| launch_in(&folder, ranks));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rights_of_this_repository_break_no_rule_and_each_rule_can_be_broken() {
+    fn the_rights_of_this_repository_satisfy_all_rules_and_each_rule_finds_a_violation() {
         assert_eq!(broken(&rights()), Vec::<String>::new());
         let grant = |bucket: &str, right: &str, prefix: Option<&str>| Grant {
             bucket: bucket.to_owned(),

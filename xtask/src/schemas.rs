@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_define_exactly_what_they_reference() {
+    fn schemas_define_exactly_the_types_that_they_reference() {
         for (path, text) in all() {
             let mut schema: Value = serde_json::from_str(&text).unwrap();
             let mut definitions = match schema.as_object_mut().and_then(|schema| schema.remove("$defs")) {

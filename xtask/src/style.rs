@@ -1,4 +1,4 @@
-//! Phrases that docs/STYLE.md bans, wherever they stand: comments, messages, docs and names.
+//! Finds phrases that docs/STYLE.md bans, in comments, messages, docs and names.
 
 use std::{fs, path::Path, process::Command};
 
@@ -37,7 +37,7 @@ const BANNED: &[(&str, &str)] = &[
     ("what it comes to", "`the result`"),
     ("whoever", "the component that acts, such as `the caller`"),
 ];
-/// Files whose text is prose. Data, snapshots and samples are compared byte by byte and are left alone.
+/// Files whose text is prose. Data, snapshots and samples are compared byte by byte and are not checked.
 const PROSE: &[&str] = &["j2", "md", "py", "rs", "sh", "tf", "toml", "tpl", "yaml", "yml"];
 /// Files that quote the banned phrases.
 const QUOTING: &[&str] = &["docs/STYLE.md", "xtask/src/style.rs"];

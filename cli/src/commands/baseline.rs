@@ -44,7 +44,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     for RepeatLevel { run, busbw, slower } in left_out {
         let name = &names[run];
         if slower < 0.0 {
-            // A single faster log can mean that the kept logs are slow, and repeat at that level.
+            // If a single log is faster, the other logs may all be equally slow.
             let less = -100.0 * slower;
             note(format_args!(
                 "left out: {name}: its plateau is at {busbw:.1} GB/s and takes {less:.1} % less time than the median; if the \

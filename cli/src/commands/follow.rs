@@ -16,7 +16,7 @@ use crate::{
 /// Interval between reads of a running job's output.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Prints all logs of a run or a check; with `follow` also what later jobs write, until the run is closed.
+/// Prints all logs of a run or a check; with `follow` also the output of later jobs, until the run is closed.
 pub async fn logs(
     data: DataFolder,
     run: &RunId,
@@ -62,7 +62,7 @@ pub async fn logs(
     }
 }
 
-/// What was printed.
+/// The logs printed so far.
 #[derive(Default)]
 struct Printed {
     /// The log of the last lines, which needs no further header.
@@ -84,7 +84,7 @@ impl Printed {
     }
 }
 
-/// The line before the content of a log, as of `tail`.
+/// The header before the content of a log, in the format of `tail`.
 pub fn header(file: &str) -> String {
     format!("==> {file} <==\n")
 }

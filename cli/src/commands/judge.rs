@@ -129,7 +129,8 @@ pub fn judge(
     })
 }
 
-/// The logs of the nodes as one. A node is named as its log names it, if all logs name different ones, otherwise by the file.
+/// Merges the logs of the nodes. A node has the name in its log if all logs contain different names, otherwise the name
+/// of its file.
 fn combined(mut logs: Vec<JudgedLogs>) -> Result<JudgedLogs, CliError> {
     if let Some(log) = logs.iter().find(|log| !log.reading.tables.is_empty()) {
         return Err(CliError::usage(format!(
@@ -170,8 +171,8 @@ fn only_node(reading: &Reading) -> Option<&str> {
     nodes.all(|node| node == Some(first)).then_some(first)
 }
 
-/// Returns whether the logs are a series, and sorts them by time when each states a different one; with `--series` alone the
-/// given order stays.
+/// Returns whether the logs are a series, and sorts them by time when each states a different one; with only `--series`
+/// the given order is kept.
 fn in_time(judged: &mut [JudgedLogs], asked: bool) -> bool {
     if judged.len() < 2 {
         return false;

@@ -17,8 +17,8 @@ use crate::{
 /// Maximum depth of folders below a named one.
 const DEEPEST: usize = 32;
 
-/// The named files, in order; a folder stands for all regular files in it and below, sorted by path. Hidden files and folders
-/// are skipped, as are pipes and devices: their content is not a log, and reading them could wait forever.
+/// The named files, in order; a folder is replaced by all regular files in it and below, sorted by path. Hidden files
+/// and folders are skipped, as are pipes and devices: their content is not a log, and reading them could wait forever.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in named {

@@ -21,7 +21,7 @@ use crate::{
     output,
 };
 
-/// Parses and prints every log: in a detected format, or as `rules`, the file of a declaration, says.
+/// Parses and prints every log, in a detected format or by the declaration in the file `rules`.
 pub fn parse(logs: &[impl AsRef<Path>], rules: Option<&Path>, output: Form) -> Result<Exit, CliError> {
     let rules = rules.map(declared).transpose()?;
     let mut exit = Exit::Pass;
@@ -330,7 +330,8 @@ fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
-/// Columns by width: without type and operation, without the algorithm bandwidth, without the times, without the wrong elements.
+/// Selections of columns, the widest first. Each next one leaves out more: type and operation, the algorithm bandwidth,
+/// the times, the wrong elements.
 const KEPT: [&[usize]; 5] = [
     &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     &[0, 3, 4, 5, 6, 7, 8, 9, 10],

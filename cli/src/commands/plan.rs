@@ -190,7 +190,7 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
     steps
 }
 
-/// Program, and what it measures.
+/// Program and measured quantity.
 fn described_program(program: &Program) -> String {
     match program {
         Program::NcclTests(workload) => {

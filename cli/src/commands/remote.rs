@@ -106,7 +106,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
     Ok(Exit::of_result(&line.conclusion, line.verdict))
 }
 
-/// Prints the stages of a run until it is closed. An interrupt leaves the run as it is.
+/// Prints the stages of a run until it is closed. An interrupt does not cancel the run.
 async fn follow_run(server: &Server, run: &RunId, expected: Option<Duration>) -> Result<RunDetail, CliError> {
     let mut progress = Progress::new(expected);
     let mut failures = 0;

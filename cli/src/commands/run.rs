@@ -168,7 +168,7 @@ async fn driving(
     let world = LocalServices::new(&data, run.clone(), claim)?;
     let expected = match &first {
         Some(Fact::RunRequested(requested)) => usual_duration(&data, &requested.workflow.name).await,
-        _ => None, // an unknown part of a resumed run is over
+        _ => None, // the elapsed part of a resumed run is unknown
     };
     if let Some(fact) = first {
         world.publish_fact(fact).await?;
@@ -244,7 +244,7 @@ impl BenchmarkRows {
             return;
         }
         for NewLines { file, text } in self.output.next(state, None).await {
-            // A new job has a new file: its first row takes the place of the former.
+            // A new job has a new file: its first row replaces the last row of the previous job.
             let same_job = |shown: &String| shown.split('/').next() == file.split('/').next();
             if self.file.as_ref().is_some_and(|shown| same_job(shown) && *shown != file) {
                 continue;
@@ -262,7 +262,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Maximum wait for a writable ledger after a cancel.
 const AFTER_CANCEL: Duration = Duration::from_secs(3);
 
-/// Maximum time that a run continues without a writable ledger: its limits are not enforced meanwhile.
+/// Maximum time that a run continues without a writable ledger, because its limits are not enforced during that time.
 fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
     let limits = limits.unwrap_or_default();
     let patience = limits.patience.0.saturating_add(limits.grace.0);

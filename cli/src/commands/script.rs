@@ -1,4 +1,4 @@
-//! `burnin plan --script`: what a run would submit for each check, rendered by the code that submits it.
+//! `burnin plan --script`: the submission of each check, rendered by the code that submits it.
 
 use std::{path::Path, sync::Arc};
 
@@ -66,7 +66,7 @@ pub fn script(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Ex
     Ok(Exit::Pass)
 }
 
-/// In place of the part of a run's id that differs in each run.
+/// Placeholder for the part of a run's id that differs in each run.
 const DIGEST: &str = "00000000";
 
 /// The cluster as the workflow describes it. Settings that only a deployment knows have their defaults.
@@ -86,7 +86,7 @@ fn cluster(spec: &ClusterSpec, run: &RunId) -> Cluster {
     Cluster { name, nodes, access }
 }
 
-/// The image of a run. A build's digest is known only after it: zeros stand for it.
+/// The image of a run. A build's digest is known only after the build: zeros replace it.
 fn image(workflow: &Workflow, cluster: &Cluster, run: &RunId) -> Option<Image> {
     match workflow.image.as_ref()? {
         ImageSpec::Prebuilt(image) => Some(image.clone()),

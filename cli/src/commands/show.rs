@@ -51,7 +51,7 @@ enum RunsTable {
     LocalTimes,
     /// Without the stage, and with the conclusion only where there is no verdict.
     Results,
-    /// The same, and dates without a year.
+    /// Like `Results`, with dates without a year.
     Short,
     NoTimes,
 }

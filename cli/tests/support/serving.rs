@@ -40,7 +40,7 @@ impl Up {
         Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
     }
 
-    /// Sends a request as the user who started the server.
+    /// Sends a request with the credentials of the server's user.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         self.ask_as(&self.cookie, method, path, headers, body)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Task results of a host, with Ansible's names. After the end of a run they are Ansible's own counts.
+/// Task results of a host, with Ansible's names. After a run the counts are Ansible's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {

@@ -31,7 +31,7 @@ pub struct EventReader {
 /// The last failure of a host.
 #[derive(Clone, Debug)]
 struct HostFailure {
-    /// Its position among all failures.
+    /// Position among the failures of all hosts.
     order: u64,
     /// Whether the host ran another task afterwards: `ignore_errors`, `rescue`, or only `always`. Ansible's
     /// counts decide.
@@ -137,7 +137,7 @@ impl EventReader {
         }
     }
 
-    /// Ends a run: with Ansible's counts if complete, otherwise with ours.
+    /// Ends a run: with Ansible's counts if they are complete, otherwise with the counts of the events.
     fn settle(&mut self, stats: Option<BTreeMap<String, Counts>>) {
         let told = std::mem::take(&mut self.counts);
         let counts = match stats {

@@ -16,7 +16,7 @@ fn handled_failures_do_not_count() {
     assert_eq!(read(log.as_bytes()).unwrap().failure, None);
     let ignored = log.clone() + &stats("a", r#"{"ok":1,"failures":0,"ignored":1}"#);
     assert!(read(ignored.as_bytes()).unwrap().good());
-    // An `always` runs after a failure that remains.
+    // An `always` section also runs after a final failure.
     let always = log + &stats("a", r#"{"ok":1,"failures":1}"#);
     assert_eq!(read(always.as_bytes()).unwrap().failure.unwrap().message, "first");
 }

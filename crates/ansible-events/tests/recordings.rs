@@ -73,7 +73,7 @@ fn a_truncated_run_is_incomplete() {
 }
 
 #[test]
-fn the_chunks_of_the_stream_make_no_difference() {
+fn the_chunks_of_the_stream_do_not_affect_the_findings() {
     let whole = recorded("failed-and-unreachable");
     for size in [1, 7, 4096] {
         let mut reader = EventReader::default();
@@ -134,9 +134,9 @@ fn a_host_disconnected_during_a_run_is_unreachable() {
     );
 }
 
-/// A play may ignore unreachable hosts; then they are no finding.
+/// Unreachable hosts that a play ignores are not findings.
 #[test]
-fn an_ignored_unreachable_host_is_no_finding() {
+fn an_ignored_unreachable_host_is_not_a_finding() {
     let findings = found("ignored-unreachable");
     assert!(findings.good(), "{findings:#?}");
 }

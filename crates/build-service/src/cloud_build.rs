@@ -52,10 +52,10 @@ pub struct CloudBuilds {
     logs: Option<LogBucket>,
 }
 
-/// A bucket for logs alone: Cloud Build rewrites a log while the build runs, for which its account needs more rights than it has on
-/// the bucket of results.
+/// A bucket for logs only: Cloud Build rewrites a log while the build runs, and its account needs more permissions for
+/// that than it has on the bucket of results.
 pub struct LogBucket {
-    /// Its name, without `gs://`.
+    /// Name of the log bucket, without `gs://`.
     pub name: String,
     /// The bucket, for reading.
     pub store: Arc<dyn Store>,
@@ -75,8 +75,8 @@ impl CloudBuilds {
         Self { submissions, artefacts, store, bucket: bucket.to_owned(), account: None, logs: None }
     }
 
-    /// Builds run as this service account, `projects/PROJECT/serviceAccounts/EMAIL`, and log into this bucket. Without an account
-    /// they run as the project's default account, without a log bucket they log beside their results.
+    /// Builds run as this service account, `projects/PROJECT/serviceAccounts/EMAIL`, and log into this bucket.
+    /// Defaults: the project's default account, and the bucket of the results.
     #[must_use]
     pub fn running_as(self, account: Option<String>, logs: Option<LogBucket>) -> Self {
         Self { account, logs, ..self }
@@ -152,7 +152,7 @@ impl CloudBuilds {
         self.artefacts.commit(key, objects).await.map_err(damaged)
     }
 
-    /// The object name in `gs://bucket/object`, if it is in our bucket.
+    /// The object name in `gs://bucket/object`, if it is in Burnin's bucket.
     fn object(&self, place: &str) -> Option<String> {
         object_in(place, &self.bucket)
     }
@@ -163,7 +163,7 @@ impl CloudBuilds {
         Ok(body.map(|body| body.to_vec()))
     }
 
-    /// A build's log, if it is in a bucket of ours.
+    /// A build's log, if it is in the bucket of logs or of builds.
     async fn log(&self, build: &model::Build) -> Result<Option<ObjectReader>, PortError> {
         let Some(place) = outcome::log(build) else { return Ok(None) };
         let in_own_bucket =

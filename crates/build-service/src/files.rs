@@ -11,7 +11,7 @@ pub(crate) const QUOTED_LINES: usize = 5;
 pub(crate) const LOG: &str = "build.log";
 const RESERVED: [&str; 2] = [LOG, "manifest.json"];
 
-/// An artifact must not replace one of our files.
+/// An artifact must not replace one of Burnin's files.
 pub(crate) fn refuse_reserved(name: &str) -> Result<(), PortError> {
     if !RESERVED.contains(&name) {
         return Ok(());

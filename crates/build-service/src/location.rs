@@ -34,7 +34,7 @@ pub enum BuildLocation {
     Here(PathBuf),
     /// Cloud Build, in one project and region.
     CloudBuild {
-        /// Project of the builds.
+        /// Google Cloud project in which the builds run.
         project: String,
         /// The region, or `global`.
         location: String,

@@ -6,7 +6,7 @@ use ledger::ArtifactOwner;
 use model::{BuildSpec, CommandId, Failure, Image, Span, Verb};
 use service::PortError;
 
-/// Identity of a build: its command, whatever the verb, and its number if the command needs several.
+/// Identity of a build: its command without the verb, and its number if the command needs several builds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BuildKey {
     command: CommandId,

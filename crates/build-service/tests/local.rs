@@ -80,7 +80,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_is_its_files_in_the_bucket_with_the_log_beside_them() {
+async fn the_files_of_an_image_are_stored_with_its_log() {
     let world = World::new();
     let image = world.image(&spec("echo hello; printf one > one; printf two > two", &["one", "two"])).await;
     assert_eq!(image.reference, "artefacts/a-run/image/1/");
@@ -202,7 +202,7 @@ async fn a_lost_supervisor_is_an_infrastructure_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
+async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
     for name in ["manifest.json", "build.log"] {
         let world = World::new();
         let build = spec(&format!("echo '{{}}' > {name}"), &[name]);

@@ -48,7 +48,7 @@ pub enum InvalidBundle {
 /// A valid bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Its list of content.
+    /// The bundle's list of content.
     pub contents: Contents,
     /// Whether it was signed with the trusted key; `false` if none was given.
     pub trusted: bool,

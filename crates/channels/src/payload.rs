@@ -4,7 +4,7 @@ use model::{Failure, News, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Outcome of a run.
+/// Outcome of a closed run, as far as notices distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {

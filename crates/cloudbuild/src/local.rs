@@ -145,11 +145,11 @@ pub struct StepOutcome {
 pub struct Artifact {
     /// Path on this host.
     pub path: PathBuf,
-    /// Its name below `artifacts.objects.location`: the last part of its path, as Cloud Build stores it.
+    /// Name below `artifacts.objects.location`: the last part of the path, as in Cloud Build.
     pub name: String,
     /// Size at the end of the build, bytes.
     pub size_bytes: u64,
-    /// Its SHA-256, in lower-case hex.
+    /// SHA-256 of the file, in lower-case hex.
     pub sha256: String,
 }
 

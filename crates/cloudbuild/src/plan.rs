@@ -99,7 +99,7 @@ pub enum Action {
 pub enum FailureTolerance {
     /// None.
     Nothing,
-    /// All of them, including a timeout.
+    /// All failures, including a timeout.
     Everything,
     /// Only these exit codes.
     ExitCodes(Vec<i32>),

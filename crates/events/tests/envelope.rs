@@ -15,7 +15,7 @@ fn accepted(handle: &str) -> Fact {
 }
 
 #[test]
-fn a_fact_survives_structured_mode() {
+fn a_fact_round_trips_in_structured_mode() {
     let message = Message::fact("agent", run(), Attempt::new(2), accepted("4711"))
         .stamped(Timestamp::from_millis(1_800_000_000_118), Some("00-4bf9-00f0-01".into()));
     let text = serde_json::to_string(&message.to_event()).unwrap();
@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_survives(handle in any::<String>(), attempt in 1..u32::MAX) {
+    fn any_text_round_trips(handle in any::<String>(), attempt in 1..u32::MAX) {
         let message = Message::fact("agent", run(), Attempt::new(attempt), accepted(&handle));
         let text = serde_json::to_string(&message.to_event()).unwrap();
         let event: Event = serde_json::from_str(&text).unwrap();

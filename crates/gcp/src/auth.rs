@@ -1,8 +1,8 @@
 //! Verifies the OIDC tokens that Pub/Sub and Cloud Scheduler send.
 //!
-//! A valid token is signed with RS256 (whatever its header states) by a key that Google publishes, issued by
-//! Google for our audience, not expired, and has a verified email address on the list. Without the list,
-//! anyone with a Google account could obtain a token for any audience.
+//! A valid token is signed with RS256 (regardless of its header) by a key that Google publishes, issued by Google for
+//! the configured audience, not expired, and has a verified email address on the list. Without the list, anyone with a
+//! Google account could obtain a token for any audience.
 
 use std::{collections::BTreeMap, str::FromStr};
 

@@ -89,7 +89,7 @@ pub fn run<C>(
     run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
 }
 
-/// The same for a service with further routes.
+/// Runs a service with further routes until a stop signal.
 pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,
@@ -105,7 +105,7 @@ pub fn run_with_routes<C>(
             return USAGE.into();
         }
     };
-    // Google's clients and ours bring different TLS providers; the first installed one is used.
+    // Google's clients and Burnin's HTTP client have different TLS providers; the first installed one is used.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let served = runtime

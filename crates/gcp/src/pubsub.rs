@@ -83,7 +83,6 @@ impl Bus for PubSub {
     }
 }
 
-/// The message of an event.
 fn message(event: &Event) -> Message {
     let mut attributes: Vec<(String, String)> = vec![
         ("ce-specversion".to_owned(), event.specversion().to_string()),

@@ -1,11 +1,11 @@
 //! Objects on Cloud Storage.
 //!
-//! An object is created with the precondition that its name is free, and with its CRC32C, so that the service
-//! itself rejects duplicates and corrupted uploads. After an unknown outcome the object is read: if the name
-//! is taken, the result is [`Creation::Exists`], never `Created`. Equal bytes do not prove their author;
-//! callers that need it include a proof in the object (a record's nonce) or compare digests (artefacts), and
-//! both do so on every `Exists`. Status 429, returned if a name is written more than once per second, is
-//! handled the same way: another process is writing it, so read before retrying.
+//! An object is created with the precondition that its name is free, and with its CRC32C, so that the service itself
+//! rejects duplicates and corrupted uploads. After an unknown outcome the object is read: if the name is taken, the
+//! result is [`Creation::Exists`], never `Created`. Equal bytes do not prove their author; on every `Exists`, callers
+//! that need the author check a proof in the object (a record's nonce) or compare digests (artefacts). Status 429,
+//! returned if a name is written more than once per second, is handled the same way: another process is writing it, so
+//! read before retrying.
 //!
 //! Google's client performs requests with credentials, one-shot uploads and reads. Its retries are disabled,
 //! because the duration of an attempt cannot be limited, and no call may outlast a push.
@@ -36,13 +36,13 @@ const GOOGLE: &str = "https://storage.googleapis.com";
 /// Timeouts.
 #[derive(Clone, Debug)]
 pub struct Patience {
-    /// Of one request.
+    /// Timeout of one request.
     pub attempt: Duration,
-    /// Of one call of the port with all attempts; the check of an unknown outcome is additional.
+    /// Timeout of one call of the port with all attempts. The check of an unknown outcome is additional.
     pub total: Duration,
-    /// Of that check.
+    /// Timeout of the check of an unknown outcome.
     pub look: Duration,
-    /// Of one chunk of a large upload with all attempts.
+    /// Timeout of one chunk of a large upload with all attempts.
     pub stream: Duration,
 }
 

@@ -188,7 +188,7 @@ async fn eighty_concurrent_callers_cause_one_fetch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forged_key_ids_neither_lead_to_fetches_nor_hold_up_others() {
+async fn forged_key_ids_cause_no_fetch_and_do_not_delay_others() {
     let scene = scene();
     let good = token(&scene.google, "k1", &claims());
     scene.admit(&good).await.unwrap();

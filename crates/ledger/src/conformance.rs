@@ -36,7 +36,7 @@ pub async fn store(store: Arc<dyn Store>) {
 /// Panics at the first violation and names it.
 pub async fn ledger(store: Arc<dyn Store>) {
     let counter = Arc::new(AtomicU64::new(0));
-    // Each ledger is another process: it has read nothing yet.
+    // Each ledger stands for another process, which has read no record yet.
     let process = move || {
         let counter = Arc::clone(&counter);
         let nonces = move || counter.fetch_add(1, Ordering::Relaxed).to_string();

@@ -16,7 +16,7 @@ pub type ObjectReader = Box<dyn AsyncRead + Send + Unpin>;
 pub enum Creation {
     /// The object was created by this call.
     Created,
-    /// The name exists. After a lost response it may be our own object: read it back.
+    /// The name exists. After a lost response the object may be the caller's own: read it back.
     Exists,
 }
 

@@ -106,7 +106,8 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
     Decision { entries, ignored }
 }
 
-/// A provisional record for looking ahead. The fold evaluates only its number and time.
+/// A provisional record, to compute the next state before the append. The fold evaluates only the record's number and
+/// time.
 fn provisional(state: &RunState, entry: RecordEntry, now: Timestamp) -> Record {
     let recorded_at = now.max(state.recorded_at);
     Record {

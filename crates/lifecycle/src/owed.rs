@@ -183,7 +183,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     })
 }
 
-/// The scheduler's limit is slightly shorter than ours, so that the job's end arrives as a result.
+/// The scheduler's limit is slightly shorter than the run's limit, so that the job's end arrives as a result.
 pub fn job_limit(limit: Span, grace: Span) -> Span {
     Span(limit.0.saturating_sub(grace.0).max(limit.0 / 2))
 }

@@ -77,9 +77,9 @@ pub struct EarlierAttempt {
 /// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
-    /// It succeeded with this fact.
+    /// The attempt succeeded with this fact.
     Succeeded(Box<Fact>),
-    /// It failed.
+    /// The attempt failed.
     Failed(Failure),
     /// No fact arrived within the limit.
     TimedOut,
@@ -96,7 +96,7 @@ pub struct Lease {
     pub state: LeaseState,
     /// Start of the current uninterrupted hold.
     pub counted_from: Timestamp,
-    /// Time held before that.
+    /// Total duration of earlier holds.
     pub held: Span,
 }
 
@@ -110,9 +110,9 @@ impl Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
-    /// Requested; it may or may not exist.
+    /// Requested; the cluster may or may not exist.
     Asked,
-    /// It exists.
+    /// The cluster exists.
     Held,
     /// The provider confirmed the deletion.
     Returned,
@@ -219,8 +219,8 @@ impl RunState {
         }
     }
 
-    /// The gravest verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is judged or
-    /// skipped.
+    /// The most severe verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is
+    /// judged or skipped.
     pub fn verdict(&self) -> Option<&VerdictReached> {
         self.verdict_of(self.gravest_check()?)
     }
@@ -238,7 +238,8 @@ impl RunState {
         })
     }
 
-    /// The check to show for the whole run: the gravest, otherwise the last that began, otherwise the first.
+    /// The check to show for the whole run: the one with the most severe verdict, otherwise the last that began,
+    /// otherwise the first.
     pub fn shown_check(&self) -> CheckIndex {
         let last = || self.checks().filter(|check| self.stage(Stage::Job.of(*check)).is_some()).last();
         self.gravest_check().or_else(last).unwrap_or_default()
@@ -514,8 +515,8 @@ impl RunState {
     }
 }
 
-/// Whether no job may start after this end: without image or cluster none can run, and beside a job that may still be running
-/// a measurement would be wrong.
+/// Whether this end prevents further jobs. Without image or cluster no job can run, and a job that may still be running
+/// would disturb the next measurement.
 fn stops_jobs(stage: Stage, end: &AttemptEnd) -> bool {
     match (stage, end) {
         (Stage::Image | Stage::Cluster, _) | (Stage::Job | Stage::Locate, AttemptEnd::TimedOut) => true,

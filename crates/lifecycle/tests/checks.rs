@@ -27,7 +27,7 @@ fn measured() -> [Fact; 3] {
     [Fact::JobAccepted(handle()), job_done(), logs()]
 }
 
-/// Answers all owed commands successfully until the run closes.
+/// Confirms all owed commands until the run closes.
 fn finish(book: &mut Book) {
     for _ in 0..20 {
         for owed in book.owes() {
@@ -86,7 +86,7 @@ fn a_failed_check_does_not_stop_the_next() {
 }
 
 #[test]
-fn a_check_without_its_needed_pass_is_skipped() {
+fn a_check_is_skipped_if_its_needed_check_did_not_pass() {
     for failed in [Verdict::Fail, Verdict::Inconclusive] {
         // `c` needs `b`, which is skipped itself.
         let mut book = ready(with_checks(&["", "a", "b"]));

@@ -10,7 +10,7 @@ fn money(text: &str) -> Money {
     text.parse().unwrap()
 }
 
-/// Two nodes at 60 an hour each: two a minute.
+/// Two nodes at 60 EUR per hour each cost 2 EUR per minute.
 fn priced(budget: Option<&str>) -> Workflow {
     let budget = budget.map(money);
     let cost = ClusterCost { node_hour: money("60"), budget, kept_hour: None, currency: "EUR".into() };
@@ -61,7 +61,7 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     let stop = wake(&book.state, book.now).unwrap();
     book.tick(60);
     assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
-    // 20 pay for ten minutes; the release may take as long as the grace period.
+    // A budget of 20 EUR pays for ten minutes; the release may take as long as the grace period.
     let seconds = 600 - grace.0.as_secs() - 120;
     book.tick(seconds - 1);
     assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken at that time");
@@ -117,7 +117,7 @@ fn the_budget_ends_the_search_and_not_the_run() {
 }
 
 #[test]
-fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
+fn a_cluster_ends_by_itself_when_its_lease_or_the_budget_ends() {
     let ends_after = |workflow: Workflow| {
         let mut book = Book::open(workflow);
         book.until("dev.burnin.image.built.v1");

@@ -1,4 +1,4 @@
-//! Ledgers of all formats remain readable: each format has a ledger here, and none is ever removed.
+//! Ledgers of all formats remain readable: each format has a ledger here, which is never removed.
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
 use std::{fs, path::Path};

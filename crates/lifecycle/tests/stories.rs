@@ -119,7 +119,7 @@ fn after_an_outage_a_late_result_counts_although_the_limit_has_passed() {
 }
 
 #[test]
-fn a_cluster_that_appears_after_closing_reopens_its_lease_alone() {
+fn a_cluster_that_appears_after_closing_reopens_only_its_lease() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.image.built.v1");
     book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));

@@ -46,7 +46,7 @@ pub struct Criteria {
     /// Published measurements of the same kind of system. If any are given, one of them must match the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
-    /// Judge also by the cluster's own passed runs, once five exist. Disable for clusters whose results do
+    /// Also judge by the cluster's own passed runs, once five exist. Disable for clusters whose results do
     /// not repeat.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub history: bool,

@@ -386,7 +386,8 @@ pub struct Manifest {
     pub attempt: crate::Attempt,
     /// Objects, by name relative to the manifest's folder.
     pub objects: Vec<ManifestObject>,
-    /// Files that were not collected. At most 1000 entries; the last one then gives the number of the rest.
+    /// Files that were not collected. At most 1000 entries; if there are more files, the last entry contains the number
+    /// of the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }

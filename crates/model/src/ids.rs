@@ -287,7 +287,9 @@ impl FromStr for Attempt {
         };
         // `01` and `+1` parse as numbers; an attempt must have one spelling.
         let attempt = parsed().filter(|attempt| attempt.to_string() == text);
-        attempt.ok_or_else(|| InvalidId::new("attempt", text, "a number, or `c`, a check, `a` and a number"))
+        attempt.ok_or_else(|| {
+            InvalidId::new("attempt", text, "an attempt such as `1`, or `c2a1` for the second check")
+        })
     }
 }
 
@@ -373,7 +375,7 @@ pub struct CommandId {
 }
 
 impl CommandId {
-    /// The same attempt with another verb.
+    /// The id of the same attempt with another verb.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
         Self { verb, ..self.clone() }

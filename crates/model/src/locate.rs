@@ -82,7 +82,8 @@ pub struct NodeSearch {
     /// Program of the job. Pairs of nccl-tests run their largest size.
     #[serde(flatten)]
     pub program: Program,
-    /// Metrics of the criteria, of a program that is not of nccl-tests: the first one that a pair's log has is its speed.
+    /// Metrics of the criteria, for a program other than nccl-tests: the first of them in a pair's log is the speed of
+    /// the pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
     /// Environment variables of each rank, over those of the cluster.
@@ -104,7 +105,7 @@ pub struct Suspects {
     /// Suspected links between two nodes that work with other nodes; each entry names both nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<[String; 2]>,
-    /// Reason why the search could not decide, or not completely.
+    /// Reason why the search gave no result, or only a partial one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
     /// Number of pairs run.

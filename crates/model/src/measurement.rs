@@ -40,7 +40,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogEnd {
-    /// The summary exists, whatever its result.
+    /// The summary exists, with any result.
     Complete,
     /// Neither a summary nor an error: the output stops early.
     Truncated,
@@ -52,7 +52,8 @@ pub enum LogEnd {
 }
 
 impl Reading {
-    /// Adds the content of another log of the same run. The end stays: what it is of several logs depends on the program.
+    /// Adds the content of another log of the same run. The end is unchanged, because the end of several logs depends
+    /// on the program.
     pub fn append(&mut self, other: Self) {
         self.format = self.format.take().or(other.format);
         self.version = self.version.take().or(other.version);
@@ -90,7 +91,7 @@ impl Reading {
 }
 
 impl LogEnd {
-    /// The worse end of two logs; an empty log states nothing.
+    /// The worse end of two logs; an empty log does not count.
     #[must_use]
     pub const fn worse(self, other: Self) -> Self {
         match (self, other) {

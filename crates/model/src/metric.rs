@@ -207,7 +207,7 @@ pub struct Finding {
 pub enum Severity {
     /// Cause unknown.
     Unknown,
-    /// An application or driver error that hardware need not cause.
+    /// An application or driver error, possibly without a hardware defect.
     Software,
     /// A setting of the operator, such as persistence mode.
     Configuration,
@@ -220,7 +220,7 @@ pub enum Severity {
 /// A GPU that a log names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gpu {
-    /// Its subject: index, and node, serial number and bus id where the log has them.
+    /// The GPU as a subject: index, and node, serial number and bus id where the log has them.
     pub subject: Subject,
     /// Device name, such as `NVIDIA H100 80GB HBM3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

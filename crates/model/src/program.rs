@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Workload;
 
-/// What a benchmark runs.
+/// The program of a benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Program {
     /// A program of nccl-tests.
@@ -57,7 +57,7 @@ pub struct CommandLine {
     /// Container image with the program, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// How its output is read.
+    /// Format of its output.
     pub read: OutputFormat,
 }
 
@@ -80,7 +80,7 @@ impl CommandLine {
     }
 }
 
-/// For which part of the cluster a program is started once.
+/// Part of the cluster for which a program is started once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Every {
@@ -95,8 +95,9 @@ pub enum Every {
     Pair,
 }
 
-/// The pairs of nodes 0 to `nodes` - 1 in rounds: in a round a node is in at most one pair. All pairs take `nodes` - 1 rounds, or
-/// `nodes` rounds of an odd number; `most` limits the rounds. The jobs' shell text computes the same ([`Every::Pair`]).
+/// The pairs of nodes 0 to `nodes` - 1 in rounds: in a round a node is in at most one pair. All pairs take `nodes` - 1
+/// rounds, or `nodes` rounds if the number is odd; `most` limits the rounds. The jobs' shell text computes the same
+/// ([`Every::Pair`]).
 ///
 /// The circle method of round-robin tournaments: the first node stays, the others rotate.
 #[must_use]
@@ -108,14 +109,14 @@ pub fn pair_rounds(nodes: usize, most: Option<u32>) -> Vec<Vec<(usize, usize)>> 
     let mut result = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         let pairs = (0..places / 2).map(|at| (circle[at], circle[places - 1 - at]));
-        // With an odd number of nodes one rests in each round.
+        // With an odd number of nodes one node pauses in each round.
         result.push(pairs.filter(|(a, b)| *a < nodes && *b < nodes).collect());
         circle[1..].rotate_right(1);
     }
     result
 }
 
-/// How the output of a program is read.
+/// Format of the output of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputFormat {

@@ -17,7 +17,8 @@ pub struct Record {
     pub run: RunId,
     /// Sequence number in the ledger, starting at 1, without gaps.
     pub seq: u64,
-    /// Unique per write. After a lost response, it distinguishes our own write from a concurrent one.
+    /// Unique per write. After a lost response, the nonce distinguishes the conductor's own write from a concurrent
+    /// one.
     pub nonce: String,
     /// The conductor's clock, non-decreasing within a run. Deadlines depend on no other clock.
     pub recorded_at: Timestamp,

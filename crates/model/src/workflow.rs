@@ -265,8 +265,8 @@ pub struct Workload {
 
 /// Options of nccl-tests by their long names (`longopts` in its common.cu, 2.19.6); its own defaults hold where a field is absent.
 ///
-/// Options that change what is printed (`-C`, `-F`) or run several operations or types in one table (`all`) do not exist here: the
-/// verdict would not judge what was requested.
+/// Options that change the printed values (`-C`, `-F`) or run several operations or types in one table (`all`) are not
+/// supported, because the verdict would not judge the requested operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraArgs {
@@ -367,17 +367,17 @@ impl Reduction {
     }
 }
 
-/// Which time nccl-tests prints for a size.
+/// The time that nccl-tests prints for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeOf {
-    /// That of rank 0.
+    /// The time of rank 0.
     Rank0 = 0,
     /// The average of all ranks; nccl-tests' default.
     Average = 1,
-    /// The shortest one of all ranks.
+    /// The shortest time of all ranks.
     Min = 2,
-    /// The longest one of all ranks.
+    /// The longest time of all ranks.
     Max = 3,
 }
 
@@ -425,7 +425,7 @@ impl Workload {
     /// [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
-        // From 0 the sizes would never grow; a workflow file with 0 is refused after this was evaluated.
+        // Sizes that start at 0 would never grow. A workflow file with 0 is rejected only after this evaluation.
         std::iter::successors(Some(self.min_bytes.max(1)), |size| size.checked_mul(factor))
             .take_while(|size| *size <= self.max_bytes)
             .collect()
@@ -465,7 +465,7 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// All of them.
+    /// All collectives.
     pub const ALL: [Self; 9] = [
         Self::AllReduce,
         Self::AllGather,

@@ -87,7 +87,7 @@ pub(crate) fn out_of_bounds(rest: &[u8]) -> Option<OutOfBounds> {
 pub(crate) struct Average {
     /// GB/s; `None` without rows to average (`-nan`).
     pub(crate) value: Option<f64>,
-    /// Below the requested minimum.
+    /// Whether the average is below the requested minimum.
     pub(crate) failed: bool,
 }
 

@@ -122,7 +122,8 @@ pub(crate) fn row(row: &Row) -> usize {
     text(&row.dtype) + optional(row.redop.as_ref()) + optional(row.timestamp.as_ref()) + processes + partial
 }
 
-/// Heap bytes of a Rank line, including its number during counting and its host among the known ones.
+/// Heap bytes of a Rank line, including the rank's number while ranks are counted and the host's entry in the list of
+/// hosts.
 pub(crate) fn device(device: &Device, new_host: bool) -> usize {
     let known = if new_host { text(&device.host) + 2 * size_of::<Vec<u8>>() } else { 0 };
     let own = text(&device.host) + optional(device.bus_id.as_ref()) + optional(device.name.as_ref());

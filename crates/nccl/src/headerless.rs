@@ -34,7 +34,7 @@ pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
     Layout::from_values(count, milliseconds, values[..count].iter().any(|word| error(word)))
 }
 
-/// Possible start of a left part in a line with an unknown beginning: two integers before a known type.
+/// Possible start of a row's left part, if the beginning of the line is unknown: two integers before a known type.
 pub(crate) fn anchor(line: &[u8]) -> Option<usize> {
     let mut before: [Option<Word<'_>>; 2] = [None, None];
     for word in Words::new(line, 0).take(WORDS) {

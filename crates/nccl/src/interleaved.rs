@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 /// Names of reductions.
 pub(crate) const OPERATIONS: [&str; 7] = ["sum", "none", "prod", "max", "min", "avg", "mulsum"];
 
-/// Names of element types, the common ones first, but a name before those that it begins with.
+/// Names of element types, the common ones first. A name stands before its own prefixes, because the first match
+/// counts.
 pub(crate) const TYPES: [&str; 20] = [
     "float8_e4m3",
     "float8_e5m2",
@@ -40,7 +41,7 @@ const DIGITS: usize = 20;
 /// Width of the root column with its two blanks, in all versions.
 const ROOT_PITCH: usize = 8;
 
-/// End of the root in a word with joined output.
+/// End of the root in a word to which other output is joined.
 pub(crate) fn root(word: &Word<'_>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
     // -1 is the only negative root, so the following text is not part of it.
     if word.text.starts_with(b"-1") {
@@ -49,14 +50,14 @@ pub(crate) fn root(word: &Word<'_>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> 
     count(word, Some(ROOT_PITCH), hosts)
 }
 
-/// End of a count in a word with joined output.
+/// End of a count in a word to which other output is joined.
 pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
     let digits = word.text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = &word.text[digits..];
     if digits == 0 || rest.is_empty() {
         return None;
     }
-    // Padding shows that the number is shorter than its column, and thus the end of the column. The first
+    // With padding, the width of the column determines the end of the number. The first
     // blanks of a line may also come from the launcher.
     if let Some(length) = pitch.and_then(|pitch| pitch.checked_sub(word.blanks))
         && word.blanks > 2

@@ -131,8 +131,8 @@ impl Layout {
     /// The columns of rows without a header, derived from the number of values after the type and the
     /// reduction.
     ///
-    /// Only unambiguous shapes are known: nccl-tests prints a root in every table since 2022, and before that
-    /// not for collectives without a root; the wide shapes are newer.
+    /// Only unambiguous shapes are known. Since 2022 nccl-tests prints a root in every table; before 2022 it printed
+    /// none for collectives without a root. The wide shapes are newer.
     pub(crate) fn from_values(values: usize, milliseconds: bool, error: bool) -> Option<Layout> {
         use HalfColumn::{
             Algbw, Busbw, CopyBw, Error, IterationCv, IterationMax, IterationMin, IterationP99, Time,

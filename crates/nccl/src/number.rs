@@ -141,7 +141,7 @@ fn power(token: &[u8]) -> Option<i32> {
     Some(if negative { -power } else { power })
 }
 
-/// Values beyond the exact powers: too rare to need a path without text.
+/// Converts values with exponents outside `EXACT` by way of text: they are rare, so speed does not matter.
 #[cold]
 fn far(digits: u64, exponent: i32) -> f64 {
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_whole() {
+    fn counts_are_whole_numbers() {
         let count = |text: &str| Number::parse(text.as_bytes()).unwrap().count();
         assert_eq!(count("1.07374e+09"), Some(1_073_740_000));
         assert_eq!(count("12.000000"), Some(12));

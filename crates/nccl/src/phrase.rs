@@ -76,7 +76,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("# error: ", LastError),
     ("NCCL WARN", Warning),
     ("[burnin: cut here, ", Cut),
-    // The program at its start.
+    // Messages of nccl-tests at its start.
     ("Invalid number of GPUs", Failure),
     ("invalid sizes for ", Failure),
     ("invalid size specified", Failure),

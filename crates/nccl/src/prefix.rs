@@ -8,7 +8,7 @@ use memchr::{memchr, memchr_iter};
 pub(crate) struct Stripped<'a> {
     /// The line without launcher tags and collector timestamps: the program's own output.
     pub(crate) said: &'a [u8],
-    /// Also without anything else that looks like a prefix (a host name and a colon, a bracket).
+    /// `said` without any other text that looks like a prefix (a host name and a colon, a bracket).
     pub(crate) rest: &'a [u8],
     /// Identifies the process, from the launcher's tag; 0 without a tag.
     pub(crate) stream: u64,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_keeps_its_host() {
+    fn the_host_of_a_failure_line_is_kept() {
         let line = b"2026-01-05T12:00:07Z node-2: Test NCCL failure";
         assert_eq!(strip(line).said, b"node-2: Test NCCL failure");
     }

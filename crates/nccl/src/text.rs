@@ -134,7 +134,7 @@ impl TextReader {
         }
     }
 
-    /// Processes a line of numbers: a row, or halves of an earlier row. Returns the start of the rest.
+    /// Processes a line of numbers: a row, or halves of an earlier row. Returns the position after the parsed part.
     fn numbers(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
         self.row(line, start, Beginning::Known).or_else(|| self.halves(line, start))
     }
@@ -258,7 +258,7 @@ impl TextReader {
                         None => self.tables.program(name),
                     }
                 }
-                // The rest requires complete lines: a truncated version is another version.
+                // The other phrases require complete lines: a truncated version number is another version number.
                 _ if !line.ended => {}
                 Phrase::Version => {
                     let run = self.tables.at(RunPhase::Version, line.stream);

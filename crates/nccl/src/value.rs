@@ -60,7 +60,7 @@ pub(crate) fn plausible(layout: &Layout, size: u64, printed: [Option<Number>; 3]
     let (slowest, fastest) =
         (at(time.scaled(layout.to_us) + slack), at((time.scaled(layout.to_us) - slack).max(0.0)));
     let rounding = algbw.rounding(0) * 1.01;
-    // Early versions multiplied by (n-1)/n, at least one half.
+    // Early versions printed the bandwidth multiplied by (n-1)/n, which is at least one half.
     let printed = algbw.scaled(0);
     slowest * 0.5 - rounding <= printed && printed <= fastest + rounding
 }

@@ -204,7 +204,7 @@ const GREEDY: [(&str, Line); 12] = [
     ("tags", |n| format!("{}\n", format!("[1,{n}]<stdout>:x[1,{}]<stdout>:yyyyyyyy", n + 1).repeat(6000))),
 ];
 
-/// The same in JSON: members of a run.
+/// Members of a run in JSON that fill each of the reader's collections.
 const GREEDY_JSON: [(&str, Line); 8] = [
     ("devices", |n| {
         let text = "\\u0001é".repeat(3000);
@@ -257,7 +257,7 @@ fn logs_that_fill_every_collection_fit() {
         let begin: &[u8] = b"{\"version\":4,";
         bounded(name, begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
     }
-    // All kinds in turn, and each after another.
+    // Lines of all kinds alternately, and one kind after another.
     for stretch in [1, 300, 20_000] {
         let line = |n: u64| GREEDY[(n / stretch) as usize % GREEDY.len()].1(n);
         bounded("all in turn", made(size, |n, out| out.extend(line(n).bytes())));
@@ -309,7 +309,7 @@ impl Numbers {
     }
 }
 
-/// Text that an intact log does not contain there.
+/// Text that an intact log does not contain at this position.
 const FOREIGN: [&[u8]; 27] = [
     b"\n",
     b"\0",

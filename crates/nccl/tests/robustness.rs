@@ -28,8 +28,8 @@ fn is_left_of(cut: &Row, whole: &Row) -> bool {
         && Row { timestamp: None, ..left } == Row { timestamp: None, ..same }
 }
 
-/// Checks every prefix of a log: its rows are the first rows of the whole log, the last one may lack a half, and it
-/// is complete only with the summary.
+/// Checks every prefix of a log: its rows are the first rows of the whole log, of which the last may lack a half. A
+/// prefix is complete only with the summary.
 fn truncations_are_honest(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);
     let whole_rows = rows(&whole);
@@ -319,7 +319,7 @@ fn a_count_wider_than_its_column_is_not_cut() {
 }
 
 #[test]
-fn json_cut_at_any_byte_has_no_other_number() {
+fn json_cut_at_any_byte_invents_no_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl");
     let real = fs::read_to_string(folder.join("h200/matrix-healthy-z3.json")).unwrap();
     // The environment and most of the rows add no other kinds of content.

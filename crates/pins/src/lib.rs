@@ -156,7 +156,7 @@ impl Pins {
                 change: change.clone(),
             };
             let name = object(workflow, number);
-            // If the number is taken, the next iteration reads the entry, which may be our own after a lost
+            // If the number is taken, the next iteration reads the entry, which may be from this call after a lost
             // response.
             if self.store.create_json(&name, &entry).await? == Creation::Created {
                 return Ok(Decided::Now);
@@ -217,9 +217,9 @@ pub struct Who {
 /// Result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It is in force from now on.
+    /// The decision is in force from now on.
     Now,
-    /// It was already in force.
+    /// The decision was already in force.
     Before,
     /// There was no pin to release.
     Never,

@@ -25,7 +25,7 @@ const ARE: [&str; 13] = [
     "CONDA_PREFIX",
     "VIRTUAL_ENV",
 ];
-/// Words that mark a secret in these names. `SLURM_JWT` is one.
+/// Words that mark a variable as secret, such as `JWT` in `SLURM_JWT`.
 const SECRET: [&str; 7] = ["TOKEN", "SECRET", "PASS", "KEY", "JWT", "CRED", "AUTH"];
 /// Maximum length of a name.
 const NAME: usize = 256;
@@ -33,7 +33,7 @@ const NAME: usize = 256;
 /// Beginning of an environment block, case-insensitive.
 pub(crate) const BEGINS: &str = "\"env\"";
 
-/// Length of the beginning of a block; `None` if the key is something else.
+/// Length of a block's beginning, to its `[`; `None` if the key is not followed by a list.
 pub(crate) fn begins(view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
     let blank = |byte: u8| byte.is_ascii_whitespace();
     let mut at = BEGINS.len();
@@ -54,7 +54,7 @@ pub(crate) enum EnvironmentText {
         /// Length of the name with its equals sign.
         name: usize,
     },
-    /// The string is scanned like any text.
+    /// The string is scanned like other text.
     Open {
         /// Length between the quotes.
         length: usize,

@@ -13,7 +13,7 @@ impl Rules {
     /// and the files of `folder`, one secret each, if the folder exists.
     ///
     /// # Errors
-    /// Returns an error if a secret is unreadable, with its name: text would be stored without its redaction.
+    /// Returns an error, with the secret's name, if a secret is unreadable: otherwise it could be stored unredacted.
     pub fn of_this_process(folder: Option<&Path>) -> io::Result<Arc<Self>> {
         let mut known = in_environment();
         match folder.map(fs::read_dir) {

@@ -90,7 +90,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
         _ => return Ok(None),
     }
     at += view.run(at, SPACES, blank)?;
-    // A private key has its own end; the others are already masked.
+    // A private key is redacted up to its own end line; the other two values are already masked.
     for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
         if view.says(at, begins)? {
             return Ok(None);
@@ -115,7 +115,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
     Ok(Some(Hit::new(Kind::Assignment, value, 0, Swallow::Quoted { mark, open: bytes - 1, run: 0 })))
 }
 
-/// Empty values, switches and short numbers are not secrets, and often settings.
+/// Whether the value is empty, a switch or a short number: such values are settings, not secrets.
 fn trivial(view: &StreamWindow<'_>, at: usize) -> Result<bool, Undecided> {
     let length =
         view.run(at, 8, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'))?;

@@ -122,7 +122,7 @@ impl Rules {
         })
     }
 
-    /// Only the patterns.
+    /// Rules with the patterns and without known values.
     pub fn of_patterns() -> Arc<Self> {
         /// The patterns are constants: an invalid set would fail every test.
         static PATTERNS: LazyLock<Arc<Rules>> =

@@ -57,7 +57,7 @@ pub(crate) enum Swallowed {
     All(Swallow),
     /// All but the last byte, which is needed to interpret the next one.
     AllButOne(Swallow),
-    /// It ends after this many bytes, and this many backslashes belong to the following text.
+    /// The value ends after this many bytes, and this many backslashes belong to the following text.
     End(usize, usize),
 }
 

@@ -108,13 +108,13 @@ impl TokenPattern {
         Ok(long.then(|| Hit::new(self.kind, 0, begins.len(), Swallow::While(self.class))))
     }
 
-    /// Its prefix in base64, shifted by this many bytes; `None` if it is too short to be distinctive.
+    /// The token's prefix in base64, shifted by this many bytes; `None` if it is too short to be distinctive.
     pub(crate) fn in_base64(&self, shift: usize) -> Option<String> {
         let anchor = encoded(self.begins, shift);
         (anchor.len() >= 4).then_some(anchor)
     }
 
-    /// The same token within base64.
+    /// A match of the token within base64.
     pub(crate) fn at_in_base64(
         &self,
         shift: usize,

@@ -24,7 +24,7 @@ impl<'a> StreamWindow<'a> {
         Self { behind: &bytes[at.saturating_sub(BACK)..at], ahead: &bytes[at..to], whole }
     }
 
-    /// The same view from a later position. The bytes before it are not visible.
+    /// Returns the part of this view from a later position. Earlier bytes are not visible in it.
     pub(crate) fn on(&self, from: usize) -> Self {
         Self { behind: &[], ahead: self.rest(from), whole: self.whole }
     }

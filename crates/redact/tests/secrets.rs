@@ -219,7 +219,7 @@ fn known_values_are_removed_across_line_breaks_and_in_dumps() {
     }
 }
 
-/// Keys of which the first line was lost. Made for this test by `openssl genpkey` and `ssh-keygen`, cut, and used nowhere.
+/// Keys without their first line. Made for this test by `openssl genpkey` and `ssh-keygen`, cut, and used nowhere.
 #[test]
 fn bodies_of_private_keys_are_removed_without_their_first_line() {
     let line = fake("", 64);
@@ -328,7 +328,7 @@ fn the_environment_block_keeps_fields_that_explain_a_measurement() {
     }
 }
 
-/// Every log of a folder, below it.
+/// Every log in a folder and its subfolders.
 fn logs(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -409,7 +409,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn chunks_make_no_difference(text in pieces(), cuts in proptest::collection::vec(0usize..1200, 0..12), single in any::<bool>()) {
+    fn the_chunks_of_the_stream_do_not_affect_the_result(text in pieces(), cuts in proptest::collection::vec(0usize..1200, 0..12), single in any::<bool>()) {
         let rules = rules();
         let whole = told(&rules, &[&text]);
         let mut cuts: Vec<_> = if single { (0..text.len()).collect() } else { cuts };

@@ -9,15 +9,15 @@ use crate::{RunStory, findings::Tone, text, words};
 /// A check of a run, for display.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckLine {
-    /// Its name, sanitized.
+    /// Name of the check, sanitized.
     pub name: String,
-    /// Severity of its state.
+    /// Severity of the check's state.
     pub tone: Tone,
     /// Mark of the severity.
     pub mark: &'static str,
-    /// Its verdict or state: `pass`, `skipped`, `no verdict`, ...
+    /// Verdict or state of the check: `pass`, `skipped`, `no verdict`, ...
     pub word: String,
-    /// Gravest reason of the verdict, or of its absence.
+    /// Most severe reason of the verdict, or the reason of its absence.
     pub why: String,
     /// Whether the measurements of this check are the shown ones.
     pub is_shown: bool,

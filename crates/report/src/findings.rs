@@ -50,7 +50,7 @@ pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
     }
 }
 
-/// The same, with one reason for all dips below one standard: a slow plateau shows at many sizes.
+/// The reasons, with all dips below one standard merged into one reason, because a slow plateau shows at many sizes.
 pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
     let mut merged: Vec<Reason> = Vec::new();
     // Position of the merged reason, and its dips.
@@ -85,7 +85,7 @@ pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
     merged
 }
 
-/// Standard of a dip.
+/// Curve below which a dip lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DipStandard {
     Reference,
@@ -212,7 +212,7 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
     suspects.nodes.iter().map(node).chain(suspects.links.iter().map(link)).chain(open)
 }
 
-/// The verdict is independent of it, so it is not the conclusion of the run.
+/// A failed search for bad nodes: a note beside the verdict, which does not depend on the search.
 fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = state.checks().find_map(|check| match state.end(Stage::Locate.of(check))? {
         AttemptEnd::Succeeded(_) => None,

@@ -1,4 +1,4 @@
-//! The hand-over document of a cluster: what was requested, what was measured on which devices, and what was not.
+//! The hand-over document of a cluster: the request, the measurements with their devices, and the missing measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,7 +100,7 @@ fn results(out: &mut String, stories: &[Story<'_>]) {
     *out += "\nCriteria and logs are identified by the beginning of their SHA-256.\n";
 }
 
-/// What is known about one device.
+/// Known properties of one device.
 #[derive(Default)]
 struct Device {
     name: BTreeSet<String>,

@@ -172,7 +172,7 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
     }
 }
 
-/// Whether a reason of the same kind exists, which means that all of it was compared.
+/// Whether the area was compared: a reason about it exists, and that reason is not a refusal to compare.
 fn compared(area: CheckArea, reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| CheckArea::of(reason).goes_with(area) && !CheckArea::refuses(reason))
 }
@@ -220,7 +220,7 @@ fn conclusion(story: &Story<'_>) -> TestCase {
 
 /// The verdict in one sentence, diagnoses with their evidence, suspects, and the next step.
 fn judgement_text(story: &Story<'_>, log: Option<&LogStory<'_>>, judgement: Option<&Judgement>) -> String {
-    // Each suite of several logs is about its own log.
+    // With several logs, each suite reports only its own log.
     let own = match (story.run, log) {
         (None, Some(log)) => Story { logs: vec![*log], judgement: log.judgement, ..story.clone() },
         _ => story.clone(),

@@ -161,7 +161,7 @@ fn found(out: &mut String, story: &Story<'_>) {
     }
     let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
     if !suspects.is_empty() {
-        *out += "\n### Suspects\n\n| who | confidence |\n|---|---:|\n";
+        *out += "\n### Suspects\n\n| suspect | confidence |\n|---|---:|\n";
     }
     for (name, confidence) in &suspects {
         *out += &format!("| {} | {:.0} % |\n", escaped(&text::shortened(name, VALUE)), 100.0 * confidence);

@@ -1,6 +1,6 @@
 //! Charts, as the content of an SVG image.
 //!
-//! All text on the axes is our own: no text from a log is included. Each drawn element has its own colour in
+//! All text on the axes is constant: no text from a log is included. Each drawn element has its own colour in
 //! `ink`, by which the style sheet selects and repaints it for dark mode.
 
 mod axis;

@@ -1,4 +1,4 @@
-//! The entries of docs/VERDICT.md: what a reason code means, and what to do.
+//! The entries of docs/VERDICT.md: the meaning of each reason code, and the next step.
 
 /// The document, which is the only place of these texts.
 const DOCUMENT: &str = include_str!("../../../docs/VERDICT.md");

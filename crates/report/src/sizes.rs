@@ -55,7 +55,7 @@ struct SizePage {
     baseline: bool,
     rows: Vec<SizeRow>,
     more: usize,
-    /// Whether any size has a change.
+    /// Whether the level of any size changed.
     changes: bool,
 }
 
@@ -63,7 +63,7 @@ struct SizePage {
 struct SizeRow {
     size: String,
     busbw: String,
-    /// Excess time over its usual time.
+    /// Difference from the usual time of this size.
     slower: String,
     bad: bool,
     /// Last change, as text.

@@ -30,7 +30,7 @@ pub struct RunStory<'a> {
     pub records: &'a [Record],
     /// Storage locations.
     pub places: &'a Places,
-    /// The check to report; `None` for the whole run, with the measurements of its gravest check.
+    /// The check to report; `None` for the whole run, with the measurements of the check with the most severe verdict.
     pub check: Option<CheckIndex>,
 }
 

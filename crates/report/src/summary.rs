@@ -23,8 +23,8 @@ const OF_LEVEL: [&str; 8] = [
 /// Maximum length of a reason as a sentence, characters.
 const LONGEST: usize = 200;
 
-/// The verdict in one sentence: level, distance from its standard, and affected sizes; or the gravest reason. Of several logs
-/// the totals.
+/// The verdict in one sentence: level, distance from its standard, and affected sizes; or the most severe reason. For
+/// several logs, the totals.
 #[must_use]
 pub fn sentence(story: &Story<'_>) -> Option<String> {
     story.verdict()?;
@@ -78,9 +78,9 @@ pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
 pub struct LogSummary<'a> {
     pub log: LogStory<'a>,
     pub verdict: Verdict,
-    /// Code of the gravest reason; empty without one.
+    /// Code of the most severe reason; empty without one.
     pub code: &'a str,
-    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the gravest reason.
+    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
     pub text: String,
     /// Measured part of the standard; 1 if unknown.
     part: f64,
@@ -102,13 +102,13 @@ impl<'a> LogSummary<'a> {
         Self { log: *log, verdict: verdict_of(log), code, text, part }
     }
 
-    /// Its name without the common folder of all logs.
+    /// Name of the log without the common folder of all logs.
     pub fn name(&self, folder: &str) -> &'a str {
         self.log.name.strip_prefix(folder).unwrap_or(self.log.name)
     }
 }
 
-/// Logs with the same verdict and gravest reason, worst first.
+/// Logs with the same verdict and most severe reason, worst first.
 pub struct LogGroup<'a> {
     pub verdict: Verdict,
     /// The code; empty for passed logs, which need no distinction.
@@ -139,7 +139,7 @@ pub fn groups<'a>(story: &Story<'a>) -> Vec<LogGroup<'a>> {
     groups
 }
 
-/// What to do, from the documentation of the gravest reason that has a next step. A pass needs none.
+/// Next step, from the documentation of the most severe reason that has one. A pass needs none.
 #[must_use]
 pub fn next(story: &Story<'_>) -> Option<String> {
     let verdict = story.verdict().filter(|verdict| *verdict != Verdict::Pass)?;
@@ -149,7 +149,7 @@ pub fn next(story: &Story<'_>) -> Option<String> {
 
 /// Next step of a code; `None` if it needs none.
 pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
-    // Of a code that both kinds of benchmarks use, the entry of this kind.
+    // If both kinds of benchmarks use the code, the entry of this kind.
     let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
     let entries = reasons::entries(code);
     let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;
@@ -289,7 +289,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Three digits, as a person compares them.
+/// Three significant digits, enough for a comparison by a person.
 fn figure(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

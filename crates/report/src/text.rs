@@ -15,7 +15,7 @@ pub fn line(text: &str) -> String {
     block(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The same, keeping line breaks.
+/// Text without characters that a terminal or a browser would interpret, with its line breaks.
 pub fn block(text: &str) -> String {
     let clean = neutral(text);
     match clean.char_indices().nth(LONGEST) {
@@ -83,7 +83,7 @@ pub fn acts(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// After ESC. The rest of an escape sequence is printable; otherwise `ESC [31m` would leave `[31m` in the
+/// Skips an escape sequence after its ESC: its other characters are printable, so `ESC [31m` would leave `[31m` in the
 /// text.
 fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
     match chars.peek() {

@@ -31,7 +31,6 @@ impl StageLine {
         if self.teardown { "teardown" } else { self.stage.as_str() }
     }
 
-    /// The step of this line.
     pub(crate) const fn step(&self) -> Step {
         self.stage.of(self.attempt.check)
     }

@@ -153,7 +153,7 @@ pub fn entry(entry: &RecordEntry) -> (String, String) {
     }
 }
 
-/// The program and its arguments, as it takes them.
+/// The program and its arguments, in the program's own flags.
 pub fn program(program: &Program) -> String {
     let workload = match program {
         Program::NcclTests(workload) => workload,
@@ -192,7 +192,7 @@ pub fn about(story: &Story<'_>) -> String {
     about_at(story, text::moment)
 }
 
-/// The same, with a format for moments.
+/// Subtitle of a report, with a format for moments.
 pub fn about_at(story: &Story<'_>, moment: impl Fn(Timestamp) -> String) -> String {
     if let Some(run) = story.run {
         let state = run.state;

@@ -66,7 +66,7 @@ fn junit_has_one_case_per_check() {
     insta::assert_snapshot!("junit_unbuilt", junit(&unbuilt().story()));
 }
 
-/// Red exactly with the verdict: a failure for a fail, an error for inconclusive.
+/// The report is red exactly if the verdict is not a pass: a failure for a fail, an error for inconclusive.
 #[test]
 fn junit_agrees_with_the_verdict() {
     let agree = |logs: &Logs| {

@@ -134,7 +134,7 @@ fn outside(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_spreadsheet_finds_no_formula() {
+fn the_csv_form_contains_no_formula() {
     let text = csv(&hostile().story());
     silent("csv", &text.replace('\r', ""));
     let mut lines = ::csv::Reader::from_reader(text.as_bytes());

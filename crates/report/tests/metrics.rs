@@ -109,7 +109,7 @@ fn the_worst_value_depends_on_the_direction_of_improvement() {
 }
 
 #[test]
-fn values_of_another_unit_or_label_are_another_row() {
+fn values_of_another_unit_or_label_are_separate_rows() {
     let mut others = reading(vec![metric("copy", Better::Higher, "n", Some(1.0)); 4]);
     others.metrics[1].unit = "MB/s".into();
     others.metrics[2].labels.insert("size".into(), "8".into());
@@ -230,7 +230,7 @@ fn many_and_hostile_metrics_are_bounded() {
 }
 
 #[test]
-fn logs_of_tables_have_no_section() {
+fn logs_with_tables_have_no_metrics_section() {
     let logs: Logs = support::logs::bad();
     assert_eq!(metrics(&logs.story()), report::Metrics::default());
     assert!(!html(&logs.story()).contains("<h2>Metrics</h2>"));

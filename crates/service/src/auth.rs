@@ -1,4 +1,4 @@
-//! Authentication of callers: by the platform, or by a [`Authenticator`] before a request's body is read.
+//! Authentication of callers: by the platform, or by an [`Authenticator`] before a request's body is read.
 
 use std::fmt;
 

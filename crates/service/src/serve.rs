@@ -107,7 +107,7 @@ pub fn router(service: Service) -> Router {
     with_routes(service, Routes::default())
 }
 
-/// The routes of a service with further routes.
+/// The routes of every service, and further `routes` of this one.
 ///
 /// # Panics
 /// Panics if a route is defined twice.

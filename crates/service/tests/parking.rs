@@ -1,4 +1,4 @@
-//! Unreadable events are stored, whatever their ids are.
+//! Unreadable events are stored under any id.
 
 use std::{collections::BTreeSet, sync::Arc};
 

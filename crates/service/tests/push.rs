@@ -201,7 +201,7 @@ async fn a_panic_gives_an_error_response() {
 }
 
 #[tokio::test]
-async fn the_largest_pubsub_message_fits_and_no_larger_one() {
+async fn a_message_of_the_maximum_size_is_accepted_and_a_larger_one_is_rejected() {
     let mut event = structured();
     event["data"] = json!({"handle": "x".repeat(13_400_000)});
     assert_eq!(post(Disposition::Done, event.to_string()).await.0, StatusCode::NO_CONTENT);

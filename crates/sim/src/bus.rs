@@ -44,7 +44,7 @@ impl SimBus {
         Arc::clone(&self.door.world)
     }
 
-    /// The same bus for external senders.
+    /// A handle to this bus for events of external senders.
     fn outside(&self) -> Self {
         let door = Effects { service: SimService::Outside, ..self.door.clone() };
         Self::new(door, Arc::clone(&self.roster))

@@ -26,11 +26,11 @@ pub enum EffectKind {
 
 /// Result of a call.
 pub enum EffectResult<T> {
-    /// It had its effect, with this result.
+    /// The call had its effect, with this result.
     Done(T),
-    /// It had its effect, but reports a failure.
+    /// The call had its effect, but reports a failure.
     Lost(T),
-    /// It had no effect.
+    /// The call had no effect.
     Refused,
 }
 

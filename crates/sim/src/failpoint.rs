@@ -60,7 +60,7 @@ pub const ALL: &[Planted] = &[
     bug("timeout_without_asking", "a stage times out without a poll"),
     bug("retry_the_workload", "a failed benchmark is repeated"),
     bug("last_end_counts", "a later end replaces the first"),
-    bug("conflict_taken_for_success", "a concurrent writer's record is mistaken for our own"),
+    bug("conflict_taken_for_success", "a concurrent writer's record is mistaken for the conductor's own"),
     bug("conflict_is_the_end", "a lost race is not followed by a new decision"),
     bug("time_goes_back", "records have unmodified clock times"),
     bug("no_hint", "open runs have no hint"),

@@ -82,7 +82,7 @@ faults! {
     DeleteSwallowed = "delete acknowledged, not executed", 600;
     /// A node is slow as long as its cluster lives.
     SickNode = "node slow", 800;
-    /// The benchmark fails because of itself.
+    /// The benchmark itself fails.
     JobFails = "job fails", 300;
     /// The benchmark hangs until its time limit.
     JobHangs = "job hangs", 300;

@@ -41,7 +41,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// No processes yet, with a bucket.
+    /// Creates a fleet without processes, over this bucket.
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Arc<Self> {
         let roster = Arc::new(Roster::new(Arc::clone(&world), bucket));
         Arc::new(Self { world, roster, lives: Mutex::default(), settings: Mutex::default() })

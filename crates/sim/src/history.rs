@@ -57,9 +57,9 @@ pub enum Happening {
         name: String,
         /// Run of the cluster.
         run: RunId,
-        /// Time at which it ends by itself.
+        /// Time at which the cluster ends by itself.
         expires_at: Timestamp,
-        /// It appeared after its confirmed deletion: no caller could have known.
+        /// Whether the cluster appeared after its confirmed deletion, so that no caller could have known it.
         late: bool,
     },
     /// The deletion of an existing cluster was requested.

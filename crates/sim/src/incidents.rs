@@ -63,7 +63,7 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimSer
     }
 }
 
-/// Invalid events of our types.
+/// Invalid events of known types.
 fn poison(number: u64) -> Vec<Event> {
     let event = |event_type: &str, subject: &str, data: serde_json::Value| {
         EventBuilderV10::new()

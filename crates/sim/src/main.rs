@@ -36,7 +36,7 @@ enum What {
     },
     /// Kill a process at every point of a run without faults.
     Crashes {
-        /// Also all pairs of crashes.
+        /// Also run all pairs of crashes.
         #[arg(long)]
         pairs: bool,
         /// Number of threads.
@@ -55,7 +55,7 @@ enum What {
         /// Maximum seeds per bug.
         #[arg(long, default_value_t = 8000)]
         seeds: u64,
-        /// Only this bug.
+        /// Run this bug only.
         #[arg(long)]
         only: Option<String>,
         /// Number of threads, each with its own bug.

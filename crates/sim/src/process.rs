@@ -24,7 +24,7 @@ pub enum SimService {
 }
 
 impl SimService {
-    /// All of our processes.
+    /// All simulated processes, with two conductors.
     pub const ALL: [Self; 8] = [
         Self::Conductor(0),
         Self::Conductor(1),
@@ -67,7 +67,7 @@ pub enum Moment {
 pub struct Condition {
     /// Time until which its calls block.
     pub silent_until: i64,
-    /// The same, not ended by the general end of faults.
+    /// Like `silent_until`, but the end of all faults does not shorten it.
     pub out_until: i64,
     /// Factor on the duration of its calls.
     pub slowness: i64,

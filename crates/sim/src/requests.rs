@@ -10,8 +10,8 @@ use std::{
 
 use ledger::{OnRequest, RequestKind};
 
-/// List prices of Cloud Storage for the Standard class in one region, US dollars a request: Class A (creations and listings)
-/// 0.005 and Class B (reads) 0.0004 a thousand; removals are free. Source: <https://cloud.google.com/storage/pricing-examples>,
+/// List prices of Cloud Storage for the Standard class in one region, US dollars per request: Class A (creations and listings)
+/// 0.005 and Class B (reads) 0.0004 per thousand; removals are free. Source: <https://cloud.google.com/storage/pricing-examples>,
 /// November 2026. A create is counted as one request, as for objects up to 1 MiB, and a list as one page, up to 1,000 names.
 const CLASS_A: f64 = 0.005 / 1000.0;
 const CLASS_B: f64 = 0.0004 / 1000.0;
@@ -72,7 +72,7 @@ impl fmt::Display for RequestsPerRun {
         let Self { creates, reads, lists, removes } = self;
         write!(
             f,
-            "object store requests a run: {creates:.1} creates, {lists:.1} lists (Class A), {reads:.1} reads (Class B), \
+            "object store requests per run: {creates:.1} creates, {lists:.1} lists (Class A), {reads:.1} reads (Class B), \
              {removes:.1} removes (free); 1,000 runs cost {:.2} USD at list price",
             self.price_of_a_thousand()
         )
@@ -102,7 +102,7 @@ mod tests {
         assert!((per_run.price_of_a_thousand() - (2.0 * 0.005 + 5.0 * 0.0004)).abs() < 1e-12);
         assert_eq!(
             per_run.to_string(),
-            "object store requests a run: 0.5 creates, 1.5 lists (Class A), 5.0 reads (Class B), 0.5 removes (free); 1,000 runs \
+            "object store requests per run: 0.5 creates, 1.5 lists (Class A), 5.0 reads (Class B), 0.5 removes (free); 1,000 runs \
              cost 0.01 USD at list price"
         );
     }

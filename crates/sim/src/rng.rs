@@ -23,7 +23,7 @@ impl Dice {
         if bound == 0 { 0 } else { number % bound }
     }
 
-    /// An index into something of this length.
+    /// An index into a sequence of this length.
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }

@@ -63,7 +63,7 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// No processes yet, with a bucket.
+    /// Creates a roster without processes, over this bucket.
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Self {
         Self { world, bucket, alive: Mutex::default() }
     }

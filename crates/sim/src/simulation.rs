@@ -201,7 +201,7 @@ impl Simulation {
         self.world.inner().published
     }
 
-    /// Records of its only run, once idle.
+    /// Records of the only run, after the simulation has become idle.
     pub fn records(mut self) -> Vec<Record> {
         self.settle();
         let name = |seq: u64| format!("ledger/sim-0/{seq:010}.json");

@@ -131,7 +131,7 @@ pub fn requested(workflow: Workflow) -> Fact {
     Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))
 }
 
-/// Output of a successful benchmark. One slow node slows all of it.
+/// Output of a successful benchmark. A slow node slows the whole benchmark.
 fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
     let mut text = format!("# job {job}\n# Collective test starting: all_reduce_perf\n");
     _ = writeln!(

@@ -56,11 +56,11 @@ pub struct BuildOutcome {
 pub enum BuildState {
     /// Not started.
     Absent,
-    /// Its supervisor is running.
+    /// The build's supervisor is running.
     Working,
     /// The supervisor recorded the result.
     Ended(BuildOutcome),
-    /// Its supervisor died before the end.
+    /// The build's supervisor died before the end.
     Lost,
 }
 
@@ -95,8 +95,7 @@ impl BuildFolder {
         let folder = self.folder(name);
         fs::create_dir_all(&folder)?;
         lock_files::create_json(&folder.join("request.json"), request)?;
-        // A request without a supervisor is an interrupted start. Of two supervisors, only one obtains the
-        // lock.
+        // A request without a supervisor is an interrupted start. Only one of two supervisors obtains the lock.
         if matches!(self.poll(name)?, BuildState::Absent) {
             self.program.spawn(
                 &[OsStr::new("build"), folder.as_os_str()],
@@ -119,8 +118,8 @@ impl BuildFolder {
         if !folder.join("request.json").exists() {
             return Ok(BuildState::Absent);
         }
-        // Read in the reverse order of the supervisor's writes, so that one that starts or ends meanwhile is
-        // not mistaken for a dead one.
+        // Read in the reverse order of the supervisor's writes, so that a supervisor that starts or ends during the
+        // read is not mistaken for a dead one.
         let started = folder.join("started").exists();
         let alive = lock_files::is_locked(&folder.join("lock"))?;
         match lock_files::read_json(&folder.join("outcome.json"))? {

@@ -161,8 +161,8 @@ impl ClusterFolder {
             // The state is checked again: this is a separate confirmation.
             return Ok(Deleted { confirmed_at: now(), ..deleted });
         }
-        // Nodes end when they find the mark, and `create` rejects the name. On a full disk the mark cannot be
-        // written; the processes are killed nevertheless.
+        // Nodes end when they find the mark, and `create` rejects the name. On a full disk the mark cannot be written,
+        // but the processes are still killed.
         let marked = lock_files::create(&folder.join("deleted.json"), b"{}");
         let nodes = lock_files::names(&folder.join("nodes"))?;
         let alive = || -> io::Result<Vec<&String>> {

@@ -123,14 +123,14 @@ impl JobFolder {
         let mut running = false;
         let takes_part = |name: &String| request.nodes.is_empty() || request.nodes.contains(name);
         for node in cluster.nodes.iter().filter(|node| takes_part(&node.name)) {
-            // The lock is read first: a node that ends meanwhile has written its exit.
+            // The lock is read first: a node that ends during the read has written its exit.
             let alive = lock_files::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
             match lock_files::read_json::<NodeExit>(
                 &folder.join("exits").join(format!("{}.json", node.name)),
             )? {
                 Some(exit) => exits.push(exit),
                 None if alive => running = true,
-                // The job can no longer succeed, whatever the other nodes report.
+                // The job can no longer succeed, regardless of the reports of the other nodes.
                 None => return Ok(JobState::NodeFail { node: node.name.clone() }),
             }
         }
@@ -170,7 +170,7 @@ fn worst(exits: Vec<NodeExit>) -> Option<JobEnd> {
     };
     let started_at = exits.iter().map(|exit| exit.started_at).min();
     let ended_at = exits.iter().map(|exit| exit.ended_at).max();
-    // Of several equally bad ones, the first to end is closest to the cause.
+    // The first of several equally bad processes to end is closest to the cause.
     let worst = exits.into_iter().min_by_key(|exit| (std::cmp::Reverse(rank(exit)), exit.ended_at))?;
     let NodeExit { state, exit_code, signal, .. } = worst;
     Some(JobEnd { state, exit_code, signal, started_at, ended_at })

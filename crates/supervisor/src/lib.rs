@@ -48,12 +48,13 @@ fn passes(name: &OsStr) -> bool {
         || switches.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The command that starts this program in another role: the program and the arguments before ours.
+/// The command that starts this program in another role: the program and its first arguments.
 #[derive(Clone, Debug)]
 pub struct Program(pub Vec<OsString>);
 
 impl Program {
-    /// Starts a process that outlives us: in its own group, without our terminal, with output to `log`.
+    /// Starts a process that outlives this one: in its own group, without this process's terminal, with output to
+    /// `log`.
     fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {
         use std::os::unix::process::CommandExt;
         let (program, before) =

@@ -68,7 +68,7 @@ pub fn is_locked(path: &Path) -> io::Result<bool> {
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
-        // Shared, so that several processes can check at once; an owner that tries to lock meanwhile retries.
+        // Shared, so that several processes can check at once; an owner that tries to lock at the same time retries.
         Ok(file) => match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),

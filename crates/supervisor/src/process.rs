@@ -83,7 +83,7 @@ pub fn end_noted(folder: &Path, grace: Duration) -> io::Result<usize> {
     Ok(left)
 }
 
-/// Environment variable of all processes of a cluster, whatever their group.
+/// Environment variable of all processes of a cluster, in any process group.
 pub const MARK: &str = "BURNIN_CLUSTER";
 
 /// Environment variable of all processes of a node.

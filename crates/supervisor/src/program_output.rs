@@ -15,7 +15,7 @@ pub struct ProgramOutput {
     pub complained: String,
 }
 
-/// Variables inherited by every program. No other variable of our environment is passed: neither secrets nor
+/// Variables inherited by every program. No other variable of this process's environment is passed: neither secrets nor
 /// variables that change a program's behaviour.
 const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"];
 
@@ -29,7 +29,7 @@ pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> 
     let mut command = Command::new(program);
     let kept = KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     command.args(arguments).env_clear().envs(kept).envs(env.iter().map(|(name, value)| (*name, value)));
-    // The program is looked up on the child's own `PATH`, not on ours.
+    // The program is looked up on the child's own `PATH`, not on that of this process.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{program}: {error}"));
     let output = tokio::time::timeout(limit, command.output()).await;

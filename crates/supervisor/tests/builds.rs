@@ -45,7 +45,7 @@ fn a_supervisor_outlives_its_parent() {
 }
 
 #[test]
-fn a_killed_supervisor_leaves_a_lost_build_and_burying_ends_the_orphan() {
+fn a_build_with_a_killed_supervisor_is_lost_and_its_orphans_are_ended() {
     let world = World::new();
     world
         .builds
@@ -71,7 +71,7 @@ fn a_killed_supervisor_leaves_a_lost_build_and_burying_ends_the_orphan() {
 }
 
 #[test]
-fn burying_finds_steps_with_unrecorded_groups() {
+fn steps_of_a_lost_build_are_ended_even_with_unrecorded_groups() {
     let world = World::new();
     world
         .builds

@@ -9,7 +9,7 @@ use supervisor::{ClusterState, JobFolder, JobRequest, JobState};
 use support::{World, cluster_request, ended, kill, now, output, runs, wait};
 
 #[test]
-fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
+fn a_job_runs_once_on_every_node_and_has_the_result_of_its_worst_process() {
     let world = World::new();
     let jobs = world.cluster("c", 3);
     let request =
@@ -166,7 +166,7 @@ fn a_job_that_cannot_be_started_fails_with_its_reason() {
 }
 
 #[test]
-fn a_job_of_some_nodes_runs_on_these_only_in_the_order_of_their_names() {
+fn a_job_on_some_nodes_runs_only_there_in_the_order_of_their_names() {
     let world = World::new();
     let jobs = world.cluster("c", 4);
     let nodes = vec!["node-3".to_owned(), "node-1".to_owned()];
@@ -325,7 +325,7 @@ fn an_expired_cluster_ends_by_itself() {
     let hidden = [world.pid("hidden-0"), world.pid("hidden-1")];
     let all = [nodes, ranks, children, hidden].concat();
     assert!(all.iter().all(|pid| runs(*pid)));
-    // No further calls from here.
+    // From here on the test makes no calls until all processes have ended.
     wait("everything to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
     assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }));
     world.clusters.delete("c", now).unwrap();

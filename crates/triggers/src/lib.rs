@@ -1,4 +1,4 @@
-//! Triggers of workflows. Pure: evaluates which workflows a push or a time concerns, and starts nothing.
+//! Triggers of workflows. Pure functions: they select the workflows that a push or a time triggers, and start nothing.
 
 mod cluster;
 mod push;

@@ -137,7 +137,7 @@ fn skipped_and_repeated_times_occur_once() {
         newyork("2026-10-31T12:00:00Z", "2026-11-02T12:00:00Z"),
         ["2026-11-01T05:15Z", "2026-11-02T06:15Z"]
     );
-    // Lord Howe moves by half an hour: 02:00 becomes 02:30 on 2026-10-04.
+    // Daylight saving on Lord Howe Island is half an hour: 02:00 becomes 02:30 on 2026-10-04.
     let howe = moments("10 2 * * *", "Australia/Lord_Howe", "2026-10-02T00:00:00Z", "2026-10-05T00:00:00Z");
     assert_eq!(howe, ["2026-10-02T15:40Z", "2026-10-03T15:30Z", "2026-10-04T15:10Z"]);
     // An hourly schedule has one time in each existing hour.

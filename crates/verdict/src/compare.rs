@@ -21,9 +21,9 @@ pub struct Comparison {
     pub fingerprint: Vec<ChangedField>,
     /// Each region of the curve as a whole.
     pub regions: Vec<RegionChange>,
-    /// Each size, type, operation and placement that both measured.
+    /// Each size, type, operation and placement that both runs measured.
     pub points: Vec<PointChange>,
-    /// Points that only one of the two measured.
+    /// Points that only one of the runs measured.
     pub unmatched: usize,
 }
 
@@ -63,7 +63,7 @@ pub struct PointChange {
     pub region: Region,
     /// Bus bandwidth of the first run, GB/s.
     pub a_busbw: f64,
-    /// Bus bandwidth of the second, GB/s.
+    /// Bus bandwidth of the second run, GB/s.
     pub b_busbw: f64,
     /// Excess time of the second run, relative.
     pub slower: f64,

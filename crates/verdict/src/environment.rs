@@ -1,9 +1,9 @@
 //! Compares the requested NCCL variables with those in effect.
 //!
-//! Two parts of a log report the latter: the job's script prints those of each node directly before the benchmark, as text;
-//! NCCL prints each variable that it reads, after it has converted it (NCCL v2.30.7-1, `src/misc/param.cc`,
-//! `ncclLoadParam`: `strtoll` with base 0, then "%s set by environment to %lld."; `src/graph/paths.cc` prints a level's name
-//! for its number).
+//! A log reports the variables in effect in two ways. The job's script prints those of each node as text, directly
+//! before the benchmark. NCCL prints each variable that it reads, after its conversion (NCCL v2.30.7-1,
+//! `src/misc/param.cc`, `ncclLoadParam`: `strtoll` with base 0, then "%s set by environment to %lld.";
+//! `src/graph/paths.cc` prints a level's name for its number).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use model::{Reason, Unequal, Verdict};
 const MAX_ENTRIES: usize = 4096;
 /// Maximum differences in a reason.
 const MAX_SHOWN: usize = 5;
-/// Host of a line that names none.
+/// Host of a line without a host name.
 const UNKNOWN_HOST: &str = "an unknown host";
 
 /// Source of a printed value.
@@ -80,7 +80,7 @@ impl Environment {
     }
 }
 
-/// One reason if variables were requested. `severity`: the criteria's.
+/// Returns one reason if variables were requested. `severity` comes from the criteria.
 pub fn reason(environment: &Environment, severity: Unequal) -> Option<Reason> {
     let requested = &environment.requested;
     if requested.is_empty() {

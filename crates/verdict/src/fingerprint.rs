@@ -50,7 +50,7 @@ impl Fingerprint {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Fields known in both with different values. A field known in only one is ignored.
+    /// Fields whose values differ between the two fingerprints. A field that only one of them contains is ignored.
     pub fn differences<'a>(&'a self, after: &'a Self) -> impl Iterator<Item = Difference<'a>> {
         self.0.iter().filter_map(|(name, before)| {
             let after = after.get(name).filter(|after| after != before)?;

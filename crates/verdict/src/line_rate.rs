@@ -1,8 +1,8 @@
 //! Maximum and minimum bandwidth of a network of known line rate.
 //!
-//! Notation: `line` GB/s a node and direction, `ranks` in total, `nodes`, `ranks / nodes` on a node. Bus bandwidth as
-//! nccl-tests defines it (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not depend on the number of ranks for
-//! collectives that a ring executes.
+//! Notation: `line` is the rate of a node in one direction, GB/s; `ranks` are all ranks, on `nodes` nodes with
+//! `ranks / nodes` ranks each. Bus bandwidth is that of nccl-tests (nccl-tests `doc/PERFORMANCE.md`): chosen so that it does not
+//! depend on the number of ranks for collectives that a ring executes.
 
 use model::{Collective, Floor};
 
@@ -40,7 +40,7 @@ impl Network {
             | Collective::ReduceScatter
             | Collective::Broadcast
             | Collective::Reduce => Some(self.line),
-            // Reduced within each node first, every node sends only the data that the other nodes lack.
+            // After a reduction within each node, every node sends only the data that the other nodes lack.
             Collective::AllReduce => Some(self.line * (ranks - 1.0) / ranks * self.exchange()),
             // Every rank sends to the ranks of all other nodes.
             Collective::Alltoall => {
@@ -69,7 +69,7 @@ impl Network {
         }
     }
 
-    /// Floors at the large ones of the measured sizes; at the smallest large size if none of them is large.
+    /// Floors at the large measured sizes. If no measured size is large, one floor at the smallest large size.
     pub fn floors(&self, collective: Collective, share: f64, measured: &[u64]) -> Vec<Floor> {
         let least = LARGE.max(u64::from(self.ranks) * LARGE_PART);
         // nccl-tests rounds sizes down to equal parts.
@@ -84,7 +84,7 @@ impl Network {
     }
 }
 
-/// Number of nodes that the ranks fill: at least two, and none in part.
+/// Number of nodes if the ranks fill at least two nodes completely; otherwise `None`.
 pub fn nodes(ranks: u32, per_node: u32) -> Option<u32> {
     (per_node > 0 && ranks.is_multiple_of(per_node) && ranks / per_node >= 2).then(|| ranks / per_node)
 }

@@ -26,7 +26,7 @@ pub fn judged(clues: &Clues, required: &str) -> Reason {
         Reason::new(
             Verdict::Pass,
             "RIGHT_NETWORK",
-            format!("{lines} {say} {names}, and no line another network"),
+            format!("{lines} {say} {names}, and no line names another network"),
         )
     } else {
         Reason::new(

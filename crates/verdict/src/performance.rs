@@ -76,7 +76,8 @@ fn floor(table: &Table, floor: &Floor) -> Reason {
     }
 }
 
-/// Best bus bandwidth relative to the highest that the network permits. It only informs.
+/// Best bus bandwidth relative to the highest that the network permits. Information only, without an effect on the
+/// verdict.
 fn efficiency(table: &Table, limit: f64) -> Option<Reason> {
     let (bytes, best) = halves(table)
         .map(|(bytes, half)| (bytes, half.busbw))

@@ -8,7 +8,7 @@ use crate::statistics::median;
 const GAP: f64 = 0.02;
 /// Maximum distance of a baseline's runs from their median: beyond it healthy and degraded runs cannot be distinguished.
 pub const MOST: f64 = 0.05;
-/// At most one run in this many may be left out.
+/// At most one of this number of runs may be left out.
 const FIFTH: usize = 5;
 
 /// Runs on one level of the plateau.
@@ -55,7 +55,8 @@ pub fn furthest(levels: impl Iterator<Item = f64>) -> f64 {
     levels.map(f64::abs).fold(0.0, f64::max)
 }
 
-/// The same without the furthest fifth of the runs: for baselines that do not state their repeatability.
+/// Distance of the furthest run from the median, without the furthest fifth of the runs: for baselines that do not
+/// state their repeatability.
 #[must_use]
 pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     let mut away: Vec<f64> = levels.iter().map(|level| level.abs()).collect();

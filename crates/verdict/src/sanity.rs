@@ -83,7 +83,7 @@ pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     };
     match (end.state.as_str(), end.exit_code) {
         ("COMPLETED", Some(0) | None) => Vec::new(),
-        // Its result is unknown.
+        // The result of a stopped job is unknown.
         _ if stopped(evidence) => vec![Reason::new(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ if !start::began(evidence) && !start::faulty(evidence) => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("its log has no reason");
@@ -109,12 +109,12 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
         LogEnd::Complete => {}
         LogEnd::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("the log has no reason");
-            // An error printed while the job is being stopped is not its own failure.
+            // An error printed while the job is being stopped is no failure of the benchmark.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
         LogEnd::Truncated | LogEnd::Empty => {
-            // With a summary, a part before it is missing.
+            // If the log has a summary, a part before the summary is missing.
             let how = match table.average_busbw.and(evidence.reading.first_error.as_deref()) {
                 Some(error) => format!("the log is incomplete: {error}"),
                 None => "the log stops before the summary".to_owned(),

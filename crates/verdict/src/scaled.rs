@@ -1,11 +1,12 @@
 //! A published curve for another number of ranks.
 //!
-//! The time of each point is divided into transfer (the message at the bandwidth that the two largest sizes differ by) and
-//! overhead. The overhead grows with the steps of the algorithm: those of a ring are `ranks - 1`; NCCL executes an
-//! all-reduce over many nodes by trees, whose depth is the logarithm of the number of nodes (NVIDIA, *Massively Scale Your
-//! Deep Learning Training with NCCL 2.4*). The bandwidth of the transfer stays: bus bandwidth does not depend on the number of ranks
-//! (nccl-tests `doc/PERFORMANCE.md`), except where it exceeds the line rate because few nodes exchange only a part of the
-//! message; then it falls with that part, down to [`RING`] of the line rate.
+//! The time of each point is divided into transfer and overhead. The transfer time is the message size divided by a
+//! bandwidth: the difference of the two largest sizes divided by the difference of their times. The overhead grows with
+//! the steps of the algorithm: those of a ring are `ranks - 1`; NCCL executes an all-reduce over many nodes by trees,
+//! whose depth is the logarithm of the number of nodes (NVIDIA, *Massively Scale Your Deep Learning Training with NCCL
+//! 2.4*). The bandwidth of the transfer stays: bus bandwidth does not depend on the number of ranks (nccl-tests
+//! `doc/PERFORMANCE.md`), except where it exceeds the line rate because few nodes exchange only a part of the message;
+//! then it falls with that part, down to [`RING`] of the line rate.
 
 use model::{Collective, CurvePoint, Reference};
 
@@ -17,8 +18,9 @@ const RING: f64 = 0.84;
 /// Maximum bandwidth of the transfer relative to the best point: two noisy points may be almost equal.
 const MAX_ABOVE_BEST: f64 = 1.05;
 
-/// The curve for `ranks` ranks. `None` if its own number of ranks is unknown, if either does not fill two nodes, if the
-/// curve exceeds an unknown line rate, or if a point has no positive bandwidth.
+/// The reference's curve, scaled to `ranks` ranks. `None` if the reference's number of ranks is unknown, if either
+/// number of ranks does not fill two nodes, if the line rate of an all-reduce is unknown, or if a point has no positive
+/// bandwidth.
 pub fn scaled(
     reference: &Reference,
     ranks: u32,
@@ -33,7 +35,7 @@ pub fn scaled(
     let factor = |ranks| reference.collective.bus_factor(ranks);
     let best = reference.points.iter().map(|at| at.busbw).fold(0.0, f64::max);
     let transfer = asymptote(&reference.points, factor(of)).clamp(best, MAX_ABOVE_BEST * best);
-    // An all-reduce over few nodes is not a ring, whatever the line rate is.
+    // An all-reduce over few nodes is not a ring, at any line rate.
     let exceeds = match line {
         Some(line) => best > line,
         None if reference.collective == Collective::AllReduce => return None,
@@ -69,7 +71,8 @@ pub fn scaled(
     })
 }
 
-/// Bandwidth at which the time grows between the two largest points, GB/s. The only point's own without two.
+/// Difference in size of the two largest points divided by their difference in time, as bandwidth, GB/s. If there is
+/// only one point, its own bandwidth.
 fn asymptote(points: &[CurvePoint], factor: f64) -> f64 {
     let mut by_size: Vec<_> = points.iter().map(|at| (at.size_bytes as f64 * factor, at.busbw)).collect();
     by_size.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -88,7 +88,7 @@ fn a_dip_at_one_size_is_found() {
     assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Fail, "DIP"));
 }
 
-/// A seeded generator, so that a failure repeats itself.
+/// A seeded generator, so that a failure is reproducible.
 struct Noise(u64);
 
 impl Noise {
@@ -104,8 +104,8 @@ impl Noise {
     }
 }
 
-/// A healthy run: half a percent on the plateau, a tenth of a percent from run to run, and
-/// sometimes a small size that differs by half.
+/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and sometimes a small
+/// size that takes half as long again.
 fn noisy(noise: &mut Noise, step: f64) -> Reading {
     let mut reading = real("healthy-3.log");
     let whole_run = 0.001 * noise.normal();
@@ -367,7 +367,7 @@ fn a_baseline_that_does_not_repeat_judges_no_run() {
 }
 
 #[test]
-fn a_baseline_is_learned_from_complete_comparable_healthy_runs_only() {
+fn only_complete_comparable_healthy_runs_give_a_baseline() {
     assert_eq!(learn(&[]), Err(Unlearnable::Nothing));
     let mut mixed = healthy();
     mixed[3].tables[0].ranks = Some(8);

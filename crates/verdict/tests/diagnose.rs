@@ -48,7 +48,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
 enum Then {
     /// A whole table.
     Measures,
-    /// No further line.
+    /// The log ends without a table.
     Stops,
 }
 use Then::{Measures, Stops};
@@ -354,7 +354,7 @@ fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
         ),
     ];
     for (says, cause, blamed) in cases {
-        // The program is missing as well: the fault counts.
+        // The program is missing too, and the fault of the node decides.
         for more in ["", "bash: ./all_reduce_perf: No such file or directory\n"] {
             let judgement = judged(&format!("{says}\n{more}"), None, "FAILED");
             assert_eq!(judgement.reasons[0].code, "JOB_FAILED", "{says}");

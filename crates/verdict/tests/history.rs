@@ -36,7 +36,7 @@ fn a_step_is_found_at_its_position() {
 }
 
 #[test]
-fn a_spike_however_high_is_no_change_and_moves_no_level() {
+fn a_single_spike_of_any_height_is_no_change_and_moves_no_level() {
     for height in [10.0, 1e3, 1e9] {
         for at in [0, 20, 39] {
             let mut noise = Noise(11);
@@ -58,9 +58,10 @@ fn empty_and_short_series_are_supported() {
     assert_eq!(starts(&[1.0; 500]), [0], "no noise");
 }
 
-/// Otava's published figure for its own method is 5.5 % of flat series of 90 with an alarm; the target here is 1 %.
+/// Otava's documentation states that its own method raises an alarm in 5.5 % of flat series of 90 values; the target
+/// here is 1 %.
 #[test]
-fn flat_series_of_ninety_rarely_raise_an_alarm() {
+fn ninety_values_without_a_change_rarely_raise_an_alarm() {
     let mut noise = Noise(13);
     let alarms = (0..1_000)
         .filter(|_| {

@@ -211,7 +211,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
     };
     let broken: [(Change<'_>, &str); 6] = [
         (
-            // No row has the other half, so no row differs from the others.
+            // All rows lack the other half, so no row differs from the others.
             &|rows, _| rows.iter_mut().for_each(cut),
             "at 1 MiB the in-place half is truncated or has an unreadable number",
         ),
@@ -310,7 +310,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
         let text = &floored.reasons[0].text;
         assert!(text.contains("the floors of test") && text.contains("two GPUs or more"), "{text}");
 
-        // Criteria without link requirements pass it, floors or not, and name the measurement.
+        // Criteria without link requirements pass it, with or without floors, and name the measurement.
         let alone_passes = Criteria { one_rank: OneRank::Data, ..criteria() };
         let passed = alone(&reading, &alone_passes, None);
         assert_eq!(passed.verdict, Verdict::Pass, "{in_place_us}: {passed:?}");
@@ -384,7 +384,7 @@ proptest! {
 
     /// A healthy run without one of its parts does not pass.
     #[test]
-    fn less_evidence_never_passes(row in 0..3usize, which in 0..4u8) {
+    fn a_run_without_a_part_of_its_evidence_does_not_pass(row in 0..3usize, which in 0..4u8) {
         let judgement = judged(|reading, _| {
             let row = &mut reading.tables[0].rows[row];
             match which {

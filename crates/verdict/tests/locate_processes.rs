@@ -7,7 +7,7 @@ use verdict::locate::{Located, from_processes};
 
 fn h200(name: &str) -> Reading {
     let path = format!("{}/../../tests/data/nccl/h200/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let file = std::fs::File::open(&path).expect("the sample is there");
+    let file = std::fs::File::open(&path).expect("the sample exists");
     nccl::read(file).expect("it can be read")
 }
 
@@ -49,7 +49,7 @@ fn without_blocking_no_other_rank_is_suspected() {
     }
 }
 
-/// The same faults on the other ranks.
+/// The faults of the previous test on the other ranks.
 #[test]
 fn the_suspect_is_the_rank_with_the_outlying_times() {
     for name in ["matrix-rank2-slow-z3", "matrix-rank2-slow-z0"] {
@@ -78,7 +78,7 @@ impl Seeded {
         self.0.part()
     }
 
-    /// Approximately normal.
+    /// Returns an approximately normally distributed number.
     fn normal(&mut self) -> f64 {
         (0..4).map(|_| self.part()).sum::<f64>() * 1.732 - 3.464
     }

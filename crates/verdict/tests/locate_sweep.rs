@@ -108,7 +108,7 @@ fn an_unmeasured_member_is_undecided() {
     assert_eq!(undecided, "unknown: n002, n005; no pair of these members was measured (PREEMPTED)");
     let of = |node: &str| tried.iter().filter(|pair| pair.a == node || pair.b == node).count();
     assert_eq!((of("n002"), of("n005")), (6, 6), "no further pair is planned for them");
-    // They return, and one of them is slow.
+    // Both nodes work again later, and one of them is slow.
     let (located, _) = sweep(8, |number, a, b| {
         let slow = if a == 5 || b == 5 { 40.0 } else { 90.0 };
         Some(if taken(a, b) && number < 9 { -1.0 } else { slow })

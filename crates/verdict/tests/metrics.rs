@@ -202,7 +202,7 @@ fn missing_evidence_never_passes() {
 }
 
 #[test]
-fn a_finding_weighs_by_its_severity() {
+fn the_severity_of_a_finding_determines_the_verdict() {
     let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
     let with = |findings: Vec<Finding>| by(&Reading { findings, ..healthy() }, floor());
     let hardware = with(vec![finding(5, Severity::Hardware)]);
@@ -231,15 +231,15 @@ fn a_test_that_states_its_own_result_needs_no_criteria() {
         (Verdict::Fail, vec!["TEST_FAILED"], Some(2))
     );
     reading.metrics[2].value = None;
-    assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test is no pass");
+    assert_eq!(judged(&reading, None, None).verdict, Verdict::Inconclusive, "a skipped test does not pass");
     reading.metrics[2].value = Some(5.0);
     let other = judged(&reading, None, None);
-    assert_eq!(other.verdict, Verdict::Pass, "a PCIe generation is no result: {:?}", other.reasons);
+    assert_eq!(other.verdict, Verdict::Pass, "a PCIe generation is not a result: {:?}", other.reasons);
 }
 
-/// Outputs of programs that judge by themselves, with criteria that add nothing.
+/// Outputs of programs that state their own result, with criteria that add no bounds.
 #[test]
-fn real_outputs_are_judged_by_what_they_state() {
+fn real_outputs_are_judged_by_their_own_stated_results() {
     let criteria = Criteria { data_only: true, ..Criteria::named("findings") };
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/tests/samples");
     let cases = [
@@ -387,7 +387,7 @@ fn the_accepted_distance_from_the_past_is_a_criterion() {
     assert_eq!(judgement.suspects.len(), 1);
 }
 
-/// Copies between eight GPUs of a node, each in both directions; `slow` decides which are.
+/// Copies between eight GPUs of a node, each in both directions; `slow` decides which copies are slow.
 fn between(slow: impl Fn(u32, u32) -> bool) -> Reading {
     let mut reading = healthy();
     let ordered = (0..8).flat_map(|a| (0..8).map(move |b| (a, b))).filter(|(a, b)| a != b);
@@ -421,14 +421,14 @@ fn pairs_name_the_bad_end_or_the_bad_link() {
     let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
     assert_eq!((suspect.gpu, suspect.link.as_deref()), (Some(2), Some("to gpu 6")));
 
-    // A bound that every pair misses accuses none.
+    // A bound that every pair misses accuses no node.
     let floor = MetricCriterion { floor: Some(390.0), ..criterion() };
     let judgement = by(&between(|_, _| false), floor);
     assert_eq!((codes(&judgement), judgement.suspects.len()), (vec!["BELOW_FLOOR"], 0));
 }
 
 #[test]
-fn pairs_of_nodes_are_judged_by_a_baseline_too() {
+fn pairs_of_nodes_are_judged_by_a_baseline() {
     let nodes = |slow: &str| {
         let mut reading = between(|_, _| false);
         reading.gpus.clear();
@@ -476,7 +476,7 @@ fn level(node: u32, low: impl Fn(u32) -> bool) -> f64 {
 }
 
 #[test]
-fn two_levels_are_recognized_and_nothing_is_bad_for_being_at_one() {
+fn two_levels_are_recognized_and_neither_is_a_fault() {
     let strict = || MetricCriterion {
         peers: Some(Peers { within: 0.005, spreads: 5.0, at_least: 8 }),
         past: Some(PastTolerance { within: 0.03, spreads: 5.0 }),
@@ -492,7 +492,7 @@ fn two_levels_are_recognized_and_nothing_is_bad_for_being_at_one() {
     let other = fleet((0..30).map(|node| level(node, |node| node % 3 == 1)));
     let judgement = judged(&other, Some(&criteria(strict())), Some(&baseline));
     assert_eq!((judgement.verdict, judgement.suspects.len()), (Verdict::Pass, 0), "{:?}", judgement.reasons);
-    // A bad node is named beside the two levels, and few or distant nodes are no level.
+    // A bad node is named although there are two levels, and few or distant nodes do not form a level.
     let bad = |node| if node == 4 { 6_500.0 } else { level(node, |node| node % 3 == 0) };
     let judgement = by(&fleet((0..30).map(bad)), strict());
     assert_eq!(codes(&judgement), ["WORSE_THAN_PEERS", "TWO_LEVELS"]);
@@ -506,7 +506,7 @@ fn two_levels_are_recognized_and_nothing_is_bad_for_being_at_one() {
 }
 
 #[test]
-fn a_shift_of_all_subjects_is_stated_and_is_no_failure() {
+fn a_shift_of_all_subjects_is_reported_and_does_not_fail() {
     let before = fleet((0..30).map(|node| 271_900.0 + f64::from(node % 7) * 10.0));
     let after = fleet((0..30).map(|node| 271_550.0 + f64::from(node % 7) * 10.0 + f64::from(node % 3)));
     let fingerprint = Fingerprint::of(&RunEvidence::of(&before, &Clues::default()));

@@ -1,6 +1,6 @@
 //! A warehouse in BigQuery.
 //!
-//! Rows are loaded by load jobs from Cloud Storage, each under our own job id, which BigQuery accepts once. A
+//! Rows are loaded by load jobs from Cloud Storage, each under a job id chosen here, which BigQuery accepts once. A
 //! table accepts a limited number of load jobs per day, so runs share them. All decisions are stored in the
 //! bucket, in immutable objects:
 //!

@@ -23,7 +23,7 @@ pub struct PastQuery {
     pub oldest: u32,
     /// Maximum number of newest runs.
     pub newest: u32,
-    /// What is read of each run.
+    /// Data to read of each run.
     pub measured: Measured,
 }
 

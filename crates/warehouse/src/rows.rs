@@ -1,4 +1,4 @@
-//! The rows.
+//! Rows of the tables, one type for each table.
 
 use std::sync::Arc;
 

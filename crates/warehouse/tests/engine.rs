@@ -180,7 +180,7 @@ async fn views_have_descriptions() {
     let mut views = 0;
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
-        // As Terraform renders it.
+        // Terraform replaces this placeholder in the same way.
         let statement = std::fs::read_to_string(&path).unwrap().replace("${dataset}", "views.burnin");
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;

@@ -65,7 +65,7 @@ pub struct FileProblem {
 }
 
 impl FileProblem {
-    /// The same, with a correction.
+    /// This problem with a correction.
     #[must_use]
     pub fn with_help(mut self, help: Option<String>) -> Self {
         self.help = help.unwrap_or_default();
@@ -202,7 +202,7 @@ impl YamlDocument {
         self.marked(field, message.into(), |place| place.whole)
     }
 
-    /// The same, for a problem of the field's name: only the name is marked.
+    /// A problem of a field's name: only the name is marked.
     pub(crate) fn problem_of_name(&self, field: &str, message: impl Into<String>) -> FileProblem {
         self.marked(field, message.into(), |place| place.key)
     }
@@ -212,7 +212,7 @@ impl YamlDocument {
             Some(by) => (by.file.clone(), by.position, by.excerpt.clone()),
             None => {
                 let place = self.place(field);
-                // Of an enclosing field only the name is marked: its value may span many lines.
+                // Only the name of an enclosing field is marked, because its value may span many lines.
                 let length = |place: &Place| {
                     if self.positions.contains_key(field) { length(place) } else { place.key }
                 };
@@ -274,7 +274,7 @@ impl YamlDocument {
         self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None });
     }
 
-    /// The same, by a field of another file. `path`: names from the outermost field on.
+    /// Sets the value of a field from a field of another file. `path`: names from the outermost field on.
     pub(crate) fn set_by(&mut self, path: &[&str], value: Value, other: &Self) {
         let FileProblem { position, excerpt, .. } = other.problem(&path.join("."), "");
         let field = self.put(path.iter().copied(), value);

@@ -1,4 +1,5 @@
-//! Detects runs that cannot succeed, before they incur cost. Pure: a workflow in, findings out.
+//! Detects runs that cannot succeed, before they incur cost. Without side effects: the findings depend only on the
+//! workflow.
 
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ const WITHOUT_CONTAINERS: [&str; 3] = [PROCESSES, "slurm", "hosts"];
 /// File of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum In {
-    /// The workflow's own; the field is complete.
+    /// The workflow file; the field has its whole path.
     Workflow,
-    /// The workflow's own; the field is relative to this check, or to `benchmark`.
+    /// The workflow file; the field is relative to this check, or to `benchmark`.
     Check(CheckIndex),
     /// The criteria file of this check.
     Criteria(CheckIndex),
@@ -176,7 +177,7 @@ impl FeasibilityFindings {
             self.add(In::Criteria(check), "metrics", false, message.to_owned());
         }
         for (at, criterion) in criteria.metrics.iter().enumerate() {
-            // The number of nodes and of pairs is known, and one without a value is noticed.
+            // The number of nodes and of pairs is known, so a node or pair without a value is detected.
             let counted = matches!(
                 (command.every, rules["scope"].as_str()),
                 (Every::Node, Some("node")) | (Every::Pair, Some("pair"))

@@ -170,8 +170,8 @@ pub struct DeployedFile {
     pub deploy: BuildFile,
     /// Releases the cluster.
     pub destroy: BuildFile,
-    /// Values for substitutions of both, as far as their configs declare them. Settings of the cluster such as the number of
-    /// nodes are passed by Burnin.
+    /// Values for substitutions of both configs, if the configs declare them. Settings of the cluster such as the
+    /// number of nodes are passed by Burnin.
     #[serde(default)]
     pub substitutions: BTreeMap<String, String>,
     /// A JSON Schema of the substitutions, checked before a run.
@@ -198,8 +198,8 @@ impl JsonSchema for DeployedFile {
         let mut properties = serde_json::Map::new();
         properties.insert("deploy".to_owned(), build(generator, "Provisions the cluster.").into());
         properties.insert("destroy".to_owned(), build(generator, "Releases the cluster.").into());
-        let shared = "Values for substitutions of both, as far as their configs declare them. Settings of the cluster such as the \
-                      number of nodes are passed by Burnin.";
+        let shared = "Values for substitutions of both configs, if the configs declare them. Settings of the cluster \
+                      such as the number of nodes are passed by Burnin.";
         properties.insert(
             "substitutions".to_owned(),
             serde_json::json!({"description": shared, "type": "object", "additionalProperties": {"type": "string"}}),
@@ -300,10 +300,10 @@ pub struct CheckFile {
     /// cluster's `programs` folder, then on the `PATH` of the node.
     #[serde(default)]
     pub command: Vec<String>,
-    /// For which part of the cluster the command is started once. Default: `node`.
+    /// Part of the cluster for which the command is started once. Default: `node`.
     pub every: Option<Every>,
-    /// Maximum number of rounds of `every: pair`; in a round each node is in one pair. Default: all pairs, in one round less than there
-    /// are nodes.
+    /// Maximum number of rounds of `every: pair`; in a round each node is in one pair. Default: all pairs, which takes
+    /// one round fewer than the number of nodes, or as many as nodes if their number is odd.
     #[schemars(range(min = 1, max = 4096))]
     pub rounds: Option<u32>,
     /// Container image of the command, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
@@ -321,7 +321,8 @@ pub struct CheckFile {
     /// for all checks of the matrix.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Reason for which this check does not run here, such as `no InfiniBand`. Reports state it. Checks that need this one run.
+    /// Reason why this check does not run here, such as `no InfiniBand`. Reports state the reason. Checks that need
+    /// this check still run.
     pub skip: Option<String>,
     /// Maximum duration of its job. Default: `limits.job`.
     pub limit: Option<Span>,
@@ -332,7 +333,7 @@ pub struct CheckFile {
     pub matrix: Option<MatrixFile>,
 }
 
-/// How the output of a command is read.
+/// Format of the output of a command.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ReadFile {

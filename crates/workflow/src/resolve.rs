@@ -39,7 +39,7 @@ pub struct Offered {
     pub parameters: Vec<String>,
 }
 
-/// Reads these properties of a workflow file, without the files it names.
+/// Reads the properties of a workflow file for triggers and requests, without the files it names.
 ///
 /// # Errors
 /// Returns an error if the file is invalid, with all problems.
@@ -47,7 +47,7 @@ pub fn offered(path: &Path) -> Result<Offered, FileProblems> {
     offered_by(&YamlDocument::read(path)?)
 }
 
-/// The same, for an already parsed file.
+/// Reads these properties of an already parsed file.
 ///
 /// # Errors
 /// Returns an error if the file is invalid, with all problems.
@@ -66,7 +66,7 @@ pub fn offered_by(document: &YamlDocument) -> Result<Offered, FileProblems> {
 pub struct Override {
     /// The field, such as `limits.job`.
     pub field: String,
-    /// Its value, parsed as YAML.
+    /// Value of the field, parsed as YAML.
     pub value: String,
 }
 
@@ -96,7 +96,8 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, FileProb
     resolve_on(path, overrides, None)
 }
 
-/// The same, on an existing cluster instead of the file's own: `existing` is the value of `cluster.existing`.
+/// Reads a workflow file and all files it names, with an existing cluster instead of the file's own: `existing` is the
+/// value of `cluster.existing`.
 ///
 /// # Errors
 /// Returns an error if a file or `existing` is invalid, with all problems.
@@ -121,7 +122,7 @@ pub fn resolve_with_values(
     resolve_document(YamlDocument::read(path)?, path, values.as_ref(), overrides, None)
 }
 
-/// The same, for an already parsed file; the files it names are read now, relative to `path`.
+/// Resolves an already parsed workflow file. The files it names are read now, relative to `path`.
 ///
 /// # Errors
 /// Returns an error if a file or `existing` is invalid, with all problems.

@@ -10,7 +10,7 @@ const FIXED: [&str; 5] = ["", "name", "notify", "on", "parameters"];
 
 /// Reports each broken rule with its field and the expectation.
 ///
-/// `complete`: no section was left out because of its own problems, so absent sections are the user's.
+/// `complete`: no section was left out because of its own problems, so the user omitted the absent sections.
 pub(crate) fn check(file: &WorkflowFile, complete: bool, mut complain: impl FnMut(&str, String)) {
     if complete {
         check_sections(file, &mut complain);

@@ -31,7 +31,7 @@ impl YamlDocument {
                 self.refused(&error.path().to_string(), &error.into_inner().to_string()).into()
             });
         }
-        // A misspelt field is not reported as an absent one, too.
+        // A misspelt field is not also reported as absent.
         let misspelt: Vec<_> =
             problems.iter().map(|problem| (problem.field.clone(), problem.help.clone())).collect();
         problems.retain(|problem| {
@@ -50,8 +50,8 @@ impl YamlDocument {
         Err(FileProblems(problems))
     }
 
-    /// The same, without the parts that are invalid, and their problems: the rest can be checked further. `required` has values
-    /// for required fields of the document itself.
+    /// Deserializes the document without its invalid parts, and returns their problems: the rest can be checked
+    /// further. `required` has values for required fields of the document itself.
     ///
     /// # Errors
     /// Returns an error if too little remains, with all problems.
@@ -225,7 +225,7 @@ impl<'a> Explain<'a> {
         self.push(self.document.problem(field, message), help);
     }
 
-    /// The same, for a problem of the field's name rather than its value.
+    /// Adds a problem of a field's name rather than its value.
     fn add_name(&mut self, field: &str, message: impl Into<String>, help: Option<String>) {
         let message = shortened(message.into(), MAX_MESSAGE);
         self.push(self.document.problem_of_name(field, message), help);

@@ -223,7 +223,7 @@ fn a_line_rate_is_not_judged_without_the_number_of_ranks() {
 }
 
 #[test]
-fn bounds_of_zero_bound_nothing() {
+fn bounds_of_zero_have_no_effect() {
     for criteria in [
         "name: mine\nfloors: [{size_bytes: 8589934464, busbw: 0}]\n",
         "name: mine\nreferences: [{collective: all_gather, source: us, points: [{size_bytes: 8589934464, busbw: 0}]}]\n",

@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn an_override_is_data(value in "[ -~]{0,40}") {
+    fn the_text_of_an_override_is_kept_unchanged(value in "[ -~]{0,40}") {
         let folder = folder(GOOD);
         let set = Override { field: "description".into(), value };
         if let Ok(resolved) = resolve(&folder.path().join("w.yaml"), std::slice::from_ref(&set)) {
@@ -369,7 +369,7 @@ fn triggers_and_parameters_are_checked_with_positions() {
 }
 
 #[test]
-fn a_kubernetes_cluster_is_named_and_its_invalid_fields_are_too() {
+fn invalid_fields_of_a_kubernetes_cluster_are_reported_by_name() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/kubernetes-cpu.yaml");
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     let Some(ClusterSpec::Existing { system, .. }) = resolved.workflow.cluster else {

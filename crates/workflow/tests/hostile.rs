@@ -5,7 +5,7 @@ use std::{fs, process::Command, time::Instant};
 use workflow::{Override, WorkflowFile, YamlDocument};
 
 const MIB: usize = 1 << 20;
-/// The largest file that is read at all.
+/// Size of the largest file that is read.
 const LARGEST: usize = 256 << 10;
 
 /// Texts of a megabyte that could use gigabytes of memory.

@@ -196,7 +196,7 @@ fn wrong_and_missing_values_are_reported_where_they_are_stated() {
         let problems = folder.problems(values, set);
         assert!(problems.starts_with(expected), "{values}{set:?}:\n{problems}\nexpected\n{expected}");
     }
-    // Without a values file, at the workflow.
+    // Without a values file, the problem is reported at the workflow.
     let alone = resolve(&folder.0.path().join("w.yaml"), &[]).map(|_| ()).unwrap_err().to_string();
     assert!(
         alone.contains("w.yaml:9:7: cluster.rent.deployed.substitutions._PROJECT: is missing"),

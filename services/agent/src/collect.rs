@@ -234,7 +234,7 @@ impl RemainingLimits {
     }
 }
 
-/// Records what changed between the two listings.
+/// Records the changes between the two listings.
 fn changes(
     before: &[Written],
     after: &Outputs,

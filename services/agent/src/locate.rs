@@ -266,7 +266,7 @@ impl Locator {
             links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
             undecided,
             tests: u32::try_from(ran.count()).unwrap_or(u32::MAX),
-            // Of other programs than nccl-tests, the speed has another unit.
+            // The speed of programs other than nccl-tests has another unit.
             best_busbw: search.program.workload().and_then(|_| best_of(&pairs)),
             object: Artefacts::folder(id) + "located.json",
         };

@@ -229,7 +229,7 @@ async fn without_random_access_only_the_beginning_is_kept() {
 }
 
 #[tokio::test]
-async fn a_retry_reuses_stored_files_and_stores_changed_ones_beside() {
+async fn a_retry_reuses_stored_files_and_stores_changed_files_under_new_names() {
     let world = World::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
     let (before, _) = world.collect().await;
     // The crash: everything was stored except the manifest.

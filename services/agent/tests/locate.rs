@@ -396,7 +396,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
     }
 }
 
-/// Another process ends the search during a step, which is not informed.
+/// Another process ends the search during a step; the step is not notified.
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {

@@ -86,7 +86,7 @@ async fn reordered_and_repeated_notifications_give_one_end() {
                 assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
             }
             let mut facts = service.heard.take();
-            assert_eq!(facts.len(), 6, "the polled state is published, whatever the message states");
+            assert_eq!(facts.len(), 6, "the polled state is published, regardless of the message");
             facts.dedup();
             assert_eq!(facts.len(), 1, "{facts:?}");
             assert_eq!(facts[0][0], fact);

@@ -1,4 +1,4 @@
-//! Load, decide, append, compute what is owed, send.
+//! The steps of a wake-up: load, decide, append, compute the owed commands, send.
 
 use std::{
     collections::BTreeMap,

@@ -33,7 +33,7 @@ impl Process {
         Self { conductor: world.conductor_over(store, refresh), requests, read: BTreeMap::new() }
     }
 
-    /// The lists since the last call. Remembers which records were read.
+    /// Returns the number of list requests since the last call, and adds the reads of each record to `read`.
     fn lists(&mut self) -> usize {
         let requests = std::mem::take(&mut *self.requests.lock().unwrap());
         for (_, name, _) in requests.iter().filter(|(kind, _, found)| *kind == RequestKind::Read && *found) {

@@ -87,7 +87,7 @@ async fn a_tick_resends_owed_commands_when_due() {
     assert_eq!(world.bus.commands().len(), 1, "one moment too early");
     world.clock.advance(Span::from_millis(1));
     feed(&conductor, [requested()]).await;
-    assert_eq!(world.bus.commands().len(), 1, "a fact sends only what is new");
+    assert_eq!(world.bus.commands().len(), 1, "a fact sends only new commands");
     conductor.tick().await.unwrap();
     assert_eq!(world.bus.commands(), ["image.1.start"; 2]);
     conductor.tick().await.unwrap();

@@ -42,7 +42,8 @@ async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_give_one_led
 async fn storm(seed: u64, temper: Temper) {
     let world = World::over(Moody::new(temper));
     let conductors = [world.conductor(), world.conductor()];
-    // Facts before the run's request are parked: the request comes first, to both at once.
+    // Facts that arrive before the run's request are parked, so the request is delivered first, to both conductors at
+    // once.
     let request = requested();
     tokio::join!(deliver(&conductors[0], &request), deliver(&conductors[1], &request));
 

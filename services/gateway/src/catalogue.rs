@@ -24,7 +24,7 @@ use workflow::{FileProblem, FileProblems, Offered, Override, Resolved, YamlDocum
 
 /// Maximum age of files read from a bucket, and of the check of an unchanged file.
 const FRESH: Duration = Duration::from_secs(60);
-/// Maximum number of files in a bucket; more are a mistake.
+/// Maximum number of files in a bucket. A larger number is treated as a mistake.
 const MOST_FILES: usize = 2000;
 
 /// A workflow of the catalogue.
@@ -69,7 +69,6 @@ struct FoundFile {
     problems: Vec<FileProblem>,
 }
 
-/// A version of a file.
 #[derive(Clone)]
 struct Version {
     document: YamlDocument,

@@ -169,7 +169,7 @@ enum Unread {
     TooLarge,
     TooSlow,
     Broken,
-    /// Other bodies occupy the maximum.
+    /// The bodies of other requests already use the maximum memory.
     Full,
 }
 

@@ -147,7 +147,7 @@ impl Gateway {
             for on in &entry.offered.on.schedule {
                 result = result.and(self.due(name, on, &mut due).await.map_err(StartError::transient));
             }
-            // Of several due times only the newest starts a run: no clusters are provisioned to catch up.
+            // Only the newest of several due times starts a run: no clusters are provisioned to catch up.
             let newest = due.keys().next_back().copied();
             for (moment, window) in due {
                 result = result.and(self.night(name, moment, window, newest == Some(moment)).await);

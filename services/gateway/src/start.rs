@@ -24,7 +24,7 @@ const HINTS: &str = "requests/open/";
 /// A request for a run.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
-    /// Idempotency key: requests with the same key are permanently the same request.
+    /// Idempotency key: requests with the same key start one run, at any distance in time.
     pub key: EventKey,
     /// Workflow name.
     pub workflow: String,
@@ -300,7 +300,8 @@ impl Starter {
 
 impl StartRequest {
     fn digest(&self) -> String {
-        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of it.
+        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of the
+        // bytes.
         let asked = (&self.workflow, &self.set, &self.image);
         let asked = match &self.cluster {
             None => serde_json::to_vec(&asked),

@@ -119,7 +119,7 @@ async fn runs_carry_the_users_name_and_old_keys_stay_valid() {
     let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
     assert_eq!(
         kept["key"]["source"], "//burnin/callers/somebody",
-        "the key is the one of versions without users"
+        "the key is the same as in versions without users"
     );
 }
 
@@ -155,6 +155,6 @@ async fn unreadable_events_are_kept_up_to_a_limit() {
             other => panic!("{other}"),
         }
     }
-    assert!((10..=12).contains(&kept), "ten at once, and one a second: {kept}");
+    assert!((10..=12).contains(&kept), "ten at once, and one per second: {kept}");
     assert_eq!(front.store.list("parked/").await.unwrap().len(), kept);
 }

@@ -42,7 +42,7 @@ async fn a_key_always_gives_the_same_run_and_refuses_another_request() {
 }
 
 #[tokio::test]
-async fn of_concurrent_requests_one_starts_the_run() {
+async fn only_one_of_several_concurrent_requests_starts_a_run() {
     let front = Front::new(&[("w", OPEN)]);
     let asked = (0..20).map(|_| front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})));
     let answers = join_all(asked).await;

@@ -38,7 +38,7 @@ async fn a_repeated_request_gives_the_same_run_and_a_reply() {
     assert!(answers.iter().all(|answer| *answer == answers[0]));
     let requested = &front.said("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["origin"], json!({"message": {"source": "//acme/ci", "id": "42"}}));
-    // The id 42 of another sender is another request; of the same sender with other content it is rejected.
+    // The id 42 from another sender is another request. From the same sender with other content it is rejected.
     let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
     assert_eq!(front.gateway.handle(&other).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 2);

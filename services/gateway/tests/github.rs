@@ -66,7 +66,7 @@ async fn a_repeated_push_starts_its_run_once() {
     let (status, first) = deliver(&front, "push", "d-1", &payload).await;
     assert_eq!((status, runs(&first)), (StatusCode::ACCEPTED, 1), "{first}");
     for number in 0..100 {
-        // The header is not signed: a captured delivery may come under any other.
+        // The header is not signed: a captured delivery may be replayed with another header.
         let (status, again) = deliver(&front, "push", &format!("d-{number}"), &payload).await;
         assert_eq!((status, &again["runs"]), (StatusCode::ACCEPTED, &first["runs"]));
     }
@@ -289,5 +289,5 @@ async fn unsigned_deliveries_do_not_use_up_the_rate_of_signed_ones() {
             deliver(&front, "ping", &number.to_string(), &json!({})).await.0 == StatusCode::TOO_MANY_REQUESTS,
         );
     }
-    assert!(refused > 50, "signed deliveries have a rate: {refused} of 100 refused");
+    assert!(refused > 50, "signed deliveries are rate-limited: {refused} of 100 refused");
 }

@@ -26,7 +26,7 @@ fn all_errors_in_the_environment_are_reported_at_once() {
     );
 }
 
-/// Over the folders of `root`, with the workflows of this repository.
+/// Starts the gateway over the folders of `root`, with the workflows of this repository.
 fn served(root: &Path, serves: &str) -> Served {
     let mut program = program(PROGRAM);
     program

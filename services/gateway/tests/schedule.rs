@@ -69,7 +69,7 @@ async fn a_missed_time_runs_late_within_its_window_and_is_reported_afterwards() 
 }
 
 #[tokio::test]
-async fn of_several_due_times_only_the_last_runs() {
+async fn only_the_last_of_several_due_times_starts_a_run() {
     let hourly = "on: {schedule: [{cron: 0 * * * *, window: 6h}, {cron: 0 14 * * *, window: 6h}]}\n";
     let front = front(hourly, "2026-11-20T12:30:00Z").await;
     front.clock.advance(Span::from_secs(3 * 3600 + 600));

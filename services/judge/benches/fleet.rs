@@ -3,8 +3,8 @@
 //! 2,048 nodes of 8 GPUs with 24 metrics each, 393,216 values, as JSON of nvbandwidth, one log for each node. Each metric has a
 //! floor and is compared with the peers. The best of several passes counts, because other load only makes a pass slower.
 //!
-//! Tools for such logs are mostly written in Python. Beside the result stands the time of Python's `json.loads` and a comparison with
-//! the median of the siblings on the same documents: less than any of them does.
+//! Most tools for such logs are written in Python. For comparison the bench also measures two parts of their work on
+//! the same documents: Python's `json.loads`, and the comparison of each value with the median of its peers.
 
 use std::{
     hint::black_box,
@@ -65,7 +65,7 @@ fn main() {
     println!("{:14} {}", "python3", python(&sick));
 }
 
-/// What a grader in Python does at least; prints its time.
+/// The minimum work of a grader in Python. Prints its duration.
 const PYTHON: &str = r#"
 import json, statistics, sys, time
 documents = [text.split("\n", 1)[1] for text in sys.stdin.read().split("burnin node: ")[1:]]

@@ -143,7 +143,7 @@ impl Judge {
         }
     }
 
-    /// Parses all logs of the attempt. Those with measurements are judged; the others may contain errors.
+    /// Parses all logs of the attempt. Logs with measurements are judged; the other logs may contain errors.
     async fn listen(
         &self,
         case: &Case<'_>,

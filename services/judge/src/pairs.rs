@@ -12,12 +12,12 @@ use model::{
 };
 use verdict::PAIR_FAILED;
 
-/// Maximum size of a section, bytes. The rest of a larger one is not read, and it is incomplete.
+/// Maximum size of a section, bytes. The rest of a larger section is not read, and the section counts as incomplete.
 const SECTION: usize = 16 << 20;
 /// Maximum length of a line with a mark, bytes: 4,096 names of 128 bytes.
 const MARK: usize = 1 << 20;
 
-/// What is expected of the sections.
+/// Expected properties of the sections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'a> {
     /// Maximum number of rounds of pairs.
@@ -26,8 +26,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) exit: &'a [i32],
 }
 
-/// Adds the sections of a log to `whole`; nothing if it has no list of nodes, and is another log of the job. A log without the section
-/// of a pair is incomplete.
+/// Adds the sections of a log to `whole`. A log without a list of nodes is another log of the job and adds nothing. A
+/// log without the section of a pair is incomplete.
 ///
 /// # Errors
 /// Returns an error if reading fails, or if `read`, which reads one section, fails.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_of_the_client_and_name_both_nodes() {
+    fn a_clients_values_name_both_nodes() {
         let read = reading(LOG, None);
         let values: Vec<_> = read
             .metrics

@@ -16,7 +16,7 @@ use crate::pairs;
 #[derive(Clone, Debug)]
 pub struct LogReader {
     format: Source,
-    /// For which part of the cluster the program is started once.
+    /// Part of the cluster for which the program is started once.
     every: Every,
     /// Maximum number of rounds of pairs.
     rounds: Option<u32>,
@@ -26,7 +26,7 @@ pub struct LogReader {
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// nccl-tests, or what the beginning of the log shows.
+    /// nccl-tests, or the format that the beginning of the log shows.
     Detected,
     /// A format of the registry.
     Known(&'static Format),

@@ -37,7 +37,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The same, with exactly the logs of the case's command.
+/// The bucket of a case. Checks that the command of the case names the logs in the bucket.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
@@ -214,7 +214,7 @@ async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeat
 #[tokio::test]
 async fn runs_that_do_not_repeat_give_no_baseline() {
     let flapping = |runs: usize| [1.0, 2.0].into_iter().cycle().take(runs).collect::<Vec<_>>();
-    // Below the minimum.
+    // Nine runs are below the minimum.
     let (verdict, reasons) = after(&flapping(9)).await;
     assert_eq!((verdict.as_str(), reasons.len()), ("pass", 1), "{reasons:?}");
     for runs in [10, 20, 30] {

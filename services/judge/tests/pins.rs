@@ -82,7 +82,7 @@ async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
         "the complete baseline is stored with the verdict"
     );
 
-    // A reached verdict stays, whatever is pinned afterwards.
+    // A verdict is final: later pins do not change it.
     pin(&store, "four-gpus-3", curve(1.0, &[])).await;
     assert_eq!(judge.deliver("own-past").await, said);
     assert_eq!(stored(&store).await, first);

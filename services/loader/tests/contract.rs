@@ -38,7 +38,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The same, with exactly the logs of the case's command.
+/// The bucket of a case. Checks that it holds the logs that the case's command names.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];

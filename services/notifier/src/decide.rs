@@ -1,11 +1,12 @@
 //! Decides the notices of a run by channel. Pure: inputs are summaries of the run and of other runs, which channels received
 //! which notices, and the workflow's `notify` settings.
 //!
-//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of failure
-//! (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the last pass that the
-//! channel knows of: that run is a notice, a reminder follows if the state lasts for a day, and a pass ends it. A run that ended
-//! before any channel existed counts as not received, so that the next failure is a notice. A cancelled run carries no information
-//! about the system and is skipped. For a commit every run is a notice.
+//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of
+//! failure (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the
+//! last pass that the channel received. That run causes a notice, a reminder follows if the state lasts for a day, and
+//! a pass ends the sequence. A run that ended before any channel existed counts as not received, so that the next
+//! failure is a notice. A cancelled run carries no information about the system and is skipped. A commit receives a
+//! notice for every run.
 
 use std::{
     borrow::Borrow,
@@ -19,7 +20,7 @@ use run_index::RunSummary;
 /// Send one reminder after a failure has lasted this long.
 pub const STILL: Span = Span::from_secs(24 * 3600);
 
-/// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
+/// Outcome of a run; `None` while it is open. A verdict fail counts regardless of later events.
 pub fn outcome(line: &RunSummary) -> Option<RunOutcome> {
     line.closed_at?;
     Some(match (line.conclusion.as_str(), line.verdict) {
@@ -157,8 +158,8 @@ pub fn ended(
 /// An earlier run of the same system: end, id, outcome.
 pub type Before<'a> = (Timestamp, &'a RunId, RunOutcome);
 
-/// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order of
-/// requests does not count: notices are decided when runs end.
+/// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order
+/// of requests has no effect, because notices are decided when runs end.
 pub fn before<'a>(subject: &NoticeSubject<'_>, others: &'a [impl Borrow<RunSummary>]) -> Vec<Before<'a>> {
     let line = subject.line;
     let Some(closed_at) = line.closed_at else { return Vec::new() };

@@ -14,7 +14,7 @@ use crate::{
     outbox::{DeliveryStatus, NoticeKey, UNDER_WAY},
 };
 
-/// Timeout of a delivery attempt; the notice may have arrived nevertheless.
+/// Timeout of a delivery attempt; the notice may still have arrived.
 const PATIENCE: Duration = Duration::from_secs(30);
 const _: () = assert!(PATIENCE.as_secs() < UNDER_WAY.0.as_secs());
 /// Maximum number of concurrent deliveries.

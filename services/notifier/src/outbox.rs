@@ -190,7 +190,7 @@ impl Outbox {
         })
     }
 
-    /// Claims an attempt. False: another process has it.
+    /// Claims an attempt. Returns false if another process has claimed it.
     pub async fn claim(&self, place: &NoticeKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let name = format!("{}try-{number}.json", place.folder());
         Ok(self.0.create_json(&name, &Try { at: now }).await? == Creation::Created)

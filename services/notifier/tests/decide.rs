@@ -80,7 +80,7 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
 #[test]
 fn only_changes_are_notified() {
     let cases: [(&str, &[&str]); 16] = [
-        // The first run ever.
+        // The first run of the system.
         ("p", &[""]),
         ("f", &["failed"]),
         ("i", &["inconclusive"]),
@@ -89,9 +89,9 @@ fn only_changes_are_notified() {
         ("o", &[""]),
         // The first failure after passes, the second, recovery.
         ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
-        // A completed run without a benchmark counts as a pass; a failed verdict counts whatever followed.
+        // A completed run without a benchmark counts as a pass; a failed verdict counts regardless of later stages.
         ("dld", &["", "failed", "recovered"]),
-        // A run that does not complete is not green, also with a passed verdict.
+        // A run that does not complete is not a success, even with a passed verdict.
         ("pup", &["", "broken", "recovered"]),
         ("pt", &["", "broken"]),
         // Failed, inconclusive and broken runs have separate series.
@@ -116,7 +116,7 @@ fn one_reminder_is_sent_after_a_day() {
         told_to("pffffffffp", &all, 8.0),
         ["", "failed", "", "", "still-failing", "", "", "", "", "recovered"]
     );
-    // Less than a day, whatever the number; a day and a half.
+    // Less than a day with any number of failures; a day and a half.
     assert_eq!(told_to("fff", &all, 11.9), ["failed", "", ""]);
     assert_eq!(told_to("ff", &all, 36.0), ["failed", "still-failing"]);
     // Each kind separately, and again after a recovery.
@@ -224,12 +224,12 @@ fn a_commit_gets_a_status_for_every_run() {
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");
-    // Even a cancelled run ends for its commit.
+    // The commit of a push receives a final status, even of a cancelled run.
     assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
 
-/// News of the last run for a channel that received notices of the runs marked `*`; for those marked `-` it was
-/// decided without a notice to this channel.
+/// The last run's news for a channel. The channel received a notice of each run marked `*`, and none of the runs marked
+/// `-`, although these were decided.
 fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
     let (mut lines, mut heard) = (Vec::new(), ChannelHistory::new());
     for how in story.chars() {

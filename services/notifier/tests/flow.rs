@@ -77,7 +77,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         let until: model::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
         let wait = until.since(world.clock.now());
         waited.push(wait.0.as_secs());
-        // Too early: nothing happens, also after a restart.
+        // One millisecond too early the notifier sends nothing, even after a restart.
         world.clock.advance(Span::from_millis(wait.0.as_millis() as u64 - 1));
         world.restart();
         world.chore().await;
@@ -254,7 +254,7 @@ async fn late_runs_are_decided_in_the_order_of_their_ends() {
     assert_eq!(
         news(&sender),
         ["w-3 recovered", "w-1 failed"],
-        "each notice arrives once, whatever the order of deliveries"
+        "each notice arrives once in any order of deliveries"
     );
 }
 

@@ -155,7 +155,7 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
     for one in [first, second] {
         assert_eq!((one.header("idempotency-key"), one.header("x-burnin-delivery")), (&*id, &*id));
         assert_eq!(one.body, json!({"number": 7}).to_string());
-        // As a receiver verifies it: over the received bytes.
+        // A receiver verifies the signature over the received bytes.
         let timestamp = one.header("x-burnin-timestamp");
         assert_eq!(one.header("x-burnin-signature"), sign(KEY, timestamp, &one.body));
         assert_ne!(one.header("x-burnin-signature"), sign("another key", timestamp, &one.body));

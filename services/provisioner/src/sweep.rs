@@ -84,7 +84,7 @@ impl PeriodicTask for Sweeper {
     }
 }
 
-/// Checks every cluster. Deletes those whose lease ended more than `grace` ago, if `really` is set.
+/// Checks every cluster. If `really` is set, deletes each cluster whose lease ended more than `grace` ago.
 ///
 /// # Errors
 /// Returns an error if the provider's list is unavailable. A failed deletion is part of the result.

@@ -69,7 +69,6 @@ fn counted(folder: &Path) -> BTreeMap<String, usize> {
 
 /// Content of the services' warehouse, read independently of their code.
 pub enum Warehouse {
-    /// The SQLite file.
     File(Sqlite),
     /// Content of BigQuery's tables.
     BigQuery {

@@ -15,13 +15,12 @@ pub const PROJECT: &str = "burnin-test";
 /// A running emulator; stops on drop.
 pub struct Emulator {
     process: Child,
-    /// Its address, `host:port`.
+    /// Address of the emulator, `host:port`.
     pub host: String,
     http: reqwest::Client,
 }
 
 impl Emulator {
-    /// Starts an emulator.
     pub fn start(jar: &Path, log: &Path) -> Result<Self, String> {
         let port = crate::free_port()?;
         let told = |error: std::io::Error| format!("the emulator: {error}");
@@ -33,7 +32,7 @@ impl Emulator {
             BufReader::new(process.stderr.take().ok_or("the emulator's standard error is not readable")?);
         let mut file = File::create(log).map_err(told)?;
         let mut line = String::new();
-        // If its port is in use, it keeps running: only this line means that it serves.
+        // The emulator also keeps running if its port is in use: only this line shows that it serves.
         while !line.contains("Server started") {
             line.clear();
             if said.read_line(&mut line).map_err(told)? == 0 {

@@ -37,7 +37,6 @@ substitutions: {_BENCH: "", _COUNTS: ""}
 artifacts: {objects: {location: "gs://any/", paths: ["image/*"]}}
 "#;
 
-/// Requests runs.
 pub struct Requests {
     folder: PathBuf,
     bench: PathBuf,

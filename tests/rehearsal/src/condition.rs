@@ -15,7 +15,7 @@ pub struct Attributes {
 pub enum Condition {
     /// One of these holds.
     Any(Vec<Condition>),
-    /// A text attribute starts with a text.
+    /// The attribute's value starts with this prefix.
     StartsWith(Attribute, String),
 }
 

@@ -11,9 +11,8 @@ use crate::{
 pub struct Operation {
     /// Short name of the account.
     pub account: &'static str,
-    /// The permission.
     pub permission: &'static str,
-    /// The account that is acted as; else the project.
+    /// The account that the operation acts as; `None`: the resource is the project.
     pub acts_as: Option<&'static str>,
     /// The file from which it follows, and a text in it; a test reads it.
     #[cfg_attr(not(test), expect(dead_code, reason = "only a test reads it"))]
@@ -29,7 +28,7 @@ const fn operation(
     Operation { account, permission, acts_as: None, from: (file, text) }
 }
 
-/// All of them. The permissions of single services on themselves follow in [`perform`].
+/// All operations. The permissions of single services on themselves follow in [`perform`].
 pub const OPERATIONS: [Operation; 6] = [
     operation("cluster-build", "compute.instances.create", "workflows/a3-mega/deploy.py", "gcluster"),
     operation("cluster-build", "file.instances.create", "workflows/a3-mega/deploy.py", "gcluster"),

@@ -10,13 +10,11 @@ use crate::condition::{Attributes, Condition};
 /// A grant of the plan.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// Its address in the plan.
+    /// Address of the grant in the plan.
     pub address: String,
     /// The resource whose policy has it, as in [`Resource`].
     pub on: String,
-    /// The role.
     pub role: String,
-    /// The member.
     pub member: String,
     /// The condition, if any.
     pub condition: Option<Condition>,
@@ -33,7 +31,7 @@ pub struct Resource {
 
 impl Resource {
     fn of(kind: &str, name: &str) -> Self {
-        // Names are compared without their project: everything is in one.
+        // Names are compared without their project: all resources are in one project.
         let short = name.rsplit('/').next().unwrap_or(name);
         Self {
             policies: vec![format!("{kind} {short}"), "project".to_owned()],
@@ -41,7 +39,7 @@ impl Resource {
         }
     }
 
-    /// Something for which there is no rule.
+    /// A resource without a rule.
     pub fn unknown(what: &str) -> Self {
         Self { policies: vec![what.to_owned()], attributes: Attributes::default() }
     }
@@ -51,7 +49,6 @@ impl Resource {
         Self { policies: vec!["project".to_owned()], attributes: Attributes::default() }
     }
 
-    /// An object.
     pub fn object(bucket: &str, name: &str) -> Self {
         let name = Some(format!("projects/_/buckets/{bucket}/objects/{name}"));
         Self { attributes: Attributes { name, list_prefix: None }, ..Self::of("bucket", bucket) }
@@ -71,7 +68,6 @@ impl Resource {
         Self::of("topic", name)
     }
 
-    /// A subscription.
     pub fn subscription(name: &str) -> Self {
         Self::of("subscription", name)
     }
@@ -91,7 +87,6 @@ impl Resource {
         Self::of("dataset", name)
     }
 
-    /// A secret.
     pub fn secret(name: &str) -> Self {
         Self::of("secret", name)
     }
@@ -223,7 +218,7 @@ impl Grants {
         Ok(self.all.iter().filter(allows).collect())
     }
 
-    /// The same without one grant.
+    /// All grants except the one with this address.
     #[must_use]
     pub fn without(&self, address: &str) -> Self {
         let all = self.all.iter().filter(|grant| grant.address != address).cloned().collect();

@@ -1,4 +1,4 @@
-//! The checks of a world, recorded: which grants each request used, and which requests were denied.
+//! Records the checks of a world: the grants that each request used, and the denied requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     let plan = Plan::read(&arguments.plan)?;
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
-    // The services must pass whichever check of Cloud Storage comes first.
+    // The services must pass with either order of Cloud Storage's checks.
     drop(whole(&plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
     let world = whole(&plan, &arguments.programs, &folder.join("whole"), false).await?;
     let (uses, sole) = world.iam.uses();
@@ -160,8 +160,8 @@ fn unneeded(grants: &[Grant], uses: &Uses, sole: &BTreeSet<String>) -> Vec<Strin
     wrong
 }
 
-/// A known mistake, put back: a grant below a prefix that does not cover lists, which are checked on the bucket. Returns an error unless
-/// the rehearsal finds it.
+/// Reintroduces a known mistake: a grant below a prefix that does not cover lists, which are checked on the bucket.
+/// Returns an error unless the rehearsal finds it.
 async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Result<(), String> {
     let mut plan = plan.clone();
     for grant in &mut plan.grants.all {
@@ -190,7 +190,7 @@ fn twice(grants: &[Grant]) -> Vec<String> {
     wrong
 }
 
-/// Rehearses without a grant. Returns an error unless the rehearsal fails because of it.
+/// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
     let mut world = World::new(reduced, programs, &folder, false).await?;

@@ -10,7 +10,6 @@ use crate::grants::Resource;
 pub struct Rule {
     /// Short name.
     pub name: &'static str,
-    /// The rule.
     pub rule: &'static str,
     /// Page of Google's documentation by title, issue, or public data set.
     pub source: &'static str,
@@ -94,7 +93,7 @@ pub const RULES: [Rule; 21] = [
         "dead-letters",
         "Pub/Sub's own account forwards dead letters with publish on their topic and consume on the source",
         "Dead-letter topics",
-        "a_rejected_message_is_pushed_again_and_at_last_forwarded_if_the_agent_may",
+        "a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission",
     ),
     rule(
         "invoke",
@@ -160,7 +159,6 @@ pub type Need = (&'static str, Resource);
 pub enum Api {
     /// Cloud Storage.
     Storage,
-    /// Cloud Build.
     CloudBuild,
     /// BigQuery.
     BigQuery,

@@ -1,4 +1,4 @@
-//! What the rehearsal reads from the Terraform plan: services, subscriptions, periodic tasks, buckets, topics.
+//! The parts of the Terraform plan that the rehearsal uses: services, subscriptions, periodic tasks, buckets, topics.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,7 +15,7 @@ pub struct PlannedService {
     pub program: String,
     /// Address of its account.
     pub account: String,
-    /// Its URL, also the audience of tokens.
+    /// URL of the service, also the audience of tokens.
     pub uri: String,
     /// Whether callers outside the project's own services reach it.
     pub reachable: bool,
@@ -25,12 +25,10 @@ pub struct PlannedService {
     pub secrets: BTreeMap<String, String>,
 }
 
-/// A subscription.
 #[derive(Clone, Debug)]
 pub struct PlannedSubscription {
     /// Full name, `projects/P/subscriptions/S`.
     pub id: String,
-    /// Its topic.
     pub topic: String,
     /// The attribute and value of its filter.
     pub filter: Option<(String, String)>,
@@ -54,26 +52,21 @@ pub struct PlannedTask {
 /// A resource that Google encrypts with a customer's key: the service agent that does it, and the key.
 pub type Encrypted = (String, &'static str, String);
 
-/// The plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// All grants.
     pub grants: Grants,
     /// Services by full name.
     pub services: BTreeMap<String, PlannedService>,
-    /// All subscriptions.
     pub subscriptions: Vec<PlannedSubscription>,
     /// All topics, by full name.
     pub topics: Vec<String>,
     /// All periodic tasks.
     pub tasks: Vec<PlannedTask>,
-    /// All buckets.
     pub buckets: Vec<String>,
     /// Resources with a customer's key, by address.
     pub encrypted: Vec<Encrypted>,
 }
 
-/// The project of the plan.
 pub const PROJECT: &str = "my-project";
 
 impl Plan {

@@ -8,7 +8,6 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// A webhook's receiver; it stops on drop.
 pub struct Receiver {
-    /// Its URL.
     pub url: String,
     received: Arc<Mutex<Vec<Value>>>,
     serving: JoinHandle<()>,

@@ -66,7 +66,7 @@ fn resource(grant: &Grant) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let name = name.strip_prefix("my-project-").unwrap_or(name);
     let name = cluster(name.strip_prefix("burnin-").unwrap_or(name));
-    // Accounts whose members are as many as services.
+    // Names that exist once for each service or cluster become one placeholder.
     let name = match (kind, grant.role.as_str(), name.strip_prefix("push-")) {
         ("key", ..) => String::new(),
         ("account", "roles/iam.serviceAccountTokenCreator", Some(_)) => "push-SERVICE".to_owned(),
@@ -91,7 +91,6 @@ fn below(condition: &Condition) -> String {
     }
 }
 
-/// The rows of a rehearsal.
 pub fn rows(grants: &[Grant], uses: &Uses) -> Rows {
     let mut rows = Rows::new();
     for grant in grants {
@@ -131,7 +130,6 @@ impl Described {
     }
 }
 
-/// The page.
 pub fn page(described: &Described, rows: &Rows) -> String {
     let mut text = format!("{HEAD}\n");
     for (name, what) in &described.buckets {

@@ -251,7 +251,7 @@ async fn runs(world: &World) -> Result<HashMap<String, Value>, Failed> {
 const EXPECTED: [(&str, &str); 4] =
     [("by-api", "pass"), ("by-message", "pass"), ("by-schedule", "fail"), ("by-push", "pass")];
 
-/// Rehearses everything in a world; `quick`: with shorter time limits, for a world that must fail.
+/// Runs the whole rehearsal in a world. With `quick` time limits are shorter, for a world that must fail.
 ///
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.
@@ -436,7 +436,7 @@ async fn dashboard(world: &World, path: &str, expected: &str) -> Result<(), Fail
     Ok(())
 }
 
-/// Reads a report by the API: it names the bucket of the ledger.
+/// Reads a report through the API, and checks that the report names the ledger's bucket.
 async fn report(world: &World, run: &str) -> Result<(), Failed> {
     let path = format!("/api/v1/runs/{run}/report");
     let request = Invocation { method: "GET", path: &path, headers: Vec::new(), body: Vec::new() };

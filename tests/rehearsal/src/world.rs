@@ -67,7 +67,6 @@ pub struct Invocation<'a> {
     pub path: &'a str,
     /// Headers besides the token.
     pub headers: Vec<(&'static str, String)>,
-    /// Body.
     pub body: Vec<u8>,
 }
 
@@ -235,11 +234,9 @@ pub struct World {
     pub broker: Arc<Broker>,
     /// Cloud Storage.
     pub storage: Arc<StandIn>,
-    /// BigQuery.
     pub bigquery: BigQuery,
     /// Receiver of notices.
     pub receiver: Receiver,
-    /// The plan.
     pub plan: Plan,
     folder: PathBuf,
     programs: PathBuf,

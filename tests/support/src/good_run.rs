@@ -41,8 +41,8 @@ pub fn workflow() -> Workflow {
     }
 }
 
-/// The same with several checks, named `a`, `b`, `c`, ... instead of a single benchmark. `needs`: for each check, the letters
-/// of the checks that it needs.
+/// The workflow with several checks, named `a`, `b`, `c`, ... instead of a single benchmark. `needs`: for each check,
+/// the letters of the checks that it needs.
 pub fn with_checks(needs: &[&str]) -> Workflow {
     let mut workflow = workflow();
     let benchmark = workflow.benchmark.take().expect("the good run has a benchmark");

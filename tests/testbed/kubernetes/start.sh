@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts a real API server, the real job and garbage controllers, and JobSet's and Kueue's definitions in a network namespace:
 # BED_DIR (an existing folder), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/). The tests simulate
-# kubelets and the controllers of JobSet and Kueue. With BED_NODES these, the scheduler and that number of nodes are real: nodes.sh.
+# kubelets and the controllers of JobSet and Kueue. With BED_NODES=N, nodes.sh starts N real nodes, the real scheduler, and the
+# real controllers of JobSet and Kueue.
 set -euo pipefail
 bed=${BED_DIR:?} kubernetes=$(realpath "${KUBERNETES:?}")
 space=burnin-k8s-$$ address=10.77.0.1

@@ -62,7 +62,7 @@ def sinfo(words):
 
 
 def srun(words):
-    # Without values that differ between runs.
+    # Replaces values that differ between runs.
     plain = lambda word: re.sub(r"draft-\w{6}", "draft", re.sub(r"\.burnin-[0-9-]+", ".burnin-MARK", word.replace(ROOT, "CLOUD")))
     recorded("srun", [plain(word) for word in words])
     flags = []

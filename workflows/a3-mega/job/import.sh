@@ -1,5 +1,5 @@
 #!/bin/bash
-# import.sh REGISTRY#IMAGE:TAG DIGEST FOLDER, on a GPU node: imports the container into a file that all nodes see, once per
+# import.sh REGISTRY#IMAGE:TAG DIGEST FOLDER, on a GPU node: imports the container into a file on the shared folder, once per
 # digest. A tag can move, so its current digest must equal DIGEST.
 set -euo pipefail
 image=$1 digest=$2 folder=$3

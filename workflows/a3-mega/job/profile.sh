@@ -4,7 +4,7 @@
 _here=${BASH_SOURCE[0]%/*}
 . "$_here/settings.sh"
 
-# Its absence is no error here: the preflight then fails and reports it in the benchmark's log.
+# If the file is absent, the preflight fails and reports it in the benchmark's log.
 if [[ -r /var/lib/tcpxo/lib64/nccl-env-profile.sh ]]; then
   NCCL_LIB_DIR=/var/lib/tcpxo/lib64 . /var/lib/tcpxo/lib64/nccl-env-profile.sh
 fi

@@ -13,7 +13,7 @@ import tools
 NAME = "burnin-agent"
 PORT = 8089
 RBAC = "rbac.authorization.k8s.io"
-# As in ../rbac.yaml, which a test compares.
+# The rules equal those of ../rbac.yaml, which a test checks.
 RULES = (
     ("jobset.x-k8s.io", "jobsets", ("create", "delete", "get", "list")),
     ("batch", "jobs", ("list",)),

@@ -40,7 +40,10 @@ def listed(values):
 
 
 def destroy_deployment(values):
-    """Destroys the deployment with Cluster Toolkit. Retries once, without the firewall rules that GKE leaves in our networks."""
+    """Destroys the deployment with Cluster Toolkit.
+
+    Retries once, after deleting the firewall rules that GKE leaves in the deployment's networks.
+    """
     if not tools.fetch(values["state"], "deployment.tar"):
         print("no stored deployment: nothing was deployed")
         return

@@ -9,8 +9,8 @@ ACCELERATOR = {"cloud.google.com/gke-accelerator": "nvidia-b200"}
 ACCOUNT = "testbed"
 GPU = "nvidia.com/gpu"
 KUEUE = "kueue.x-k8s.io"
-# Kueue's kinds with their plurals, and the API versions with equal fields for our objects; the first served one is used. Up to
-# 0.13 Kueue serves topologies as v1alpha1 only.
+# Kueue's kinds with their plurals, and the API versions with equal fields for the objects created here; the first
+# served version is used. Up to 0.13 Kueue serves topologies as v1alpha1 only.
 PLURALS = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues"}
 VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"

@@ -21,7 +21,7 @@ CAUSES = (
 
 
 class Failed(Exception):
-    """A failed call; the message is one line with the cause, `output` is what the tool printed."""
+    """A failed call; the message is one line with the cause, `output` is the tool's output."""
 
     def __init__(self, message, output=""):
         super().__init__(message)

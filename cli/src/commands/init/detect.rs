@@ -1,5 +1,5 @@
-//! What this host has: a scheduler, GPUs, benchmark programs. Each program is asked once, with a timeout; a missing or hanging
-//! one is not an error.
+//! Detects a scheduler, GPUs and benchmark programs on this host. Each program is called once, with a timeout; a
+//! missing or hanging one is not an error.
 
 use std::{
     env,
@@ -54,7 +54,7 @@ pub struct Detected {
 }
 
 impl Detected {
-    /// Without a kind everything is detected, otherwise what the kind uses.
+    /// With a kind, detects only what the kind uses; otherwise everything.
     pub fn on_this_host(kind: Option<InitKind>) -> Self {
         let any = kind.is_none();
         let slurm = any || kind == Some(InitKind::Slurm);
@@ -74,7 +74,7 @@ impl Detected {
         }
     }
 
-    /// The kind for a user who names none.
+    /// The default kind.
     pub const fn suggested(&self) -> InitKind {
         if self.partition.is_some() { InitKind::Slurm } else { InitKind::Quickstart }
     }
@@ -153,7 +153,7 @@ fn gpus_of_gres(gres: &str) -> Option<u32> {
     parts.next_back()?.parse().ok()
 }
 
-/// Names that a workflow accepts. Others are left to the user.
+/// Names that a workflow accepts. The user must enter other names.
 fn is_name(text: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
@@ -229,9 +229,9 @@ fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
             Ok(Some(status)) => break status.success(),
             Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(10)),
             _ => {
-                let _ = child.kill(); // ignored: it has ended meanwhile
+                let _ = child.kill(); // ignored: the process has already ended
                 let _ = child.wait();
-                return None; // its children may still hold the pipe: the reader is left behind
+                return None; // its children may still hold the pipe: the reader thread is abandoned
             }
         }
     };

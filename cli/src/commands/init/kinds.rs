@@ -1,5 +1,5 @@
-//! The files of each kind of start. Examples come from `workflows/` of the repository; only what depends on the host is written
-//! here.
+//! The files of each kind of start. Examples come from `workflows/` of the repository; only the parts that depend on
+//! the host are written here.
 
 use std::{fmt::Write, path::Path};
 
@@ -34,7 +34,7 @@ use crate::{
 #[exclude = "dgx-slurm-perf/events*"]
 struct Repository;
 
-/// Excluded above with the files of runs beside it.
+/// Excluded above together with the files of runs in the same folder.
 const A4_PINS: (&str, &[u8]) = (
     "a4-gke-testbed/cluster/pins.json",
     include_bytes!("../../../../workflows/a4-gke-testbed/cluster/pins.json"),
@@ -65,7 +65,7 @@ pub struct Starter {
     pub workflow: String,
     /// Files that the user should read or edit.
     edited: Vec<String>,
-    /// Next commands; `{folder}` stands for the folder.
+    /// Next commands; `{folder}` is the placeholder of the folder.
     pub next: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl Starter {
         Ok(())
     }
 
-    /// Steps of a user who can run the workflow as it is.
+    /// Next commands if the workflow can run unchanged.
     fn ready(&mut self) {
         self.next = vec![
             format!("burnin plan {{folder}}/{}", self.workflow),
@@ -109,7 +109,7 @@ impl Starter {
         ];
     }
 
-    /// Steps of a user who first states values.
+    /// Next commands if the user must first enter values.
     fn after_editing(&mut self, files: &[&str]) {
         let files: Vec<_> = files.iter().map(|file| format!("{{folder}}/{file}")).collect();
         let first = format!("$EDITOR {}", files.join(" "));
@@ -312,7 +312,7 @@ struct Deployment {
     folder: &'static str,
     values: &'static str,
     criteria: &'static str,
-    /// How the repository's file refers to its values, and how the new file does.
+    /// The reference to the values in the repository's file, and in the new file.
     passed: (&'static str, &'static str),
     /// Values that a deployment requires. Each is marked as an example.
     examples: &'static [(&'static str, &'static str)],
@@ -508,14 +508,14 @@ fn add_criteria(starter: &mut Starter, name: &str, gpus: u32) -> Result<(), CliE
     Ok(())
 }
 
-/// A path that needs no quoting anywhere.
+/// The path, if it needs no quoting in YAML or in a shell.
 fn plain_path(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let letter = |c: char| c.is_ascii_alphanumeric() || "/_.-+@".contains(c);
     (path.is_absolute() && text.len() < 512 && text.chars().all(letter)).then_some(text)
 }
 
-/// Text as a YAML string: JSON's strings are YAML's. Words that YAML reads as nothing else need no quotes.
+/// Text as a YAML string. Every JSON string is a YAML string. Words that YAML can only read as strings need no quotes.
 fn quoted(text: &str) -> String {
     let word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "/_-".contains(c));

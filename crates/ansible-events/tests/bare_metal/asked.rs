@@ -70,7 +70,7 @@ fn an_invalid_inventory_is_reported_with_its_line() {
         ),
         ("[slurm-master]\nm\n[slurm-node]\na colour=red\n", "inventory:4: 'colour': expected ansible_"),
         ("[slurm-master]\nm\n[slurm-node]\nc\na 'b\n", "inventory:5: cannot be read: No closing quotation"),
-        ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: expected in another group, too"),
+        ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: expected also in another group"),
     ] {
         let (code, said) = told(bad, &[]);
         assert_eq!(code, Some(64), "{bad}: {said}");

@@ -1,4 +1,4 @@
-//! A checkout of DeepOps instead of our own playbooks. Its playbooks are stand-ins that record their calls.
+//! A checkout of DeepOps instead of Burnin's playbooks. Its playbooks are stand-ins that record their calls.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn playbooks_are_called_by_the_age_of_the_checkout() {
     ];
     let old = ["playbooks/nfs.yml", "playbooks/slurm-perf-cluster.yml", "playbooks/slurm-validation.yml"];
     let all = &["dgx01", "dgx02", "login"][..];
-    // Limited to the cluster: the Kubernetes node is not called.
+    // The playbooks are limited to the cluster, so they do not run on the Kubernetes node.
     let cluster = &["dgx01", "login"][..];
     for (playbooks, called, hosts) in [
         (&young[..], &[young[0], young[1]][..], cluster),

@@ -12,7 +12,7 @@ use tracing::debug;
 use super::tags;
 use crate::BuildKey;
 
-/// A build of one of our commands.
+/// A build that a command of Burnin started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildNotification {
     /// Command that the build belongs to, by the build's tags.

@@ -160,8 +160,7 @@ impl Submissions {
         Err(PortError::Transient(format!("{key}: it is not certain whether the build was created: {why}")))
     }
 
-    /// Reads the builds and corrects them: of several builds only the oldest continues, of a cancelled
-    /// command none.
+    /// Reads the builds and cancels surplus ones: only the oldest build continues, and no build of a cancelled command.
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.

@@ -1,4 +1,4 @@
-//! Tags that identify our builds.
+//! Tags that identify Burnin's builds.
 //!
 //! Cloud Build permits letters, digits, `_`, `.` and `-`, at most 128 of them; a key has at most 100 of them,
 //! so it is a valid tag.
@@ -6,7 +6,7 @@
 use crate::BuildKey;
 use google_cloud_build_v1::model::Build;
 
-/// Prefix reserved for our tags.
+/// Prefix reserved for Burnin's tags.
 pub const OURS: &str = "burnin.";
 
 /// Tag of a key.
@@ -19,7 +19,7 @@ pub fn all(key: &BuildKey, claim: u32) -> [String; 3] {
     [wish(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
 }
 
-/// Key and claim of a build; `None` for a build of others.
+/// Key and claim of a build; `None` if Burnin did not create it.
 pub fn owner(build: &Build) -> Option<(BuildKey, u32)> {
     let mut ours = build.tags.iter().filter_map(|tag| tag.strip_prefix(OURS));
     let claim = ours.clone().find_map(|tag| tag.strip_prefix("claim.")?.parse().ok())?;

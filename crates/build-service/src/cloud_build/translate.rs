@@ -1,7 +1,7 @@
 //! Converts a config to the API's build. Pure.
 //!
-//! Our types have Cloud Build's own names, as have the API's; this module adds Burnin's parts, and rejects
-//! fields that would be misunderstood or ignored, by name.
+//! Burnin's types and the API's types have the same field names. This module adds Burnin's parts, and rejects fields
+//! that the API would misunderstand or ignore; the error names them.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn assemble(
         .map(|secrets| read::<Secrets>("availableSecrets", secrets, problems));
     build.artifacts =
         config.artifacts.as_ref().map(|artifacts| read::<Artifacts>("artifacts", artifacts, problems));
-    // As in local builds: files go to Burnin's bucket, whatever bucket the config names.
+    // As in local builds, files go to Burnin's bucket, and the bucket in the config is ignored.
     if let Some(objects) = build.artifacts.as_mut().and_then(|artifacts| artifacts.objects.as_mut()) {
         objects.location = format!("gs://{}/{}/", frame.bucket, frame.outputs);
     }

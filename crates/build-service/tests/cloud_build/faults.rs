@@ -75,7 +75,7 @@ async fn a_build_that_was_not_created_is_created_again_once_that_is_certain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_builds_the_older_is_kept() {
+async fn the_older_of_two_builds_is_kept() {
     let world = World::new().await;
     world.cloud.next_create(Fault::LandsAndTears);
     world.cloud.stale_lists(1000);
@@ -95,7 +95,7 @@ async fn of_two_builds_the_older_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_deliveries_at_once_make_one_build() {
+async fn concurrent_deliveries_create_one_build() {
     for round in 0..10 {
         let world = World::new().await;
         let mut builders = Vec::new();
@@ -166,7 +166,7 @@ async fn an_untranslatable_config_is_refused_before_a_build_is_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_lands_after_its_cancel_is_ended() {
+async fn a_build_created_after_its_cancel_is_cancelled() {
     let world = World::new().await;
     world.cloud.freeze(true);
     world.cloud.next_create(Fault::LandsAndTears);
@@ -188,7 +188,7 @@ async fn a_build_that_lands_after_its_cancel_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_between_claim_and_create_holds() {
+async fn a_cancel_between_claim_and_create_is_effective() {
     // The claiming process ended before it created the build; the mark was written in between.
     let world = World::new().await;
     world

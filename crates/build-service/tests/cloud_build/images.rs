@@ -11,7 +11,7 @@ use service::PortError;
 use test_support::cloud_build::{World, id, spec, with};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_the_image_with_the_log_beside_them() {
+async fn an_image_of_files_is_stored_with_its_log() {
     let world = World::new().await;
     let files =
         json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": ["two", "out/one"]}}});
@@ -35,7 +35,7 @@ async fn files_are_the_image_with_the_log_beside_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_image_is_known_by_its_digest() {
+async fn a_container_image_is_identified_by_its_digest() {
     let world = World::new().await;
     let name = "us-central1-docker.pkg.dev/proj/repo/nccl:a-run";
     world.start(&with(json!({"images": [name], "artifacts": {}}), "SUCCESS")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_container_image_is_known_by_its_digest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
+async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
     for name in ["manifest.json", "build.log"] {
         let world = World::new().await;
         let files = json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": [name]}}});

@@ -85,7 +85,7 @@ fn a_repository_is_fetched_by_cloud_build() {
 #[test]
 fn every_field_reaches_the_api_unchanged() {
     let mut expected = everything();
-    // As on this host, files go to Burnin's bucket, whatever the config states.
+    // As on this host, files go to Burnin's bucket, and the bucket in the config is ignored.
     expected["artifacts"]["objects"]["location"] = "gs://bucket/builds/r-image-1/1/files/".into();
     // The client writes an enum's word as its number, which proto's JSON accepts as well.
     for (field, number) in [
@@ -104,7 +104,7 @@ fn every_field_reaches_the_api_unchanged() {
 
 #[test]
 fn all_fields_but_one_are_in_the_apis_types() {
-    // The types carry unknown fields along; only this one is expected.
+    // The API's types keep unknown fields in `_unknown_fields`; `pubsubTopic` is the only one expected there.
     let build = translate(&build(everything()), &frame()).unwrap();
     let debug = format!("{build:?}");
     assert_eq!(debug.matches("_unknown_fields: {\"").count(), 1, "{debug}");
@@ -124,7 +124,7 @@ fn a_build_has_the_timeout_of_its_stage_and_logs_beside_its_files() {
 }
 
 #[test]
-fn builds_run_as_their_account_and_log_where_it_may_write() {
+fn builds_use_their_account_and_its_log_bucket() {
     let account = "projects/p/serviceAccounts/image@p.iam.gserviceaccount.com";
     let frame = Frame { log_bucket: "logs", account: Some(account), ..frame() };
     let of = |config: Value| serde_json::to_value(translate(&build(config), &frame).unwrap()).unwrap();
@@ -144,7 +144,7 @@ fn builds_run_as_their_account_and_log_where_it_may_write() {
 }
 
 #[test]
-fn substitutions_of_scripts_need_no_other_use() {
+fn a_substitution_that_only_a_script_uses_is_accepted() {
     const ALLOW_LOOSE: u64 = 1;
     let script = |more: Value| {
         let mut config =

@@ -31,13 +31,13 @@ pub(super) struct StepContext<'a> {
 }
 
 pub(super) enum StepEnd {
-    /// Its process ended by itself.
+    /// The process of the step ended by itself.
     Exited(Option<i32>),
-    /// It exceeded its own timeout.
+    /// The step exceeded its own timeout.
     TimedOut(Duration),
-    /// The build stopped it.
+    /// The build stopped the step.
     Stopped,
-    /// It could not start.
+    /// The step could not start.
     NotStarted(io::Error),
 }
 

@@ -148,7 +148,7 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and our own program.
+/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's program.
 #[test]
 fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     let mut world = World::within(Path::new(SHELF));
@@ -184,7 +184,7 @@ fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
 /// A program; its operation and root; bytes and count; the factor of the bus bandwidth; wrong elements in place.
 type Facts = (&'static str, [&'static str; 2], [u64; 2], f64, &'static str);
 
-/// For each program what nccl-tests 2.19.6 prints and computes among four ranks (`src/*.cu`): operation and root
+/// For each program the output and the results of nccl-tests 2.19.6 among four ranks (`src/*.cu`): operation and root
 /// (`*RunTest`), bytes of a 1,000-byte message and its count (`*GetCollByteCount`: parts are rounded down to 16 bytes),
 /// bus over algorithm bandwidth (`*GetBw`), and the in-place column of wrong elements (`reportErrors` in `*InitData`).
 const COLLECTIVES: [Facts; 6] = [
@@ -220,7 +220,7 @@ fn every_collective_follows_nccl_tests_and_checks_its_data() {
                 }
             }
         }
-        // One wrong element on one rank is found, whatever the collective.
+        // One wrong element on one rank is found in every collective.
         let (code, text) =
             Run::start(name, "-b 1K -e 1K -n 2 -g 3", &[("BURNIN_FAULT", "corrupt:2")]).finish();
         assert_eq!((code, rows(&text)[0][8]), (7, "1"), "{name}: {text}");

@@ -1,4 +1,4 @@
-//! A kind of cluster, for rooms that work with all of them.
+//! A kind of cluster, for crates that work with every kind.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct SettingsForm {
     pub description: &'static str,
     /// JSON schema of the settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    /// Replaces files that the settings name by their content: [`Settings::inline`].
+    /// Replaces the paths of files in the settings by the contents of the files: [`Settings::inline`].
     pub inline: fn(&mut Value, ReadFile<'_>) -> SettingsProblems,
     /// Fills in the defaults, without checking the values.
     pub read: fn(&Value) -> Result<Value, String>,

@@ -18,7 +18,7 @@ pub struct Substitution {
     pub name: &'static str,
     /// The setting, `nodes`.
     pub setting: &'static str,
-    /// Its value; `None` if it is not set.
+    /// Value of the setting; `None` if it is not set.
     pub value: Option<String>,
 }
 

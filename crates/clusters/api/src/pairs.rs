@@ -69,8 +69,9 @@ run_pairs() {
 }
 "#;
 
-/// What one end of a pair executes before its program, whose command line is in the positional parameters. The server's end does
-/// not return: it runs the program, reports when it listens, and ends it when standard input ends.
+/// Shell text that one end of a pair executes before its program. The program's command line is in the positional
+/// parameters. The server's end does not return: it runs the program, reports when it listens, and ends it when
+/// standard input ends.
 pub(crate) const END: &str = r#"for word; do
   shift
   if [[ $word == *'{peer}'* ]]; then

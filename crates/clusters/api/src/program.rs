@@ -6,7 +6,7 @@ use crate::{pairs, shell::quote};
 
 /// Program and arguments. `folder`: the image or the cluster's programs, if any; `slots`: number of GPUs of each process.
 ///
-/// The words of a program that is not of nccl-tests are unchanged: [`prelude`] adds the folder to its `PATH`.
+/// The words of a program other than nccl-tests are unchanged: [`prelude`] adds the folder to its `PATH`.
 pub fn words(program: &Program, folder: Option<&str>, slots: u32) -> Vec<String> {
     match program {
         Program::Command(command) => command.argv.clone(),
@@ -30,7 +30,7 @@ pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
     Some(command.rounds.unwrap_or(0))
 }
 
-/// Shell text (bash) that a process executes directly before a program that is not of nccl-tests; empty for nccl-tests. The
+/// Shell text (bash) that a process executes directly before a program other than nccl-tests; empty for nccl-tests. The
 /// environment variable `BURNIN_NODE_NAME` has the name of the node, where it differs from the host name.
 pub fn prelude(program: &Program, folder: Option<&str>) -> String {
     if program.command().is_none() {

@@ -29,12 +29,12 @@ pub enum ClusterStatus {
     Broken(String),
 }
 
-/// All our clusters at a provider.
+/// All of Burnin's clusters at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterListing {
     /// The provider's clock at the time of the listing: it alone decides which leases have expired.
     pub at: Timestamp,
-    /// Every existing cluster with our labels.
+    /// Every existing cluster with Burnin's labels.
     pub clusters: Vec<ListedCluster>,
 }
 
@@ -45,7 +45,8 @@ pub struct ListedCluster {
     pub name: String,
     /// Label: the run it was created for.
     pub run: String,
-    /// Label: end of the lease. `None` if the label is missing or invalid: the cluster is then never deleted automatically.
+    /// Label: end of the lease. `None` if the label is missing or invalid: such a cluster is never deleted
+    /// automatically.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -79,7 +80,7 @@ pub trait ClusterProvider: Send + Sync + 'static {
     /// Returns an error if something is left or the provider request fails.
     async fn delete(&self, name: &str) -> Result<Deleted, PortError>;
 
-    /// All our existing clusters, in any state.
+    /// All of Burnin's existing clusters, in any state.
     ///
     /// # Errors
     /// Returns an error if the provider request fails or the list is incomplete.

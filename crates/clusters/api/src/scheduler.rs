@@ -130,8 +130,8 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Returns an error if the scheduler request fails: [`PortError::Permanent`] if the job can never run.
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
 
-    /// What [`Scheduler::submit`] would write and execute for a job, rendered by the same code; nothing is written or requested.
-    /// Empty for a kind that submits nothing.
+    /// Files and commands that [`Scheduler::submit`] would write and execute for a job, rendered by the same code
+    /// without any write or request. Empty for a kind that submits nothing.
     ///
     /// # Errors
     /// Returns a permanent error if the job can never run.

@@ -36,8 +36,8 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         Vec::new()
     }
 
-    /// Replaces files that the settings in a workflow file name by their content. `read`: reads a file by its path relative to
-    /// the workflow file.
+    /// Replaces the paths of files in the settings of a workflow file by the contents of the files. `read`: reads a
+    /// file by its path relative to the workflow file.
     fn inline(_: &mut Value, _read: ReadFile<'_>) -> SettingsProblems {
         Vec::new()
     }
@@ -59,7 +59,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         if problems.is_empty() { Ok(read) } else { Err(problems) }
     }
 
-    /// The settings as a system.
+    /// The settings in the form of `run.requested`.
     fn system(&self) -> System {
         System::new(Self::KIND, self)
     }

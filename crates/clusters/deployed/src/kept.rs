@@ -8,9 +8,10 @@
 //!
 //! The first is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
 //!
-//! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses only what it
-//! would have created itself. A part is kept by the run that created it, once its deployment succeeded: the teardown receives
-//! `_KEEP` and leaves it. Later deployments receive the name of that run's cluster as `_BASE`, `_IMAGE`, ...
+//! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses
+//! only parts that it would have created itself. A part is kept by the run that created it, once its deployment
+//! succeeded: the teardown receives `_KEEP` and leaves it. Later deployments receive the name of that run's cluster as
+//! `_BASE`, `_IMAGE`, ...
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,7 @@ pub fn key(deploy: &BuildSpec) -> String {
     hex::encode(&Sha256::digest(text)[..12])
 }
 
-/// Object of a kept part.
+/// Name of the object that records a kept part.
 pub fn object(key: &str, part: &str, cluster: &str) -> String {
     format!("{KEPT}{key}/{part}/{cluster}")
 }

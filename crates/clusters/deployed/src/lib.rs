@@ -20,8 +20,9 @@ pub struct Deployed {
     /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the file `gone.json`:
     /// [`Destroyed`].
     pub destroy: BuildSpec,
-    /// Parts that outlive the run and serve later ones, with the time for which they are kept: `{base: 30d, image: 30d}`. The
-    /// steps state which parts they know: `deploy` declares `_BASE` for the part `base`, `destroy` declares `_KEEP`.
+    /// Parts that outlive the run and serve later ones, with the time for which they are kept: `{base: 30d, image:
+    /// 30d}`. The steps state which parts they support: `deploy` declares `_BASE` for the part `base`, `destroy`
+    /// declares `_KEEP`.
     #[serde(default, skip_serializing_if = "Keep::is_empty")]
     pub keep: Keep,
     /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only afterwards.
@@ -47,7 +48,8 @@ impl Deployed {
 pub struct DeployedCluster {
     /// All nodes of the cluster that accept jobs.
     pub nodes: Vec<Node>,
-    /// By the name of the cluster's kind: settings known only after the deployment. They override the workflow's.
+    /// Settings known only after the deployment, under the name of the cluster's kind. They override the workflow's
+    /// settings.
     #[serde(flatten)]
     pub settings: serde_json::Map<String, serde_json::Value>,
 }

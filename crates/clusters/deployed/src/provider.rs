@@ -80,7 +80,7 @@ struct ReleaseFailure {
 }
 
 impl DeployedClusters {
-    /// `kinds`: what the steps may provision. `builds` runs the steps; their files are in `store`.
+    /// `kinds`: kinds of clusters that the steps may provision. `builds` runs the steps; their files are in `store`.
     pub fn new(
         kinds: &'static [&'static dyn ClusterKind],
         builds: Arc<dyn Builds>,
@@ -142,7 +142,8 @@ impl DeployedClusters {
         build
     }
 
-    /// For each part that the workflow keeps: a cluster that still has it, for longer than the new one lives.
+    /// For each part that the workflow keeps: an existing cluster that keeps the part beyond the end of the new
+    /// cluster.
     async fn usable_parts(
         &self,
         deployed: &Deployed,
@@ -411,7 +412,7 @@ impl ClusterProvider for DeployedClusters {
         if self.has(&mark).await? {
             return Err(given_back(name));
         }
-        // A repeated order uses the same parts as the first.
+        // A repeated command uses the same parts as the first.
         let asked = match self.get(&open).await? {
             Some(asked) => asked,
             None => DeployRequest {
@@ -448,7 +449,7 @@ impl ClusterProvider for DeployedClusters {
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
-        // First, so that no later run uses them.
+        // Recorded first, so that no later run uses the parts.
         self.note(&note(name, "given-back"), &self.clock.now()).await?;
         if let Some(user) = self.user_of(name).await? {
             let why = format!(
@@ -464,7 +465,7 @@ impl ClusterProvider for DeployedClusters {
                     return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
                 let deployment = BuildKey::of(&command);
-                // A running deployment would recreate what the teardown deletes.
+                // A running deployment would recreate the resources that the teardown deletes.
                 if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
                     self.builds.cancel(&deployment).await?;
                     if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
@@ -502,7 +503,8 @@ impl ClusterProvider for DeployedClusters {
             let (run, expires_at) = match self.stored_request(name).await {
                 Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
                 Ok(None) => continue,
-                // An unreadable request still means a cluster: list it without labels, for a person to check.
+                // A cluster may exist although its request is unreadable: list it without labels, so that an operator
+                // checks it.
                 Err(PortError::Permanent(_)) => (String::new(), None),
                 Err(passing) => return Err(passing),
             };

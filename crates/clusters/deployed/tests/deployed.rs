@@ -107,7 +107,7 @@ impl World {
         panic!("timeout: {name} is still changing")
     }
 
-    /// Retries until the cluster is deleted, or the reason is neither a running nor a started teardown.
+    /// Retries while a teardown is starting or running.
     async fn delete(&self, name: &str) -> Result<Deleted, String> {
         for _ in 0..3000 {
             match self.clusters.delete(name).await {
@@ -143,7 +143,7 @@ async fn deployed_clusters_conform() {
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
-    // The same through the provider of all kinds.
+    // The suite passes through the provider of all kinds, too.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
     let both = World::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
@@ -394,7 +394,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     let part = |part: &str| format!("{}.{part}", first.name);
     assert_eq!(sorted(world.has()), [part("base"), part("image")]);
 
-    // They are a separate cluster, with their own lease.
+    // The kept parts are a separate cluster, with their own lease.
     let listed = world.clusters.list().await.unwrap().clusters;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
@@ -412,7 +412,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert_eq!(deleted.evidence, "listed");
     assert_eq!(sorted(world.has()), [part("base"), part("image")]);
 
-    // Not those of another deployment.
+    // Another deployment does not use these parts.
     let other = order_of(&world, "other", |deploy| {
         deploy.substitutions.insert("_FAIL".to_owned(), "no".to_owned());
     });

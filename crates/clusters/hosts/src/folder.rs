@@ -88,7 +88,7 @@ impl Folder {
         self.0.join("output")
     }
 
-    /// Writes the files of a start. Writing them again gives the same bytes.
+    /// Writes the files of a start. A repeated write produces identical bytes.
     pub fn write(&self, files: &[(&str, String)]) -> io::Result<()> {
         fs::create_dir_all(self.output())?;
         fs::create_dir_all(self.0.join("bin"))?;

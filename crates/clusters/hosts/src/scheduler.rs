@@ -1,7 +1,7 @@
 //! Jobs on machines reached by ssh.
 //!
 //! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs it. The
-//! start outlives the agent. If it dies itself, its processes are ended on every host before the job counts as lost.
+//! start outlives the agent. If the start dies, its processes are ended on every host before the job counts as lost.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 

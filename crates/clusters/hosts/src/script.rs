@@ -1,4 +1,4 @@
-//! The script that runs a job on the agent's machine, and what it starts on the hosts. Pure.
+//! The script that runs a job on the agent's machine, and the scripts that it starts on the hosts. Pure.
 //!
 //! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts
 //! `mpirun`, or the program on each host by ssh, connects to every host periodically, and ends the job's remaining processes on every host before it writes the
@@ -11,8 +11,8 @@ use model::Every;
 
 use crate::settings::Hosts;
 
-/// Kills all processes of this job on a host, and reports an error if some are left. `$1`: the variable with its value, `$2`: the
-/// job's folder on the host, which is removed; nothing on the machine of the agent.
+/// Kills all processes of this job on a host, and reports an error if some are left. `$1`: the variable with its value,
+/// `$2`: the job's folder on the host, which is removed; empty on the agent's machine, whose folder is kept.
 pub const SWEEP: &str = r#"for try in {1..40}; do
   left=
   for process in /proc/[0-9]*; do
@@ -48,8 +48,8 @@ mv -T -- "$draft" "$2" 2>/dev/null || rm -rf -- "$draft"
 [[ -d $2 ]]
 "#;
 
-/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or nothing, `$3`: profile or nothing, `$4`: work folder,
-/// `$5`: folder with programs or nothing, `$6`: 1 if the job does not need Open MPI.
+/// Checks a host before the start. `$1`: program, `$2`: Open MPI's folder or empty, `$3`: profile or empty, `$4`: work
+/// folder, `$5`: folder with programs or empty, `$6`: 1 if the job does not need Open MPI.
 const CHECK: &str = r#"own "$4"
 fail() { echo "$*" >&2; exit 1; }
 [[ -z $5 ]] || PATH=$5:$PATH

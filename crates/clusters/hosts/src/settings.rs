@@ -21,7 +21,7 @@ pub struct Hosts {
     /// A hostfile of Open MPI instead of `hosts`, relative to the workflow file: a host per line, with `slots=N` ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostfile: Option<String>,
-    /// Number of hosts; filled in.
+    /// Number of hosts, computed from `hosts` or `hostfile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
     /// User on the hosts.
@@ -45,8 +45,8 @@ pub struct Hosts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<u32>,
-    /// Folder for jobs and images, on the agent's machine and on every host. It need not be shared. It is created; one that other
-    /// users can write to is refused.
+    /// Folder for jobs and images, on the agent's machine and on every host. It need not be shared. Burnin creates it,
+    /// and refuses a folder that other users can write to.
     #[serde(default = "work_folder")]
     pub work_folder: String,
     /// Folder with the benchmark programs on the hosts, for workflows without an image. Default: search `PATH`.

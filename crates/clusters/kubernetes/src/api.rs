@@ -1,4 +1,4 @@
-//! The Kubernetes API, as far as a job needs it. Objects are read anew for every decision, never cached.
+//! The Kubernetes API, as far as a job needs it. Objects are read again for every decision, never cached.
 
 use std::{
     collections::HashMap,

@@ -26,16 +26,16 @@ pub struct PodState {
 /// State derived from all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodFinding {
-    /// Its pods run.
+    /// The job's pods run.
     Going,
-    /// It waits; `code` gives the reason.
+    /// The job waits; `code` gives the reason.
     Waiting {
         /// Reason code, see docs/ERRORS.md.
         code: &'static str,
         /// Message of the cluster.
         why: String,
     },
-    /// It ran to its own end.
+    /// The job ran to its own end.
     Ended(JobEnd),
     /// Ended by the infrastructure.
     Lost {
@@ -44,6 +44,6 @@ pub enum PodFinding {
         /// Message.
         why: String,
     },
-    /// It did not start or did not measure, for a known reason.
+    /// The job did not start or did not measure, for a known reason.
     Failed(Failure),
 }

@@ -276,7 +276,7 @@ impl JobNotes {
         }
     }
 
-    /// Stores the next piece, starting at byte `from`. False: another agent stored it first.
+    /// Stores the next piece, starting at byte `from`. Returns false if another agent stored it first.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
@@ -342,7 +342,7 @@ impl JobNotes {
         self.get(&format!("logs/{stream}/end.json")).await
     }
 
-    /// Closes a stream: records its digest, and what is missing. The first end recorded is final.
+    /// Closes a stream: records its digest and its missing parts. The first end recorded is final.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.

@@ -193,7 +193,7 @@ async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Op
     }
 }
 
-/// Reads until `line` is complete. False: end of output. Cancel-safe: a second call continues.
+/// Reads until `line` is complete. Returns false at the end of the output. Cancel-safe: a second call continues.
 async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
     loop {
         let filled = body.fill_buf().await?;

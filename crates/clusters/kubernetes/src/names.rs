@@ -7,7 +7,7 @@ use ledger::Digest;
 pub const REPLICATED: &str = "n";
 /// The measured container.
 pub const CONTAINER: &str = "benchmark";
-/// Annotation with the full job name: an object without it is not ours.
+/// Annotation with the full job name: an object without it belongs to another owner.
 pub const JOB: &str = "burnin.dev/job";
 /// Annotation of a JobSet that only reserves its name.
 pub const FENCE: &str = "burnin.dev/cancelled";

@@ -93,7 +93,7 @@ pub struct Condition {
 
 /// Objects with conditions.
 pub trait Conditions {
-    /// The condition of this type, whatever its status.
+    /// The condition of this type, with any status.
     fn condition(&self, kind: &str) -> Option<Condition>;
 
     /// The condition of this type if its status is `True`.

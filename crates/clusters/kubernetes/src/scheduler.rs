@@ -222,7 +222,7 @@ impl JobContext {
         let submitted = self.notes.submitted().await?.is_some();
         let cancelled_end = || Ok(JobStatus::Ended(ended("CANCELLED")));
         match (cancelled, submitted) {
-            // Deleted as intended. It needs no fence, which nothing would delete.
+            // Deleted as intended. A fence is unnecessary, and no later step would delete a fence.
             (true, true) => self.record_end(cancelled_end()).await,
             // The submission may still be in flight: then either the fence or the JobSet gets the name.
             (true, false) => {
@@ -414,7 +414,7 @@ impl Scheduler for KubernetesJobs {
         let part = Kubernetes {
             nodes: u32::try_from(names.len()).unwrap_or(u32::MAX),
             only_nodes: names.iter().map(|&name| name.to_owned()).collect(),
-            // Named nodes may be any distance apart.
+            // Named nodes may be in different blocks of the topology.
             topology: whole.topology.as_ref().map(|_| Topology::Unconstrained),
             // Parts run many short tests; only a failure of the whole job is inspected.
             keep_on_failure: None,
@@ -492,7 +492,6 @@ async fn whole(notes: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
     }
 }
 
-/// The stream of a file.
 async fn stream(notes: &JobNotes, file: &str) -> Result<String, PortError> {
     follow::files(&notes.streams().await?).remove(file).ok_or_else(|| {
         PortError::Permanent(Failure::new(

@@ -149,7 +149,7 @@ run_end() {
 }
 "#;
 
-/// The script of every pod of a job. Its arguments are the benchmark's.
+/// The script of every pod of a job. The arguments of the script are those of the benchmark.
 pub fn script(job: &JobSpec, settings: &Kubernetes) -> String {
     let launch = match (program::rounds_of_pairs(&job.program), settings.launch) {
         (Some(rounds), _) => {
@@ -205,7 +205,7 @@ pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, 
         ("BURNIN_INTERFACE", settings.socket_interface.clone().unwrap_or_default()),
         ("BURNIN_KEEP_SECONDS", settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs()).to_string()),
     ];
-    // Variables for the ranks are only exported to them; the script itself reads variables with our prefix.
+    // Variables for the ranks are only exported to them; the script itself reads variables with the prefix `BURNIN_`.
     let theirs = settings
         .environment
         .iter()

@@ -103,7 +103,7 @@ pub struct Kubernetes {
     /// Environment variables of the ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// The cluster creates nodes on demand: none must exist before the job.
+    /// The cluster creates nodes on demand, so no nodes need to exist before the job.
     #[serde(default, skip_serializing_if = "is_false")]
     pub autoscaled: bool,
     /// Maximum wait for quota and nodes, until every pod is running.
@@ -152,9 +152,9 @@ impl Default for ApiAccess {
 pub enum Topology {
     /// All pods in one domain of this level (a node label), otherwise the job is not admitted.
     Required(String),
-    /// As few domains of this level as possible.
+    /// All pods in as few domains of this level as possible.
     Preferred(String),
-    /// Any nodes with a known topology.
+    /// Pods on any nodes with a known topology.
     Unconstrained,
 }
 

@@ -202,7 +202,7 @@ pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
     })
 }
 
-/// Whether the JobSet has ended for good.
+/// Whether the JobSet has ended permanently.
 pub fn over(jobset: &JobSet) -> bool {
     !text(jobset.status.terminal_state.as_ref()).is_empty()
         || ["Completed", "Failed"].iter().any(|state| jobset.holds(state).is_some())

@@ -224,7 +224,7 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
     assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
 
-/// Burnin submits JobSets without restarts; others are read as well.
+/// Burnin submits JobSets without restarts; JobSets with restarts are read as well.
 #[test]
 fn a_failed_job_has_the_exit_code_of_its_first_pod() {
     let known = known("failure-one-restart", terminal);

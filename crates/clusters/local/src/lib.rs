@@ -64,7 +64,7 @@ impl ClusterKind for LocalKind {
         Arc::new(LocalJobs::new(store))
     }
 
-    /// Only a [`LocalClusters`] of the same host knows its clusters.
+    /// Its clusters are only visible to a [`LocalClusters`] of the same host.
     async fn probe(&self, _: &str, _: &System) -> Result<ClusterStatus, PortError> {
         Ok(ClusterStatus::Absent)
     }

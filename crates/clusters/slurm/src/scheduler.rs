@@ -65,7 +65,8 @@ impl SlurmJobs {
         let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
             return Ok(None);
         };
-        // A second job, after a submission whose response was lost. It would only find the claim.
+        // A second job, after a submission whose response was lost. It would end immediately, because the first job
+        // holds the claim.
         let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
         for row in
             rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
@@ -102,8 +103,8 @@ impl SlurmJobs {
         read(folder, move |folder| folder.record_end(status)).await
     }
 
-    /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, whether
-    /// the controller runs or not.
+    /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, even
+    /// without the controller.
     async fn evidence(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let marks = read(folder, Folder::marks).await?;
         if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {

@@ -25,7 +25,7 @@ pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
         "--open-mode=append".to_owned(),
         "--export=ALL".to_owned(),
         "--no-requeue".to_owned(),
-        // Of two jobs with one name the second waits for the end of the first.
+        // The second of two jobs with the same name waits for the end of the first.
         "--dependency=singleton".to_owned(),
         format!("--time={minutes}"),
         format!("--nodes={}", slurm.nodes),

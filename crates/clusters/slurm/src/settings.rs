@@ -26,7 +26,7 @@ pub struct Slurm {
     /// A folder that the agent's host and every node share under this path, without `%` and `\`. It holds
     /// images, marks and output of jobs.
     pub shared_folder: String,
-    /// `--partition`.
+    /// Partition (`--partition`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
     /// `--account`.

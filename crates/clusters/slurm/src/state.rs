@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlurmStateKind {
-    /// It ran to an end: its own, a limit or a cancel.
+    /// The job ran to an end: its own, a limit or a cancel.
     Ended,
     /// Ended by the infrastructure.
     Lost,
     /// Waiting for its first start.
     Waiting,
-    /// It has nodes, or is releasing them.
+    /// The job has nodes, or is releasing them.
     Going,
     /// Requeued: Slurm will run it again.
     Again,
@@ -121,7 +121,7 @@ impl SlurmJobRow {
         })
     }
 
-    /// Kind of its state.
+    /// Meaning of the state for Burnin.
     pub fn kind(&self) -> SlurmStateKind {
         kind(&self.state)
     }
@@ -208,7 +208,7 @@ pub enum SlurmFinding {
     Waiting(String),
     /// Running, or records that may still appear are missing.
     Going,
-    /// It ran to an end.
+    /// The job ran to an end.
     Ended(JobEnd),
     /// Lost, or must be ended because it cannot end by itself.
     Lost {
@@ -217,7 +217,7 @@ pub enum SlurmFinding {
         /// Message.
         why: String,
     },
-    /// It cannot start without a change of the cluster or the workflow.
+    /// The job cannot start without a change of the cluster or the workflow.
     Never {
         /// Slurm's reason.
         reason: String,
@@ -325,8 +325,8 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
     }
 }
 
-/// Nodes of a job that had nodes and is cancelled without a cancel from here. Its script may have started on the first node
-/// while the prolog of another failed.
+/// Nodes of a cancelled job that Burnin did not cancel. The script may have started on the first node while the prolog
+/// of another node failed.
 pub fn unexplained<'a>(rows: &'a [SlurmJobRow], marks: &Marks, finding: &SlurmFinding) -> Option<&'a str> {
     let ended = matches!(finding, SlurmFinding::Ended(end) if end.state == "CANCELLED");
     let row = rows.iter().find(|row| row.state == "CANCELLED" && !row.nodes.is_empty())?;
@@ -337,7 +337,7 @@ fn cancelled() -> JobEnd {
     JobEnd { state: "CANCELLED".to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
 }
 
-/// A submission that Slurm refused: 24.11 keeps an accounting record of it.
+/// Whether Slurm refused the submission: Slurm 24.11 keeps an accounting record of refused submissions.
 pub fn refused(row: &SlurmJobRow) -> bool {
     row.state == "FAILED" && row.started_at.is_none() && row.nodes.is_empty()
 }

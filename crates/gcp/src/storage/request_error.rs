@@ -84,12 +84,12 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// For a request.
+    /// Limits of a request.
     pub fn new(patience: &Patience) -> Self {
         Self::within(patience.total, patience.attempt)
     }
 
-    /// For the chunks of a stream, which take longer.
+    /// Limits of the chunks of a stream, which take longer.
     pub fn of_stream(patience: &Patience) -> Self {
         Self::within(patience.stream, patience.stream / 2)
     }

@@ -1,4 +1,4 @@
-//! Requests that Google's client does not support: without gRPC it can neither list nor remove, and its
+//! Requests that Google's client does not support: without gRPC that client can neither list nor remove, and its
 //! streaming upload retries forever if the server stored part of a chunk.
 
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Rest {
     }
 
     /// A page of names that begin with `prefix` and are not less than `from`, and the token of the next page.
-    /// With `folded`, names beyond the next `/` are reduced to that folder.
+    /// With `folded`, names in a folder below `prefix` are replaced by the folder's name.
     pub async fn page(
         &self,
         (prefix, from): (&str, &str),
@@ -139,7 +139,7 @@ impl Rest {
         Ok((names.collect(), page.next_page_token))
     }
 
-    /// Removes an object. An absent object is no error.
+    /// Removes an object. An absent object is not an error.
     pub async fn remove(&self, name: &str) -> Result<(), RequestError> {
         let answer = self.send(self.http.delete(self.object(name))).await?;
         match answer.status() {

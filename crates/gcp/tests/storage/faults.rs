@@ -14,7 +14,7 @@ use super::{BUCKET, patience, standin, store, store_of_streams};
 
 const FOR_GOOD: u32 = u32::MAX;
 
-/// Result of a call: created by us, existing, or unknown.
+/// Result of a call: created by it, existing, or unknown.
 fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &'static str {
     match outcome.as_ref().map(of) {
         Ok(Creation::Created) => "created",
@@ -35,7 +35,7 @@ async fn the_result_of_a_create_is_exact() {
         (Kind::CutBefore, "created"),
         (Kind::CutWithin(40), "created"),
         (Kind::StallBefore, "created"),
-        // It exists, and its creator is unknown: the caller reads it back.
+        // The object exists, and its creator is unknown: the caller reads it back.
         (Kind::FailAfter(503), "exists"),
         (Kind::FailAfter(429), "exists"),
         (Kind::CutAfter, "exists"),
@@ -243,7 +243,7 @@ async fn a_stream_that_is_not_stored_leaves_nothing() {
     assert!(gone.is_err() && standin.names(BUCKET).is_empty());
 }
 
-/// These bytes, then an error.
+/// A reader that returns these bytes, then an error.
 fn breaking(bytes: Bytes) -> ledger::ObjectReader {
     let broken = futures::stream::iter([Ok(bytes), Err(std::io::Error::other("the disk was removed"))]);
     Box::new(tokio_util::io::StreamReader::new(broken))

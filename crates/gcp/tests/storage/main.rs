@@ -31,7 +31,7 @@ fn store(standin: &StandIn) -> Arc<CloudStorage> {
     Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience()))
 }
 
-/// For chunks of 8 MiB on a busy machine.
+/// Uses timeouts that suffice for chunks of 8 MiB on a busy machine.
 fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
     let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(8));
     let patience = Patience { attempt, stream, ..patience() };
@@ -47,7 +47,7 @@ async fn the_store_conforms() {
     }
 }
 
-/// The same suites on another server, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
+/// The conformance suites on another server, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
 /// `suite-a`, `suite-b` and `suite-c` must exist and be empty.
 #[tokio::test]
 #[ignore = "needs a server: BURNIN_STORAGE_AT is its address"]
@@ -60,7 +60,7 @@ async fn the_store_conforms_on_another_server() {
 }
 
 #[tokio::test]
-async fn names_come_back_as_they_were_given() {
+async fn names_are_returned_unchanged() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     let long = format!("l/{}", "é".repeat(127));

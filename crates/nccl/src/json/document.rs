@@ -168,7 +168,7 @@ impl JsonDocument {
             }
             Ok(())
         })?;
-        // One device is listed per process, whatever the number of its threads and GPUs.
+        // One device is listed per process, for any number of threads and GPUs of the process.
         let run = &mut self.tables.runs[at];
         let processes = u64::try_from(run.table.devices.len()).ok().filter(|&count| count > 0 && all_kept);
         let ranks = processes.zip(threads.zip(gpus)).and_then(|(processes, (threads, gpus))| {

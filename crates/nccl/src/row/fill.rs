@@ -108,8 +108,8 @@ impl RowContext<'_> {
         }
     }
 
-    /// The values ahead, of which `missing` would complete the row. After blanks they are taken to be the
-    /// row's; after other output they are counted.
+    /// The values at the start of `words`, of which the row needs `missing`. After blanks the values belong to the row.
+    /// After other output they are counted, and surplus values belong to the other output.
     fn run_ahead(&self, words: Words<'_>, missing: usize, gap: Gap) -> Run {
         let values = match gap {
             Gap::Blanks => missing,
@@ -141,7 +141,7 @@ impl RowContext<'_> {
     }
 }
 
-/// Words to skip where no half begins: the foreign values, or a run that is not a half, or one word of other
+/// Number of words to skip where no half begins: the foreign values, a run that is not a half, or one word of other
 /// output.
 fn skipped_words(run: Run, gap: Gap) -> usize {
     match gap {

@@ -258,7 +258,7 @@ pub fn run(format: &Format, sizes: impl Iterator<Item = u64>) -> (Vec<String>, V
     (lines, rows)
 }
 
-/// Sizes from 8 bytes to 8 GiB by a factor.
+/// Sizes from 8 bytes to 8 GiB, each the previous one times a factor.
 pub fn sizes() -> impl Iterator<Item = u64> {
     (3..=33).map(|power| 1u64 << power)
 }

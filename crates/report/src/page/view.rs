@@ -53,13 +53,13 @@ const SAID: usize = 300;
 pub struct PageData<'a> {
     title: String,
     about: String,
-    /// Moment of the request, for programs and as text, and the rest of `about` after it.
+    /// Time of the request, machine-readable and as text, and the part of `about` after it.
     requested: Option<(String, String, String)>,
     tone: Tone,
     word: &'static str,
     /// The verdict in one sentence.
     sentence: Option<String>,
-    /// What to do next.
+    /// Next step.
     next: Option<String>,
     /// Checks of a run, worst first; empty for a single benchmark.
     checks: Vec<CheckLine>,
@@ -111,9 +111,9 @@ struct LogLine<'a> {
     mark: &'static str,
     name: &'a str,
     verdict: String,
-    /// Code of the gravest reason.
+    /// Code of the most severe reason.
     code: &'a str,
-    /// Level beside its standard, or the gravest reason.
+    /// Level beside its standard, or the most severe reason.
     text: String,
 }
 
@@ -220,7 +220,7 @@ impl<'a> PageData<'a> {
     }
 }
 
-/// The subtitle up to the moment of the request, and the parts from it on.
+/// The subtitle up to the time of the request, and the parts from that time on.
 fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
     let about = words::about(story);
     let Some(at) = story.run.map(|run| run.state.requested_at) else { return (about, None) };

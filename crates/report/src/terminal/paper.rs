@@ -13,7 +13,7 @@ pub enum Style {
     Colour,
 }
 
-/// Where a report is shown.
+/// Properties of the output that shows a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
     /// Colours or none.
@@ -163,12 +163,12 @@ impl Paper {
         }
     }
 
-    /// The same in one style, indented by two.
+    /// Wrapped text in one style, indented by two.
     pub fn painted(&mut self, paint: Paint, text: &str) {
         self.painted_after("  ", paint, text);
     }
 
-    /// The same without an indent.
+    /// Wrapped text in one style, without an indent.
     pub fn lines_in(&mut self, paint: Paint, text: &str) {
         self.painted_after("", paint, text);
     }

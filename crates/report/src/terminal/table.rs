@@ -32,7 +32,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// The same with fewer columns, for narrower terminals: the times are the least significant ones.
+    /// This selection with fewer columns, for narrower terminals: the times are the least significant ones.
     fn narrower(self) -> Option<Self> {
         match self {
             Self { times: true, .. } => Some(Self { times: false, ..self }),
@@ -69,7 +69,7 @@ pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: 
     };
     let (table, paints) = loop {
         let (table, paints) = filled(rows, &shown, columns);
-        // Each line follows one blank.
+        // Each line is indented by one blank.
         let wide = table.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0) + 1;
         match columns.narrower().filter(|_| wide > paper.width()) {
             Some(narrower) => columns = narrower,

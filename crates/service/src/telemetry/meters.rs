@@ -57,7 +57,7 @@ pub fn published(topic: &'static str, event_type: &str, taken: bool) {
     meters().published.add(1, &attributes);
 }
 
-/// A run of this workflow ended.
+/// Records the end and the duration of a run.
 pub fn run_ended(workflow: &str, conclusion: &str, verdict: Option<&str>, took: Duration) {
     let attributes = [
         KeyValue::new("cicd.pipeline.name", workflow.to_owned()),

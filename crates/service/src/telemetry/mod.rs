@@ -113,7 +113,7 @@ where
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(terminal)
-        // It would report a failed write with `eprintln!`, which panics if standard error is closed.
+        // The layer would report a failed write with `eprintln!`, which panics if standard error is closed.
         .log_internal_errors(false);
     match format {
         Format::Json => layer.json().flatten_event(true).boxed(),

@@ -11,7 +11,7 @@ use crate::{Happening, Scenario, SimEnd, cloud::Clouds, store::at_once, world::I
 
 /// A run, from its ledger.
 pub struct CheckedRun {
-    /// Its records, each with its position in the history.
+    /// Records of the run, each with its position in the history.
     pub records: Vec<(usize, Record)>,
     /// The state after each record.
     pub states: Vec<RunState>,

@@ -12,8 +12,8 @@ use crate::{
     workload,
 };
 
-const ONE_CLUSTER: &str = "I1 one cluster a run";
-const ONE_JOB: &str = "I2 one job a run";
+const ONE_CLUSTER: &str = "I1 one cluster per run";
+const ONE_JOB: &str = "I2 one job per run";
 const NEEDS: &str = "a check needs a pass of others";
 const NOTHING_LEFT: &str = "I3 no resource is left";
 const CAP: &str = "I10 no more clusters than runs";

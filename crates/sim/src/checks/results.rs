@@ -1,4 +1,4 @@
-//! Checks logs, rows and verdicts: exactly the measurements, once.
+//! Checks logs, rows and verdicts: each measurement is present exactly once.
 
 use std::collections::BTreeSet;
 

@@ -35,7 +35,7 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
 pub struct SimScheduler(pub Effects);
 
 impl Inner {
-    /// Loses all jobs on a cluster.
+    /// Every job on the cluster ends with this failure code.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
             self.end_job(&name, SimJobStage::Lost(code));
@@ -69,7 +69,7 @@ impl Inner {
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
-        // A pair that fails by chance would correctly lead to a good suspect.
+        // The simulator fails no pair by chance: the search would then name a good node, which is correct.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
             ends = Ends::Badly;

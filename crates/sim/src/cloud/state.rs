@@ -30,7 +30,7 @@ pub struct Clouds {
     pub stopped_jobs: BTreeSet<String>,
     /// Loaded rows by load.
     pub loads: BTreeMap<String, Arc<Load>>,
-    /// The same data, for the judge's queries.
+    /// Loaded rows in the form of the judge's queries.
     pub history: ::warehouse::memory::History,
     /// Number of calls whose effect is still pending.
     pub landing: u64,
@@ -53,7 +53,6 @@ impl Clouds {
 pub struct PlannedBuild {
     /// Whether it has ended.
     pub(super) over: bool,
-    /// Planned end.
     pub(super) end: BuildPhase,
 }
 
@@ -73,9 +72,9 @@ impl PlannedBuild {
 pub enum SimClusterState {
     /// Starting.
     Coming,
-    /// It accepts jobs.
+    /// The cluster accepts jobs.
     Ready,
-    /// It exists, but accepts no jobs.
+    /// The cluster exists, but accepts no jobs.
     Broken(&'static str),
     /// Being deleted.
     Ending,
@@ -122,7 +121,7 @@ impl SimCluster {
 pub enum SimJobStage {
     /// Queued.
     Pending,
-    /// It runs.
+    /// The job runs.
     Running,
     /// Ended by itself or on request.
     Ended(JobEnd),
@@ -132,15 +131,15 @@ pub enum SimJobStage {
 
 /// A job with its planned output.
 pub struct SimJob {
-    /// The cluster it is on.
+    /// Cluster of the job.
     pub cluster: String,
     /// Names of the nodes that the job runs on.
     pub nodes: Vec<String>,
     /// State.
     pub stage: SimJobStage,
-    /// Whether it started, so that a log exists.
+    /// Whether the job started, so that a log exists.
     pub began: bool,
-    /// Its complete output; rendered at each read to save memory.
+    /// Complete output of the job; rendered at each read to save memory.
     pub output: RankOutput,
 }
 
@@ -150,7 +149,7 @@ impl SimJob {
         matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
     }
 
-    /// Its output so far, under this name.
+    /// Output of the job so far, under this name.
     pub(super) fn written(&self, name: &str, file: &str) -> Vec<u8> {
         if file != workload::LOG {
             return b"nothing to say\n".to_vec();

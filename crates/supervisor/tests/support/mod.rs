@@ -42,7 +42,7 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether the process runs. A zombie does not: it only waits for its parent to reap it.
+/// Whether the process runs. A zombie does not run: it only waits for its parent to reap it.
 pub fn runs(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -63,7 +63,7 @@ pub fn process_with(arguments: &[&str]) -> i32 {
     })
 }
 
-/// A machine. Its drop ends all processes on it.
+/// A simulated machine. Dropping it ends all its processes.
 pub struct World {
     folder: TempDir,
     pub builds: BuildFolder,
@@ -113,7 +113,6 @@ impl World {
         })
     }
 
-    /// The supervisor of a build.
     pub fn supervisor(&self, build: &str) -> i32 {
         process_with(&["build", self.builds.folder(build).to_str().unwrap()])
     }
@@ -180,7 +179,6 @@ pub fn ended(jobs: &JobFolder, name: &str) -> JobEnd {
     })
 }
 
-/// Output of a job.
 pub fn output(jobs: &JobFolder, name: &str) -> String {
     let folder = jobs.output_folder(name);
     let files = supervisor::files::list(&folder).unwrap().files;

@@ -75,7 +75,7 @@ pub struct CommonSpread {
 pub struct MetricKey {
     /// Name of the metric.
     pub name: String,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
     /// Direction of improvement.
     pub better: Better,

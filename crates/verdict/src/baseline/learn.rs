@@ -50,7 +50,7 @@ pub struct Healthy<'a> {
     pub fingerprint: Fingerprint,
 }
 
-/// Learns from comparable healthy runs, oldest first. Five runs suffice. With fewer, the spread is hardly
+/// Learns from comparable healthy runs, oldest first. Five runs suffice. With fewer than five, the spread is hardly
 /// known: the minimum tolerances then apply, around a level that one outlier can shift.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Nodes suspected for a cause, with their confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Blames {
-    /// No node.
+    /// No node is suspected.
     Nobody,
     /// The nodes with evidence, unless all nodes have it.
     Own(f64),

@@ -1,11 +1,10 @@
 //! Beliefs from group tests: a probability for each set of bad members.
 //!
-//! The belief covers whole *sets* of bad members. All sets are too many to enumerate, so a few hundred
-//! sampled sets are kept, each as often as it is likely: after an outcome the consistent ones are duplicated
-//! and the others dropped (systematic resampling, Kitagawa 1996), then each is perturbed by Markov chain
-//! Monte Carlo, which preserves the distribution and keeps the sets diverse (Chopin 2002; for noisy adaptive
-//! group tests: Cuturi, Teboul, Berthet, Doucet and Vert 2020). Around the most likely set, where the search
-//! ends, every set is weighted exactly.
+//! The belief covers whole *sets* of bad members. All sets are too many to enumerate, so a few hundred sampled sets are
+//! kept, each with a frequency proportional to its probability: after an outcome the consistent ones are duplicated and
+//! the others dropped (systematic resampling, Kitagawa 1996), then each is perturbed by Markov chain Monte Carlo, which
+//! preserves the distribution and keeps the sets diverse (Chopin 2002; for noisy adaptive group tests: Cuturi, Teboul,
+//! Berthet, Doucet and Vert 2020). Around the most likely set, where the search ends, every set is weighted exactly.
 //!
 //! Randomness is seeded by the number of members: the same outcomes give the same belief.
 
@@ -19,7 +18,7 @@ pub(super) struct Belief {
     /// Sets of bad members with their probability, sum 1, most likely first.
     pub sets: Vec<(Bad, f64)>,
     pub evidence: GroupEvidence,
-    /// Sampled sets, each as often as it is likely.
+    /// Sampled sets. The frequency of a set is proportional to its probability.
     carried: Vec<Bad>,
     sampler: Sampler,
 }
@@ -122,7 +121,7 @@ impl Belief {
             rest.remove(removed);
             let wrong = evidence.wrong(rest.iter().copied());
             sets.push((rest.clone(), evidence.likelier(wrong, against) / evidence.grown(bad.len())));
-            // One member exchanged: the size stays.
+            // An exchange leaves the size unchanged.
             sets.extend(self.with_one_more(&rest, bad, against, 1.0));
         }
         if bad.len() < evidence.members {
@@ -175,7 +174,7 @@ fn neighbours(one: &Bad, other: &Bad) -> bool {
     one.len() - both <= 1 && other.len() - both <= 1
 }
 
-/// [`CARRIED`] indices, each as often as its weight requires; `start` is from 0 to 1.
+/// [`CARRIED`] indices, each repeated in proportion to its weight; `start` is between 0 and 1.
 fn resampled(weights: &[f64], start: f64) -> impl Iterator<Item = usize> {
     let step = weights.iter().sum::<f64>() / CARRIED as f64;
     let (mut at, mut passed) = (0, 0.0);

@@ -1,9 +1,9 @@
 //! Selects the most informative group test.
 //!
-//! An outcome depends on the bad members only through whether the group contains one, so the most informative
-//! test is the one whose group contains one with a probability nearest to one half, whatever the noise.
-//! Groups are tried in several orders, each up to its best length: most likely first, random order, and
-//! random order after one nearly certain member, which retests that member.
+//! An outcome depends only on whether the group contains a bad member. So the most informative group is the one that
+//! contains a bad member with a probability nearest to one half, for any noise. Groups are tried in several orders,
+//! each up to its best length: most likely first, random order, and random order after one nearly certain member, which
+//! retests that member.
 
 use super::belief::Belief;
 

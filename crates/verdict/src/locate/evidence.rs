@@ -107,9 +107,9 @@ impl GroupEvidence {
 
 /// `[size]`: log-probability that this many members are bad.
 ///
-/// Zero bad members have the probability `1 / (1 + 5 expected)`; other numbers become less likely with the
-/// distance from the expected one to the power of 2.5. The expected number costs one test, a number that is
-/// ten off costs a dozen: log2 of its improbability over 0.71 at 5 % noise.
+/// The probability of zero bad members is `1 / (1 + 5 expected)`. That of other numbers decreases with the distance
+/// from the expected number to the power of 2.5. This prior costs one test at the expected number, and a dozen tests at
+/// a distance of ten: log2 of the inverse probability, divided by 0.71 bits per test at 5 % noise.
 pub(super) fn sizes(members: usize, expected: f64) -> Vec<f64> {
     let usual = expected.clamp(1.0, members.max(1) as f64);
     let of = |size: usize| -2.5 * (1.0 + (size as f64 - usual).abs()).ln();

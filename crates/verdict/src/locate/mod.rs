@@ -46,7 +46,7 @@ pub struct Located {
     /// Bad links between two members that work with all others, highest confidence first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SuspectLink>,
-    /// Reason why the evidence does not decide, or not completely.
+    /// Reason why the evidence gives no result, or only a partial one.
     pub undecided: Option<String>,
     /// Probably bad members below the confidence required for a suspect, most likely first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -147,10 +147,12 @@ impl Searched {
         let used_up =
             if self.tests >= self.most { ", and the maximum number of tests is reached" } else { "" };
         match self.more {
-            0 => format!("likely, {percent} %, that {who}; no further group test would help"),
-            1 => format!("likely, {percent} %, that {who}; one more test is needed{used_up}"),
+            0 => format!("{who}, with a probability of {percent} %; no further group test would help"),
+            1 => format!("{who}, with a probability of {percent} %; one more test is needed{used_up}"),
             more => {
-                format!("likely, {percent} %, that {who}; about {more} more tests are needed{used_up}")
+                format!(
+                    "{who}, with a probability of {percent} %; about {more} more tests are needed{used_up}"
+                )
             }
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn few(names: &[impl AsRef<str>]) -> String {
     first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// NaN and impossible values are not good.
+/// Whether the pair reached the limit. NaN and impossible values count as degraded.
 pub(super) fn is_good(result: &PairResult, limit: f64) -> bool {
     result.ok && result.busbw.is_finite() && result.busbw > 0.0 && result.busbw >= limit
 }
@@ -119,7 +119,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
     // Some of these may be noise. Do not guess; one more run of each decides.
     if !open.is_empty() {
         located.undecided = Some(format!(
-            "degraded by a member, the link or chance, which is undecided: {}; run these pairs again, and each member with others",
+            "degraded for an undecided reason (a member, the link or chance): {}; run these pairs again, and each member with others",
             few(&open)
         ));
     }
@@ -128,7 +128,6 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
 }
 
 impl Members {
-    /// The suspect with this name.
     pub(super) fn suspect(self, name: &str, confidence: f64) -> Suspect {
         let mut suspect = Suspect { confidence, ..Suspect::default() };
         match (self, name.parse()) {
@@ -235,7 +234,7 @@ impl<'a> PairEvidence<'a> {
             bad.iter().copied().filter(|member| *member != a && *member != b).collect();
         let net = f64::from(pair.bad) - f64::from(pair.good);
         let link = (BAD_LINK / (1.0 - BAD_LINK)).ln() + net * ((1.0 - self.noise) / self.noise).ln();
-        // The gains compare with "noise or link"; take the link's share of it.
+        // The gains are relative to "noise or link"; `part` is the share of the link alone.
         let part = link - sum(0.0, link);
         let ends: f64 = [a, b].iter().map(|end| (self.gain(&without, *end) - part).exp()).sum();
         1.0 / (1.0 + (-link).exp() + ends)

@@ -19,7 +19,7 @@ pub struct TestPlan {
 pub struct GroupOutcome {
     /// Participating members.
     pub members: Vec<String>,
-    /// Slower than expected, as it is if one of the members is bad.
+    /// Slower than expected. A bad member causes this, except for wrong outcomes.
     pub degraded: bool,
 }
 
@@ -41,8 +41,7 @@ pub struct PlanOptions {
     pub members: Members,
     /// Fraction of outcomes that may be wrong.
     pub noise: f64,
-    /// Maximum remaining doubt at the end of the search: per bad member, and the same for the remaining members being
-    /// good.
+    /// Maximum remaining doubt at the end of the search: for each bad member, and for the other members together.
     pub doubt: f64,
     /// Expected number of bad members. A wrong value costs only a few tests.
     pub expected: f64,
@@ -60,8 +59,8 @@ impl Default for PlanOptions {
 
 /// Default maximum number of tests: for 232 members 22 with one expected bad member, and 55 with five.
 ///
-/// Four thirds of a test per bit needed to identify the bad members, and twelve to determine their number and
-/// tolerate wrong outcomes; more if over one outcome in twenty is wrong, because a test is then less
+/// Four thirds of a test per bit needed to identify the bad members, plus twelve tests to determine their number and to
+/// tolerate wrong outcomes. More tests if more than 5 % of the outcomes are wrong, because a test is then less
 /// informative.
 #[must_use]
 pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {

@@ -10,11 +10,11 @@ use super::{Located, Suspect};
 
 /// Maximum fraction of healthy runs with a false suspect.
 const FALSE_ALARM: f64 = 1e-3;
-/// The same if a reference shows that the run is slow: only the rank is then unknown.
+/// The same maximum if a reference shows that the run is slow, so that only the rank is unknown.
 const WRONG_NAME: f64 = 5e-3;
-/// The same if a reference shows that the run is not slow: only overwhelming evidence counts.
+/// The same maximum if a reference shows that the run is not slow: only overwhelming evidence counts.
 const AGAINST_REFERENCE: f64 = 1e-6;
-/// A rank apart for less than this fraction of the run has no effect.
+/// A rank that is apart for less than this fraction of the run is ignored.
 const EFFECT: f64 = 0.003;
 /// Minimum number of iterations to report a healthy run.
 const ITERATIONS: usize = 20;
@@ -25,9 +25,9 @@ const ITERATIONS: usize = 20;
 /// distinguishes "healthy" from "slow, rank unknown" if no rank stands out. Readings with another collective,
 /// size, type or number of ranks are ignored.
 ///
-/// The decision counts the halves (size and placement) or separate episodes in which one rank stands out. A
-/// healthy rank may do so up to a third more often than its share; under that hypothesis the false-alarm rate
-/// stays below one in a thousand runs.
+/// The decision counts the halves (size and placement) or separate episodes in which one rank stands out. A healthy
+/// rank may be the outlier up to a third more often than its share; under that hypothesis the false-alarm rate stays
+/// below one in a thousand runs.
 #[must_use]
 pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let slowness = slowness(reading, reference);
@@ -40,10 +40,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let seen = standouts(&matrices);
     match matrices.processes {
         0 | 1 => {
-            return without_a_place(
-                slowness,
-                "only one process was timed: there is no other to compare it with",
-            );
+            return without_a_place(slowness, "only one process was timed: a comparison needs two");
         }
         2 => return of_two(slowness, &seen),
         _ => {}
@@ -117,7 +114,7 @@ fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Ve
 
 /// For each process, the probability of its count if it were healthy: small is suspicious.
 ///
-/// `draws` is the number of draws; `None` for the sum of the counts, less those of suspects already found, so
+/// `draws` is the number of draws. With `None` it is the sum of the counts without those of suspects already found, so
 /// that one bad rank does not hide the next.
 fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
     // Share of a healthy rank: a third more than uniform, because ranks differ (log writer, interrupts). The

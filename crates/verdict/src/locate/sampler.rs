@@ -16,7 +16,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// With this random source.
+    /// Initial state with this random source.
     pub fn new(chance: SplitMix64) -> Self {
         Self { chance, room: Vec::new() }
     }

@@ -23,8 +23,7 @@ fn hedge(options: &PlanOptions) -> f64 {
 
 /// A running search for the bad members.
 ///
-/// [`plan_groups`] and [`from_groups`] replay all outcomes into a
-/// search; keeping one avoids that.
+/// [`plan_groups`] and [`from_groups`] replay all outcomes into a search. A kept search avoids the replay.
 #[derive(Debug)]
 pub struct GroupSearch<'a> {
     members: Vec<&'a str>,

@@ -35,7 +35,7 @@ pub(super) struct Standouts {
     pub longest: Vec<usize>,
     /// Number of halves.
     pub halves: usize,
-    /// Time by which it was apart, as a fraction of the run.
+    /// Time difference of the process in its episodes, as a fraction of the run.
     pub effect: Vec<f64>,
     /// Iterations that split into two groups of similar size: evidence of a fault, but not of its location.
     pub split: usize,

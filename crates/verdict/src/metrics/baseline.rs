@@ -71,10 +71,10 @@ pub(crate) fn unfit(reading: &Reading) -> Option<String> {
     values(reading).is_empty().then(|| "it has no judged value".to_owned())
 }
 
-/// Learns the metrics of healthy runs. Only values of every run are learned.
+/// Learns the metrics of healthy runs. Only values that all runs measured are learned.
 ///
 /// # Errors
-/// Returns an error with the index of the first log that measures something else than the first one.
+/// Returns an error if the logs measure different values, with the index of the first differing log.
 pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize, String)> {
     let runs: Vec<_> = readings.iter().map(|reading| values(reading)).collect();
     let Some(first) = runs.first() else { return Ok(Vec::new()) };
@@ -246,7 +246,7 @@ struct Learned {
 }
 
 impl Learned {
-    /// The medians of the learned values: one, or those of a window. Not empty.
+    /// The medians of the learned values: a single value, or the values of a window. `learned` is not empty.
     fn of(learned: &[&MetricBaseline]) -> Self {
         Self {
             value: median(learned.iter().map(|it| it.value).collect()),
@@ -256,7 +256,7 @@ impl Learned {
     }
 }
 
-/// Whether a learned value is one of the settled window of this metric.
+/// Whether a learned value belongs to the settled window of this metric.
 fn is_in_window(key: &MetricKey, window: &Settled, metric: &Metric) -> bool {
     let others = |(name, _): &(&String, &String)| **name != window.by;
     *metric.name == *key.name

@@ -114,7 +114,7 @@ impl<'a> Devices<'a> {
     /// The reference for a metric.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// Returns the reason if the library has no comparable reference.
     pub(super) fn reference(&self, metric: &'a Metric) -> Result<&'static DeviceReference, String> {
         let Some(name) = self.name(metric) else {
             return Err(match self.names.len() {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_of_a_chip_are_other_kinds() {
+    fn variants_of_a_chip_are_not_compared_with_its_references() {
         for (name, expected) in [
             ("NVIDIA H100 80GB HBM3", Some("H100 SXM")),
             ("NVIDIA H100 PCIe", None),

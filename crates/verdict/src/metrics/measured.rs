@@ -1,4 +1,4 @@
-//! The values of one criterion: which of them count, and whether they are complete and plausible.
+//! Selects the values that one criterion judges, and checks that they are complete and plausible.
 
 use std::{
     borrow::Cow,
@@ -28,7 +28,6 @@ impl<'a> ByName<'a> {
         Self(names)
     }
 
-    /// The metrics of this name.
     pub(super) fn named(&self, name: &str) -> &[&'a Metric] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }

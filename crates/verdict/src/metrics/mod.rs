@@ -1,7 +1,7 @@
 //! Verdict on the metrics and findings of any benchmark.
 //!
-//! Judged in this order; the gravest reason counts: end of the program, coverage, plausibility, findings, bounds, peers, baseline.
-//! A missing or unreadable value is never a pass.
+//! The checks run in this order, and the most severe reason decides: end of the program, coverage, plausibility,
+//! findings, bounds, peers, baseline. A missing or unreadable value is never a pass.
 
 mod baseline;
 mod bounds;
@@ -118,7 +118,7 @@ impl<'a> Found<'a> {
         self.reasons.push(Reason::new(weighs, code, text));
     }
 
-    /// A value that shows a bad subject. One of a pair speaks against neither end alone.
+    /// Records a value as evidence against its subject. A value of a pair is no evidence against either end alone.
     fn blame_value(&mut self, metric: &'a Metric, strength: f64) {
         if metric.subject.peer.is_some() {
             self.pairs.entry(&metric.name).or_default().push(metric);
@@ -127,8 +127,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// A reason that a subject shows; `what` names the metric or finding, `strength` is the confidence that the subject itself
-    /// is bad, 0 to 1.
+    /// Records evidence against a subject. `what`: name of the metric or finding; `strength`: confidence that the
+    /// subject itself is bad, 0 to 1.
     fn blame(&mut self, subject: &Subject, what: &str, strength: f64) {
         self.evidence.push(Evidence { subject: subject.clone(), what: what.to_owned(), strength });
     }
@@ -187,7 +187,7 @@ fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Foun
     for (name, metrics) in failed {
         let accused: BTreeSet<_> =
             reading.findings.iter().map(|finding| Place::of(&finding.subject)).collect();
-        // A finding of the same subject gives the reason, and weighs by its severity.
+        // If the subject also has a finding, the finding is the reason, with the severity of the finding.
         let without: Vec<_> =
             metrics.iter().filter(|metric| !accused.contains(&Place::of_metric(metric))).collect();
         for metric in without.iter().copied().copied() {

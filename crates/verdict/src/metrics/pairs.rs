@@ -8,7 +8,8 @@ use crate::locate::{PairOptions, PairResult, SuspectLink, from_pairs};
 
 use super::{place::owned, suspects::Evidence};
 
-/// Accuses ends and links by the pairs of one metric, of which some are bad. `what`: name of the metric, or code of the finding.
+/// Accuses ends and links by the pairs of one metric, some of which are bad. `what`: name of the metric, or code of the
+/// finding.
 ///
 /// `all`: every tested pair, good ones included, because they show which ends work.
 pub(super) fn evidence<'a>(what: &str, all: impl Iterator<Item = (&'a Subject, bool)>) -> Vec<Evidence> {
@@ -41,7 +42,7 @@ pub(super) fn evidence<'a>(what: &str, all: impl Iterator<Item = (&'a Subject, b
     suspects.chain(links).collect()
 }
 
-/// Whether most pairs are bad, and not because of one end: a setting of all is then more likely than many bad ends.
+/// Whether most pairs are bad without a common end: a setting of all nodes is then more likely than many bad ends.
 fn is_shared(results: &[PairResult]) -> bool {
     let bad: Vec<_> = results.iter().filter(|result| !result.ok).collect();
     let has = |end: &String| bad.iter().all(|result| [&result.a, &result.b].contains(&end));

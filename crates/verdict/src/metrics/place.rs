@@ -1,4 +1,4 @@
-//! A subject by its place.
+//! The identity of a subject by its position in the cluster.
 
 use model::metric::{Metric, Subject};
 

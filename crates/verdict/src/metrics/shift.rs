@@ -1,4 +1,4 @@
-//! A common shift of all subjects, too small to see in any of them.
+//! A common shift of all subjects that is too small to detect in a single subject.
 //!
 //! Each subject is compared with its own past, so the differences between subjects cancel: over 30 nodes that repeat within
 //! 0.06 %, a shift of 0.13 % is certain from one pair of runs.
@@ -25,9 +25,9 @@ pub(super) struct Shift {
 
 /// The shift of these relative differences, if there is one.
 ///
-/// `resolution`: the largest printed step relative to its value; a smaller shift has no meaning. `common`: changes of all subjects
-/// together between the runs of the baseline, which are no shift. `tests`: number of metrics tested in this run. Trimmed mean with the
-/// winsorized variance (Yuen 1974).
+/// `resolution`: the largest printed step relative to its value; smaller shifts are ignored. `common`: changes of all
+/// subjects together between the runs of the baseline; they do not count as a shift. `tests`: number of metrics tested
+/// in this run. Trimmed mean with the winsorized variance (Yuen 1974).
 pub(super) fn shift(
     mut differences: Vec<f64>,
     (resolution, common): (f64, Option<CommonSpread>),
@@ -45,7 +45,8 @@ pub(super) fn shift(
     let winsorized: Vec<f64> = differences.iter().map(|it| it.clamp(lowest, highest)).collect();
     let centre = winsorized.iter().sum::<f64>() / subjects as f64;
     let squares: f64 = winsorized.iter().map(|it| (it - centre).powi(2)).sum();
-    // Differences of rounded values agree more often than the values do: each rounding has the variance step^2 / 12.
+    // Rounding makes differences equal that are not, so the variance has a minimum: each rounding has the variance
+    // step^2 / 12.
     let variance = (squares / (subjects - 1) as f64).max(resolution.powi(2) / 6.0).max(f64::EPSILON.powi(2));
     let own = variance.sqrt() / ((1.0 - 2.0 * TRIMMED) * (subjects as f64).sqrt());
     let (error, freedom) = match common {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_subjects_do_from_run_to_run_is_no_shift() {
+    fn changes_that_all_subjects_share_between_runs_are_no_shift() {
         let mut random = SplitMix64(3);
         // Each run is 0.1 % off as a whole, as the five runs of the baseline were.
         let common = Some(CommonSpread { deviation: 0.001, runs: 5 });
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_subjects_are_no_shift_and_hide_none() {
+    fn bad_subjects_neither_cause_nor_hide_a_shift() {
         let mut random = SplitMix64(7);
         let mut differences = pair(&mut random, 30, 0.0);
         differences[3] = -0.2;

@@ -11,7 +11,7 @@ use crate::locate::Suspect;
 
 use super::place::{Place, owned};
 
-/// A metric or finding that speaks against a subject.
+/// A metric or finding that is evidence against a subject.
 pub(super) struct Evidence {
     pub subject: Subject,
     /// Name of the metric or code of the finding.

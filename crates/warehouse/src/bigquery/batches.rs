@@ -32,7 +32,7 @@ pub struct Batch {
     pub number: u64,
     /// Time of creation, milliseconds since 1970, by its creator's clock.
     made_at: u64,
-    /// Its members, sorted by id.
+    /// Loads of the batch, sorted by id.
     pub loads: Vec<LoadNote>,
 }
 
@@ -84,7 +84,7 @@ impl Batches {
                 // The next iteration reads whether this batch or a concurrent one was stored.
                 self.create_after(last.as_ref(), note).await?;
             } else {
-                // A new last batch restarts the wait: another process may include this load meanwhile.
+                // A new last batch restarts the wait, because another process may include this load during the wait.
                 waited_after = Some(number);
                 tokio::time::sleep(self.pause_after(last.as_ref())).await;
             }

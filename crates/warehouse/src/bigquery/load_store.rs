@@ -35,9 +35,9 @@ pub struct LoadMark {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadEnd {
-    /// Its rows are loaded.
+    /// The rows of the load are stored in the tables.
     Loaded,
-    /// Its rows are rejected permanently, with the reason.
+    /// The rows of the load are rejected permanently, with the reason.
     Refused(String),
 }
 
@@ -78,7 +78,7 @@ impl LoadStore {
         Self { store, folder }
     }
 
-    /// URI of an object for BigQuery.
+    /// `gs://` URI of an object.
     pub fn uri(&self, object: &str) -> String {
         self.store.locate(object)
     }
@@ -149,7 +149,7 @@ impl LoadStore {
         Ok(names.iter().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect())
     }
 
-    /// Creates an object unless it exists. After a lost response, the existing one may be our own.
+    /// Creates an object unless it exists. After a lost response, the existing object may be from this call.
     pub async fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<Creation, Error> {
         self.store.create_json(&format!("{}/{name}", self.folder), value).await.map_err(unavailable)
     }

@@ -22,19 +22,16 @@ pub async fn rows(client: &BigQueryClient, run: &str) -> Result<Vec<MeasurementR
     select(client, "measurements", from, vec![text("run", run)]).await
 }
 
-/// Findings of a run.
 pub async fn findings(client: &BigQueryClient, run: &str) -> Result<Vec<FindingRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt, log, finding_number");
     select(client, "findings", from, vec![text("run", run)]).await
 }
 
-/// Metrics of a run.
 pub async fn metrics(client: &BigQueryClient, run: &str) -> Result<Vec<MetricRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt, log, metric_number");
     select(client, "metrics", from, vec![text("run", run)]).await
 }
 
-/// Verdicts of a run.
 pub async fn verdicts(client: &BigQueryClient, run: &str) -> Result<Vec<VerdictRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt");
     select(client, "verdicts", from, vec![text("run", run)]).await

@@ -61,7 +61,7 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
 }
 
 #[tokio::test]
-async fn only_rejected_rows_are_rejected() {
+async fn only_loads_with_invalid_rows_are_rejected() {
     let bed = Bed::new().await;
     bed.bigquery.dislike("the rejected text");
     let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });

@@ -33,7 +33,7 @@ impl Bed {
         Self::with_pause(Storage::default().pause).await
     }
 
-    /// With another minimum time between two writes of a name.
+    /// Creates a bed whose bucket has this minimum time between two writes of a name.
     async fn with_pause(pause: Duration) -> Self {
         let buckets = vec![BUCKET.to_owned()];
         let bucket = Bucket::start(Storage { buckets, pause, ..Storage::default() }).await.unwrap();

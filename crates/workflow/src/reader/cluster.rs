@@ -13,7 +13,7 @@ use crate::{
     parameters::{self, ParameterProblem},
 };
 
-/// Those that every deploy config must declare, so that its resources can be identified and expire.
+/// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
 const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
 /// Substitutions that every destroy config must declare.
 const REQUIRED_BY_DESTROY: [&str; 1] = ["_CLUSTER"];
@@ -101,7 +101,7 @@ impl WorkflowReader<'_> {
         Some(Deployed { deploy: deploy?, destroy: destroy?, keep, system: system? })
     }
 
-    /// The steps must know each part that the workflow keeps.
+    /// The steps must support each part that the workflow keeps.
     fn kept_parts(&mut self, keep: &Keep, deploy: &BuildSpec, destroy: &BuildSpec) {
         for (part, span) in keep {
             let field = format!("cluster.rent.deployed.keep.{part}");

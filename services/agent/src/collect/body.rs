@@ -132,7 +132,7 @@ impl BodyState {
 
     /// Cuts at a line end within the held bytes, and appends a mark and the end of the file.
     async fn cut(&mut self, tail: u64) -> io::Result<()> {
-        // Redactions behind the cut count, too: the file contained them.
+        // Redactions behind the cut also count: the file contained them.
         let undecided = self.redactor.take().map_or(0, |redactor| {
             self.tally.add(redactor.tally());
             redactor.undecided()

@@ -182,7 +182,7 @@ impl Moody {
         Arc::new(Self { inner: Arc::default(), temper, held: Mutex::default() })
     }
 
-    /// Blocks the next removal at a gate.
+    /// Blocks the next removal until the returned gate is opened.
     pub fn hold_removal(&self) -> Arc<Gate> {
         let gate = Arc::<Gate>::default();
         *self.held.lock().unwrap() = Some(gate.clone());

@@ -173,7 +173,12 @@ fn byte_range() -> Value {
 }
 
 fn shown_check() -> Value {
-    parameter(In::Query, "check", json!({"type": "string"}), "Name of a check. Default: the gravest one.")
+    parameter(
+        In::Query,
+        "check",
+        json!({"type": "string"}),
+        "Name of a check. Default: the one with the most severe verdict.",
+    )
 }
 
 fn with_metrics() -> Value {

@@ -29,7 +29,7 @@ pub struct WorkflowList {
 pub struct BrokenFile {
     /// File name in the folder.
     pub file: String,
-    /// Its errors, each as `file:line:column: field: expectation`.
+    /// Errors in the file, each as `file:line:column: field: expectation`.
     pub problems: Vec<String>,
 }
 

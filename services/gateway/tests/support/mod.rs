@@ -115,7 +115,7 @@ impl Front {
         self.gateway = gateway(&self.store, &self.clock, &self.wire, folder, settings);
     }
 
-    /// Without webhooks.
+    /// Removes the webhook secrets, so webhooks are refused.
     pub fn without_secrets(mut self) -> Self {
         self.secrets = WebhookSecrets::default();
         self.restart();
@@ -133,7 +133,7 @@ impl Front {
     pub fn write(&self, name: &str, more: &str) {
         let path = self.folder.path().join(format!("{name}.yaml"));
         fs::write(&path, workflow(name, more)).unwrap();
-        // Changes the files' time, so that they are read again whatever the clock's resolution.
+        // Changes the files' time, so that they are read again at any resolution of the clock.
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
         fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
     }

@@ -99,7 +99,7 @@ impl Receiver {
     fn note(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> (bool, Option<Answer>) {
         let mut inner = self.0.lock().unwrap();
         inner.came.push(Came { path: uri.to_string(), headers: headers.clone(), body: body.clone() });
-        // Lookups use no planned response: those are for notices.
+        // Planned responses are for notices, not for lookups.
         if let Some(mood) = (!body.is_empty()).then(|| inner.moods.pop_front()).flatten() {
             return match mood {
                 Mood::Takes => (true, None),

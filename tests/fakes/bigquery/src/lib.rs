@@ -134,7 +134,7 @@ impl BigQuery {
         Ok(())
     }
 
-    /// Applies a fault to the next request of a kind without one.
+    /// Applies a fault to the next request of this kind that has no fault yet.
     pub fn fault(&self, on: On, fault: Fault) {
         self.world.lock().faults.push((on, fault));
     }

@@ -37,7 +37,6 @@ pub(crate) fn ask(inner: &mut Inner, project: &str, asked: &Value) -> Result<Val
     page(inner, &key, "")
 }
 
-/// A page of a result.
 pub(crate) fn page(inner: &Inner, key: &(String, String, String), token: &str) -> Result<Value, Refusal> {
     let unknown = || Refusal::new(404, "notFound", format!("Not found: Job {}:{}.{}", key.0, key.1, key.2));
     let job = inner.jobs.get(key).ok_or_else(unknown)?;

@@ -83,7 +83,7 @@ fn job(id: &str, uris: &[String]) -> Value {
 }
 
 #[tokio::test]
-async fn an_id_can_be_used_once_however_its_job_ended() {
+async fn an_id_can_be_used_once_regardless_of_its_jobs_result() {
     let bed = Bed::new().await;
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];
     bed.bigquery.fault(On::Job, Fault::Fails("backendError"));

@@ -194,7 +194,7 @@ impl World {
                 Some("WORKING") if ends != "never" => Some(ends.to_owned()),
                 _ => None,
             };
-            // Of two reads at the same time one advances the build.
+            // Only one of two simultaneous reads advances the build.
             (build, next.filter(|_| world.advancing.insert(at)))
         };
         let Some(next) = next else { return shown };
@@ -212,7 +212,7 @@ impl World {
             }
         };
         let mut world = self.lock();
-        // It may have been cancelled in the meantime.
+        // The build may have been cancelled in the meantime.
         if world.builds[at]["status"] == shown["status"] {
             world.builds[at]["status"] = next.into();
             if let Some(results) = left {

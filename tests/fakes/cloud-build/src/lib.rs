@@ -28,9 +28,9 @@ pub enum Fault {
     Refused(u16),
 }
 
-/// What builds may do with their accounts. Without it they may do everything.
+/// Permissions of builds with their accounts. Without it builds have all permissions.
 pub trait BuildRights: Send + Sync {
-    /// Checks what a build needs before its first step: its log, its source.
+    /// Checks the permissions that a build needs before its first step: for its log and its source.
     ///
     /// # Errors
     /// Returns an error with the reason for which the build fails.
@@ -42,7 +42,7 @@ pub trait BuildRights: Send + Sync {
     /// Returns an error with the reason for which the build fails.
     fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String>;
 
-    /// Checks what a build needs after its steps: its images.
+    /// Checks the permissions that a build needs after its steps: for its images.
     ///
     /// # Errors
     /// Returns an error with the reason for which the build fails.
@@ -141,7 +141,7 @@ impl CloudBuild {
         self.world.lock().push_to = Some(url.to_owned());
     }
 
-    /// Checks what builds do; their objects are written through it as well.
+    /// Checks the operations of builds; their objects are also written through it.
     pub fn check(&self, rights: Arc<dyn BuildRights>) {
         self.world.lock().rights = Some(rights);
     }

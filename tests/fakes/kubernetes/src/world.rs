@@ -457,7 +457,8 @@ impl Turn {
         let code = ended
             .and_then(|status| status.code().or_else(|| signal(&status).map(|signal| 128 + signal)))
             .unwrap_or(137);
-        // As with `FallbackToLogsOnError`.
+        // Like a kubelet with `FallbackToLogsOnError`: without a message, a failed container's last output is the
+        // message.
         let message = std::fs::read_to_string(&last_word).unwrap_or_default();
         let message =
             if message.is_empty() && code != 0 { self.logs.tail(&name, &which, 2048) } else { message };

@@ -19,9 +19,9 @@ pub trait Endpoint: Send + Sync {
 
 /// A subscription's settings.
 pub struct Subscription {
-    /// Its name, `projects/P/subscriptions/S`.
+    /// Full name, `projects/P/subscriptions/S`.
     pub name: String,
-    /// Its topic, `projects/P/topics/T`.
+    /// Topic of the subscription, `projects/P/topics/T`.
     pub topic: String,
     /// The attribute and value that a message must have.
     pub filter: Option<(String, String)>,
@@ -65,7 +65,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Without topics. `agent` is the member that forwards dead letters.
+    /// Creates a broker without topics. `agent` is the member that forwards dead letters.
     pub fn new(access: Arc<dyn Access>, agent: &str, pause: Duration) -> Arc<Self> {
         Arc::new(Self { inner: Mutex::default(), access, agent: agent.to_owned(), pause })
     }
@@ -127,7 +127,7 @@ impl Broker {
         self.lock().queues.contains_key(name)
     }
 
-    /// Makes all deliveries of a subscription fail, or no longer.
+    /// Sets whether all deliveries of a subscription fail.
     pub fn fail(&self, subscription: &str, failing: bool) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
             queue.failing = failing;
@@ -211,7 +211,7 @@ impl Broker {
         taken.into_iter().for_each(|queued| self.rejected(subscription, queued));
     }
 
-    /// Returns the messages of a client that is gone.
+    /// Returns the messages of a disconnected client.
     pub(crate) fn reject_all(self: &Arc<Self>, subscription: &str) {
         let ids: Vec<_> = match self.lock().queues.get(subscription) {
             Some(queue) => queue.pulled.keys().cloned().collect(),

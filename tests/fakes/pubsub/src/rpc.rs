@@ -211,7 +211,7 @@ async fn streaming_pull(
                 },
             }
         }
-        // The client is gone: its messages are delivered again.
+        // The client disconnected: its messages are delivered again.
         broker.reject_all(&name);
         drop(sender.send(Ok(Frame::trailers(status(0, "")))).await);
     });

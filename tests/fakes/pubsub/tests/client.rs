@@ -17,7 +17,7 @@ const TOPIC: &str = "projects/p/topics/t";
 const DEAD: &str = "projects/p/topics/dead";
 const AGENT: &str = "agent";
 
-/// Denies what is listed, as caller and permission.
+/// Denies the listed pairs of caller and permission.
 #[derive(Default)]
 struct Denies(Mutex<Vec<(&'static str, &'static str)>>);
 
@@ -79,7 +79,7 @@ async fn within<T>(what: impl Fn() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn a_client_publishes_and_pulls_what_passes_the_filter_until_it_acknowledges() {
+async fn a_client_publishes_and_pulls_filtered_messages_until_it_acknowledges_them() {
     let broker = broker(&Arc::default());
     let address = Address::open(&broker, "x").await.unwrap();
     let filter = Some(("cluster".to_owned(), "a".to_owned()));
@@ -114,7 +114,7 @@ async fn a_caller_without_the_permission_is_refused() {
 }
 
 #[tokio::test]
-async fn a_rejected_message_is_pushed_again_and_at_last_forwarded_if_the_agent_may() {
+async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission() {
     for (missing, forwarded) in
         [(None, 1), (Some("pubsub.topics.publish"), 0), (Some("pubsub.subscriptions.consume"), 0)]
     {

@@ -54,7 +54,7 @@ impl Answer {
 /// A decoded request.
 pub(crate) struct Asked {
     method: Method,
-    /// The path, decoded; an object's name is one part.
+    /// Parts of the path, decoded; an object's name is a single part.
     path: Vec<String>,
     query: Query,
     headers: HeaderMap,
@@ -96,7 +96,7 @@ impl Asked {
     }
 }
 
-/// `b/{bucket}/o/{object}` of any of the prefixes that clients use; uploads keep theirs.
+/// Parts of `b/{bucket}/o/{object}` after any prefix that clients use; for uploads the first part is `upload`.
 fn path(raw: &str) -> Vec<String> {
     let (upload, rest) = match raw.split_once("/upload/storage/v1/") {
         Some((_, rest)) => (true, rest),

@@ -85,7 +85,7 @@ fn once() -> u32 {
 pub struct Faults(Mutex<VecDeque<Fault>>);
 
 impl Faults {
-    /// Adds a fault.
+    /// Queues a fault for the next matching request.
     pub fn add(&self, fault: Fault) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
     }

@@ -41,7 +41,7 @@ pub struct Options {
     pub address: SocketAddr,
     /// Initial buckets.
     pub buckets: Vec<String>,
-    /// Minimum time between two writes of a name, as in Cloud Storage; earlier ones receive 429.
+    /// Minimum time between two writes of a name, as in Cloud Storage; earlier writes receive 429.
     pub pause: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Default for Options {
 pub(crate) struct Shared {
     pub world: Mutex<World>,
     pub faults: Faults,
-    /// Its own URL: not every client sends a host.
+    /// The server's own URL, because not every client sends a host.
     pub base: String,
     /// Every request and its status, in order.
     pub log: Mutex<Vec<(Wants, u16)>>,
@@ -96,7 +96,7 @@ impl StandIn {
         Ok(Self { shared, server })
     }
 
-    /// Its URL, `http://host:port`.
+    /// The server's URL, `http://host:port`.
     pub fn url(&self) -> &str {
         &self.shared.base
     }

@@ -6,7 +6,7 @@ use clap::Parser;
 use storage_standin::{Options, StandIn};
 
 #[derive(Parser)]
-#[command(about = "A small server that answers like Cloud Storage and breaks on demand, for tests")]
+#[command(about = "A stand-in for Cloud Storage with injected faults, for tests")]
 struct Arguments {
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1:0")]

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-/// Boundary of a content type.
+/// The parameter `boundary`, without quotes.
 fn boundary(content_type: &str) -> Option<&str> {
     let (_, rest) = content_type.split_once("boundary=")?;
     match rest.strip_prefix(['"', '\'']) {

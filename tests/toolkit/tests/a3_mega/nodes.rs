@@ -27,7 +27,7 @@ impl Machine {
     fn run(&self, script: &str, arguments: &[&str]) -> (bool, String) {
         let here = self.root.path().display().to_string();
         let text = fs::read_to_string(repository("workflows/a3-mega/blueprints/nodes").join(script)).unwrap();
-        // The temporary folder first: this machine's own path begins with it.
+        // `/tmp/` is replaced first, because `here` begins with it.
         let mut moved = text;
         for folder in ["/tmp/", "/etc/", "/usr/share/"] {
             moved = moved.replace(folder, &format!("{here}{folder}"));

@@ -85,7 +85,7 @@ fn every_hostile_value_is_rejected_by_name() {
             let text = parameters(&all, &[]).unwrap_err();
             let other = if storage == "lustre" { "_FILESTORE_" } else { "_LUSTRE_" };
             for name in values.keys().filter(|name| !name.starts_with(other)) {
-                // Not read by parameters.py for this storage.
+                // parameters.py does not read these values for this storage.
                 let unread = name == "_TOOLS"
                     || name == "_STORAGE"
                     || (storage == "filestore" && name.starts_with("_GCS_"));

@@ -201,7 +201,7 @@ fn a_null_variable_is_found() {
     assert!(found.contains(&"vars: machine_account was not set".to_owned()), "{found:#?}");
 }
 
-/// Settings of upstream's example that differ from ours, each with its reason in the README.
+/// Settings of upstream's example that differ from this repository's blueprints, each with its reason in the README.
 #[test]
 fn every_difference_from_the_upstream_example_is_explained() {
     let declared = declared();
@@ -273,7 +273,7 @@ fn the_a4_blueprint_matches_its_pinned_toolkit() {
     let declared = json("tests/toolkit/blueprints/v1.82.0.json");
     let pinned = &json("workflows/a4-gke-testbed/cluster/pins.json")["toolkit"];
     assert_eq!(declared["version"], pinned["version"]);
-    // The modules state 1.5, but their plan fails before 1.12: the source in pins.json.
+    // The modules require 1.5 or later, but their plan fails with versions before 1.12; pins.json names the source.
     assert_eq!(pinned["terraform"], "1.12");
     let path = repository("workflows/a4-gke-testbed/cluster/blueprint.yaml");
     let text = fs::read_to_string(path).unwrap();

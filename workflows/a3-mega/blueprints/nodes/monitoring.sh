@@ -1,6 +1,6 @@
 #!/bin/bash
-# monitoring.sh true|false. true: GPU counters are sent to Cloud Monitoring; false: both agents are stopped, because they slow the
-# benchmark.
+# monitoring.sh true|false. With true, GPU counters are sent to Cloud Monitoring. With false, both monitoring agents are stopped,
+# because they slow the benchmark.
 set -euo pipefail
 config=/etc/google-cloud-ops-agent/config.yaml
 if [[ $1 == true ]]; then

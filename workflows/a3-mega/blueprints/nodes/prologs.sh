@@ -24,7 +24,7 @@ for side in prolog epilog; do
   ln -sfn "$root/scripts/rxdm" "$root/partition-$partition-${side}_slurmd.d/rxdm.${side}_slurmd"
 done
 
-# Slurm's multiplexer of toolkit v1.39.0 continues after a failed prolog, and the job would start without RxDM. It reads this
-# file first, at any time it is created.
+# Slurm's multiplexer of toolkit v1.39.0 continues after a failed prolog, and the job would start without RxDM. The
+# multiplexer reads this file first, whenever it was created.
 mkdir -p "$root/etc"
 grep -qs '^set -e' "$root/etc/slurm_mux.conf" || echo 'set -e' >>"$root/etc/slurm_mux.conf"

@@ -99,8 +99,8 @@ class Coordinator:
         return [self.pods[index]["hostname"] for index in sorted(self.pods)]
 
     def launcher(self):
-        """The words before a program that mpirun starts on all ranks. With its full path mpirun also finds itself on the other pods.
-        MPI's own messages always use TCP, because the tests measure RDMA."""
+        """The words before a program that mpirun starts on all ranks. If mpirun is started by its full path, it uses the same
+        path on the other pods. MPI's own messages always use TCP, because the tests measure RDMA."""
         interface = self.plan["socket_interface"]
         return [shutil.which("mpirun") or "mpirun", "--allow-run-as-root", "--hostfile", os.path.join(RUN, "hostfile"),
                    "-np", str(self.ranks), "--map-by", f"ppr:{self.plan['gpus_per_node']}:node", "--bind-to", "none",

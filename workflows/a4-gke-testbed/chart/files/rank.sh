@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Started by mpirun for each rank: applies gIB's settings for this machine type, then ours, and runs the program.
+# Started by mpirun for each rank: applies gIB's settings for this machine type, then the chart's, and runs the program.
 # NCCL_NET names gIB, so that NCCL fails instead of silently using sockets.
 gib=${TESTBED_GIB:-/usr/local/gib}
 run=${TESTBED_RUN:-/run/testbed}

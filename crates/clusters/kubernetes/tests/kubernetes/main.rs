@@ -49,7 +49,7 @@ async fn a_program_of_each_node_runs_once_in_each_pod() {
 
 /// The pods of the stand-in share one address, so only one of them can have an ssh server: it reaches itself, and has no partner.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_of_pairs_is_started_by_ssh_whatever_the_launcher_of_ranks() {
+async fn a_program_of_pairs_is_started_by_ssh_with_any_launcher_of_ranks() {
     let argv = ["true", "{peer}"].map(str::to_owned).into();
     let read = model::OutputFormat::Format("key-value".to_owned());
     let command = model::CommandLine { argv, every: model::Every::Pair, rounds: None, image: None, read };
@@ -161,7 +161,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     }
     assert_eq!(ended(&jobs, &job).await.exit_code, Some(3), "the exit code of the benchmark");
 
-    // A deletion does not wait, and tests that locate a bad node keep nothing.
+    // A deletion does not wait for the inspection, and tests that locate a bad node keep no pods.
     let job = bed.job("deleted", json!({"nodes": 2, "keep_on_failure": "10m"}));
     jobs.submit(&job).await.unwrap();
     until("a pod is kept", async || {

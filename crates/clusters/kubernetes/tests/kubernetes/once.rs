@@ -70,7 +70,8 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "after {polls} polls");
         assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "after {polls} polls");
-        // From here on it completes. On a busy machine one poll may advance far.
+        // Four submissions ended before their cut, so later cuts test nothing. On a busy machine a single poll may do
+        // most of the work.
         if ended_well == 4 {
             break;
         }
@@ -91,7 +92,7 @@ async fn concurrent_submissions_create_one_jobset() {
     assert_eq!((bed.made("at-once"), begun(&bed, &job).await), (1, 2));
 }
 
-/// The submission's own request comes after its cancel, and finds the name taken.
+/// The submission's request arrives after the cancel, which has already taken the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_before_its_submission_wins() {
     let bed = Bed::up(COUNTED).await;
@@ -163,7 +164,7 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
             .await;
         bed.api.fault("DELETE", "jobsets", fault);
         assert!(jobs.cancel(&job.cluster, &job.name).await.is_err(), "{fault:?}");
-        // The next poll knows that the job must end.
+        // The next poll ends the job.
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
         until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A container's output is stored completely and once, whatever fails while it is read.
+//! A container's output is stored completely and once, despite any failure while it is read.
 
 use cluster_api::Scheduler;
 use cluster_kubernetes::job_notes::JobNotes;
@@ -31,7 +31,7 @@ fn whole(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_connections_lose_and_duplicate_no_line() {
+async fn broken_connections_neither_lose_nor_duplicate_lines() {
     let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));

@@ -176,7 +176,7 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     }
 }
 
-/// The same, for a job that ends by itself.
+/// Polls until a job has ended by itself, and returns its end.
 pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     match settled(jobs, job).await {
         JobStatus::Ended(end) => end,
@@ -184,7 +184,7 @@ pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     }
 }
 
-/// The same, for a lost job: Slurm's state and the reason.
+/// Polls until a job is lost, and returns Slurm's state and the reason.
 pub async fn lost(jobs: &dyn Scheduler, job: &JobSpec) -> (String, String) {
     match settled(jobs, job).await {
         JobStatus::Lost { code, why } => (code, why),

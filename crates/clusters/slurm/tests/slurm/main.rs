@@ -1,5 +1,5 @@
-//! The Slurm scheduler on a real Slurm. `.ci/slurm.sh` brings one up and runs these, one after the other, on its
-//! controller's host; elsewhere they are ignored.
+//! The Slurm scheduler on a real Slurm. `.ci/slurm.sh` starts a Slurm cluster and runs these tests, one after the
+//! other, on its controller's host; elsewhere they are ignored.
 
 mod bed;
 mod faults;

@@ -50,7 +50,7 @@ async fn a_lost_submission_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
+async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     let bed = Bed::up("twice");
     let job = counting(&bed, "twice");
     // The second sbatch of a race, without a poll in between.
@@ -148,8 +148,8 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
         bed.until("it has recorded its end", || bed.folder(&job.name).join("end.json").exists());
     }
     bed.until("no object is left", || bed.run("squeue -h").is_empty());
-    // The controller reports ends to the accounting with a delay. Killed before that, it leaves jobs open, which its successor
-    // closes as CANCELLED.
+    // The controller reports ended jobs to the accounting with a delay. If it is killed before that, the jobs stay
+    // open, and the next controller closes them as CANCELLED.
     if bed.run("scontrol show config").contains("accounting_storage/slurmdbd") {
         for (job, state) in [(&good, "COMPLETED"), (&bad, "FAILED")] {
             let recorded = format!("sacct -n -X -P -o state --name={}", job.name);
