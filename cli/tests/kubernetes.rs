@@ -5,7 +5,7 @@ mod support;
 
 use std::{path::Path, process::Command};
 
-use kubernetes_standin::{Api, Wants, World};
+use kubernetes_standin::{Api, KubernetesControllers, Wants};
 use serde_json::{Value, json};
 use support::serving::Up;
 
@@ -38,7 +38,7 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     }
     let wants =
         Wants { endpoint: api.endpoint.clone(), programs: root.path().to_owned(), ..Wants::default() };
-    let _world = World::start(wants, api.logs());
+    let _world = KubernetesControllers::start(wants, api.logs());
     let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": api.endpoint}}], "users": [{"name": "c", "user": {}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]});

@@ -19,12 +19,12 @@ const HANGS: &str = "environment.BURNIN_FAULT=hang:1";
 /// anti-affinity.
 const MOST_OF_A_NODE: &str = "cpu_millis=1100";
 
-struct Bed {
+struct KubernetesBed {
     folder: PathBuf,
     data: TempDir,
 }
 
-impl Bed {
+impl KubernetesBed {
     fn new() -> Self {
         let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
@@ -169,7 +169,7 @@ fn passed(output: &Output) {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
     passed(&output);
     let log = bed.kept("benchmark.log");
@@ -180,7 +180,7 @@ fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn mpirun_ranks_use_the_network_plugin() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let near = Path::new("tests/testbed/kubernetes/mpi.yaml");
     passed(&bed.mpi("gib", near));
     let log = bed.kept("benchmark.log");
@@ -209,7 +209,7 @@ fn mpirun_ranks_use_the_network_plugin() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let workflows = bed.data.path().join("workflows");
     let settings = [("nodes", "2"), ("namespace", "burnin"), ("image", &bed.read("image"))];
     support::workflows_for_kubernetes(&workflows, &settings);
@@ -228,7 +228,7 @@ fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn output_rotated_by_the_kubelet_is_complete() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
     // The run measured nothing, which does not matter here.
@@ -244,7 +244,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_slow_node_is_located_by_pairs_and_drained() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let slow = Slow::new(&bed);
     let image = format!("image={}", bed.read("image"));
     let output = bed.run("tests/testbed/kubernetes/slow.yaml", &[&image]).output().unwrap();
@@ -267,10 +267,10 @@ fn a_slow_node_is_located_by_pairs_and_drained() {
 }
 
 /// Limits the second node's links to 40 Mbit/s and grants the drain permission, until dropped.
-struct Slow<'a>(&'a Bed);
+struct Slow<'a>(&'a KubernetesBed);
 
 impl<'a> Slow<'a> {
-    fn new(bed: &'a Bed) -> Self {
+    fn new(bed: &'a KubernetesBed) -> Self {
         let slow = Self(bed);
         let rate = "root tbf rate 40mbit burst 64kb latency 1s";
         slow.links(&format!("replace dev {{}} {rate}"));
@@ -303,7 +303,7 @@ impl Drop for Slow<'_> {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_missing_image_is_reported() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let none = format!("image=registry.bed/burnin/none@sha256:{}", "0".repeat(64));
     let output = bed.burnin(&[&none]).output().unwrap();
     bed.failed(&output, "IMAGE_PULL", &["registry.bed/burnin/none@sha256:0", "not found"]);
@@ -312,7 +312,7 @@ fn a_missing_image_is_reported() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn unschedulable_jobs_are_reported_with_the_reason() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     // The probe reports it before the job is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis asks for", "n1, as 2 more, has"]);
@@ -333,7 +333,7 @@ fn unschedulable_jobs_are_reported_with_the_reason() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn an_evicted_pod_is_reported() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS], |_| {
         let pod = bed.kubectl("get pods -n burnin -o jsonpath={.items[0].metadata.name}");
         let eviction = serde_json::json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "burnin"}});
@@ -347,7 +347,7 @@ fn an_evicted_pod_is_reported() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_job_preempted_by_kueue_is_reported() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |_| {
         let urgent = bed.data.path().join("urgent.json");
         let pod = serde_json::json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [{"name": "urgent",
@@ -366,7 +366,7 @@ fn a_job_preempted_by_kueue_is_reported() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_container_out_of_memory_is_reported() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let output =
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
     let said = said(&output);
@@ -377,7 +377,7 @@ fn a_container_out_of_memory_is_reported() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_node_with_a_dead_kubelet_is_reported() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let mut number = String::new();
     let output = bed.disturbed(&[HANGS], |_| {
         let node = bed.kubectl("get pods -n burnin -o jsonpath={.items[0].spec.nodeName}");
@@ -397,7 +397,7 @@ fn a_node_with_a_dead_kubelet_is_reported() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn cancelling_a_run_deletes_its_pods() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |run| {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
     });
@@ -408,7 +408,7 @@ fn cancelling_a_run_deletes_its_pods() {
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn a_killed_run_resumes_with_the_same_pods() {
-    let bed = Bed::new();
+    let bed = KubernetesBed::new();
     let mut pods = String::new();
     bed.disturbed(&["environment.BURNIN_FAULT=slow:1:40000"], |run| {
         pods = bed.kubectl("get pods -n burnin -o jsonpath={.items[*].metadata.uid}");

@@ -37,7 +37,7 @@ use std::{env, process};
 
 use collective::Collective;
 use options::Options;
-use world::{World, launch};
+use world::{Ranks, launch};
 
 /// Bytes of an element.
 const FLOAT: usize = 4;
@@ -57,7 +57,7 @@ fn main() {
         process::exit(USAGE);
     });
     let local = options.threads * options.gpus;
-    match World::from_environment(local) {
+    match Ranks::from_environment(local) {
         Ok(Some(world)) => process::exit(world.run(options)),
         Ok(None) => process::exit(launch(local)),
         Err(message) => {

@@ -74,7 +74,7 @@ fn exit_code(status: process::ExitStatus) -> i32 {
 }
 
 /// The ranks of this process, and the folder with the addresses of the others.
-pub struct World {
+pub struct Ranks {
     first: usize,
     local: usize,
     ranks: usize,
@@ -82,7 +82,7 @@ pub struct World {
     fault: Option<(String, FaultTarget, u64)>,
 }
 
-impl World {
+impl Ranks {
     pub fn from_environment(local: usize) -> Result<Option<Self>, String> {
         let number = |name: &str| match env::var(name) {
             Err(_) => Ok(None),

@@ -13,7 +13,7 @@ use serde_json::json;
 use service::PortError;
 use tempfile::TempDir;
 
-struct World {
+struct BuildBed {
     root: TempDir,
     store: Arc<MemoryStore>,
     builds: LocalBuilds,
@@ -36,7 +36,7 @@ fn spec(script: &str, artifacts: &[&str]) -> BuildSpec {
     BuildSpec { config, source: None, repository: None, substitutions: Default::default() }
 }
 
-impl World {
+impl BuildBed {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryStore::default());
@@ -81,7 +81,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_files_of_an_image_are_stored_with_its_log() {
-    let world = World::new();
+    let world = BuildBed::new();
     let image = world.image(&spec("echo hello; printf one > one; printf two > two", &["one", "two"])).await;
     assert_eq!(image.reference, "artefacts/a-run/image/1/");
     let files: Vec<_> = image.files.iter().map(|file| (file.name.as_str(), file.sha256.clone())).collect();
@@ -92,16 +92,16 @@ async fn the_files_of_an_image_are_stored_with_its_log() {
     let log = world.store.read("artefacts/a-run/image/1/build.log").await.unwrap().unwrap();
     assert!(String::from_utf8_lossy(&log).contains("hello"), "{log:?}");
     assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_some());
-    let again = World::new();
+    let again = BuildBed::new();
     let same = again.image(&spec("echo bye; printf one > one; printf two > two", &["two", "one"])).await;
     assert_eq!(image.digest, same.digest, "equal files have equal digests, whatever the log contains");
-    let other = World::new().image(&spec("printf one > one; printf 2 > two", &["one", "two"])).await;
+    let other = BuildBed::new().image(&spec("printf one > one; printf 2 > two", &["one", "two"])).await;
     assert_ne!(image.digest, other.digest);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_find_the_source_in_their_workspace() {
-    let world = World::new();
+    let world = BuildBed::new();
     let tar = std::process::Command::new("tar")
         .args(["--create", "--file=-", "--directory"])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
@@ -140,17 +140,17 @@ async fn a_build_fetches_one_revision_of_its_repository() {
     };
     // The older commit, though the branch has moved on; then the branch.
     for (revision, text) in [(commits[0].as_str(), "one"), ("main", "two")] {
-        let image = World::new().image(&of(revision)).await;
+        let image = BuildBed::new().image(&of(revision)).await;
         assert_eq!(image.files[0].sha256, Digest::of(text.as_bytes()).sha256, "{revision}");
     }
-    let failed = World::new().failure(&of("no-such-branch")).await;
+    let failed = BuildBed::new().failure(&of("no-such-branch")).await;
     let expected = format!("revision no-such-branch of {url} cannot be fetched: git: ");
     assert!(failed.message.starts_with(&expected), "{}", failed.message);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_source_is_a_permanent_failure() {
-    let world = World::new();
+    let world = BuildBed::new();
     let source = Some(SourceObject { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
     let refused =
         world.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
@@ -163,7 +163,7 @@ async fn a_missing_source_is_a_permanent_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_build_quotes_its_log() {
-    let world = World::new();
+    let world = BuildBed::new();
     let failure = world.failure(&spec("echo nvcc fatal: no such architecture; exit 3", &[])).await;
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "FAILURE"));
     assert!(failure.message.contains("exit code 3"), "{failure:?}");
@@ -172,7 +172,7 @@ async fn a_failed_build_quotes_its_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_ends_at_the_stages_limit_despite_a_longer_one_of_its_own() {
-    let world = World::new();
+    let world = BuildBed::new();
     let mut build = spec("sleep 300", &[]);
     build.config["timeout"] = "3600s".into();
     build.config["steps"][0]["timeout"] = "1800s".into();
@@ -185,7 +185,7 @@ async fn a_build_ends_at_the_stages_limit_despite_a_longer_one_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_supervisor_is_an_infrastructure_failure() {
-    let world = World::new();
+    let world = BuildBed::new();
     let build = spec(&format!("echo > {}/began; sleep 300", world.root.path().display()), &[]);
     world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
     let began = async {
@@ -204,7 +204,7 @@ async fn a_lost_supervisor_is_an_infrastructure_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
     for name in ["manifest.json", "build.log"] {
-        let world = World::new();
+        let world = BuildBed::new();
         let build = spec(&format!("echo '{{}}' > {name}"), &[name]);
         world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
         let refused = world.end().await;

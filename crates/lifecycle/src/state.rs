@@ -222,11 +222,11 @@ impl RunState {
     /// The most severe verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is
     /// judged or skipped.
     pub fn verdict(&self) -> Option<&VerdictReached> {
-        self.verdict_of(self.gravest_check()?)
+        self.verdict_of(self.worst_check()?)
     }
 
     /// The first check with the run's verdict; `None` if the run has no verdict.
-    pub fn gravest_check(&self) -> Option<CheckIndex> {
+    pub fn worst_check(&self) -> Option<CheckIndex> {
         if self.workflow.check_count() == 0 {
             return self.verdict_of(CheckIndex::FIRST).map(|_| CheckIndex::FIRST);
         }
@@ -242,7 +242,7 @@ impl RunState {
     /// otherwise the first.
     pub fn shown_check(&self) -> CheckIndex {
         let last = || self.checks().filter(|check| self.stage(Stage::Job.of(*check)).is_some()).last();
-        self.gravest_check().or_else(last).unwrap_or_default()
+        self.worst_check().or_else(last).unwrap_or_default()
     }
 
     /// End of the shown check's job, if it ended.

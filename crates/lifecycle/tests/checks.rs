@@ -59,8 +59,8 @@ fn checks_run_one_after_another_and_the_cluster_is_released_once() {
     assert_eq!(book.owes(), ["cluster.1.delete", "verdict.c3a1.start"], "all logs are collected");
     finish(&mut book);
     assert_eq!(book.conclusion(), Some("completed"));
-    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Inconclusive, "the gravest");
-    assert_eq!(book.state.gravest_check(), Some(B));
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Inconclusive, "the most severe");
+    assert_eq!(book.state.worst_check(), Some(B));
     assert!([A, B, C].iter().all(|check| book.state.results_of(*check).is_some()));
     let released = book.entries().into_iter().filter(|entry| match entry {
         RecordEntry::Accepted { fact, .. } => matches!(**fact, Fact::ClusterDeleted(_)),
@@ -82,7 +82,7 @@ fn a_failed_check_does_not_stop_the_next() {
     );
     feed(&mut book, B, measured());
     finish(&mut book);
-    assert_eq!((book.conclusion(), book.state.gravest_check()), (Some("completed"), Some(A)));
+    assert_eq!((book.conclusion(), book.state.worst_check()), (Some("completed"), Some(A)));
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl Entity {
     }
 }
 
-/// The entities of a result.
+/// GPUs and other devices that a result covers.
 fn subjects(result: Value<'_>, out: &mut Out) -> Vec<Entity> {
     if let Some(group) = result.get_text("entity_group") {
         let id = result.get_text("entity_id").unwrap_or_default();
@@ -298,7 +298,7 @@ fn is_setting(text: &str) -> bool {
     WORDS.is_match(text)
 }
 
-/// Version 3 has no categories: words of defects.
+/// Version 3 has no categories: the text names the defect.
 fn is_hardware(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&[

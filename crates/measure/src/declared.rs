@@ -201,7 +201,7 @@ struct State {
     rules: Arc<Rules>,
     matches: Option<Matches>,
     json: Documents,
-    /// Groups of the contexts that matched last, by context.
+    /// Groups of the last match of each context pattern.
     context: Vec<Vec<(String, String)>>,
     seen: Vec<bool>,
     begun: bool,
@@ -404,7 +404,7 @@ impl Lines for State {
                 out.finding("CHECK_FAILED", subject, Severity::Hardware, line.text, line.number);
             }
         }
-        // The groups of a line without end may be cut.
+        // A line without a line break may be truncated within a group.
         for (at, regex) in rules.context.iter().enumerate().filter(|_| line.whole) {
             if let Some(captures) = regex.captures(line.text) {
                 self.matched(line, || format!("context[{at}]"));

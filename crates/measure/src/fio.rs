@@ -57,7 +57,7 @@ impl Lines for Fio {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         if !self.json.line(line, b"{", out, document) && line.text.starts_with("fio: ") {
             let text = line.text;
-            // Notes begin alike; only these report a failure.
+            // Notes have the same prefix; only these words report a failure.
             if text.contains("error") || text.contains("failed") || text.contains("pid=") {
                 self.failed = true;
                 out.error(text);

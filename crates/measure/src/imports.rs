@@ -84,12 +84,9 @@ pub(crate) const KEY_VALUE: Format = Format {
     name: "key-value",
     programs: "lines `key=value`; not detected, `read: key-value` selects it",
     end: "a line of capitals that ends with `PASS`, `FAIL` or `SKIP`",
-    unread: "values that are no numbers, except `n/a`",
+    unread: "values other than numbers and `n/a`",
     metrics: &[PAIR],
-    findings: &[
-        ("CHECK_FAILED", "The last line says `FAIL`"),
-        ("CHECK_SKIPPED", "The last line says `SKIP`"),
-    ],
+    findings: &[("CHECK_FAILED", "The last line is `FAIL`"), ("CHECK_SKIPPED", "The last line says `SKIP`")],
     marks: &[],
     reader: Reader::Lines(|| Box::<KeyValue>::default()),
 };
@@ -164,7 +161,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Maximum number of stated units.
+/// Maximum number of units in the declaration.
 const UNITS: usize = 512;
 
 #[derive(Default)]

@@ -83,7 +83,7 @@ struct Processes<'n> {
     places: BTreeMap<String, usize>,
     /// The stream of the last line.
     current: usize,
-    /// Something could not be read.
+    /// A part of the input is unreadable.
     ended: Option<LogEnd>,
 }
 
@@ -187,7 +187,7 @@ impl Processes<'_> {
     }
 }
 
-/// The line without blanks and holes of a file at its end.
+/// The line without trailing blanks and NUL bytes, which are holes of a sparse file.
 fn trimmed_end(line: &str) -> &str {
     if line.as_bytes().last().is_some_and(|byte| *byte > b' ') {
         return line;

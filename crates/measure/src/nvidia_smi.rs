@@ -35,7 +35,7 @@ pub(crate) const FORMAT: Format = Format {
         ("ROW_REMAP_PENDING", "A memory row awaits remapping, which needs a reset"),
         ("ROW_REMAP_FAILED", "Remapping a memory row failed"),
         ("GPU_THROTTLED", "The GPU reduces its clocks because of heat or power"),
-        ("GPU_RECOVERY_ACTION", "The driver asks for a reset, drain or reboot"),
+        ("GPU_RECOVERY_ACTION", "The driver requests a reset, drain or reboot"),
         ("ECC_DISABLED", "Error correction is switched off"),
         ("FABRIC_NOT_READY", "The GPU is not registered with the NVLink fabric"),
         ("SMI_ERROR", "The program or a value of it failed"),

@@ -12,7 +12,7 @@ const INTRODUCTION: &str = "\
 
 `burnin parse` and the checks of a run read the output of benchmarks into metrics and findings. This page lists them for each
 format; a test compares it with the registry of the crate `measure` (`UPDATE_FIXTURES=1 cargo test -p measure --test docs`
-writes it anew).
+regenerates it).
 
 - A value is returned exactly as printed, with the printed step as `resolution`, or not at all. A metric without a value has the
   program's reason in `unmeasurable`.

@@ -45,7 +45,7 @@ pub struct NodeValue {
     pub value: Option<f64>,
     /// The metric in which the node is furthest from the median of all values, and its distance in the worse direction, relative.
     pub worst: Option<(String, f64)>,
-    /// Codes and texts of its findings, gravest first.
+    /// Codes and texts of its findings, most severe first.
     pub findings: Vec<NodeFinding>,
     /// Confidence of the suspicion, 0 to 1, if the verdict suspects the node.
     pub suspected: Option<f64>,

@@ -141,7 +141,7 @@ fn real_logs_of_three_nodes_are_summarized_over_all_of_them() {
     );
     assert_eq!(rate.worst.as_ref().unwrap().subject.node.as_deref(), Some("a2"), "{rate:?}");
     let severities: Vec<_> = found.findings.iter().map(|finding| finding.severity).collect();
-    assert_eq!(severities, [Severity::Hardware, Severity::WrongData, Severity::Unknown], "gravest first");
+    assert_eq!(severities, [Severity::Hardware, Severity::WrongData, Severity::Unknown], "most severe first");
     assert!(found.findings.iter().all(|finding| finding.subject.node.as_deref() == Some("a2")));
     let nvbandwidth = Check::of(vec![of_node("h1", H100), of_node("h2", H100)], None);
     let found = metrics(&nvbandwidth.story()).metrics;

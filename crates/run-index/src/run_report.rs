@@ -66,7 +66,7 @@ impl RunIndex {
         self.report_of(run, None, elsewhere).await
     }
 
-    /// The same about one check; `None` for the run with its gravest check.
+    /// The same about one check; `None` for the run with its most severe check.
     ///
     /// # Errors
     /// Returns an error if its ledger or its artefacts cannot be read.
@@ -117,7 +117,7 @@ impl RunReport {
         }
     }
 
-    /// The check of this report.
+    /// Name of the reported check.
     pub fn shown_check(&self) -> CheckIndex {
         self.check.unwrap_or_else(|| self.state.shown_check())
     }

@@ -11,13 +11,13 @@ use run_index::{ListCursor, RunFilter, RunIndex, RunPage, RunStatus};
 use service::ManualClock;
 use support::{Counting, START, ask, cancel, ledger, run, view};
 
-struct World {
+struct IndexedLedger {
     counting: Arc<Counting<MemoryStore>>,
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
 }
 
-impl World {
+impl IndexedLedger {
     fn new() -> Self {
         let counting = Arc::new(Counting::new(MemoryStore::default()));
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
@@ -48,7 +48,7 @@ fn names(page: &RunPage) -> Vec<RunId> {
 
 #[tokio::test]
 async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
-    let world = World::with(0..250).await;
+    let world = IndexedLedger::with(0..250).await;
     let view = world.view();
     let mut seen = Vec::new();
     let mut wanted = RunFilter { limit: Some(60), ..RunFilter::default() };
@@ -77,7 +77,7 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
 
 #[tokio::test]
 async fn filters_count_together() {
-    let world = World::with(0..60).await;
+    let world = IndexedLedger::with(0..60).await;
     let view = world.view();
     let count = async |wanted: RunFilter| {
         view.page(&RunFilter { limit: Some(200), ..wanted }).await.unwrap().runs.len()
@@ -99,7 +99,7 @@ async fn filters_count_together() {
 
 #[tokio::test]
 async fn a_closed_run_is_folded_only_once() {
-    let world = World::with(0..1001).await;
+    let world = IndexedLedger::with(0..1001).await;
     let wanted = RunFilter { limit: Some(5), ..RunFilter::default() };
     let first = world.view();
     world.counting.asked();
@@ -110,7 +110,7 @@ async fn a_closed_run_is_folded_only_once() {
     world.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (11, 1));
-    // Within the pace there are no requests.
+    // Within the interval the index sends no requests.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (0, 0));
     // Cold: the segments, and a fold of the other runs: the open ones and less than one segment of closed ones.
@@ -129,7 +129,7 @@ async fn a_closed_run_is_folded_only_once() {
 
 #[tokio::test]
 async fn damaged_segments_and_ledgers_hide_no_other_run() {
-    let world = World::with(1..200).await;
+    let world = IndexedLedger::with(1..200).await;
     world.view().all().await.unwrap();
     let segments = world.store.list("view/").await.unwrap();
     assert_eq!(segments.len(), 1);
@@ -148,7 +148,7 @@ async fn damaged_segments_and_ledgers_hide_no_other_run() {
 
 #[tokio::test]
 async fn a_run_is_followed_from_any_record_to_its_end() {
-    let world = World::new();
+    let world = IndexedLedger::new();
     let (ledger, view) = (ledger(Arc::clone(&world.store)), world.view());
     let following = view.follow(run(7), 0);
     let (ledger, clock) = (&ledger, &world.clock);

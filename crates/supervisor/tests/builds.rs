@@ -6,11 +6,11 @@ use std::{fs, thread};
 
 use cloudbuild::BuildStatus;
 use supervisor::BuildState;
-use support::{World, kill, runs, wait};
+use support::{TestMachine, kill, runs, wait};
 
 #[test]
 fn two_starts_of_one_build_run_it_once() {
-    let world = World::new();
+    let world = TestMachine::new();
     let request = world.build("echo ran >> $WORLD/counter; echo one > made");
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -25,7 +25,7 @@ fn two_starts_of_one_build_run_it_once() {
 
 #[test]
 fn the_first_request_counts() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.builds.start("b", &world.build("echo first >> $WORLD/counter")).unwrap();
     world.builds.start("b", &world.build("echo second >> $WORLD/counter")).unwrap();
     world.outcome("b");
@@ -34,7 +34,7 @@ fn the_first_request_counts() {
 
 #[test]
 fn a_supervisor_outlives_its_parent() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.builds.start("b", &world.build("sleep 300")).unwrap();
     let supervisor = world.supervisor("b");
     let group = |pid: i32| -> i32 {
@@ -46,7 +46,7 @@ fn a_supervisor_outlives_its_parent() {
 
 #[test]
 fn a_build_with_a_killed_supervisor_is_lost_and_its_orphans_are_ended() {
-    let world = World::new();
+    let world = TestMachine::new();
     world
         .builds
         .start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait"))
@@ -72,7 +72,7 @@ fn a_build_with_a_killed_supervisor_is_lost_and_its_orphans_are_ended() {
 
 #[test]
 fn steps_of_a_lost_build_are_ended_even_with_unrecorded_groups() {
-    let world = World::new();
+    let world = TestMachine::new();
     world
         .builds
         .start("b", &world.build("setsid sh -c 'echo $$ > $WORLD/hidden; sleep 300; sleep 300' & wait"))
@@ -89,7 +89,7 @@ fn steps_of_a_lost_build_are_ended_even_with_unrecorded_groups() {
 
 #[test]
 fn a_lost_build_is_not_restarted() {
-    let world = World::new();
+    let world = TestMachine::new();
     let request = world.build("echo ran >> $WORLD/counter; echo $$ > $WORLD/step; sleep 300");
     world.builds.start("b", &request).unwrap();
     let step = world.pid("step");
@@ -111,7 +111,7 @@ fn a_lost_build_is_not_restarted() {
 
 #[test]
 fn a_living_build_cannot_be_buried() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");
     world.builds.bury("b", BuildStatus::InternalError, "too early").unwrap();
@@ -121,7 +121,7 @@ fn a_living_build_cannot_be_buried() {
 
 #[test]
 fn a_build_cancelled_before_its_start_never_begins() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.builds.cancel("b").unwrap();
     world.builds.start("b", &world.build("echo ran >> $WORLD/counter")).unwrap();
     assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
@@ -130,7 +130,7 @@ fn a_build_cancelled_before_its_start_never_begins() {
 
 #[test]
 fn a_build_cancelled_while_it_runs_ends_with_all_its_processes() {
-    let world = World::new();
+    let world = TestMachine::new();
     world
         .builds
         .start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait"))
@@ -145,7 +145,7 @@ fn a_build_cancelled_while_it_runs_ends_with_all_its_processes() {
 
 #[test]
 fn a_cancel_after_the_end_changes_nothing() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.builds.start("b", &world.build("true")).unwrap();
     assert_eq!(world.outcome("b").status, BuildStatus::Success);
     world.builds.cancel("b").unwrap();
@@ -154,7 +154,7 @@ fn a_cancel_after_the_end_changes_nothing() {
 
 #[test]
 fn cancelling_a_lost_build_ends_its_orphans() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");
     kill(world.supervisor("b"));
@@ -168,7 +168,7 @@ fn cancelling_a_lost_build_ends_its_orphans() {
 
 #[test]
 fn a_concurrent_start_and_cancel_end_quickly() {
-    let world = World::new();
+    let world = TestMachine::new();
     let request = world.build("sleep 300");
     for number in 0..10 {
         let name = format!("b{number}");
@@ -184,7 +184,7 @@ fn a_concurrent_start_and_cancel_end_quickly() {
 
 #[test]
 fn polls_never_block_the_lock_of_a_supervisor() {
-    let world = World::new();
+    let world = TestMachine::new();
     let request = world.build("true");
     for number in 0..10 {
         let name = format!("b{number}");
@@ -206,7 +206,7 @@ fn polls_never_block_the_lock_of_a_supervisor() {
 
 #[test]
 fn a_build_that_cannot_be_started_reports_the_reason() {
-    let world = World::new();
+    let world = TestMachine::new();
     let mut request = world.build("true");
     request.source = Some(world.path("no-such.tar"));
     world.builds.start("source", &request).unwrap();
@@ -224,6 +224,6 @@ fn a_build_that_cannot_be_started_reports_the_reason() {
 
 #[test]
 fn an_unknown_build_is_absent() {
-    let world = World::new();
+    let world = TestMachine::new();
     assert!(matches!(world.builds.poll("b").unwrap(), BuildState::Absent));
 }

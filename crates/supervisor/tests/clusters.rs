@@ -6,11 +6,11 @@ use std::{fs, io::ErrorKind, thread};
 
 use model::{Span, Timestamp};
 use supervisor::{ClusterState, JobFolder, JobRequest, JobState};
-use support::{World, cluster_request, ended, kill, now, output, runs, wait};
+use support::{TestMachine, cluster_request, ended, kill, now, output, runs, wait};
 
 #[test]
 fn a_job_runs_once_on_every_node_and_has_the_result_of_its_worst_process() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 3);
     let request =
         world.job("echo $BURNIN_RANK/$BURNIN_RANKS | tee -a $WORLD/ranks; [ $BURNIN_RANK != 1 ] || exit 7");
@@ -28,7 +28,7 @@ fn a_job_runs_once_on_every_node_and_has_the_result_of_its_worst_process() {
 
 #[test]
 fn a_process_ended_by_a_signal_reports_the_signal() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("kill -SEGV $$")).unwrap();
     let end = ended(&jobs, "j");
@@ -37,7 +37,7 @@ fn a_process_ended_by_a_signal_reports_the_signal() {
 
 #[test]
 fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 2);
     jobs.submit("j", &world.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
     let (zero, one) = (world.pid("rank-0"), world.pid("rank-1"));
@@ -57,7 +57,7 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
 
 #[test]
 fn a_job_past_its_limit_ends_with_its_grandchildren() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 2);
     // One process ends on SIGTERM, its child does not.
     let script =
@@ -74,7 +74,7 @@ fn a_job_past_its_limit_ends_with_its_grandchildren() {
 
 #[test]
 fn remaining_processes_end_with_their_leader() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("sleep 300 & echo $! > $WORLD/child")).unwrap();
     let child = world.pid("child");
@@ -84,7 +84,7 @@ fn remaining_processes_end_with_their_leader() {
 
 #[test]
 fn a_job_cancelled_before_it_was_submitted_never_starts() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 2);
     jobs.cancel("j").unwrap();
     assert_eq!(jobs.poll("j").unwrap(), JobState::Absent);
@@ -95,7 +95,7 @@ fn a_job_cancelled_before_it_was_submitted_never_starts() {
 
 #[test]
 fn a_job_cancelled_while_it_runs_ends_everywhere() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 2);
     jobs.submit("j", &world.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
     let ranks = [world.pid("rank-0"), world.pid("rank-1")];
@@ -106,7 +106,7 @@ fn a_job_cancelled_while_it_runs_ends_everywhere() {
 
 #[test]
 fn a_cancel_after_the_end_of_a_job_has_no_effect() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("true")).unwrap();
     let end = ended(&jobs, "j");
@@ -117,7 +117,7 @@ fn a_cancel_after_the_end_of_a_job_has_no_effect() {
 
 #[test]
 fn hostile_arguments_reach_the_program_byte_for_byte() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     let hostile = [
         "",
@@ -152,7 +152,7 @@ fn hostile_arguments_reach_the_program_byte_for_byte() {
 
 #[test]
 fn a_job_that_cannot_be_started_fails_with_its_reason() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     let argvs = [vec!["no-such-program"], vec![], vec!["echo", "a\0b"], vec![""], vec!["/"]];
     for (number, argv) in argvs.into_iter().enumerate() {
@@ -167,7 +167,7 @@ fn a_job_that_cannot_be_started_fails_with_its_reason() {
 
 #[test]
 fn a_job_on_some_nodes_runs_only_there_in_the_order_of_their_names() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 4);
     let nodes = vec!["node-3".to_owned(), "node-1".to_owned()];
     let script = "echo $BURNIN_RANK of $BURNIN_RANKS on ${BURNIN_NODE##*/}";
@@ -180,7 +180,7 @@ fn a_job_on_some_nodes_runs_only_there_in_the_order_of_their_names() {
 
 #[test]
 fn a_job_inherits_only_the_search_paths_of_programs() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &JobRequest { argv: vec!["env".into()], ..world.job("") }).unwrap();
     assert_eq!(ended(&jobs, "j").state, "COMPLETED");
@@ -205,7 +205,7 @@ fn a_job_inherits_only_the_search_paths_of_programs() {
 
 #[test]
 fn a_released_cluster_leaves_no_process_even_after_setsid() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 2);
     let script = "setsid sh -c 'trap \"\" TERM; echo $$ > $WORLD/hidden-$BURNIN_RANK; sleep 300; sleep 300' & \
                   echo $$ > $WORLD/rank-$BURNIN_RANK; wait; sleep 300";
@@ -223,7 +223,7 @@ fn a_released_cluster_leaves_no_process_even_after_setsid() {
 
 #[test]
 fn a_hidden_process_of_a_dead_node_is_found_as_well() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit(
         "j",
@@ -238,7 +238,7 @@ fn a_hidden_process_of_a_dead_node_is_found_as_well() {
 
 #[test]
 fn only_the_released_cluster_ends() {
-    let world = World::new();
+    let world = TestMachine::new();
     // One name is a prefix of the other, so marks must be compared completely.
     let (short, long) = (world.cluster("c", 1), world.cluster("c-1", 1));
     long.submit(
@@ -255,7 +255,7 @@ fn only_the_released_cluster_ends() {
 
 #[test]
 fn a_second_release_has_its_own_confirmation() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.cluster("c", 1);
     let at = Timestamp::from_millis;
     let first = world.clusters.delete("c", || at(1000)).unwrap();
@@ -266,7 +266,7 @@ fn a_second_release_has_its_own_confirmation() {
 
 #[test]
 fn a_released_name_is_rejected() {
-    let world = World::new();
+    let world = TestMachine::new();
     world.cluster("c", 1);
     world.clusters.delete("c", now).unwrap();
     world.clusters.delete("never-there", now).unwrap();
@@ -279,7 +279,7 @@ fn a_released_name_is_rejected() {
 
 #[test]
 fn a_released_cluster_accepts_no_jobs() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     world.clusters.delete("c", now).unwrap();
     let refused = jobs.submit("j", &world.job("echo ran >> $WORLD/counter")).unwrap_err();
@@ -293,7 +293,7 @@ fn a_released_cluster_accepts_no_jobs() {
 
 #[test]
 fn a_cluster_can_be_released_while_it_starts() {
-    let world = World::new();
+    let world = TestMachine::new();
     for number in 0..5 {
         let name = format!("c{number}");
         world.clusters.create(&name, &cluster_request(2, now() + Span::from_secs(30))).unwrap();
@@ -313,7 +313,7 @@ fn a_cluster_can_be_released_while_it_starts() {
 
 #[test]
 fn an_expired_cluster_ends_by_itself() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster_until("c", 2, now() + Span::from_millis(1500));
     let script = "setsid sh -c 'echo $$ > $WORLD/hidden-$BURNIN_RANK; sleep 300; sleep 300' & \
                   sh -c 'echo $$ > $WORLD/child-$BURNIN_RANK; sleep 300; sleep 300' & \
@@ -333,7 +333,7 @@ fn an_expired_cluster_ends_by_itself() {
 
 #[test]
 fn a_failed_node_ends_its_processes() {
-    let world = World::new();
+    let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("echo $$ > $WORLD/rank; exec sleep 300")).unwrap();
     let rank = world.pid("rank");
@@ -347,7 +347,7 @@ fn a_failed_node_ends_its_processes() {
 
 #[test]
 fn polls_never_block_a_nodes_lock() {
-    let world = World::new();
+    let world = TestMachine::new();
     for number in 0..5 {
         let name = format!("c{number}");
         thread::scope(|scope| {
@@ -376,7 +376,7 @@ fn wait_busily(mut done: impl FnMut() -> bool) {
 
 #[test]
 fn an_unknown_cluster_is_absent() {
-    let world = World::new();
+    let world = TestMachine::new();
     assert_eq!(world.clusters.poll("c").unwrap(), ClusterState::Absent);
     assert_eq!(JobFolder::at(world.path("clusters/c")).poll("j").unwrap(), JobState::ClusterGone);
 }

@@ -92,13 +92,13 @@ impl Scheduler for Files {
     }
 }
 
-struct World {
+struct CollectedJob {
     store: Arc<dyn Store>,
     files: Arc<Files>,
     limits: CollectLimits,
 }
 
-impl World {
+impl CollectedJob {
     fn of<C: Into<Vec<u8>>>(files: impl IntoIterator<Item = (&'static str, C)>) -> Self {
         let files = files.into_iter().map(|(name, content)| (name.to_owned(), content.into())).collect();
         let files = Files { files: Mutex::new(files), jumps: true, ..Files::default() };
@@ -157,7 +157,7 @@ fn lines(bytes: usize) -> Vec<u8> {
 async fn secrets_are_redacted_and_listed_in_the_manifest() {
     let plain = lines(500_000);
     let secret = [&plain[..65_530], b"HF_TOKEN=abc swordfish-1\nswordfish-1\n", &plain].concat();
-    let world = World::of([
+    let world = CollectedJob::of([
         ("plain.log", plain.clone()),
         ("secret.log", secret.clone()),
         ("empty", vec![]),
@@ -183,7 +183,7 @@ async fn secrets_are_redacted_and_listed_in_the_manifest() {
 #[tokio::test]
 async fn an_oversized_log_keeps_its_beginning_and_end() {
     let flood = lines(5_000_000);
-    let mut world = World::of([("flood.log", flood.clone()), ("other.log", lines(1000))]);
+    let mut world = CollectedJob::of([("flood.log", flood.clone()), ("other.log", lines(1000))]);
     for (limit, whole) in
         [(5_000_000, true), (4_999_999, false), (3_000_001, false), (1000, false), (70, false), (0, false)]
     {
@@ -216,7 +216,7 @@ async fn an_oversized_log_keeps_its_beginning_and_end() {
 
 #[tokio::test]
 async fn without_random_access_only_the_beginning_is_kept() {
-    let mut world = World::of([("x", lines(0))]);
+    let mut world = CollectedJob::of([("x", lines(0))]);
     let files = Files { endless: Some(("flood", 300_000_000)), ..Files::default() };
     world.files = Arc::new(files);
     world.limits.file_bytes = 2_000_000;
@@ -230,10 +230,10 @@ async fn without_random_access_only_the_beginning_is_kept() {
 
 #[tokio::test]
 async fn a_retry_reuses_stored_files_and_stores_changed_files_under_new_names() {
-    let world = World::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
+    let world = CollectedJob::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
     let (before, _) = world.collect().await;
     // The crash: everything was stored except the manifest.
-    let again = World::of([("a.log", "one"), ("b.log", "two and more"), ("c.log", "three")]);
+    let again = CollectedJob::of([("a.log", "one"), ("b.log", "two and more"), ("c.log", "three")]);
     for object in &before.objects {
         let name = format!("{}{}", Artefacts::folder(&id()), object.name);
         let bytes = world.store.read(&name).await.unwrap().unwrap();
@@ -249,7 +249,7 @@ async fn a_retry_reuses_stored_files_and_stores_changed_files_under_new_names() 
 
 #[tokio::test]
 async fn files_that_change_during_collection_are_reported() {
-    let mut world = World::of([("grown", "a"), ("rotated", "old"), ("gone", "b"), ("same", "c")]);
+    let mut world = CollectedJob::of([("grown", "a"), ("rotated", "old"), ("gone", "b"), ("same", "c")]);
     let files = Arc::get_mut(&mut world.files).unwrap();
     *files.then.get_mut().unwrap() = Some(Box::new(|files| {
         files.insert("rotated.1".into(), b"old".to_vec());
@@ -266,7 +266,7 @@ async fn files_that_change_during_collection_are_reported() {
 
 #[tokio::test]
 async fn at_most_ten_thousand_files_are_collected() {
-    let world = World::of([("x", "")]);
+    let world = CollectedJob::of([("x", "")]);
     {
         let mut files = world.files.files.lock().unwrap();
         files.clear();

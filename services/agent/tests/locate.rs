@@ -25,7 +25,7 @@ type Known = (JobSpec, u32, Option<&'static str>);
 
 /// Each pair ends at its second poll. A pair with a bad node takes ten times as long.
 #[derive(Default)]
-struct Paper {
+struct PairsScheduler {
     bad: BTreeSet<&'static str>,
     refuses: Option<usize>,
     wrong: bool,
@@ -48,7 +48,7 @@ struct Paper {
     lasts: AtomicU32,
 }
 
-impl Paper {
+impl PairsScheduler {
     fn call(&self) -> Result<(), PortError> {
         match self.lasts.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
             Ok(1) => {
@@ -78,7 +78,7 @@ impl Paper {
 }
 
 #[async_trait::async_trait]
-impl Scheduler for Paper {
+impl Scheduler for PairsScheduler {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.call()?;
         assert_eq!(job.cluster.nodes.len(), 2);
@@ -224,13 +224,13 @@ fn id() -> CommandId {
     }
 }
 
-struct World {
-    paper: Arc<Paper>,
+struct LocatedJob {
+    paper: Arc<PairsScheduler>,
     locator: Locator,
 }
 
-impl World {
-    fn new(paper: Paper) -> Self {
+impl LocatedJob {
+    fn new(paper: PairsScheduler) -> Self {
         paper.lasts.store(u32::MAX, Relaxed);
         let paper = Arc::new(paper);
         let scheduler: Arc<dyn Scheduler> = Arc::clone(&paper) as _;
@@ -270,7 +270,8 @@ fn named(suspects: &Suspects) -> Vec<&str> {
 #[tokio::test]
 async fn the_bad_node_is_located_with_its_drain_command() {
     for wrong in [false, true] {
-        let world = World::new(Paper { bad: ["n3"].into(), wrong, ..Paper::default() });
+        let world =
+            LocatedJob::new(PairsScheduler { bad: ["n3"].into(), wrong, ..PairsScheduler::default() });
         let search = search(8, Locate::default());
         let suspects = world.located(&search).await;
         assert_eq!(named(&suspects), ["n3"]);
@@ -291,18 +292,30 @@ async fn the_bad_node_is_located_with_its_drain_command() {
 async fn preempted_pairs_do_not_count_against_their_nodes() {
     let search = search(6, Locate::default());
     for lost in ["NODE_FAIL", "NODE_LOST"] {
-        let world = World::new(Paper { bad: ["n2"].into(), lost: Some(lost), ..Paper::default() });
+        let world = LocatedJob::new(PairsScheduler {
+            bad: ["n2"].into(),
+            lost: Some(lost),
+            ..PairsScheduler::default()
+        });
         assert_eq!(named(&world.located(&search).await), ["n2"], "{lost}");
     }
     for lost in ["PREEMPTED", "REQUEUED", "DELETED", "EVICTED"] {
-        let world = World::new(Paper { bad: ["n1", "n2"].into(), lost: Some(lost), ..Paper::default() });
+        let world = LocatedJob::new(PairsScheduler {
+            bad: ["n1", "n2"].into(),
+            lost: Some(lost),
+            ..PairsScheduler::default()
+        });
         let suspects = world.located(&search).await;
         assert!(suspects.nodes.is_empty(), "{lost}: {suspects:?}");
         let undecided = suspects.undecided.unwrap();
         assert!(undecided.contains("unknown: n1, n2") && undecided.contains(lost), "{undecided}");
     }
     for fails in ["UNSCHEDULABLE", "SSH_REFUSED"] {
-        let world = World::new(Paper { bad: ["n1", "n2"].into(), fails: Some(fails), ..Paper::default() });
+        let world = LocatedJob::new(PairsScheduler {
+            bad: ["n1", "n2"].into(),
+            fails: Some(fails),
+            ..PairsScheduler::default()
+        });
         let suspects = world.located(&search).await;
         let undecided = suspects.undecided.unwrap_or_default();
         assert!(suspects.nodes.is_empty() && undecided.contains(fails), "{undecided}");
@@ -311,7 +324,7 @@ async fn preempted_pairs_do_not_count_against_their_nodes() {
 
 #[tokio::test]
 async fn at_most_the_allowed_number_of_nodes_is_drained() {
-    let world = World::new(Paper { bad: ["n3", "n6"].into(), ..Paper::default() });
+    let world = LocatedJob::new(PairsScheduler { bad: ["n3", "n6"].into(), ..PairsScheduler::default() });
     let locate = Locate { drain: Drain::Apply, ..Locate::default() };
     let suspects = world.located(&search(12, locate)).await;
     let mut both = named(&suspects);
@@ -325,15 +338,16 @@ async fn at_most_the_allowed_number_of_nodes_is_drained() {
 #[tokio::test]
 async fn without_evidence_no_node_is_suspected() {
     let search = search(4, Locate::default());
-    let healthy = World::new(Paper::default());
+    let healthy = LocatedJob::new(PairsScheduler::default());
     let suspects = healthy.located(&search).await;
     assert!(
         suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("perform equally"))
     );
-    let mute = World::new(Paper { bad: ["n1"].into(), mute: true, ..Paper::default() });
+    let mute =
+        LocatedJob::new(PairsScheduler { bad: ["n1"].into(), mute: true, ..PairsScheduler::default() });
     let suspects = mute.located(&search).await;
     assert!(suspects.nodes.is_empty() && suspects.undecided.is_some());
-    let two = World::new(Paper { bad: ["n1"].into(), ..Paper::default() });
+    let two = LocatedJob::new(PairsScheduler { bad: ["n1"].into(), ..PairsScheduler::default() });
     let suspects = two.located(&self::search(2, Locate::default())).await;
     assert!(
         suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("which of two nodes"))
@@ -345,11 +359,11 @@ async fn without_evidence_no_node_is_suspected() {
 #[tokio::test]
 async fn failed_calls_do_not_change_the_result() {
     let search = search(6, Locate { drain: Drain::Apply, ..Locate::default() });
-    let calm = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+    let calm = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
     let expected = calm.located(&search).await;
     let pairs: Vec<String> = calm.paper.jobs.lock().unwrap().keys().cloned().collect();
     for call in 1..60 {
-        let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+        let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
         world.paper.lasts.store(call, Relaxed);
         assert_eq!(world.located(&search).await, expected, "call {call} broke");
         assert_eq!(world.paper.jobs.lock().unwrap().keys().cloned().collect::<Vec<_>>(), pairs);
@@ -360,7 +374,7 @@ async fn failed_calls_do_not_change_the_result() {
 async fn a_cancelled_search_leaves_no_pair_running() {
     for steps in 0..4 {
         for broken in 1..12 {
-            let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+            let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
             let search = search(6, Locate::default());
             for _ in 0..steps {
                 drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
@@ -382,7 +396,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
 #[tokio::test]
 async fn a_late_submission_of_a_pair_does_not_start() {
     for (at, cancelled) in [(0, true), (600_000, false)] {
-        let world = World::new(Paper { lands_late: true, ..Paper::default() });
+        let world = LocatedJob::new(PairsScheduler { lands_late: true, ..PairsScheduler::default() });
         let search = search(6, Locate::default());
         drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
         assert!(!world.paper.late.lock().unwrap().is_empty());
@@ -400,7 +414,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {
-        let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+        let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
         world.paper.meddled.store(look, Relaxed);
         let _ = world.paper.meddler.set(world.locator.clone());
         let search = search(6, Locate::default());
@@ -414,7 +428,7 @@ async fn an_outdated_step_starts_no_pair() {
 
 #[tokio::test]
 async fn at_the_time_limit_the_partial_result_is_reported() {
-    let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+    let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
     let search = search(6, Locate::default());
     drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
     assert!(world.paper.going() > 0);
@@ -426,7 +440,7 @@ async fn at_the_time_limit_the_partial_result_is_reported() {
 
 #[tokio::test]
 async fn a_refused_pair_ends_the_search_after_the_running_pairs() {
-    let world = World::new(Paper { refuses: Some(2), ..Paper::default() });
+    let world = LocatedJob::new(PairsScheduler { refuses: Some(2), ..PairsScheduler::default() });
     let search = search(6, Locate::default());
     let Fact::NodesFailed(failure) = world.end(&search, 0).await else { panic!() };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));

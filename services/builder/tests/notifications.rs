@@ -13,7 +13,7 @@ use service::{
     push::{Headers, decode},
 };
 
-use test_support::cloud_build::{LIMIT, SETTLE, World, id, spec};
+use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec};
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<Value>>);
@@ -34,14 +34,14 @@ impl Heard {
 }
 
 struct Service {
-    world: World,
+    world: CloudBuildBed,
     heard: Arc<Heard>,
     door: Notified,
 }
 
 impl Service {
     async fn new() -> Self {
-        let world = World::new().await;
+        let world = CloudBuildBed::new().await;
         let builds: Arc<CloudBuilds> = Arc::new(world.another());
         let heard = Arc::<Heard>::default();
         let outbox = Publisher::new("builder", heard.clone(), world.clock.clone());

@@ -21,7 +21,7 @@ struct Process {
 }
 
 impl Process {
-    fn new(world: &World, refresh: Span) -> Self {
+    fn new(world: &Conductors, refresh: Span) -> Self {
         let requests = Arc::<Mutex<Vec<_>>>::default();
         let seen = Arc::clone(&requests);
         let on: OnRequest = Arc::new(move |StoreRequest { kind, name, found }| {
@@ -54,7 +54,7 @@ fn facts() -> Vec<Event> {
 
 #[tokio::test]
 async fn a_fact_costs_one_listing_and_its_own_records_are_never_read() {
-    let world = World::new();
+    let world = Conductors::new();
     let mut process = Process::new(&world, Span::default());
     for event in facts() {
         process.hear(&event).await;
@@ -68,7 +68,7 @@ async fn a_fact_costs_one_listing_and_its_own_records_are_never_read() {
 
 #[tokio::test]
 async fn two_conductors_read_each_record_of_the_other_once() {
-    let world = World::new();
+    let world = Conductors::new();
     let mut processes = [Process::new(&world, Span::default()), Process::new(&world, Span::default())];
     for (number, event) in facts().into_iter().enumerate() {
         processes[number % 2].hear(&event).await;
@@ -89,7 +89,7 @@ async fn two_conductors_read_each_record_of_the_other_once() {
 
 #[tokio::test]
 async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
-    let world = World::new();
+    let world = Conductors::new();
     let mut ours = Process::new(&world, Span::from_secs(1));
     ours.hear(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
@@ -107,7 +107,7 @@ async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
 
 #[tokio::test]
 async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_other_record() {
-    let world = World::new();
+    let world = Conductors::new();
     let mut ours = Process::new(&world, Span::from_secs(1 << 30));
     ours.hear(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });

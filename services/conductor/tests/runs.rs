@@ -8,7 +8,7 @@ use support::*;
 
 #[tokio::test]
 async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
     assert_eq!(world.hints().await, [run()], "the tick finds the run from its first record on");
@@ -29,7 +29,7 @@ async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
 
 #[tokio::test]
 async fn repeated_facts_change_nothing() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     for event in [requested()].into_iter().chain(answers()) {
         feed(&conductor, [event.clone(), event.clone(), event]).await;
@@ -43,7 +43,7 @@ async fn repeated_facts_change_nothing() {
 
 #[tokio::test]
 async fn a_fact_about_an_unknown_run_is_parked() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     for event in answers() {
         let parked = conductor.handle(&event).await;
@@ -55,7 +55,7 @@ async fn a_fact_about_an_unknown_run_is_parked() {
 
 #[tokio::test]
 async fn events_other_than_facts_are_parked() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
     let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt::new(1), verb: Verb::Cancel };
@@ -77,7 +77,7 @@ async fn events_other_than_facts_are_parked() {
 
 #[tokio::test]
 async fn a_tick_resends_owed_commands_when_due() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
     assert_eq!(world.bus.commands(), ["image.1.start"]);
@@ -97,7 +97,7 @@ async fn a_tick_resends_owed_commands_when_due() {
 
 #[tokio::test]
 async fn a_command_refused_by_the_bus_is_sent_with_the_next_delivery() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.image.build.v1");
     assert!(matches!(conductor.handle(&requested()).await, Disposition::Retry(_)));
@@ -119,7 +119,7 @@ async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
         ("dev.burnin.results.loaded.v1", &["cluster.1.delete"]),
     ];
     for (moment, owed) in expected {
-        let world = World::new();
+        let world = Conductors::new();
         feed(&world.conductor(), until(moment)).await;
         world.bus.forget();
 
@@ -141,7 +141,7 @@ async fn another_conductor_continues_after_a_crash_at_any_write() {
     // Twelve records and one hint.
     for writes in 0..=13 {
         let store = Moody::new(Temper::Dies(writes.into()));
-        let world = World::over(store.clone());
+        let world = Conductors::over(store.clone());
         let dying = world.conductor();
         let mut answered = 0;
         for event in &events {
@@ -153,7 +153,7 @@ async fn another_conductor_continues_after_a_crash_at_any_write() {
         assert_eq!(answered == events.len(), writes == 13, "{writes} writes: {answered} facts answered");
 
         // An unacknowledged event is delivered to another process.
-        let world = World { store: store.inner.clone(), ..world };
+        let world = Conductors { store: store.inner.clone(), ..world };
         feed(&world.conductor(), events[answered..].to_vec()).await;
         assert_sound(&world.records().await);
         assert_eq!(world.records().await.len(), 12, "after {writes} writes");
@@ -169,7 +169,7 @@ async fn another_conductor_continues_after_a_crash_at_any_write() {
 
 #[tokio::test]
 async fn a_recorded_but_unpublished_end_is_published_after_a_restart() {
-    let world = World::new();
+    let world = Conductors::new();
     let killed = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
     let mut events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
@@ -192,7 +192,7 @@ async fn a_recorded_but_unpublished_end_is_published_after_a_restart() {
 
 #[tokio::test]
 async fn a_hint_without_a_run_is_harmless() {
-    let world = World::new();
+    let world = Conductors::new();
     world.ledger().mark_open(&run()).await.unwrap();
     let conductor = world.conductor();
     conductor.tick().await.unwrap();
@@ -204,7 +204,7 @@ async fn a_hint_without_a_run_is_harmless() {
 
 #[tokio::test]
 async fn one_unreadable_run_does_not_block_the_others() {
-    let world = World::new();
+    let world = Conductors::new();
     feed(&world.conductor(), [requested()]).await;
     world.bus.forget();
     let damaged: RunId = "damaged".parse().unwrap();
@@ -219,7 +219,7 @@ async fn one_unreadable_run_does_not_block_the_others() {
 
 #[tokio::test]
 async fn a_cluster_that_reappears_after_closing_is_released_again() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()].into_iter().chain(answers())).await;
     world.bus.forget();
@@ -240,7 +240,7 @@ async fn a_cluster_that_reappears_after_closing_is_released_again() {
 #[tokio::test]
 async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
     let store = Moody::new(Temper::Honest);
-    let world = World::over(store.clone());
+    let world = Conductors::over(store.clone());
     let (closing, rival) = (world.conductor(), world.conductor());
     let mut events = [requested()].into_iter().chain(answers()).collect::<Vec<_>>();
     // The provider's first fact arrives last.
@@ -259,7 +259,7 @@ async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
 
 #[tokio::test]
 async fn a_failed_stage_closes_the_run_with_its_reason() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     let failure = Failure::new(Class::Workload, "FAILURE", "step 0 ended with exit code 1");
     feed(&conductor, [requested(), event("builder", Fact::ImageFailed(failure.clone()))]).await;
@@ -272,7 +272,7 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
 
 #[tokio::test]
 async fn closed_runs_are_not_kept_in_memory() {
-    let world = World::new();
+    let world = Conductors::new();
     let (first, second) = (world.conductor(), world.conductor());
     feed(&first, [requested()]).await;
     let mut begin = answers();
@@ -284,7 +284,7 @@ async fn closed_runs_are_not_kept_in_memory() {
     second.tick().await.unwrap();
     assert_eq!(second.remembered(), 0, "another closed the run");
 
-    let nobody = World::new().conductor();
+    let nobody = Conductors::new().conductor();
     for event in answers() {
         assert!(matches!(nobody.handle(&event).await, Disposition::Park(_)));
     }
@@ -293,7 +293,7 @@ async fn closed_runs_are_not_kept_in_memory() {
 
 #[tokio::test]
 async fn a_repeated_fact_does_not_republish_the_end() {
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()].into_iter().chain(answers())).await;
     assert_eq!(world.bus.closings().len(), 1);
@@ -301,7 +301,7 @@ async fn a_repeated_fact_does_not_republish_the_end() {
     feed(&world.conductor(), answers()).await;
     assert_eq!(world.bus.closings().len(), 1);
 
-    let world = World::new();
+    let world = Conductors::new();
     let conductor = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
     let (last, before) =

@@ -11,7 +11,7 @@ const SEEDS: u64 = 50;
 #[tokio::test]
 async fn an_unreliable_store_loses_and_duplicates_nothing() {
     for seed in 0..SEEDS {
-        let world = World::over(Moody::new(Temper::Lies(Dice::new(seed))));
+        let world = Conductors::over(Moody::new(Temper::Lies(Dice::new(seed))));
         let conductor = world.conductor();
         for event in [requested()].into_iter().chain(answers()) {
             deliver(&conductor, &event).await;
@@ -40,7 +40,7 @@ async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_give_one_led
 }
 
 async fn storm(seed: u64, temper: Temper) {
-    let world = World::over(Moody::new(temper));
+    let world = Conductors::over(Moody::new(temper));
     let conductors = [world.conductor(), world.conductor()];
     // Facts that arrive before the run's request are parked, so the request is delivered first, to both conductors at
     // once.

@@ -77,7 +77,7 @@ pub struct NightsCost {
 pub struct Cell {
     /// Date of the night.
     pub date: String,
-    /// Results, gravest first, each with its number of runs; empty without a run.
+    /// Results, most severe first, each with its number of runs; empty without a run.
     pub marks: Vec<CellMark>,
     /// The run, if the night has only one.
     pub run: Option<RunId>,
@@ -228,7 +228,7 @@ fn cells(
     dates(now).into_iter().zip(nights).map(of).collect()
 }
 
-/// Results of a night, gravest first.
+/// Results of a night, most severe first.
 fn marks(night: &[&RunSummary]) -> Vec<CellMark> {
     let mut marks: Vec<CellMark> = Vec::new();
     for NightRun { tone, mark, word, .. } in night.iter().map(|line| NightRun::of(line)) {

@@ -53,7 +53,7 @@ struct RunPageData {
     values: String,
     /// Names of the checks, in order of execution; empty for a single benchmark.
     checks: Vec<String>,
-    /// The check that the page is about; none for the gravest one.
+    /// The check that the page is about; none for the most severe one.
     check: Option<String>,
     /// Title of the report as HTML, escaped by its own crate.
     head: String,
@@ -65,7 +65,7 @@ struct RunPageData {
     earlier: Vec<(String, String)>,
 }
 
-/// Query: name of the check to show; without one, the gravest check is shown.
+/// Query: name of the check to show; without one, the most severe check is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ShownCheck {
@@ -93,7 +93,7 @@ pub async fn page(
         files.into_iter().map(|log| (log.file.name, report::size(log.file.size_bytes))).collect();
     let mut curves = dashboard.view.curves(&run).await?;
     if check.is_some_and(|check| check != state.shown_check()) {
-        // The curves are those of the gravest check.
+        // The curves are those of the most severe check.
         curves.clear();
     }
     let more_logs = logs.len().saturating_sub(LOGS);

@@ -83,7 +83,7 @@ struct SystemPage<'a> {
     columns: Vec<String>,
     rows: Vec<Row>,
     more_rows: usize,
-    /// Results in the range, gravest first.
+    /// Results in the range, most severe first.
     counts: Vec<(String, usize)>,
     latest: Option<NightRun>,
     latest_at: Option<Moment>,

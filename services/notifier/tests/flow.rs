@@ -18,9 +18,9 @@ fn pager() -> Value {
     json!([{"webhook": {"target": "pager"}}])
 }
 
-fn world() -> (World, Arc<FakeSender>) {
+fn world() -> (NotifierBed, Arc<FakeSender>) {
     let sender = Arc::new(FakeSender::default());
-    (World::new(sender.clone()), sender)
+    (NotifierBed::new(sender.clone()), sender)
 }
 
 fn channels(sender: &FakeSender) -> Vec<String> {
@@ -30,7 +30,7 @@ fn channels(sender: &FakeSender) -> Vec<String> {
 #[tokio::test]
 async fn repeated_facts_give_one_notice_per_channel() {
     let (mut world, sender) = world();
-    let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
     for _ in 0..3 {
         world.ends(&failed).await;
         world.chore().await;
@@ -41,8 +41,8 @@ async fn repeated_facts_give_one_notice_per_channel() {
     arrived.sort();
     assert_eq!(arrived, told);
     // The second failure is no news for a channel, but is for its commit.
-    world.ends(&Paper::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
-    world.ends(&Paper::new("w-3", PASS, 3.0).telling(to_all())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
+    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(to_all())).await;
     let mut arrived = channels(&sender).split_off(4);
     arrived.sort();
     assert_eq!(arrived, ["w-2 github-check", "w-2 github-status", "w-3 slack-ops", "w-3 webhook-pager"]);
@@ -56,7 +56,7 @@ async fn repeated_facts_give_one_notice_per_channel() {
 #[tokio::test]
 async fn a_run_without_notify_settings_stores_nothing() {
     let (world, sender) = world();
-    world.ends(&Paper::new("w-1", FAIL, 1.0).pushed()).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).pushed()).await;
     world.chore().await;
     assert!(sender.taken().is_empty());
     assert_eq!(world.names("notices/").await, ["notices/since.json"]);
@@ -69,7 +69,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         sender.answer(false, Reply::transient("status 500"));
     }
     sender.answer(false, Reply::Transient { why: "status 429".into(), after: Some(Span::from_secs(900)) });
-    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
         let said = format!("notices/w-1/webhook-pager/said-{number}.json");
@@ -95,7 +95,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
 async fn a_refusal_is_final_and_logged() {
     let (mut world, sender) = world();
     sender.answer(false, Reply::permanent("status 410 Gone"));
-    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
     for hours in 2..40 {
         world.now_is(f64::from(hours));
         world.restart();
@@ -113,7 +113,7 @@ async fn a_notice_is_given_up_after_a_day() {
     for _ in 0..1000 {
         sender.answer(false, Reply::transient("the receiver is unreachable"));
     }
-    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
     for quarter in 0..110 {
         world.now_is(1.0 + f64::from(quarter) * 0.25 + 0.01);
         world.chore().await;
@@ -128,7 +128,7 @@ async fn a_notice_is_given_up_after_a_day() {
 #[tokio::test]
 async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, sender) = world();
-    let failed = Paper::new("w-1", FAIL, 1.0).telling(pager());
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(pager());
     // Decided and started by a process that died: the attempt exists, without a result.
     sender.answer(false, Reply::transient("died"));
     world.ends(&failed).await;
@@ -154,7 +154,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
 #[tokio::test]
 async fn concurrent_notifiers_deliver_once() {
     let (mut world, sender) = world();
-    let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
     world.record(&failed).await;
     world.now_is(1.0);
     let one = world.notifier.clone();
@@ -170,11 +170,11 @@ async fn concurrent_notifiers_deliver_once() {
 async fn missed_endings_are_found_in_the_ledger() {
     let (mut world, sender) = world();
     // Ended before the notifier ran: no notice, and no recovery from it.
-    world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
     assert!(sender.taken().is_empty());
-    world.record(&Paper::new("w-1", PASS, 1.0).telling(pager())).await;
-    world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-1", PASS, 1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.now_is(3.0);
     world.restart();
     for _ in 0..2 {
@@ -182,7 +182,7 @@ async fn missed_endings_are_found_in_the_ledger() {
     }
     assert_eq!(channels(&sender), ["w-2 webhook-pager"]);
     // A commit's status is set without an event of its run.
-    let begun = Paper::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
+    let begun = SimulatedRun::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
     world.record(&begun).await;
     world.chore().await;
     world.chore().await;
@@ -202,10 +202,10 @@ fn news(sender: &FakeSender) -> Vec<String> {
 #[tokio::test]
 async fn a_failed_night_is_notified_after_unnotified_failures() {
     let (world, sender) = world();
-    world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
-    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
-    world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-1 failed"]);
     let OutgoingMessage::Channel { content: body, .. } = &sender.taken()[0].letter else {
         panic!("a webhook")
@@ -217,11 +217,11 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
     );
     // A later channel receives the current state.
     let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
-    world.ends(&Paper::new("w-3", FAIL, 3.0).telling(both.clone())).await;
+    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).telling(both.clone())).await;
     assert_eq!(channels(&sender)[1..], ["w-3 webhook-second"]);
     let mark = world.json("notices/w-3/ended.json").await;
     assert_eq!(mark["listened"], json!(["webhook-pager", "webhook-second"]));
-    world.ends(&Paper::new("w-4", PASS, 4.0).telling(both)).await;
+    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).telling(both)).await;
     assert_eq!(channels(&sender)[2..], ["w-4 webhook-pager", "w-4 webhook-second"]);
 }
 
@@ -229,14 +229,14 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
 async fn an_undelivered_failure_is_notified_with_the_next_one() {
     let (world, sender) = world();
     sender.answer(false, Reply::permanent("status 404"));
-    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
-    world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
-    world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
     // A notice with attempts left counts as received.
     sender.answer(false, Reply::transient("status 500"));
-    world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
-    world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-5", PASS, 5.0).telling(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
     world.now_is(6.0);
     world.chore().await;
@@ -247,9 +247,9 @@ async fn an_undelivered_failure_is_notified_with_the_next_one() {
 async fn late_runs_are_decided_in_the_order_of_their_ends() {
     let (world, sender) = world();
     world.chore().await;
-    world.record(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
-    world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
-    world.ends(&Paper::new("w-3", PASS, 3.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(pager())).await;
     world.chore().await;
     assert_eq!(
         news(&sender),
@@ -261,7 +261,7 @@ async fn late_runs_are_decided_in_the_order_of_their_ends() {
 #[tokio::test]
 async fn marks_of_older_versions_still_count() {
     let (world, sender) = world();
-    let paper = |run: &str, how, hour| Paper::new(run, how, hour).telling(pager());
+    let paper = |run: &str, how, hour| SimulatedRun::new(run, how, hour).telling(pager());
     for (run, hour, channels) in [("w-1", 1.0, json!(["webhook-pager"])), ("w-2", 2.0, json!([]))] {
         world.record(&paper(run, FAIL, hour)).await;
         let mark = json!({"at": world.clock.now(), "channels": channels}).to_string();
@@ -292,7 +292,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
         (How::Cancelled, "error"),
     ] {
         let (world, sender) = world();
-        let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+        let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
         // The event arrives before its record: retried later.
         let said = world.notifier.handle(&requested(&open)).await;
         assert_eq!(said, Disposition::Retry("w-1 is not recorded yet".to_owned()));
@@ -300,7 +300,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
         for _ in 0..2 {
             assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
         }
-        world.ends(&Paper { how, ..open.clone() }).await;
+        world.ends(&SimulatedRun { how, ..open.clone() }).await;
         assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
         assert_eq!(states(&sender), ["pending", ended]);
         let OutgoingMessage::Status(status) = &sender.taken()[1].letter else { panic!("a status") };
@@ -313,11 +313,11 @@ async fn a_commit_waits_until_its_run_has_ended() {
 async fn a_pending_status_never_follows_the_final_one() {
     let github = json!([{"github": {}}]);
     let (mut world, sender) = world();
-    let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+    let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
     world.record(&open).await;
     sender.answer(false, Reply::transient("status 502"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
-    world.ends(&Paper { how: PASS, ..open.clone() }).await;
+    world.ends(&SimulatedRun { how: PASS, ..open.clone() }).await;
     world.now_is(9.0);
     world.chore().await;
     assert_eq!(states(&sender), ["success"], "an undelivered pending status is given up");
@@ -325,13 +325,13 @@ async fn a_pending_status_never_follows_the_final_one() {
     assert_eq!(end["how"], "superseded");
 
     // Another process is about to send it: wait.
-    let open = Paper { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
+    let open = SimulatedRun { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
     world.record(&open).await;
     sender.answer(false, Reply::transient("died"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.store.remove("notices/w-2/github-begun/said-1.json").await.unwrap();
     world.restart();
-    let over = Paper { how: PASS, ended: 9.0, ..open };
+    let over = SimulatedRun { how: PASS, ended: 9.0, ..open };
     world.ends(&over).await;
     assert_eq!(states(&sender), ["success"], "not yet");
     world.clock.advance(notifier::outbox::UNDER_WAY);
@@ -344,7 +344,8 @@ async fn a_pending_status_never_follows_the_final_one() {
 async fn a_run_requested_by_a_message_gets_a_second_reply() {
     let (world, sender) = world();
     let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
-    let paper = Paper { origin: Some(Origin::Message(request)), ..Paper::new("w-1", UNSURE, 1.0) };
+    let paper =
+        SimulatedRun { origin: Some(Origin::Message(request)), ..SimulatedRun::new("w-1", UNSURE, 1.0) };
     world.ends(&paper).await;
     world.ends(&paper).await;
     let said = world.wire.0.lock().unwrap().clone();
@@ -365,6 +366,6 @@ async fn other_facts_are_ignored_and_other_events_parked() {
     let handle = model::Fact::JobAccepted(model::Handle { handle: "1".into() });
     let event = events::Message::fact("agent", run, model::Attempt::FIRST, handle).to_event();
     assert_eq!(world.notifier.handle(&event).await, Disposition::Done);
-    let nobody = Paper::new("w-9", PASS, 1.0);
+    let nobody = SimulatedRun::new("w-9", PASS, 1.0);
     assert!(matches!(world.notifier.handle(&closed(&nobody)).await, Disposition::Park(_)));
 }

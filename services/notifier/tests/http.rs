@@ -211,10 +211,10 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
 async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
     let (receiver, sender) = pair(&clock).await;
-    let mut world = World::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
+    let mut world = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
-    let failed = Paper::new("w-1", FAIL, 1.0).telling(channels.clone()).pushed();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(channels.clone()).pushed();
     // A response is lost after the request took effect.
     for _ in 0..4 {
         receiver.answers(Answer::Breaks);
@@ -331,12 +331,12 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
         }
         let channels = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
                                {"slack": {"webhook": "unknown"}}, {"webhook": {"target": "pager"}}]);
-        let world = World::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
+        let world = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
         receiver.forgets();
         for status in [410, 410, 500] {
             receiver.says(status, &[]);
         }
-        world.ends(&Paper::new("w-1", FAIL, 1.0).telling(channels).pushed()).await;
+        world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(channels).pushed()).await;
         for name in world.names("").await {
             let body = world.store.read(&name).await.unwrap().unwrap();
             said.push(format!("{name}: {}", String::from_utf8_lossy(&body)));

@@ -13,9 +13,9 @@ use notifier::{
 use serde_json::json;
 use support::*;
 
-async fn letters(paper: Paper) -> Vec<Notice> {
+async fn letters(paper: SimulatedRun) -> Vec<Notice> {
     let sender = Arc::new(FakeSender::default());
-    let world = World::new(sender.clone());
+    let world = NotifierBed::new(sender.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
     world.ends(&paper.telling(channels).pushed()).await;
@@ -26,7 +26,7 @@ async fn letters(paper: Paper) -> Vec<Notice> {
 
 #[tokio::test]
 async fn a_failure_notice_is_short() {
-    let told = letters(Paper::new("w-1", FAIL, 1.0)).await;
+    let told = letters(SimulatedRun::new("w-1", FAIL, 1.0)).await;
     let [check, status, slack, webhook] = &told[..] else { panic!("{told:?}") };
     let OutgoingMessage::Check(check) = &check.letter else { panic!("a check run") };
     assert_eq!((check.name.as_str(), check.conclusion.as_str()), ("burnin/nightly", "failure"));
@@ -57,7 +57,7 @@ async fn a_failure_notice_is_short() {
 
 #[tokio::test]
 async fn a_failure_notice_names_the_failed_stage() {
-    let told = letters(Paper::new("w-1", How::Broken, 1.0)).await;
+    let told = letters(SimulatedRun::new("w-1", How::Broken, 1.0)).await;
     let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
     assert!(
         check.conclusion == "failure" && check.summary.contains("image: CONFIG: bus"),
@@ -66,7 +66,7 @@ async fn a_failure_notice_names_the_failed_stage() {
     );
     let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
-    let told = letters(Paper::new("w-1", UNSURE, 1.0)).await;
+    let told = letters(SimulatedRun::new("w-1", UNSURE, 1.0)).await;
     let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
     assert_eq!(check.conclusion, "action_required", "never neutral, which GitHub treats as success");
 }
@@ -74,10 +74,10 @@ async fn a_failure_notice_names_the_failed_stage() {
 #[tokio::test]
 async fn external_text_is_escaped() {
     for how in [FAIL, How::Broken] {
-        let hostile = Paper {
+        let hostile = SimulatedRun {
             cluster: HOSTILE.replace('\n', ""),
             text: HOSTILE.to_owned(),
-            ..Paper::new("w-1", how, 1.0)
+            ..SimulatedRun::new("w-1", how, 1.0)
         };
         let told = letters(hostile).await;
         let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
@@ -107,7 +107,7 @@ async fn external_text_is_escaped() {
 #[tokio::test]
 async fn long_texts_are_truncated() {
     let long = "é".repeat(100_000);
-    let told = letters(Paper { text: long, ..Paper::new("w-1", FAIL, 1.0) }).await;
+    let told = letters(SimulatedRun { text: long, ..SimulatedRun::new("w-1", FAIL, 1.0) }).await;
     let OutgoingMessage::Status(status) = &told[1].letter else { panic!("a status") };
     assert_eq!(status.description.chars().count(), 140);
     let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };

@@ -12,7 +12,7 @@ use service::{
     Bus, BusError, Clock, Disposition, Event, Handler, PortError, Publisher, WorkerHandler,
     push::{Headers, decode},
 };
-use test_support::cloud_build::World;
+use test_support::cloud_build::CloudBuildBed;
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<Value>>);
@@ -70,7 +70,7 @@ fn notification(build: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ends_of_deployment_and_teardown_are_published() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let builds = Arc::new(world.another());
     let deployed =
         DeployedClusters::new(&clusters::KINDS, builds.clone(), world.store.clone(), world.clock.clone());

@@ -4,7 +4,7 @@
 use crate::{
     grants::Resource,
     plan::PROJECT,
-    world::{World, member},
+    world::{Rehearsal, member},
 };
 
 /// An operation outside the services.
@@ -55,7 +55,7 @@ pub const OPERATIONS: [Operation; 6] = [
 ///
 /// # Errors
 /// Returns an error at the first denial.
-pub fn perform(world: &World) -> Result<(), String> {
+pub fn perform(world: &Rehearsal) -> Result<(), String> {
     let email = |name: &str| match name {
         "nodes" => format!("nodes@{PROJECT}.iam.gserviceaccount.com"),
         name => format!("burnin-{name}@{PROJECT}.iam.gserviceaccount.com"),

@@ -29,7 +29,7 @@ use crate::{
     grants::Grant,
     iam::Uses,
     plan::Plan,
-    world::World,
+    world::Rehearsal,
 };
 
 /// Rehearses a deployment without a cloud.
@@ -136,9 +136,14 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
 }
 
 /// Rehearses with all grants.
-async fn whole(plan: &Plan, programs: &Path, folder: &Path, overwrite_first: bool) -> Result<World, String> {
+async fn whole(
+    plan: &Plan,
+    programs: &Path,
+    folder: &Path,
+    overwrite_first: bool,
+) -> Result<Rehearsal, String> {
     let began = Instant::now();
-    let mut world = World::new(plan.clone(), programs, folder, overwrite_first).await?;
+    let mut world = Rehearsal::new(plan.clone(), programs, folder, overwrite_first).await?;
     let notes = scenario::rehearse(&mut world, false).await.map_err(|why| {
         world.dump();
         format!("{why}\nlogs and objects are in {}", folder.display())
@@ -169,7 +174,7 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Result<(), Stri
             parts.retain(|part| !matches!(part, Condition::StartsWith(Attribute::ListPrefix, _)));
         }
     }
-    let mut world = World::new(plan, programs, folder, false).await?;
+    let mut world = Rehearsal::new(plan, programs, folder, false).await?;
     let outcome = scenario::rehearse(&mut world, true).await;
     match world.iam.denials().first() {
         Some(denial) if denial.permission == "storage.objects.list" => Ok(()),
@@ -193,7 +198,7 @@ fn twice(grants: &[Grant]) -> Vec<String> {
 /// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
-    let mut world = World::new(reduced, programs, &folder, false).await?;
+    let mut world = Rehearsal::new(reduced, programs, &folder, false).await?;
     let why = match scenario::rehearse(&mut world, true).await {
         Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
         Err(why) => why,

@@ -16,7 +16,7 @@ use crate::{
     declared,
     grants::Resource,
     plan::PROJECT,
-    world::{Invocation, WEBHOOK_SECRET, World, member},
+    world::{Invocation, Rehearsal, WEBHOOK_SECRET, member},
 };
 
 /// Maximum duration of all runs.
@@ -81,7 +81,7 @@ fn log(wrong: u32) -> String {
 }
 
 /// Objects that an operator puts into the bucket, and logs on the agents' hosts.
-fn prepare(world: &World) -> Result<(), String> {
+fn prepare(world: &Rehearsal) -> Result<(), String> {
     let bucket = world.plan.bucket("artefacts");
     let mut logs = BTreeMap::new();
     for (cluster, wrong) in [("c-1", 0), ("c-2", 7)] {
@@ -158,7 +158,7 @@ pub type Failed = String;
 
 /// Waits until `done` returns a value; fails early at the first denial.
 async fn until<T>(
-    world: &World,
+    world: &Rehearsal,
     what: &str,
     patience: Duration,
     mut done: impl AsyncFnMut() -> Result<Option<T>, String>,
@@ -181,7 +181,7 @@ async fn until<T>(
     }
 }
 
-async fn api(world: &World, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
+async fn api(world: &Rehearsal, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
     let headers =
         vec![("content-type", "application/json".to_owned()), ("idempotency-key", "rehearsal".to_owned())];
     let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
@@ -194,7 +194,7 @@ async fn api(world: &World, method: &str, path: &str, body: &Value) -> Result<Va
 }
 
 /// Publishes a request of a run on the gateway's topic, as the requester.
-fn request(world: &World) -> Result<(), Failed> {
+fn request(world: &Rehearsal) -> Result<(), Failed> {
     let topic = format!("projects/{PROJECT}/topics/burnin-gateway");
     world
         .iam
@@ -216,7 +216,7 @@ fn request(world: &World) -> Result<(), Failed> {
 }
 
 /// Delivers a push of GitHub, signed.
-async fn push(world: &World) -> Result<(), Failed> {
+async fn push(world: &Rehearsal) -> Result<(), Failed> {
     let body = json!({
         "ref": "refs/heads/main", "before": "a".repeat(40), "after": COMMIT, "created": false, "deleted": false, "forced": false,
         "commits": [{"id": COMMIT, "added": [], "removed": [], "modified": ["build.yaml"]}],
@@ -241,7 +241,7 @@ async fn push(world: &World) -> Result<(), Failed> {
 }
 
 /// Runs of each workflow, by its name.
-async fn runs(world: &World) -> Result<HashMap<String, Value>, Failed> {
+async fn runs(world: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
     let listed = api(world, "GET", "/api/v1/runs", &Value::Null).await?;
     let listed = listed["runs"].as_array().cloned().unwrap_or_default();
     Ok(listed.into_iter().map(|run| (run["workflow"].as_str().unwrap_or_default().to_owned(), run)).collect())
@@ -255,7 +255,7 @@ const EXPECTED: [(&str, &str); 4] =
 ///
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.
-pub async fn rehearse(world: &mut World, quick: bool) -> Result<Vec<String>, Failed> {
+pub async fn rehearse(world: &mut Rehearsal, quick: bool) -> Result<Vec<String>, Failed> {
     let patience = if quick { QUICK } else { PATIENCE };
     encrypt(world)?;
     declared::perform(world)?;
@@ -362,7 +362,7 @@ pub async fn rehearse(world: &mut World, quick: bool) -> Result<Vec<String>, Fai
 }
 
 /// The cluster of a successful deployment.
-fn deployed(world: &World) -> Option<String> {
+fn deployed(world: &Rehearsal) -> Option<String> {
     let builds = world.builds();
     let deployment = builds.iter().find(|build| {
         build["status"] == "SUCCESS"
@@ -373,7 +373,7 @@ fn deployed(world: &World) -> Option<String> {
 
 /// Installs an agent on a deployed cluster, with the subscription and the grants of workflows/a3-mega/agent.py. The account of the steps
 /// that do this has further roles, which workflows/a3-mega/README.md lists and `infra/` does not grant.
-async fn install_agent(world: &mut World, cluster: &str) -> Result<(), Failed> {
+async fn install_agent(world: &mut Rehearsal, cluster: &str) -> Result<(), Failed> {
     let account = format!("nodes@{PROJECT}.iam.gserviceaccount.com");
     let name = format!("{cluster}-agent");
     let bucket = format!("bucket {}", world.plan.bucket("artefacts"));
@@ -397,7 +397,7 @@ async fn install_agent(world: &mut World, cluster: &str) -> Result<(), Failed> {
 }
 
 /// Encrypts each resource that has a customer's key, as Google's agents do.
-fn encrypt(world: &World) -> Result<(), Failed> {
+fn encrypt(world: &Rehearsal) -> Result<(), Failed> {
     for (address, agent, key) in &world.plan.encrypted {
         let agent = format!("serviceAccount:service-data-number@{agent}.iam.gserviceaccount.com");
         for permission in
@@ -411,7 +411,7 @@ fn encrypt(world: &World) -> Result<(), Failed> {
 }
 
 /// Checks that each run has its rows.
-fn check_rows(world: &World, ended: &HashMap<String, Value>) -> Result<(), Failed> {
+fn check_rows(world: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(), Failed> {
     for table in ["measurements", "verdicts"] {
         let rows = world.bigquery.count(&format!("{PROJECT}.burnin.{table}"), &["run"])?;
         for (name, _) in EXPECTED {
@@ -427,7 +427,7 @@ fn check_rows(world: &World, ended: &HashMap<String, Value>) -> Result<(), Faile
 }
 
 /// Opens a page, which has this text.
-async fn dashboard(world: &World, path: &str, expected: &str) -> Result<(), Failed> {
+async fn dashboard(world: &Rehearsal, path: &str, expected: &str) -> Result<(), Failed> {
     let request = Invocation { method: "GET", path, headers: Vec::new(), body: Vec::new() };
     let (status, text) = world.front.invoke(members::PERSON, "burnin-dashboard", request).await;
     if status != 200 || !text.contains(expected) {
@@ -437,7 +437,7 @@ async fn dashboard(world: &World, path: &str, expected: &str) -> Result<(), Fail
 }
 
 /// Reads a report through the API, and checks that the report names the ledger's bucket.
-async fn report(world: &World, run: &str) -> Result<(), Failed> {
+async fn report(world: &Rehearsal, run: &str) -> Result<(), Failed> {
     let path = format!("/api/v1/runs/{run}/report");
     let request = Invocation { method: "GET", path: &path, headers: Vec::new(), body: Vec::new() };
     let (status, text) = world.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
@@ -449,7 +449,7 @@ async fn report(world: &World, run: &str) -> Result<(), Failed> {
 }
 
 /// Lets every delivery of each subscription fail until its message is a dead letter.
-async fn dead_letters(world: &World, patience: Duration) -> Result<usize, Failed> {
+async fn dead_letters(world: &Rehearsal, patience: Duration) -> Result<usize, Failed> {
     let dead = format!("projects/{PROJECT}/subscriptions/burnin-dead");
     let failing: Vec<_> =
         world.plan.subscriptions.iter().filter(|of| of.dead_letters.is_some()).cloned().collect();

@@ -225,7 +225,7 @@ impl Drop for Process {
 }
 
 /// Everything of one rehearsal.
-pub struct World {
+pub struct Rehearsal {
     /// The checks.
     pub iam: Arc<Iam>,
     /// Cloud Run.
@@ -256,7 +256,7 @@ fn free_port() -> Result<u16, String> {
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
 }
 
-impl World {
+impl Rehearsal {
     /// Creates the stand-ins from the plan. No service runs yet. `overwrite_first`: Cloud Storage checks the permission to overwrite before
     /// the precondition, and answers 403 instead of 412.
     ///

@@ -16,14 +16,14 @@ pub const BUCKET: &str = "burnin-artefacts";
 pub const SETTLE: Span = Span::from_secs(120);
 pub const LIMIT: Span = Span::from_secs(600);
 
-pub struct World {
+pub struct CloudBuildBed {
     pub cloud: CloudBuild,
     pub store: Arc<MemoryStore>,
     pub clock: Arc<ManualClock>,
     pub builds: CloudBuilds,
 }
 
-impl World {
+impl CloudBuildBed {
     pub async fn new() -> Self {
         let store = Arc::new(MemoryStore::default());
         let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use crate::workspace::Workspace;
 
-pub struct Bed(PathBuf);
+pub struct AnsibleBed(PathBuf);
 
-impl Bed {
+impl AnsibleBed {
     pub fn here() -> Self {
         Self(
             std::env::var_os("BURNIN_ANSIBLE_BED")

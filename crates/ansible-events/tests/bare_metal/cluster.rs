@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloudbuild::BuildStatus;
 use serde::Deserialize;
 
-use crate::bed::Bed;
+use crate::bed::AnsibleBed;
 
 #[derive(Deserialize)]
 struct Cluster {
@@ -25,7 +25,7 @@ const PLAYS: [&str; 7] = ["reach", "hosts", "share", "slurm", "validate", "progr
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_cluster_is_provisioned() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     let workspace = bed.workspace();
     let ran = workspace.run("provision.yaml");
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
@@ -72,7 +72,7 @@ fn a_cluster_is_provisioned() {
 }
 
 /// A second run changes nothing on any host.
-fn again(bed: &Bed) {
+fn again(bed: &AnsibleBed) {
     let workspace = bed.workspace();
     let ran = workspace.run("provision.yaml");
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
@@ -82,7 +82,7 @@ fn again(bed: &Bed) {
     }
 }
 
-fn success_requires_a_complete_run(bed: &Bed) {
+fn success_requires_a_complete_run(bed: &AnsibleBed) {
     let workspace = bed.workspace();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
     let why = |variables: &str| {
@@ -130,7 +130,7 @@ fn success_requires_a_complete_run(bed: &Bed) {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn the_cluster_is_released() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     let setting = "cd /mnt/shared/burnin-dgx && mkdir -p jobs/left && cd jobs/left && sbatch --parsable -N2 --wrap 'srun sleep 600' && \
                    cd /tmp && sbatch --parsable -N1 -w dgx04 --output=/dev/null --wrap 'exec sleep 600' && \
                    scontrol update nodename=dgx03 state=drain reason='burnin: looked slow' && \

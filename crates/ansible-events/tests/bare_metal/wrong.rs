@@ -2,10 +2,10 @@
 
 use cloudbuild::BuildStatus;
 
-use crate::bed::Bed;
+use crate::bed::AnsibleBed;
 
 /// State that a run must not change.
-fn state(bed: &Bed) -> Vec<String> {
+fn state(bed: &AnsibleBed) -> Vec<String> {
     bed.hosts()
         .iter()
         .map(|host| bed.on(host, "cat /etc/hosts; ls -A /etc/slurm /etc/munge; find /mnt/shared"))
@@ -15,7 +15,7 @@ fn state(bed: &Bed) -> Vec<String> {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn an_unreachable_host_is_reported() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     let before = state(&bed);
     bed.cut("dgx03");
     let workspace = bed.workspace();
@@ -38,7 +38,7 @@ fn an_unreachable_host_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_wrong_sudo_password_is_reported() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     let before = state(&bed);
     let workspace = bed.workspace().set("_SSH_USER", "asked");
     let file = workspace.path().join("secret");
@@ -61,7 +61,7 @@ fn a_wrong_sudo_password_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn an_unshared_folder_is_reported() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     bed.on("dgx02", "umount /mnt/shared && mkdir -p /mnt/shared && chmod 777 /mnt/shared");
     let workspace = bed.workspace();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
@@ -87,7 +87,7 @@ fn an_unshared_folder_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_kernel_without_nfs_is_reported() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     if bed.on("login", "modprobe nfsd 2>/dev/null; grep -w nfsd /proc/filesystems").contains("nfsd") {
         println!("skipped: a kernel without NFS, because this one has it");
         return;
@@ -114,7 +114,7 @@ fn a_kernel_without_nfs_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_foreign_slurm_configuration_is_kept() {
-    let bed = Bed::here();
+    let bed = AnsibleBed::here();
     bed.on("dgx01", "echo ClusterName=production > /etc/slurm/slurm.conf");
     let before = state(&bed);
     let workspace = bed.workspace();

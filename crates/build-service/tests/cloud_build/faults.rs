@@ -8,7 +8,7 @@ use ledger::Store;
 use model::{Class, Failure, Span};
 use service::PortError;
 
-use test_support::cloud_build::{LIMIT, SETTLE, World, id, spec};
+use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec};
 
 fn passes(said: &Result<String, PortError>) -> bool {
     matches!(said, Err(PortError::Transient(_)))
@@ -30,7 +30,7 @@ async fn a_lost_answer_is_read_back() {
         Fault::LandsAndAnswers(409),
         Fault::LandsAndTears,
     ] {
-        let world = World::new().await;
+        let world = CloudBuildBed::new().await;
         world.cloud.next_create(fault);
         let handle = world.start(&spec("SUCCESS")).await.unwrap();
         assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle, "{fault:?}");
@@ -42,7 +42,7 @@ async fn a_lost_answer_is_read_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_second_build_is_created_while_the_outcome_is_unknown() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.cloud.next_create(Fault::LandsAndAnswers(503));
     world.cloud.stale_lists(100);
     assert!(passes(&world.start(&spec("SUCCESS")).await));
@@ -62,7 +62,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_was_not_created_is_created_again_once_that_is_certain() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.cloud.next_create(Fault::Refused(503)); // no build was created, but the builder cannot know
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert!(passes(&world.start(&spec("SUCCESS")).await));
@@ -76,7 +76,7 @@ async fn a_build_that_was_not_created_is_created_again_once_that_is_certain() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_older_of_two_builds_is_kept() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.cloud.next_create(Fault::LandsAndTears);
     world.cloud.stale_lists(1000);
     world.cloud.freeze(true);
@@ -97,7 +97,7 @@ async fn the_older_of_two_builds_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_deliveries_create_one_build() {
     for round in 0..10 {
-        let world = World::new().await;
+        let world = CloudBuildBed::new().await;
         let mut builders = Vec::new();
         for _ in 0..4 {
             builders.push(Arc::new(world.another()));
@@ -120,7 +120,7 @@ async fn concurrent_deliveries_create_one_build() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permanent_rejection_is_repeated() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     for (status, class, code) in [
         (400, Class::Input, "INVALID_ARGUMENT"),
         (404, Class::Input, "NOT_FOUND"),
@@ -142,7 +142,7 @@ async fn a_permanent_rejection_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unsent_request_blocks_no_other() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     // A port that was in use before.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let unreachable = world.at(&format!("http://{gone}"));
@@ -155,7 +155,7 @@ async fn an_unsent_request_blocks_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untranslatable_config_is_refused_before_a_build_is_created() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let mut broken = spec("SUCCESS");
     broken.config["options"]["logging"] = "LOUD".into();
     let failure = refused(world.start(&broken).await);
@@ -167,7 +167,7 @@ async fn an_untranslatable_config_is_refused_before_a_build_is_created() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_created_after_its_cancel_is_cancelled() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.cloud.freeze(true);
     world.cloud.next_create(Fault::LandsAndTears);
     world.cloud.stale_lists(1000);
@@ -190,7 +190,7 @@ async fn a_build_created_after_its_cancel_is_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_between_claim_and_create_is_effective() {
     // The claiming process ended before it created the build; the mark was written in between.
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world
         .store
         .create("builds/a-run-image-1/journal/claim-1", "\"2027-01-15T08:00:00Z\"".into())
@@ -208,7 +208,7 @@ async fn a_cancel_between_claim_and_create_is_effective() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_is_found_among_many_pages_of_others() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.cloud.pages_of(1);
     world.cloud.next_create(Fault::LandsAndTears);
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_build_is_found_among_many_pages_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_journal_entry_is_found_by_its_tag() {
     // The builder died between the response and its record.
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     let noted = world.store.list("builds/a-run-image-1/journal/build-").await.unwrap();
     assert_eq!(noted.len(), 1);
@@ -241,7 +241,7 @@ async fn one_build_remains_despite_failures() {
     let mut several = 0;
     for seed in 0..50 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let world = World::new().await;
+        let world = CloudBuildBed::new().await;
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;

@@ -8,11 +8,11 @@ use model::{BuildSpec, Class, SourceObject};
 use serde_json::json;
 use service::PortError;
 
-use test_support::cloud_build::{World, id, spec, with};
+use test_support::cloud_build::{CloudBuildBed, id, spec, with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_of_files_is_stored_with_its_log() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let files =
         json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": ["two", "out/one"]}}});
     world.start(&with(files, "SUCCESS")).await.unwrap();
@@ -36,7 +36,7 @@ async fn an_image_of_files_is_stored_with_its_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_image_is_identified_by_its_digest() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let name = "us-central1-docker.pkg.dev/proj/repo/nccl:a-run";
     world.start(&with(json!({"images": [name], "artifacts": {}}), "SUCCESS")).await.unwrap();
     let image = world.image().await;
@@ -48,7 +48,7 @@ async fn a_container_image_is_identified_by_its_digest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
     for name in ["manifest.json", "build.log"] {
-        let world = World::new().await;
+        let world = CloudBuildBed::new().await;
         let files = json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": [name]}}});
         world.start(&with(files, "SUCCESS")).await.unwrap();
         let mut said = world.builds.poll(&id()).await;
@@ -69,7 +69,7 @@ async fn every_failure_has_a_class() {
         ("EXPIRED", Class::Infrastructure),
         ("CANCELLED", Class::Cancelled),
     ] {
-        let world = World::new().await;
+        let world = CloudBuildBed::new().await;
         world.start(&spec(status)).await.unwrap();
         let BuildPhase::Failed(failure) = world.end().await else { panic!("{status}") };
         assert_eq!((failure.class, failure.code.as_str()), (class, status));
@@ -84,7 +84,7 @@ async fn every_failure_has_a_class() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_read_from_the_log_bucket() {
-    let mut world = World::new().await;
+    let mut world = CloudBuildBed::new().await;
     let logs = Arc::new(MemoryStore::default());
     world.cloud.add_log_bucket("logs", logs.clone());
     let account = "projects/p/serviceAccounts/image@p.iam.gserviceaccount.com".to_owned();
@@ -96,7 +96,7 @@ async fn a_log_is_read_from_the_log_bucket() {
     assert!(failure.message.contains("gs://logs/builds/a-run-image-1/1/log-"), "{failure:?}");
     assert_eq!(world.cloud.builds()[0]["serviceAccount"], account);
 
-    let mut world = World::new().await;
+    let mut world = CloudBuildBed::new().await;
     world.builds = world.another().running_as(Some(account), None);
     let nowhere = with(json!({"logsBucket": "", "options": {"logging": "GCS_ONLY"}}), "SUCCESS");
     let refused = world.start(&nowhere).await;
@@ -108,7 +108,7 @@ async fn a_log_is_read_from_the_log_bucket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_status_counts_as_running() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.start(&spec("SUCCESS")).await.unwrap();
     let build = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
     for unknown in ["STATUS_UNKNOWN", "ON_HOLIDAY"] {
@@ -121,7 +121,7 @@ async fn an_unknown_status_counts_as_running() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_source_is_gzipped_once_and_checked() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let tar = b"a tar archive, as far as this test needs".to_vec();
     let sha256 = Digest::of(&tar).sha256;
     let from = |object: &str, sha256: &str| BuildSpec {
@@ -149,7 +149,7 @@ async fn the_source_is_gzipped_once_and_checked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_carries_its_command_and_its_run() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     world.start(&with(json!({"tags": ["nightly"]}), "SUCCESS")).await.unwrap();
     let build = &world.cloud.builds()[0];
     assert_eq!(

@@ -5,11 +5,11 @@ mod images;
 mod translation;
 
 use build_service::conformance::{self, Configs};
-use test_support::cloud_build::{World, spec};
+use test_support::cloud_build::{CloudBuildBed, spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cloud_build_satisfies_the_port_contract() {
-    let world = World::new().await;
+    let world = CloudBuildBed::new().await;
     let configs = Configs { succeeds: spec("SUCCESS"), fails: spec("FAILURE"), lasts: spec("never") };
     conformance::builds(&world.builds, &configs).await;
     assert_eq!(world.cloud.builds().len(), 5, "one build for each started command");

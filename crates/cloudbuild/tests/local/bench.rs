@@ -10,7 +10,7 @@ use cloudbuild::{Artifact, BuildStatus};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-use crate::world::World;
+use crate::world::BuildHost;
 
 const SHELF: &str = env!("CARGO_TARGET_TMPDIR");
 
@@ -33,8 +33,8 @@ fn built() -> &'static Path {
     })
 }
 
-fn build() -> (World, Vec<Artifact>) {
-    let mut world = World::within(Path::new(SHELF));
+fn build() -> (BuildHost, Vec<Artifact>) {
+    let mut world = BuildHost::within(Path::new(SHELF));
     hide_gpus(&mut world);
     for path in sources() {
         std::fs::copy(&path, world.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
@@ -58,7 +58,7 @@ fn sources() -> Vec<PathBuf> {
 }
 
 /// Makes a machine with GPUs look like one without.
-fn hide_gpus(world: &mut World) {
+fn hide_gpus(world: &mut BuildHost) {
     let fakes = world.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();
     std::os::unix::fs::symlink("/bin/false", fakes.join("nvidia-smi")).unwrap();
@@ -151,7 +151,7 @@ fn the_quickstart_builds_and_tries_its_image() {
 /// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's program.
 #[test]
 fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
-    let mut world = World::within(Path::new(SHELF));
+    let mut world = BuildHost::within(Path::new(SHELF));
     let fakes = world.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();
     for (name, text) in [

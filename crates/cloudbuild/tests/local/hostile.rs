@@ -4,7 +4,7 @@ use cloudbuild::{BuildStatus, config::BuildConfig, plan};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::BuildHost;
 
 fn hostile() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
@@ -45,7 +45,7 @@ proptest! {
 
     #[test]
     fn a_value_is_one_argument_and_one_variable(value in hostile()) {
-        let mut world = World::new();
+        let mut world = BuildHost::new();
         world.inputs.substitutions.insert("_V".to_owned(), value.clone());
         let config = json!({
             "options": {"automapSubstitutions": true},
@@ -71,7 +71,7 @@ proptest! {
 
 #[test]
 fn a_nul_is_refused() {
-    let mut world = World::new();
+    let mut world = BuildHost::new();
     world.inputs.substitutions.insert("_V".to_owned(), "a\0b".to_owned());
     let config: BuildConfig =
         serde_json::from_value(json!({"steps": [{"name": "echo", "args": ["$_V"]}]})).unwrap();

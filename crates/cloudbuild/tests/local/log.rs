@@ -1,11 +1,11 @@
 use cloudbuild::{BuildStatus, Secret};
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::BuildHost;
 
 #[tokio::test]
 async fn every_line_names_its_step() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [
             {"name": "bash", "id": "talk", "script": "echo one; echo two >&2; printf '\\n\\303\\250\\377 three'"},
@@ -30,7 +30,7 @@ async fn every_line_names_its_step() {
 
 #[tokio::test]
 async fn the_log_grows_while_a_step_runs() {
-    let world = World::new();
+    let world = BuildHost::new();
     // The step ends only after its first line was read from the log.
     let config = json!({"timeout": "20s", "steps": [
         {"name": "bash", "id": "a", "script": "echo early; until [ -f seen ]; do sleep 0.01; done"}]});
@@ -45,7 +45,7 @@ async fn the_log_grows_while_a_step_runs() {
 
 #[tokio::test]
 async fn secrets_are_hidden_wherever_the_output_is_cut() {
-    let mut world = World::new();
+    let mut world = BuildHost::new();
     world.inputs.secrets.insert("token".to_owned(), Secret::new("hunter2-and-more"));
     let script =
         "printf 'a hunter2-'; sleep 0.2; printf 'and'; sleep 0.2; echo '-more b'; echo \"x${TOKEN}x\"";
@@ -69,7 +69,7 @@ async fn secrets_are_hidden_wherever_the_output_is_cut() {
 
 #[tokio::test]
 async fn the_log_has_a_limit() {
-    let mut world = World::new();
+    let mut world = BuildHost::new();
     world.request.log_limit = 2000;
     let outcome =
         world.run(json!({"steps": [{"name": "bash", "id": "a", "script": "seq 100000; exit 3"}]})).await;

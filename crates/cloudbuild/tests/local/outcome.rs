@@ -1,7 +1,7 @@
 use cloudbuild::{BuildEvent, BuildStatus, Secret};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::BuildHost;
 
 fn sh(id: &str, script: &str) -> Value {
     json!({"name": "bash", "id": id, "script": script})
@@ -13,7 +13,7 @@ fn statuses(outcome: &cloudbuild::PlanOutcome) -> Vec<BuildStatus> {
 
 #[tokio::test]
 async fn steps_share_the_workspace_and_run_in_their_directory() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [
             {"name": "ubuntu", "args": ["mkdir", "-p", "made"]},
@@ -31,7 +31,7 @@ async fn steps_share_the_workspace_and_run_in_their_directory() {
 
 #[tokio::test]
 async fn steps_run_in_parallel_where_the_file_allows_it() {
-    let world = World::new();
+    let world = BuildHost::new();
     // Each of the two waits for a file of the other: in sequence they could never end.
     let meet = |mine: &str, other: &str| format!("mkfifo {mine}; until [ -p {other} ]; do sleep 0.01; done");
     let config = json!({"timeout": "20s", "steps": [
@@ -67,7 +67,7 @@ async fn steps_run_in_parallel_where_the_file_allows_it() {
 
 #[tokio::test]
 async fn a_failure_ends_the_build() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [
             sh("good", "true"),
@@ -103,7 +103,7 @@ async fn tolerated_failures_do_not_end_the_build() {
         (json!({"allowFailure": true}), 0, true),
     ];
     for (fields, code, continues) in table {
-        let world = World::new();
+        let world = BuildHost::new();
         let mut step = sh("a", &format!("exit {code}"));
         step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let outcome = world.run(json!({"steps": [step, sh("b", "true")]})).await;
@@ -116,7 +116,7 @@ async fn tolerated_failures_do_not_end_the_build() {
 
 #[tokio::test]
 async fn missing_tools_are_reported_before_the_build_starts() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [
             sh("first", "touch ran"),
@@ -144,7 +144,7 @@ async fn missing_tools_are_reported_before_the_build_starts() {
 
 #[tokio::test]
 async fn a_tool_that_cannot_start_fails_its_step() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world.run(json!({"steps": [{"name": "x", "entrypoint": "./missing"}]})).await;
     assert_eq!(outcome.status, BuildStatus::Failure);
     assert!(outcome.failure.unwrap().starts_with("step 0 could not be started: "));
@@ -152,7 +152,7 @@ async fn a_tool_that_cannot_start_fails_its_step() {
 
 #[tokio::test]
 async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
-    let world = World::new();
+    let world = BuildHost::new();
     std::os::unix::fs::symlink(world.outside(), world.path("link")).unwrap();
     for dir in ["link", "link/sub"] {
         let outcome =
@@ -165,7 +165,7 @@ async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
 
 #[tokio::test]
 async fn a_missing_workspace_is_an_internal_error() {
-    let mut world = World::new();
+    let mut world = BuildHost::new();
     world.request.workspace = world.outside().join("gone");
     let outcome = world.run(json!({"steps": [sh("a", "true")]})).await;
     assert_eq!(outcome.status, BuildStatus::InternalError);
@@ -173,7 +173,7 @@ async fn a_missing_workspace_is_an_internal_error() {
 
 #[tokio::test]
 async fn the_environment_of_a_step_is_exact() {
-    let mut world = World::new();
+    let mut world = BuildHost::new();
     world.request.environment =
         vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("LANG".into(), "C".into())];
     world.inputs.secrets.insert("token".to_owned(), Secret::new("s3cret"));
@@ -194,7 +194,7 @@ async fn the_environment_of_a_step_is_exact() {
 
 #[tokio::test]
 async fn artifacts_are_measured_after_success() {
-    let world = World::new();
+    let world = BuildHost::new();
     let objects = |paths: Value| json!({"objects": {"location": "gs://b/", "paths": paths}});
     let make = sh("make", "mkdir -p out/deep; printf abc > out/one; : > out/.two; printf x > out/deep/three");
     let outcome = world

@@ -4,7 +4,7 @@ use cloudbuild::{BuildEvent, BuildStatus, local};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, is_gone};
+use crate::world::{BuildHost, is_gone};
 
 /// A child of the step's process, and a process that ignores SIGTERM.
 const FAMILY: &str = "sleep 100 & echo $! > child
@@ -13,7 +13,7 @@ wait";
 
 #[tokio::test]
 async fn a_steps_time_limit_ends_its_whole_group() {
-    let world = World::new();
+    let world = BuildHost::new();
     let started = Instant::now();
     let outcome = world
         .run(json!({"steps": [
@@ -31,7 +31,7 @@ async fn a_steps_time_limit_ends_its_whole_group() {
 
 #[tokio::test]
 async fn a_group_gets_its_grace_period() {
-    let mut world = World::new();
+    let mut world = BuildHost::new();
     world.request.grace = Duration::from_secs(20);
     // The child of the step's process, not the process itself, has to clean up.
     let script =
@@ -43,7 +43,7 @@ async fn a_group_gets_its_grace_period() {
 
 #[tokio::test]
 async fn the_builds_time_limit_ends_all_steps() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world
         .run(json!({"timeout": "1.5s", "steps": [
             {"name": "bash", "waitFor": ["-"], "script": FAMILY},
@@ -60,7 +60,7 @@ async fn the_builds_time_limit_ends_all_steps() {
 
 #[tokio::test]
 async fn an_allowed_failure_covers_a_time_limit() {
-    let world = World::new();
+    let world = BuildHost::new();
     let slow = json!({"name": "bash", "timeout": "0.2s", "allowFailure": true, "script": "sleep 100"});
     let outcome = world.run(json!({"steps": [slow, {"name": "bash", "script": "true"}]})).await;
     assert_eq!((outcome.status, outcome.steps[0].status), (BuildStatus::Success, BuildStatus::Timeout));
@@ -68,7 +68,7 @@ async fn an_allowed_failure_covers_a_time_limit() {
 
 #[tokio::test]
 async fn a_cancel_ends_all_steps() {
-    let world = World::new();
+    let world = BuildHost::new();
     let config = json!({"steps": [
         {"name": "bash", "script": FAMILY},
         {"name": "bash", "script": "true"},
@@ -87,7 +87,7 @@ async fn a_cancel_ends_all_steps() {
 
 #[tokio::test]
 async fn a_build_cancelled_before_its_start_runs_no_step() {
-    let world = World::new();
+    let world = BuildHost::new();
     world.cancel.cancel();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "touch ran"}]})).await;
     assert_eq!((outcome.status, outcome.steps[0].status), (BuildStatus::Cancelled, BuildStatus::Queued));
@@ -96,7 +96,7 @@ async fn a_build_cancelled_before_its_start_runs_no_step() {
 
 #[tokio::test]
 async fn a_dropped_build_leaves_no_process() {
-    let world = World::new();
+    let world = BuildHost::new();
     let plan = world.plan(json!({"steps": [{"name": "bash", "script": FAMILY}]}));
     let (child, stubborn) = {
         let build = std::pin::pin!(local::run(&plan, &world.request, CancellationToken::new()));
@@ -115,7 +115,7 @@ async fn a_dropped_build_leaves_no_process() {
 
 #[tokio::test]
 async fn remaining_processes_of_a_step_are_killed() {
-    let world = World::new();
+    let world = BuildHost::new();
     let started = Instant::now();
     let outcome = world
         .run(json!({"steps": [{"name": "bash", "script": "sleep 100 & echo $! > child; exit 0"}]}))
@@ -127,7 +127,7 @@ async fn remaining_processes_of_a_step_are_killed() {
 
 #[tokio::test]
 async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [{"name": "bash", "script": "setsid sh -c 'echo $$ > far.part; mv far.part far; exec sleep 30' & \
              until [ -f far ]; do sleep 0.01; done"}]}))
@@ -139,7 +139,7 @@ async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
 
 #[tokio::test]
 async fn a_signal_is_an_exit_code_as_a_container_reports_it() {
-    let world = World::new();
+    let world = BuildHost::new();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "kill -SEGV $$"}]})).await;
     assert_eq!(outcome.steps[0].exit_code, Some(139));
     let ended = world.events().into_iter().any(|event| {

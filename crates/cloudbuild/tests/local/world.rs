@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub struct World {
+pub struct BuildHost {
     folder: TempDir,
     pub inputs: Inputs,
     pub request: PlanRequest,
@@ -18,7 +18,7 @@ pub struct World {
     events: Arc<Mutex<Vec<BuildEvent>>>,
 }
 
-impl World {
+impl BuildHost {
     pub fn new() -> Self {
         Self::within(std::env::temp_dir().as_path())
     }

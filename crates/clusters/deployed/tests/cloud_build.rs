@@ -15,13 +15,13 @@ const BUCKET: &str = "burnin-artefacts";
 const LIFE: Span = Span::from_secs(3600);
 const SETTLE: Span = Span::from_secs(60);
 
-struct World {
+struct CloudBuildDeployment {
     cloud: CloudBuild,
     clock: Arc<ManualClock>,
     clusters: DeployedClusters,
 }
 
-impl World {
+impl CloudBuildDeployment {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::default());
         let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
@@ -74,7 +74,7 @@ fn system(destroy_ends: &str) -> System {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_deployed_by_cloud_build_conform() {
-    let world = World::new().await;
+    let world = CloudBuildDeployment::new().await;
     provider_conformance::clusters(&world.clusters, &system("SUCCESS"), SystemClock.now() + LIFE).await;
     let builds = world.builds();
     let wishes: Vec<_> = builds.iter().map(|(wish, ..)| wish.as_str()).collect();
@@ -89,7 +89,7 @@ async fn clusters_deployed_by_cloud_build_conform() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_responses_cause_no_second_deployment_or_teardown() {
     for fault in [Fault::LandsAndAnswers(503), Fault::LandsAndTears, Fault::Refused(503)] {
-        let world = World::new().await;
+        let world = CloudBuildDeployment::new().await;
         let run = "lossy".parse().unwrap();
         let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
         let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
@@ -113,7 +113,7 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_teardown_ended_by_cloud_build_is_retried() {
-    let world = World::new().await;
+    let world = CloudBuildDeployment::new().await;
     let run = "stuck".parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
     let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);

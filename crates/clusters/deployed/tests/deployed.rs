@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const LIFE: Span = Span::from_secs(600);
 
 /// The provider's resources are the files in the folder `there`.
-struct World {
+struct FolderDeployment {
     root: TempDir,
     clock: Arc<ManualClock>,
     store: Arc<dyn Store>,
@@ -38,7 +38,7 @@ fn steps(script: &str, leaves: &str, declared: &[&str]) -> BuildSpec {
     BuildSpec { config, source: None, repository: None, substitutions: Default::default() }
 }
 
-impl World {
+impl FolderDeployment {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("there")).unwrap();
@@ -137,17 +137,17 @@ fn two(slurm: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployed_clusters_conform() {
-    let world = World::new();
+    let world = FolderDeployment::new();
     let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(""));
-    let clusters = World::provider(&world.root, &world.store, Arc::new(SystemClock));
+    let clusters = FolderDeployment::provider(&world.root, &world.store, Arc::new(SystemClock));
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
     // The suite passes through the provider of all kinds, too.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
-    let both = World::new();
+    let both = FolderDeployment::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
-    let deployed = World::provider(&both.root, &both.store, Arc::new(SystemClock));
+    let deployed = FolderDeployment::provider(&both.root, &both.store, Arc::new(SystemClock));
     let systems = Providers { deployed, local: Some(LocalClusters::new(hosts, Arc::new(SystemClock), 0)) };
     provider_conformance::clusters(&systems, &order.system, SystemClock.now() + LIFE).await;
     assert_eq!(both.has(), [""; 0]);
@@ -155,7 +155,7 @@ async fn deployed_clusters_conform() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
-    let world = World::new();
+    let world = FolderDeployment::new();
     let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
     let order = world.order(world.deploy("", &made), world.destroy(""));
     world.clusters.create(&order).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_failed_playbook_is_reported_with_host_and_task() {
         ("unreachable", Some("dgx3 is unreachable")),
     ];
     for (events, expected) in cases {
-        let world = World::new();
+        let world = FolderDeployment::new();
         let mut deploy =
             world.deploy(&format!("mkdir events; cp '{recorded}/{events}.jsonl' events/"), &two(&json!({})));
         deploy.config["artifacts"]["objects"]["paths"] = json!(["cluster.json", "events/*.jsonl"]);
@@ -222,7 +222,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
         ),
     ];
     for (made, expected) in cases {
-        let world = World::new();
+        let world = FolderDeployment::new();
         let order = world.order(world.deploy("", &made), world.destroy(""));
         world.clusters.create(&order).await.unwrap();
         let standing = world.settled(&order.name).await;
@@ -240,7 +240,7 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
     let nodes = json!([{"name": "n1", "slots": 8}, {"name": "n2", "slots": 8}]);
     let access = json!({"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}});
     for (namespace, problem) in [("burnin", ""), ("Burnin", "cluster.json: kubernetes.namespace: ")] {
-        let world = World::new();
+        let world = FolderDeployment::new();
         let made = json!({"nodes": nodes, "kubernetes": {"namespace": namespace, "access": access}});
         let mut order = world.order(world.deploy("", &made), world.destroy(""));
         let mut deployed = Deployed::of(&order.system).unwrap();
@@ -264,7 +264,7 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partial_deployment_is_destroyed() {
-    let world = World::new();
+    let world = FolderDeployment::new();
     let deploy = world.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
     let order = world.order(deploy, world.destroy(""));
     world.clusters.create(&order).await.unwrap();
@@ -277,7 +277,7 @@ async fn a_partial_deployment_is_destroyed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_deployment_is_stopped_before_the_teardown() {
-    let world = World::new();
+    let world = FolderDeployment::new();
     let order = world.order(world.deploy("sleep 300", &two(&json!({}))), world.destroy(""));
     world.clusters.create(&order).await.unwrap();
     while world.has().is_empty() {
@@ -292,7 +292,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
-    let world = World::new();
+    let world = FolderDeployment::new();
     let tries = world.root.path().join("tries");
     let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
     let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(&first));
@@ -319,7 +319,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         ("exit 0", "no file matches \"gone.json\""),
         ("echo '{\"left\": []}' >gone.json; exit 0", "missing field `evidence`"),
     ] {
-        let world = World::new();
+        let world = FolderDeployment::new();
         let first = first.replace("{there}", &world.there().display().to_string());
         let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(&first));
         world.clusters.create(&order).await.unwrap();
@@ -342,7 +342,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_request_is_left_to_an_operator() {
-    let world = World::new();
+    let world = FolderDeployment::new();
     world.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
     world.clock.advance(LIFE);
     let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
@@ -351,7 +351,7 @@ async fn an_unreadable_request_is_left_to_an_operator() {
 }
 
 /// Steps with a network, an image and machines; the provider's folder has one file for each.
-fn with_parts(world: &World) -> (BuildSpec, BuildSpec) {
+fn with_parts(world: &FolderDeployment) -> (BuildSpec, BuildSpec) {
     let there = world.there().display().to_string();
     let deploy = format!(
         "cd '{there}'\nfor part in base image; do\n  uses=_${{part^^}}\n\
@@ -367,7 +367,7 @@ fn with_parts(world: &World) -> (BuildSpec, BuildSpec) {
     (steps(&deploy, "cluster.json", &declared), steps(&destroy, "gone.json", &["_CLUSTER", "_KEEP"]))
 }
 
-fn order_of(world: &World, run: &str, change: impl FnOnce(&mut BuildSpec)) -> Order {
+fn order_of(world: &FolderDeployment, run: &str, change: impl FnOnce(&mut BuildSpec)) -> Order {
     let (mut deploy, destroy) = with_parts(world);
     change(&mut deploy);
     let mut order = world.order(deploy, destroy);
@@ -383,7 +383,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
-    let mut world = World::new();
+    let mut world = FolderDeployment::new();
     let month = Span::from_secs(30 * 24 * 3600);
     world.keep = [("base".to_owned(), month), ("image".to_owned(), month)].into();
     let first = order_of(&world, "night-1", |_| {});
@@ -459,7 +459,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_parts_in_use_are_not_released() {
-    let mut world = World::new();
+    let mut world = FolderDeployment::new();
     world.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
     let first = order_of(&world, "night-1", |_| {});
     world.clusters.create(&first).await.unwrap();
@@ -490,7 +490,7 @@ async fn kept_parts_in_use_are_not_released() {
 /// A teardown that was interrupted after it recorded the lease of the kept parts, and is repeated a day later.
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
-    let mut world = World::new();
+    let mut world = FolderDeployment::new();
     world.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
     let order = order_of(&world, "night-1", |_| {});
     world.clusters.create(&order).await.unwrap();
@@ -508,7 +508,7 @@ async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_deployment_keeps_no_parts() {
-    let mut world = World::new();
+    let mut world = FolderDeployment::new();
     world.keep = [("base".to_owned(), Span::from_secs(3600))].into();
     let order = order_of(&world, "night-1", |deploy| {
         deploy.substitutions.insert("_FAIL".to_owned(), "true".to_owned());

@@ -7,12 +7,12 @@ use model::{Class, Failure, System};
 use serde_json::{Value, json};
 use service::PortError;
 
-struct Bed {
+struct ProbeBed {
     api: Api,
     root: tempfile::TempDir,
 }
 
-impl Bed {
+impl ProbeBed {
     /// Two nodes of eight GPUs, and a queue.
     async fn up() -> Self {
         let (api, root) = (Api::serve().await.unwrap(), tempfile::tempdir().unwrap());
@@ -65,7 +65,7 @@ impl Bed {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_complete_cluster_is_ready_with_its_nodes() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     assert_eq!(bed.nodes(json!({})).await, ["n1", "n2"]);
     assert_eq!(bed.nodes(json!({"queue": "a4", "node_selector": {"pool": "b200"}})).await, ["n1", "n2"]);
     // Only the scheduler decides which one.
@@ -81,7 +81,7 @@ async fn a_complete_cluster_is_ready_with_its_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_installations_are_reported() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     bed.api.deny("kueue.x-k8s.io");
     let why = bed.refused(json!({"queue": "a4"})).await;
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "NOT_INSTALLED"));
@@ -94,7 +94,7 @@ async fn missing_installations_are_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_in_a_version_that_is_served() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     for versions in [&["v1beta1"][..], &["v1beta2"], &["v1alpha1", "v1beta1", "v1beta2", "v1"]] {
         bed.api.serve_kueue(versions);
         assert_eq!(bed.nodes(json!({"queue": "a4"})).await, ["n1", "n2"], "{versions:?}");
@@ -107,7 +107,7 @@ async fn a_queue_is_read_in_a_version_that_is_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_missing_permissions_are_reported() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     for right in ["create jobsets", "get pods/log", "list workloads"] {
         bed.api.deny(right);
     }
@@ -123,7 +123,7 @@ async fn all_missing_permissions_are_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_queue_is_reported() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     bed.queue("closed", "False");
     for (queue, expected) in
         [("none", "no LocalQueue none in namespace burnin"), ("closed", "Can't submit new workloads")]
@@ -135,7 +135,7 @@ async fn a_stopped_queue_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_nodes_are_counted() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     bed.api.node(
         "n3",
         &json!({"taints": [{"key": "team", "effect": "NoSchedule"}]}),
@@ -158,14 +158,14 @@ async fn missing_nodes_are_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
-    let bed = Bed::up().await;
+    let bed = ProbeBed::up().await;
     let why = bed.refused(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})).await;
     assert!(why.code == "CREDENTIALS" && why.message.contains("/nowhere"), "{why:?}");
     // Only the agent's pod has these.
     assert_eq!(bed.nodes(json!({"access": "in_cluster"})).await, ["any-0", "any-1"]);
     drop(bed.api);
     let config = bed.root.path().join("kubeconfig");
-    let bed = Bed { api: Api::serve().await.unwrap(), root: bed.root };
+    let bed = ProbeBed { api: Api::serve().await.unwrap(), root: bed.root };
     let gone = std::fs::read_to_string(&config).unwrap();
     assert!(!gone.contains(&bed.api.endpoint));
     assert!(matches!(bed.look(json!({})).await, Err(PortError::Transient(_))));

@@ -234,7 +234,7 @@ pub(super) static RULES: [Rule; 39] = [
         "smi.throttle.hw_power_brake",
         "1",
         Lower,
-        "1 if the power supply asks for lower clocks, else 0",
+        "1 if the power supply requests lower clocks, else 0",
     ),
     rule(
         "clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown",

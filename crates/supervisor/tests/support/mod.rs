@@ -64,13 +64,13 @@ pub fn process_with(arguments: &[&str]) -> i32 {
 }
 
 /// A simulated machine. Dropping it ends all its processes.
-pub struct World {
+pub struct TestMachine {
     folder: TempDir,
     pub builds: BuildFolder,
     pub clusters: ClusterFolder,
 }
 
-impl World {
+impl TestMachine {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let builds = BuildFolder::new(folder.path().join("builds"), program());
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestMachine {
     fn drop(&mut self) {
         for build in fs::read_dir(self.path("builds")).into_iter().flatten().flatten() {
             let name = build.file_name().into_string().unwrap();

@@ -6,11 +6,11 @@ use futures::future::join_all;
 use ledger::Store;
 use warehouse::{Error, Warehouse, bigquery::BigQueryOptions};
 
-use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
+use super::{BigQueryBed, MEASUREMENTS, VERDICTS, hasty, load};
 
 #[tokio::test]
 async fn concurrent_loads_share_a_job_for_each_table() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let options = BigQueryOptions { company: Duration::from_millis(700), ..hasty() };
     let (one, two) = (bed.warehouse(options.clone()), bed.warehouse(options));
     let loads: Vec<_> =
@@ -31,7 +31,7 @@ async fn concurrent_loads_share_a_job_for_each_table() {
 
 #[tokio::test]
 async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let options =
         BigQueryOptions { every: Duration::from_secs(3600), patience: Duration::from_secs(2), ..hasty() };
     let warehouse = bed.warehouse(options.clone());
@@ -51,7 +51,7 @@ async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
 
 #[tokio::test]
 async fn no_batch_exceeds_its_maximum_size() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let options = BigQueryOptions { company: Duration::from_millis(300), most: 4, ..hasty() };
     let warehouse = bed.warehouse(options);
     let loads: Vec<_> =
@@ -66,7 +66,7 @@ async fn no_batch_exceeds_its_maximum_size() {
 
 #[tokio::test]
 async fn a_load_is_recognized_by_another_loader() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 4)).await, Ok(4));
     let other = bed.warehouse(hasty());
     assert_eq!(
@@ -80,7 +80,7 @@ async fn a_load_is_recognized_by_another_loader() {
 
 #[tokio::test]
 async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
-    let bed = Bed::with_pause(Duration::ZERO).await;
+    let bed = BigQueryBed::with_pause(Duration::ZERO).await;
     let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
     let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();
     join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))

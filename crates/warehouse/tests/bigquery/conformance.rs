@@ -3,13 +3,13 @@
 use bigquery_standin::{Fault, On, engine::Engine};
 use warehouse::{Error, Load, VerdictRow, Warehouse, bigquery::BigQuery, conformance};
 
-use crate::{Bed, hasty};
+use crate::{BigQueryBed, hasty};
 
 #[tokio::test]
 async fn the_bigquery_warehouse_conforms() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     conformance::loads(&*bed.warehouse(hasty())).await;
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     conformance::history(&*warehouse).await;
     // The suite with responses in pages, late responses and lost ones.
@@ -22,7 +22,7 @@ async fn the_bigquery_warehouse_conforms() {
 
 #[tokio::test]
 async fn errors_are_classified_as_transient_or_permanent() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     assert_eq!(
         warehouse.table(),

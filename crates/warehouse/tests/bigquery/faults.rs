@@ -6,7 +6,7 @@ use bigquery_standin::{Fault, On};
 use futures::future::join_all;
 use warehouse::{Error, MeasurementRow, Warehouse, bigquery::BigQueryOptions};
 
-use super::{Bed, MEASUREMENTS, METRICS, VERDICTS, hasty, load, load_of_metrics};
+use super::{BigQueryBed, MEASUREMENTS, METRICS, VERDICTS, hasty, load, load_of_metrics};
 
 #[tokio::test]
 async fn a_lost_response_creates_no_second_job() {
@@ -18,7 +18,7 @@ async fn a_lost_response_creates_no_second_job() {
         Fault::LandsAndTears,
         Fault::Late(Duration::from_millis(200)),
     ] {
-        let bed = Bed::new().await;
+        let bed = BigQueryBed::new().await;
         for on in [On::Insert, On::Get, On::Table] {
             bed.bigquery.fault(on, fault.clone());
         }
@@ -30,7 +30,7 @@ async fn a_lost_response_creates_no_second_job() {
 
 #[tokio::test]
 async fn a_job_that_failed_is_followed_by_another_under_another_id() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     for reason in ["backendError", "rateLimitExceeded"] {
         bed.bigquery.fault(On::Job, Fault::Fails(reason));
     }
@@ -47,7 +47,7 @@ async fn a_job_that_failed_is_followed_by_another_under_another_id() {
 
 #[tokio::test]
 async fn a_successor_waits_before_retrying_a_failed_job() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     bed.bigquery.quota(0);
     let options =
         BigQueryOptions { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
@@ -62,7 +62,7 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
 
 #[tokio::test]
 async fn only_loads_with_invalid_rows_are_rejected() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     bed.bigquery.dislike("the rejected text");
     let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
     let mut loads: Vec<_> =
@@ -93,7 +93,7 @@ async fn only_loads_with_invalid_rows_are_rejected() {
 
 #[tokio::test]
 async fn invalid_rows_are_rejected_before_batching() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     let of = |change: &dyn Fn(&mut MeasurementRow)| {
         let mut load = load("a", 2);
@@ -126,7 +126,7 @@ async fn invalid_rows_are_rejected_before_batching() {
 
 #[tokio::test]
 async fn a_missing_column_is_reported_without_rejecting_loads() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let mut schema: serde_json::Value =
         serde_json::from_str(include_str!("../../../../schemas/bigquery/verdicts.json")).unwrap();
     schema.as_array_mut().unwrap().retain(|column| column["name"] != "baseline");
@@ -147,7 +147,7 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
 
 #[tokio::test]
 async fn a_batch_of_the_earlier_rules_is_continued() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let batch = r#"{"rules":1,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
     assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 1)).await, Ok(1));
@@ -155,7 +155,7 @@ async fn a_batch_of_the_earlier_rules_is_continued() {
 
 #[tokio::test]
 async fn a_batch_with_other_rules_is_not_processed() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let batch = r#"{"rules":4,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
     let said = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
@@ -165,7 +165,7 @@ async fn a_batch_with_other_rules_is_not_processed() {
 
 #[tokio::test]
 async fn metrics_are_loaded_once_and_before_the_verdict() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     // The first job of the table `metrics` fails, and all its calls are repeated by another loader.
     bed.bigquery.fault(On::Job, Fault::Fails("backendError"));
     for _ in 0..2 {
@@ -179,7 +179,7 @@ async fn metrics_are_loaded_once_and_before_the_verdict() {
 
 #[tokio::test]
 async fn metrics_that_bigquery_would_store_twice_are_rejected_beforehand() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let mut twice = load_of_metrics("a", 2);
     twice.metrics[1].metric_number = 0;
     let refused = bed.warehouse(hasty()).load("a.c2a1", &twice).await;

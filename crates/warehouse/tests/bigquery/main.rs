@@ -23,12 +23,12 @@ const METRICS: &str = "val-prod.burnin.metrics";
 const VERDICTS: &str = "val-prod.burnin.verdicts";
 
 /// Both stand-ins, and the tables.
-struct Bed {
+struct BigQueryBed {
     bucket: Bucket,
     bigquery: StandIn,
 }
 
-impl Bed {
+impl BigQueryBed {
     async fn new() -> Self {
         Self::with_pause(Storage::default().pause).await
     }

@@ -4,11 +4,11 @@ use bigquery_standin::{Fault, On};
 use model::{Timestamp, Verdict};
 use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow, Warehouse};
 
-use super::{Bed, hasty, load};
+use super::{BigQueryBed, hasty, load};
 
 #[tokio::test]
 async fn every_cell_is_read_back_unchanged() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     let mut given = load("a", 2);
     given.rows[0] = MeasurementRow {
@@ -39,7 +39,7 @@ async fn every_cell_is_read_back_unchanged() {
 
 #[tokio::test]
 async fn slow_lost_or_paged_responses_are_read_completely() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     let given = load("a", 30);
     warehouse.load("a.1", &given).await.unwrap();
@@ -55,7 +55,7 @@ async fn slow_lost_or_paged_responses_are_read_completely() {
 
 #[tokio::test]
 async fn rejections_are_reported() {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     bed.bigquery.fault(On::Query, Fault::Refused(403));
     let wanted = PastQuery {

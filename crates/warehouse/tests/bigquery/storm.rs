@@ -11,7 +11,7 @@ use warehouse::{
     bigquery::{BigQuery, BigQueryOptions},
 };
 
-use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
+use super::{BigQueryBed, MEASUREMENTS, VERDICTS, hasty, load};
 
 const LOADERS: usize = 4;
 const RUNS: usize = 40;
@@ -41,7 +41,7 @@ async fn bring(
 }
 
 async fn storm(seed: u64) -> u32 {
-    let bed = Bed::new().await;
+    let bed = BigQueryBed::new().await;
     let mut dice = Rng::with_seed(seed);
     bed.bigquery.storm(Storm { dice: dice.fork(), percent: 40 });
     bed.bigquery.jobs_take(Duration::from_millis(30));

@@ -252,13 +252,13 @@ impl Store for Moody {
 static NONCES: AtomicU64 = AtomicU64::new(0);
 
 /// Conductors of one store, one bus and one clock.
-pub struct World {
+pub struct Conductors {
     pub store: Arc<dyn Store>,
     pub bus: Arc<Catch>,
     pub clock: Arc<ManualClock>,
 }
 
-impl World {
+impl Conductors {
     pub fn new() -> Self {
         Self::over(Arc::new(MemoryStore::default()))
     }

@@ -45,7 +45,7 @@ pub const UNSURE: How = How::Verdict(Verdict::Inconclusive);
 
 /// A simulated run.
 #[derive(Clone)]
-pub struct Paper {
+pub struct SimulatedRun {
     pub run: String,
     pub notify: Value,
     pub origin: Option<Origin>,
@@ -57,7 +57,7 @@ pub struct Paper {
     pub text: String,
 }
 
-impl Paper {
+impl SimulatedRun {
     pub fn new(run: &str, how: How, ended: f64) -> Self {
         let text = "bus bandwidth is low".to_owned();
         let (run, cluster, notify) = (run.to_owned(), "c1".to_owned(), json!([]));
@@ -171,7 +171,7 @@ impl Bus for Wire {
     }
 }
 
-pub struct World {
+pub struct NotifierBed {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
     pub wire: Arc<Wire>,
@@ -179,7 +179,7 @@ pub struct World {
     pub notifier: Arc<Notifier>,
 }
 
-impl World {
+impl NotifierBed {
     pub fn new(sender: Arc<dyn Sender>) -> Self {
         Self::over(Arc::new(MemoryStore::default()), sender, Arc::new(ManualClock::new(at(0.0))))
     }
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// Writes the missing records of a run.
-    pub async fn record(&self, paper: &Paper) {
+    pub async fn record(&self, paper: &SimulatedRun) {
         for record in paper.records() {
             let name = format!("ledger/{}/{:010}.json", record.run, record.seq);
             self.store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// The run ends and is recorded, and the notifier receives the event.
-    pub async fn ends(&self, paper: &Paper) {
+    pub async fn ends(&self, paper: &SimulatedRun) {
         self.record(paper).await;
         self.now_is(paper.ended);
         assert_eq!(self.notifier.handle(&closed(paper)).await, Disposition::Done);
@@ -247,11 +247,11 @@ fn notifier(
     })
 }
 
-pub fn closed(paper: &Paper) -> Event {
+pub fn closed(paper: &SimulatedRun) -> Event {
     let fact = Fact::RunClosed(RunClosed { conclusion: Conclusion::Completed, verdict: None });
     events::Message::fact("conductor", paper.id(), Attempt::FIRST, fact).to_event()
 }
 
-pub fn requested(paper: &Paper) -> Event {
+pub fn requested(paper: &SimulatedRun) -> Event {
     events::Message::fact("gateway", paper.id(), Attempt::FIRST, paper.requested()).to_event()
 }

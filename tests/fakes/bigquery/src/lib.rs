@@ -33,12 +33,12 @@ pub use fault::{Fault, On, Storm};
 pub struct BigQuery {
     /// Address for the client, `http://host:port`.
     pub endpoint: String,
-    world: World,
+    world: BigQueryState,
     serving: JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct World {
+struct BigQueryState {
     inner: Arc<Mutex<Inner>>,
     /// Cloud Storage's stand-in.
     storage: String,
@@ -69,7 +69,7 @@ struct Column {
     mode: String,
 }
 
-impl World {
+impl BigQueryState {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,7 @@ impl BigQuery {
             location: "europe-west4".to_owned(),
             asked: BTreeMap::new(),
         };
-        let world = World {
+        let world = BigQueryState {
             inner: Arc::new(Mutex::new(inner)),
             storage: storage.to_owned(),
             http: reqwest::Client::new(),

@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::{Connection, types::Value as Cell};
 use serde_json::{Map, Value, json};
 
-use crate::{Column, Fault, Inner, On, World, rest::Refusal};
+use crate::{BigQueryState, Column, Fault, Inner, On, rest::Refusal};
 
 /// Known fields of a load; a job with others is rejected, so that no field is ignored.
 const UNDERSTOOD: [&str; 8] = [
@@ -32,7 +32,7 @@ fn now() -> String {
 }
 
 /// Starts a job in the background.
-pub(crate) fn begin(world: &World, project: &str, mut job: Value) -> Result<Value, Refusal> {
+pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Result<Value, Refusal> {
     let invalid = |why: String| Refusal::new(400, "invalid", why);
     let reference = &job["jobReference"];
     let id = reference["jobId"].as_str().unwrap_or_default().to_owned();
@@ -116,7 +116,7 @@ impl Failure {
     }
 }
 
-async fn run(world: World, key: Key, takes: Duration, elsewhere: bool) {
+async fn run(world: BigQueryState, key: Key, takes: Duration, elsewhere: bool) {
     tokio::time::sleep(takes / 2).await;
     let (load, fault) = {
         let mut inner = world.lock();
@@ -145,7 +145,7 @@ async fn run(world: World, key: Key, takes: Duration, elsewhere: bool) {
     };
 }
 
-async fn fetch(world: &World, uris: &Value) -> Result<Vec<(String, String)>, Failure> {
+async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, String)>, Failure> {
     let mut bodies = Vec::new();
     for uri in uris.as_array().into_iter().flatten().filter_map(Value::as_str) {
         let place = uri.strip_prefix("gs://").and_then(|place| place.split_once('/'));

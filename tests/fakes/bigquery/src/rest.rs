@@ -11,9 +11,9 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Fault, On, World, load, query};
+use crate::{BigQueryState, Fault, On, load, query};
 
-pub(crate) fn router(world: World) -> Router {
+pub(crate) fn router(world: BigQueryState) -> Router {
     Router::new()
         .route("/bigquery/v2/projects/{project}/jobs", post(insert))
         .route("/bigquery/v2/projects/{project}/jobs/{id}", get(read))
@@ -76,7 +76,7 @@ fn torn(answer: &Value, sent: usize) -> Response {
 }
 
 /// Executes the request unless a fault prevents it; responds unless a later fault prevents that.
-async fn answered<W>(world: &World, on: On, work: impl FnOnce(World) -> W) -> Response
+async fn answered<W>(world: &BigQueryState, on: On, work: impl FnOnce(BigQueryState) -> W) -> Response
 where
     W: Future<Output = Result<Value, Refusal>> + Send + 'static,
 {
@@ -110,7 +110,11 @@ where
     }
 }
 
-async fn insert(State(world): State<World>, Path(project): Path<String>, Json(job): Json<Value>) -> Response {
+async fn insert(
+    State(world): State<BigQueryState>,
+    Path(project): Path<String>,
+    Json(job): Json<Value>,
+) -> Response {
     answered(&world, On::Insert, |world| async move { load::begin(&world, &project, job) }).await
 }
 
@@ -122,7 +126,7 @@ struct Asked {
 }
 
 async fn read(
-    State(world): State<World>,
+    State(world): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
@@ -139,12 +143,16 @@ async fn read(
     .await
 }
 
-async fn ask(State(world): State<World>, Path(project): Path<String>, Json(asked): Json<Value>) -> Response {
+async fn ask(
+    State(world): State<BigQueryState>,
+    Path(project): Path<String>,
+    Json(asked): Json<Value>,
+) -> Response {
     answered(&world, On::Query, |world| async move { query::ask(&mut world.lock(), &project, &asked) }).await
 }
 
 async fn results(
-    State(world): State<World>,
+    State(world): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
@@ -155,7 +163,7 @@ async fn results(
 }
 
 async fn table(
-    State(world): State<World>,
+    State(world): State<BigQueryState>,
     Path((project, dataset, table)): Path<(String, String, String)>,
 ) -> Response {
     answered(&world, On::Table, |world| async move {

@@ -8,13 +8,13 @@ use storage_standin::{Options, StandIn};
 
 const TABLE: &str = "p.d.rows";
 
-struct Bed {
+struct TableBed {
     bucket: StandIn,
     bigquery: BigQuery,
     http: reqwest::Client,
 }
 
-impl Bed {
+impl TableBed {
     async fn new() -> Self {
         let bucket = StandIn::start(Options::default()).await.unwrap();
         let bigquery = BigQuery::serve(bucket.url()).await.unwrap();
@@ -84,7 +84,7 @@ fn job(id: &str, uris: &[String]) -> Value {
 
 #[tokio::test]
 async fn an_id_can_be_used_once_regardless_of_its_jobs_result() {
-    let bed = Bed::new().await;
+    let bed = TableBed::new().await;
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];
     bed.bigquery.fault(On::Job, Fault::Fails("backendError"));
     for id in ["fails", "loads"] {
@@ -104,7 +104,7 @@ async fn an_id_can_be_used_once_regardless_of_its_jobs_result() {
 
 #[tokio::test]
 async fn a_job_advances_by_itself() {
-    let bed = Bed::new().await;
+    let bed = TableBed::new().await;
     bed.bigquery.jobs_take(Duration::from_millis(2_000));
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];
     let mut states = Vec::new();
@@ -119,7 +119,7 @@ async fn a_job_advances_by_itself() {
 
 #[tokio::test]
 async fn a_load_appends_all_rows_or_none_with_a_reason() {
-    let bed = Bed::new().await;
+    let bed = TableBed::new().await;
     let good =
         bed.object("good", "{\"run\":\"a\",\"count\":1,\"time\":0.5,\"at\":\"2026-11-20T02:00:00Z\"}\n");
     for (number, (line, why)) in [
@@ -159,7 +159,7 @@ async fn a_load_appends_all_rows_or_none_with_a_reason() {
 
 #[tokio::test]
 async fn unsupported_requests_are_rejected() {
-    let bed = Bed::new().await;
+    let bed = TableBed::new().await;
     let good = [bed.object("good", "{\"run\":\"a\"}\n")];
     let with = |field: &str, value: Value| {
         let mut job = job("id", &good);

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{Inner, World};
+use crate::{CloudBuildState, Inner};
 
 /// Fields that a request may set; all others are set by Cloud Build or unknown.
 const BUILD: [&str; 14] = [
@@ -171,7 +171,7 @@ impl Inner {
 
 /// Ends the advance of a build, also if its request is dropped.
 struct Advancing<'a> {
-    world: &'a World,
+    world: &'a CloudBuildState,
     at: usize,
 }
 
@@ -181,7 +181,7 @@ impl Drop for Advancing<'_> {
     }
 }
 
-impl World {
+impl CloudBuildState {
     /// The build's current state; each read advances it.
     pub(crate) async fn show(&self, at: usize) -> Value {
         let (shown, next) = {

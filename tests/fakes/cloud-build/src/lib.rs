@@ -53,12 +53,12 @@ pub trait BuildRights: Send + Sync {
 pub struct CloudBuild {
     /// Address for the client, `http://host:port`.
     pub endpoint: String,
-    world: World,
+    world: CloudBuildState,
     serving: JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct World {
+struct CloudBuildState {
     inner: Arc<Mutex<Inner>>,
     store: Arc<dyn Store>,
     bucket: String,
@@ -82,7 +82,7 @@ struct Inner {
     log_buckets: BTreeMap<String, Arc<dyn Store>>,
 }
 
-impl World {
+impl CloudBuildState {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,7 @@ impl CloudBuild {
     /// Returns an error if no port is free.
     pub async fn serve(store: Arc<dyn Store>, bucket: &str) -> std::io::Result<Self> {
         let inner = Arc::new(Mutex::new(Inner { page: 50, ..Inner::default() }));
-        let world = World { inner, store, bucket: bucket.to_owned() };
+        let world = CloudBuildState { inner, store, bucket: bucket.to_owned() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
         let router = rest::router(world.clone());

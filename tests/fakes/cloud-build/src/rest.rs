@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    Fault, World,
+    CloudBuildState, Fault,
     build::{is_final, refused},
 };
 
-pub(crate) fn router(world: World) -> Router {
+pub(crate) fn router(world: CloudBuildState) -> Router {
     Router::new()
         .route("/v1/projects/{project}/locations/{location}/builds", post(create).get(list))
         .route("/v1/projects/{project}/locations/{location}/builds/{id}", get(read).post(cancel))
@@ -38,7 +38,7 @@ fn error(code: u16, message: &str) -> Response {
 }
 
 async fn create(
-    State(world): State<World>,
+    State(world): State<CloudBuildState>,
     Path((project, location)): Path<(String, String)>,
     Json(build): Json<Value>,
 ) -> Response {
@@ -90,7 +90,7 @@ struct Asked {
 }
 
 async fn list(
-    State(world): State<World>,
+    State(world): State<CloudBuildState>,
     Path((project, location)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
@@ -125,13 +125,13 @@ async fn list(
     Json(json!({"builds": builds, "nextPageToken": more.unwrap_or_default()})).into_response()
 }
 
-fn find(world: &World, project: &str, location: &str, id: &str) -> Option<usize> {
+fn find(world: &CloudBuildState, project: &str, location: &str, id: &str) -> Option<usize> {
     let name = format!("projects/{project}/locations/{location}/builds/{id}");
     world.lock().builds.iter().position(|build| build["name"] == name.as_str())
 }
 
 async fn read(
-    State(world): State<World>,
+    State(world): State<CloudBuildState>,
     Path((project, location, id)): Path<(String, String, String)>,
 ) -> Response {
     match find(&world, &project, &location, &id) {
@@ -141,7 +141,7 @@ async fn read(
 }
 
 async fn cancel(
-    State(world): State<World>,
+    State(world): State<CloudBuildState>,
     Path((project, location, action)): Path<(String, String, String)>,
 ) -> Response {
     let Some(id) = action.strip_suffix(":cancel") else { return error(404, "no such method") };

@@ -2,9 +2,9 @@
 //! tested client.
 //!
 //! Two halves that communicate only over HTTP: [`Api`], an API server with rules for names, versions, watches and
-//! deletions, and with faults; and [`World`], which simulates the controllers of JobSet, Kueue and jobs, and a kubelet.
+//! deletions, and with faults; and [`KubernetesControllers`], which simulates the controllers of JobSet, Kueue and jobs, and a kubelet.
 //! Pods are processes of this machine: they execute the containers' commands, and their output is the log. A
-//! [`World`] works with any API server.
+//! [`KubernetesControllers`] works with any API server.
 
 mod logs;
 mod rest;
@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 pub use logs::Logs;
 pub use store::{Key, Objects};
-pub use world::{Wants, World};
+pub use world::{KubernetesControllers, Wants};
 
 /// Fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,20 +39,20 @@ pub struct Wants {
 }
 
 /// Running controllers; they stop on drop.
-pub struct World {
+pub struct KubernetesControllers {
     turning: JoinHandle<()>,
     /// Whether Kueue admits no workload.
     held: Arc<AtomicBool>,
     evicted: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Drop for World {
+impl Drop for KubernetesControllers {
     fn drop(&mut self) {
         self.turning.abort();
     }
 }
 
-impl World {
+impl KubernetesControllers {
     /// Starts the controllers.
     pub fn start(wants: Wants, logs: Logs) -> Self {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());

@@ -27,7 +27,7 @@ use axum::Router;
 use bytes::Bytes;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::{fault::Faults, line::Lines, world::World};
+use crate::{fault::Faults, line::Lines, world::StorageState};
 pub use crate::{
     fault::{Fault, Kind, Wants},
     line::Line,
@@ -57,7 +57,7 @@ impl Default for Options {
 
 /// State shared by the handlers.
 pub(crate) struct Shared {
-    pub world: Mutex<World>,
+    pub world: Mutex<StorageState>,
     pub faults: Faults,
     /// The server's own URL, because not every client sends a host.
     pub base: String,
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn world(&self) -> MutexGuard<'_, World> {
+    pub fn world(&self) -> MutexGuard<'_, StorageState> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,7 +86,7 @@ impl StandIn {
         let listener = TcpListener::bind(options.address).await?;
         let base = format!("http://{}", listener.local_addr()?);
         let buckets = options.buckets.into_iter().map(|name| (name, Bucket::default())).collect();
-        let world = Mutex::new(World { buckets, pause: options.pause, ..World::default() });
+        let world = Mutex::new(StorageState { buckets, pause: options.pause, ..StorageState::default() });
         let shared = Arc::new(Shared { world, faults: Faults::default(), base, log: Mutex::default() });
         let routes = Router::new().fallback(answers::answer).with_state(Arc::clone(&shared));
         let service = routes.into_make_service_with_connect_info::<Line>();

@@ -95,7 +95,7 @@ pub struct Bucket {
 
 /// State of the server.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct StorageState {
     /// Buckets by name.
     pub buckets: BTreeMap<String, Bucket>,
     /// Uploads by id.
@@ -108,7 +108,7 @@ pub struct World {
     pub last: u64,
 }
 
-impl World {
+impl StorageState {
     /// A bucket.
     ///
     /// # Errors

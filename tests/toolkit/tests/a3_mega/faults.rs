@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster_api::{ClusterProvider, ClusterStatus};
 use model::Span;
 
-use crate::world::World;
+use crate::world::ToolkitHost;
 
 const FILESTORE: &str = "a3-mega-slurm.yaml";
 const LUSTRE: &str = "a3-mega-slurm-lustre.yaml";
@@ -45,7 +45,7 @@ const CASES: [Case; 15] = [
 async fn report_and_destroy(cases: &[Case]) {
     for (workflow, operation, fault, expected) in cases {
         let more: &[(&str, &str)] = if *workflow == LUSTRE { &[UBUNTU] } else { &[] };
-        let world = World::new(workflow, more);
+        let world = ToolkitHost::new(workflow, more);
         world.cloud.fault(operation, fault).unwrap();
         world.create().await;
         let why = world.broken().await;
@@ -67,7 +67,7 @@ async fn each_failure_of_a_node_is_reported_and_leaves_no_resources() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_folder_is_not_accepted_as_lustre() {
-    let world = World::new(LUSTRE, &[UBUNTU]);
+    let world = ToolkitHost::new(LUSTRE, &[UBUNTU]);
     let data = world.cloud.path().join("data");
     world.cloud.fault("node", &format!("mounts={} ext4 /dev/sda1", data.display())).unwrap();
     world.create().await;
@@ -79,7 +79,7 @@ async fn a_plain_folder_is_not_accepted_as_lustre() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
     for place in ["deploy-primary", "packer", "deploy-cluster"] {
-        let world = World::new(FILESTORE, &[]);
+        let world = ToolkitHost::new(FILESTORE, &[]);
         world.cloud.fault(place, "hang").unwrap();
         world.create().await;
         while !world.cloud.path().join("hangs").exists() {
@@ -94,7 +94,7 @@ async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
-    let world = World::new(FILESTORE, &[]);
+    let world = ToolkitHost::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
     let twice = "Error: googleapi: Error 503: backendError\n";
@@ -109,7 +109,7 @@ async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_resources_on_our_network_are_deleted_with_it() {
-    let world = World::new(FILESTORE, &[]);
+    let world = ToolkitHost::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
     let mut kinds = world.cloud.kinds();
@@ -123,7 +123,7 @@ async fn foreign_resources_on_our_network_are_deleted_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_active_account_nothing_is_created() {
-    let world = World::new(FILESTORE, &[]);
+    let world = ToolkitHost::new(FILESTORE, &[]);
     world.cloud.fault("auth", "none").unwrap();
     world.create().await;
     let why = world.broken().await;
@@ -133,7 +133,7 @@ async fn without_an_active_account_nothing_is_created() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_without_resources_is_destroyed() {
-    let world = World::new(FILESTORE, &[("_RESERVATION", "not-there")]);
+    let world = ToolkitHost::new(FILESTORE, &[("_RESERVATION", "not-there")]);
     world.create().await;
     let why = world.broken().await;
     assert!(why.contains("RESERVATION: the zone has no such reservation"), "{why}");
@@ -149,7 +149,7 @@ async fn an_insufficient_reservation_is_rejected_before_a_resource_is_created() 
         ("a3-megagpu-8g", "3", true, ", 1 free machines"),
         ("a3-megagpu-8g", "0", false, "is not a specific reservation"),
     ] {
-        let world = World::new(FILESTORE, &[]);
+        let world = ToolkitHost::new(FILESTORE, &[]);
         let machines = serde_json::json!({"count": "4", "inUseCount": used, "instanceProperties": {"machineType": machine}});
         let known = serde_json::json!({"eight-gpus":
             {"status": "READY", "specificReservationRequired": specific, "specificReservation": machines}});
@@ -163,7 +163,7 @@ async fn an_insufficient_reservation_is_rejected_before_a_resource_is_created() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_teardown_requires_an_active_account() {
-    let world = World::new(FILESTORE, &[]);
+    let world = ToolkitHost::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
     world.cloud.fault("auth", "no account\nno account\nno account").unwrap();

@@ -3,9 +3,9 @@
 use cluster_api::{ClusterProvider, ClusterStatus};
 use model::Span;
 
-use crate::world::World;
+use crate::world::ToolkitHost;
 
-async fn night(world: &mut World, run: &str) -> Vec<String> {
+async fn night(world: &mut ToolkitHost, run: &str) -> Vec<String> {
     world.order.id.run = run.parse().unwrap();
     world.order.name = world.order.id.resource_name();
     world.create().await;
@@ -16,7 +16,7 @@ async fn night(world: &mut World, run: &str) -> Vec<String> {
 }
 
 async fn nights(workflow: &str, more: &[(&str, &str)], storage: &str) {
-    let mut world = World::new(workflow, more);
+    let mut world = ToolkitHost::new(workflow, more);
     world.keep(&["base", "image"], Span::from_secs(30 * 24 * 3600));
     let first = night(&mut world, "night-1").await;
     assert!(first.iter().any(|thing| thing.starts_with(storage)), "{first:?}");
@@ -51,7 +51,7 @@ async fn lustre_and_image_are_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_absent_base_is_rejected_before_a_resource_is_created() {
-    let world = World::new("a3-mega-slurm.yaml", &[("_BASE", "never-was-1-cluster-1")]);
+    let world = ToolkitHost::new("a3-mega-slurm.yaml", &[("_BASE", "never-was-1-cluster-1")]);
     world.create().await;
     let why = world.broken().await;
     assert!(why.contains("_BASE: expected a cluster whose base was kept"), "{why}");

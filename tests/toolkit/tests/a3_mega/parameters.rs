@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, process::Command};
 use serde_json::Value;
 use toolkit::repository;
 
-use crate::world::{World, wanted};
+use crate::world::{ToolkitHost, wanted};
 
 const HOSTILE: [&str; 9] =
     [" ", "a b", "'", "\"; reboot; \"", "$(reboot)", "`reboot`", "$(vars.project_id)", "a\nb: c", "-leading"];
@@ -123,7 +123,7 @@ fn conflicting_parameters_are_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_value_creates_nothing() {
     let hostile = "x\"; touch /tmp/hurt\n$(touch /tmp/hurt)";
-    let world = World::new("a3-mega-slurm.yaml", &[("_PARTITION", hostile)]);
+    let world = ToolkitHost::new("a3-mega-slurm.yaml", &[("_PARTITION", hostile)]);
     world.create().await;
     let why = world.broken().await;
     assert!(why.contains("_PARTITION: expected a name of a-z and 0-9"), "{why}");

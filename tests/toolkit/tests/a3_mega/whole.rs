@@ -6,10 +6,10 @@ use cluster_api::{ClusterProvider, ClusterStatus, Settings};
 use cluster_slurm::Slurm;
 use toolkit::repository;
 
-use crate::world::World;
+use crate::world::ToolkitHost;
 
 /// Compares the calls with the recorded ones; `UPDATE_FIXTURES=1` records them again.
-fn recorded(world: &World, name: &str) {
+fn recorded(world: &ToolkitHost, name: &str) {
     let place = world.cloud.path().display().to_string();
     let calls = world.cloud.calls().replace(&place, "CLOUD");
     let port = calls.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('#').next()).unwrap_or("none");
@@ -23,8 +23,8 @@ fn recorded(world: &World, name: &str) {
     assert_eq!(calls, expected, "{}", file.display());
 }
 
-async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World {
-    let world = World::new(workflow, more);
+async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> ToolkitHost {
+    let world = ToolkitHost::new(workflow, more);
     world.create().await;
     let ClusterStatus::Ready(cluster) = world.settled().await else {
         panic!("{:?}", world.clusters.poll(&world.order.name).await)
@@ -68,10 +68,10 @@ async fn a_cluster_on_lustre_is_deployed_and_destroyed() {
 /// Stand-in for the agent's program.
 const AGENT: &str = "#!/bin/true\n";
 
-fn with_agent(sha256: &str) -> World {
+fn with_agent(sha256: &str) -> ToolkitHost {
     let more =
         [("_AGENT", "gs://programs/burnin-agent"), ("_AGENT_SHA256", sha256), ("_ARTEFACTS", "my-artefacts")];
-    let world = World::new("a3-mega-slurm.yaml", &more);
+    let world = ToolkitHost::new("a3-mega-slurm.yaml", &more);
     fs::create_dir_all(world.cloud.path().join("gcs/programs")).unwrap();
     fs::write(world.cloud.path().join("gcs/programs/burnin-agent"), AGENT).unwrap();
     world
@@ -129,7 +129,7 @@ async fn an_agent_with_a_wrong_checksum_or_without_response_is_reported_and_remo
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spot_cluster_uses_no_reservation() {
     let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
-    let world = World::new("a3-mega-slurm.yaml", &more);
+    let world = ToolkitHost::new("a3-mega-slurm.yaml", &more);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
     assert!(!world.cloud.calls().contains("reservations"));

@@ -24,7 +24,7 @@ fn be_host() {
     test_support::processes::host();
 }
 
-pub struct World {
+pub struct ToolkitHost {
     pub cloud: Cloud,
     pub clock: Arc<ManualClock>,
     pub order: Order,
@@ -50,7 +50,7 @@ pub fn wanted() -> BTreeMap<String, String> {
     values.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-impl World {
+impl ToolkitHost {
     /// The order of a workflow, with the user's parameters and these additional values.
     pub fn new(workflow: &str, more: &[(&str, &str)]) -> Self {
         let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());

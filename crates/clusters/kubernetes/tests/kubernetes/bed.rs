@@ -9,26 +9,26 @@ use std::{
 
 use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{ApiAccess, Kubernetes, KubernetesJobs};
-use kubernetes_standin::{Api, Wants, World};
+use kubernetes_standin::{Api, KubernetesControllers, Wants};
 use ledger::{MemoryStore, Store};
 use model::{Cluster, JobEnd, Span};
 use serde_json::{Value, json};
 use service::PortError;
 
-pub struct Bed {
+pub struct KubernetesBed {
     pub api: Api,
-    pub world: World,
+    pub world: KubernetesControllers,
     pub store: Arc<dyn Store>,
     pub root: tempfile::TempDir,
 }
 
-impl Bed {
+impl KubernetesBed {
     /// Programs called `all_reduce_perf` in the image are this shell text.
     pub async fn up(program: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let api = Api::serve().await.unwrap();
         let bed = Self {
-            world: World::start(wants(&api.endpoint, root.path()), api.logs()),
+            world: KubernetesControllers::start(wants(&api.endpoint, root.path()), api.logs()),
             api,
             store: Arc::new(MemoryStore::default()),
             root,

@@ -6,7 +6,7 @@ mod once;
 mod output;
 mod real;
 
-use bed::{Bed, ended, last, text, until};
+use bed::{KubernetesBed, ended, last, text, until};
 use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{Kubernetes, manifest, names};
 use model::Class;
@@ -17,7 +17,7 @@ const SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubernetes_scheduler_conforms() {
-    let bed = Bed::up(SECOND).await;
+    let bed = KubernetesBed::up(SECOND).await;
     let cluster = bed.cluster(json!({}));
     scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, json!({}))).await;
     assert_eq!(bed.made("one"), 1);
@@ -25,7 +25,7 @@ async fn the_kubernetes_scheduler_conforms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubernetes_scheduler_conforms_with_a_queue() {
-    let bed = Bed::up(SECOND).await;
+    let bed = KubernetesBed::up(SECOND).await;
     let settings = json!({"queue": "a4", "topology": {"preferred": "cloud.google.com/gce-topology-block"}});
     let cluster = bed.cluster(settings.clone());
     scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, settings.clone())).await;
@@ -33,7 +33,7 @@ async fn the_kubernetes_scheduler_conforms_with_a_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_each_node_runs_once_in_each_pod() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     // Neither the number of ranks nor the launcher matters.
     for settings in [json!({"ranks_per_node": 2}), json!({"launch": "mpi", "queue": "a4"})] {
         let cluster = bed.cluster(settings.clone());
@@ -57,7 +57,7 @@ async fn a_program_of_pairs_is_started_by_ssh_with_any_launcher_of_ranks() {
         return;
     }
     for (name, settings) in [("ranks", json!({"nodes": 1})), ("mpi", json!({"nodes": 1, "launch": "mpi"}))] {
-        let bed = Bed::up("true").await; // with its own port
+        let bed = KubernetesBed::up("true").await; // with its own port
         let program = model::Program::Command(command.clone());
         let (jobs, job) = (bed.jobs(), JobSpec { program, ..bed.job(name, settings) });
         jobs.submit(&job).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_program_of_pairs_is_started_by_ssh_with_any_launcher_of_ranks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
-    let bed = Bed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"").await;
+    let bed = KubernetesBed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"").await;
     let (jobs, job) = (bed.jobs(), bed.job("ranks", json!({"nodes": 2, "ranks_per_node": 2})));
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.exit_code, Some(0));
@@ -110,7 +110,7 @@ async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
     if !has_ssh_server() {
         return;
     }
-    let bed = Bed::up("echo \"measured $A with $NCCL_DEBUG: $*\"").await;
+    let bed = KubernetesBed::up("echo \"measured $A with $NCCL_DEBUG: $*\"").await;
     let mpirun = "#!/bin/bash\necho \"mpirun: $*\" | head -1; cat \"$3\"\nwhile [[ $1 != bash ]]; do shift; done; exec \"$@\"\n";
     std::fs::write(bed.root.path().join("mpirun"), mpirun).unwrap();
     std::fs::set_permissions(
@@ -134,7 +134,7 @@ async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_rank_to_fail_gives_the_exit_code() {
-    let bed = Bed::up("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;
+    let bed = KubernetesBed::up("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("fails", json!({})));
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
@@ -143,7 +143,7 @@ async fn the_first_rank_to_fail_gives_the_exit_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_failed_job_are_kept_for_inspection() {
-    let bed = Bed::up("exit 3").await;
+    let bed = KubernetesBed::up("exit 3").await;
     let (jobs, job) = (bed.jobs(), bed.job("kept", json!({"nodes": 2, "keep_on_failure": "10m"})));
     jobs.submit(&job).await.unwrap();
     let mut releases = Vec::new();
@@ -176,7 +176,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     assert_eq!(left.iter().filter(ours).count(), 0, "{left:?}");
     let pair = jobs.part(&job.cluster, &["a", "b"]).unwrap();
     assert_eq!(Kubernetes::of(&pair).unwrap().keep_on_failure, None);
-    let passed = Bed::up("true").await;
+    let passed = KubernetesBed::up("true").await;
     let (jobs, job) = (passed.jobs(), passed.job("passed", json!({"nodes": 2, "keep_on_failure": "10m"})));
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.exit_code, Some(0), "only failures are kept");
@@ -184,7 +184,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
 
 #[tokio::test]
 async fn the_pods_deadline_includes_the_time_that_they_are_kept() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     let life = |more| {
         let job = bed.job("life", more);
         let made = manifest::jobset(&job, &Kubernetes::of(&job.cluster).unwrap()).unwrap();
@@ -200,7 +200,7 @@ async fn the_pods_deadline_includes_the_time_that_they_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cause_in_a_termination_message_is_the_failure() {
     let glibc = "echo \"/lib/x86_64-linux-gnu/libc.so.6: version \\`GLIBC_2.34' not found (required by libnccl-net.so)\" >&2; exit 1";
-    let bed = Bed::up(glibc).await;
+    let bed = KubernetesBed::up(glibc).await;
     let (jobs, job) = (bed.jobs(), bed.job("glibc", json!({})));
     jobs.submit(&job).await.unwrap();
     let end = last(&jobs, &job).await;
@@ -223,7 +223,7 @@ async fn text_of_outputs(jobs: &dyn Scheduler, job: &cluster_api::JobSpec) -> St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     bed.world.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
@@ -242,7 +242,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_is_read_in_the_served_version() {
     for (name, first, second) in [("upgraded", "v1beta1", "v1beta2"), ("reverted", "v1beta2", "v1beta1")] {
-        let bed = Bed::up("true").await;
+        let bed = KubernetesBed::up("true").await;
         bed.world.hold(true);
         bed.api.serve_kueue(&[first]);
         let (jobs, job) = (bed.jobs(), bed.job(name, json!({"queue": "a4"})));
@@ -263,7 +263,7 @@ async fn a_workload_is_read_in_the_served_version() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_does_not_start_in_time_is_deleted() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     bed.world.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("late", json!({"queue": "a4", "begin_within": "1s"})));
     jobs.submit(&job).await.unwrap();
@@ -284,7 +284,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preempted_job_is_lost_and_never_restarted() {
-    let bed = Bed::up("sleep 30").await;
+    let bed = KubernetesBed::up("sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("preempted", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
@@ -302,7 +302,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_is_confirmed() {
-    let bed = Bed::up("echo done").await;
+    let bed = KubernetesBed::up("echo done").await;
     let (jobs, job) = (bed.jobs(), bed.job("gone", json!({})));
     jobs.submit(&job).await.unwrap();
     ended(&jobs, &job).await;
@@ -319,7 +319,7 @@ async fn a_deletion_is_confirmed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_other_owners_are_not_touched() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "theirs".to_owned());
     let theirs = json!({"metadata": {"name": "theirs"}, "spec": {"suspend": true, "replicatedJobs": [{"name": "n", "replicas": 0}]}});
     bed.api.change(|objects| objects.create(&key, theirs)).unwrap();
@@ -340,7 +340,7 @@ async fn objects_of_other_owners_are_not_touched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_jobset_is_reported() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     bed.api.fault("POST", "jobsets", kubernetes_standin::Fault::Refused(404));
     let refused = bed.jobs().submit(&bed.job("none", json!({}))).await;
     assert!(matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_FOUND"), "{refused:?}");

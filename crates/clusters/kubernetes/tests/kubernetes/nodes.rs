@@ -5,11 +5,12 @@ use cluster_kubernetes::manifest;
 use serde_json::{Value, json};
 use service::PortError;
 
-use crate::bed::{Bed, ended, job, text};
+use crate::bed::{KubernetesBed, ended, job, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_on_its_named_nodes() {
-    let bed = Bed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"; ls \"$BURNIN_RENDEZVOUS\"").await;
+    let bed =
+        KubernetesBed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"; ls \"$BURNIN_RENDEZVOUS\"").await;
     let whole = bed.job("whole", json!({"nodes": 4, "queue": "a4", "topology": {"required": "bed/block"}}));
     let (jobs, part) = (bed.jobs(), bed.jobs().part(&whole.cluster, &["node-7", "node-3"]).unwrap());
     let unseen = jobs.nodes(&part, "pair").await;
@@ -39,7 +40,7 @@ async fn a_job_runs_on_its_named_nodes() {
 
 #[tokio::test]
 async fn with_named_nodes_the_first_mpi_pod_decides_the_result() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     let mut mpi =
         bed.settings(json!({"launch": "mpi", "only_nodes": ["a", "b"], "node_selector": {"gpu": "b200"}}));
     let made = manifest::jobset(&bed.job("mpi", json!({})), &mpi).unwrap();
@@ -66,7 +67,7 @@ async fn with_named_nodes_the_first_mpi_pod_decides_the_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_is_idempotent_and_keeps_other_reasons() {
-    let bed = Bed::up("true").await;
+    let bed = KubernetesBed::up("true").await;
     let (jobs, cluster) = (bed.jobs(), bed.cluster(json!({})));
     for name in ["bad", "theirs"] {
         bed.api.node(name, &json!({}), &json!({}), &json!({}));

@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::Command, sync::Arc};
 use cluster_api::{JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{ApiAccess, KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
-use kubernetes_standin::{Logs, Wants, World};
+use kubernetes_standin::{KubernetesControllers, Logs, Wants};
 use ledger::{MemoryStore, Store};
 use model::Cluster;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::bed::{self, ended, last, text, until};
 struct Real {
     folder: PathBuf,
     store: Arc<dyn Store>,
-    _world: World,
+    _world: KubernetesControllers,
     _kubelet: tokio::task::JoinHandle<()>,
     _programs: tempfile::TempDir,
 }
@@ -43,7 +43,13 @@ impl Real {
         let logs = Logs::default();
         let kubelet = logs.serve("127.0.0.1:10255").await.unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        Self { folder, store, _world: World::start(wants, logs), _kubelet: kubelet, _programs: programs }
+        Self {
+            folder,
+            store,
+            _world: KubernetesControllers::start(wants, logs),
+            _kubelet: kubelet,
+            _programs: programs,
+        }
     }
 
     fn cluster(&self, mut more: Value) -> Cluster {

@@ -16,13 +16,13 @@ use model::{Cluster, JobEnd, Span};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running Slurm of four nodes, with a shared folder for this test.
-pub struct Bed {
+pub struct SlurmBed {
     pub root: PathBuf,
     pub shared: PathBuf,
     pub slurm: Slurm,
 }
 
-impl Bed {
+impl SlurmBed {
     /// The bed in the gate's folder, with a shared folder whose name contains special characters.
     pub fn up(test: &str) -> Self {
         let root = PathBuf::from(std::env::var_os("BURNIN_SLURM_BED").expect("run by .ci/slurm.sh"));

@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use cluster_api::{JobStatus, Scheduler};
 
-use crate::bed::{Bed, ended, lost};
+use crate::bed::{SlurmBed, ended, lost};
 
 /// Waits until the benchmark runs on every node.
-fn running(bed: &Bed, name: &str) {
+fn running(bed: &SlurmBed, name: &str) {
     bed.until("the benchmark has begun", || bed.begun(name) == 4);
 }
 
-fn long(bed: &Bed, name: &str) -> cluster_api::JobSpec {
+fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
     let count = bed.count(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; exec sleep 100"))
 }
@@ -19,7 +19,7 @@ fn long(bed: &Bed, name: &str) -> cluster_api::JobSpec {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_controller_outage_changes_nothing() {
-    let bed = Bed::up("away");
+    let bed = SlurmBed::up("away");
     let jobs = bed.jobs();
     let count = bed.count("away").display().to_string();
     let job = bed.job("away", &format!("printf x >>'{count}'; sleep 15"));
@@ -44,7 +44,7 @@ async fn a_controller_outage_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn an_unreachable_node_loses_the_job() {
-    let bed = Bed::up("cut");
+    let bed = SlurmBed::up("cut");
     let job = long(&bed, "cut");
     bed.jobs().submit(&job).await.unwrap();
     running(&bed, "cut");
@@ -59,7 +59,7 @@ async fn an_unreachable_node_loses_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_dead_node_daemon_loses_the_job() {
-    let bed = Bed::up("daemon");
+    let bed = SlurmBed::up("daemon");
     let job = long(&bed, "daemon");
     bed.jobs().submit(&job).await.unwrap();
     running(&bed, "daemon");
@@ -71,7 +71,7 @@ async fn a_dead_node_daemon_loses_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_failed_prolog_is_reported_with_the_drained_node() {
-    let bed = Bed::up("prolog");
+    let bed = SlurmBed::up("prolog");
     let job = long(&bed, "prolog");
     std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
     bed.jobs().submit(&job).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_failed_prolog_is_reported_with_the_drained_node() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn an_external_scancel_ends_the_job_as_cancelled() {
-    let bed = Bed::up("scancel");
+    let bed = SlurmBed::up("scancel");
     let job = long(&bed, "scancel");
     let number = bed.jobs().submit(&job).await.unwrap();
     running(&bed, "scancel");
@@ -98,7 +98,7 @@ async fn an_external_scancel_ends_the_job_as_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_requeued_job_does_not_run_again() {
-    let bed = Bed::up("requeue");
+    let bed = SlurmBed::up("requeue");
     let job = long(&bed, "requeue");
     let number = bed.jobs().submit(&job).await.unwrap();
     running(&bed, "requeue");
@@ -116,7 +116,7 @@ async fn a_requeued_job_does_not_run_again() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_held_job_waits_and_can_be_cancelled() {
-    let bed = Bed::up("held");
+    let bed = SlurmBed::up("held");
     bed.run("scontrol update nodename=n1 state=drain reason=test");
     let job = long(&bed, "held");
     let jobs = bed.jobs();

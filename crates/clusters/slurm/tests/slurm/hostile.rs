@@ -3,7 +3,7 @@
 use cluster_api::{JobSpec, Scheduler, Settings};
 use service::PortError;
 
-use crate::bed::{Bed, ended};
+use crate::bed::{SlurmBed, ended};
 
 /// Text with a meaning to shells, Slurm, printf, paths or terminals.
 fn values() -> Vec<String> {
@@ -95,7 +95,7 @@ fn values() -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
-    let bed = Bed::up("environment");
+    let bed = SlurmBed::up("environment");
     let values = values();
     assert!(values.len() >= 200, "{}", values.len());
     let mut job = bed.job("environment", "[ $SLURM_PROCID = 0 ] && env -0 >env; true");
@@ -117,7 +117,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn folders_of_any_name_work_or_are_refused() {
-    let bed = Bed::up("folders");
+    let bed = SlurmBed::up("folders");
     // Each folder is either accepted or rejected, never misread. Some of the accepted folders run a complete job.
     let run = ["'", "\"", "$HOME", "`id`", "日本", "x y", "*", ";reboot", "#SBATCH --partition=short"];
     let (mut taken, mut refused) = (0, 0);
@@ -151,7 +151,7 @@ async fn folders_of_any_name_work_or_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
-    let bed = Bed::up("names");
+    let bed = SlurmBed::up("names");
     let before = bed.run("squeue -h -t all -o %i");
     let jobs = bed.jobs();
     let whole = bed.job("names", "true");
@@ -194,7 +194,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn plain_words_reach_slurm_unchanged() {
-    let bed = Bed::up("words");
+    let bed = SlurmBed::up("words");
     let mut job = bed.job("words", "true");
     job.cluster = bed.cluster_with(|slurm| slurm.partition = Some("a@b.c+d:e-f".into()));
     let PortError::Permanent(failure) = bed.jobs().submit(&job).await.unwrap_err() else { panic!() };

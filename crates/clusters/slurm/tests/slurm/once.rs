@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use cluster_api::Scheduler;
 
-use crate::bed::{Bed, ended, wrapper};
+use crate::bed::{SlurmBed, ended, wrapper};
 
 /// Each start of the benchmark adds a letter per rank.
-fn counting(bed: &Bed, name: &str) -> cluster_api::JobSpec {
+fn counting(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
     let count = bed.count(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; sleep 1"))
 }
@@ -15,7 +15,7 @@ fn counting(bed: &Bed, name: &str) -> cluster_api::JobSpec {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_submission_with_a_lost_response_is_found() {
-    let bed = Bed::up("lost-answer");
+    let bed = SlurmBed::up("lost-answer");
     let lossy = bed.shared.join("lossy");
     wrapper(
         &lossy,
@@ -33,7 +33,7 @@ async fn a_submission_with_a_lost_response_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_lost_submission_is_repeated() {
-    let bed = Bed::up("never-arrived");
+    let bed = SlurmBed::up("never-arrived");
     let deaf = bed.shared.join("deaf");
     wrapper(
         &deaf,
@@ -51,7 +51,7 @@ async fn a_lost_submission_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
-    let bed = Bed::up("twice");
+    let bed = SlurmBed::up("twice");
     let job = counting(&bed, "twice");
     // The second sbatch of a race, without a poll in between.
     let twice = bed.shared.join("twice");
@@ -85,7 +85,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn an_agent_crash_during_a_submission_leaves_one_job() {
-    let bed = Bed::up("dies");
+    let bed = SlurmBed::up("dies");
     let measured = bed.job("measured", "true");
     let start = Instant::now();
     bed.jobs().submit(&measured).await.unwrap();
@@ -124,7 +124,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn a_cancel_before_its_submission_wins() {
-    let bed = Bed::up("overtakes");
+    let bed = SlurmBed::up("overtakes");
     for moment in 0..8u64 {
         let name = format!("overtakes-{moment}");
         let job = counting(&bed, &name);
@@ -141,7 +141,7 @@ async fn a_cancel_before_its_submission_wins() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn the_result_is_known_after_the_controller_purged_the_job() {
-    let bed = Bed::up("forgotten");
+    let bed = SlurmBed::up("forgotten");
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
     for job in [&good, &bad] {
         bed.jobs().submit(job).await.unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Answer, Asked};
 use crate::{
     Shared, Wants, multipart,
-    world::{Refusal, Session, World},
+    world::{Refusal, Session, StorageState},
 };
 
 /// Unit in which incomplete uploads are stored, bytes.
@@ -44,7 +44,7 @@ fn announced(asked: &Asked, metadata: &mut Map<String, Value>) {
     }
 }
 
-fn insert(world: &mut World, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+fn insert(world: &mut StorageState, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
     if !asked.whole {
         return Err((400, "the body has no end".to_owned()));
     }
@@ -59,7 +59,7 @@ fn insert(world: &mut World, bucket: &str, asked: &Asked) -> Result<Answer, Refu
     Ok(Answer::json(&world.write(bucket, &name, &asked.query, metadata, media)?))
 }
 
-fn start(shared: &Shared, world: &mut World, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+fn start(shared: &Shared, world: &mut StorageState, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
     let given = asked.document()?;
     let name = name(asked, &given)?;
     world.may_write(bucket, &name, &asked.query)?;
@@ -73,7 +73,7 @@ fn start(shared: &Shared, world: &mut World, bucket: &str, asked: &Asked) -> Res
 }
 
 /// A chunk, or a query of the progress; the last chunk creates the object.
-fn go_on(world: &mut World, session: &mut Session, asked: &Asked) -> Result<Answer, Refusal> {
+fn go_on(world: &mut StorageState, session: &mut Session, asked: &Asked) -> Result<Answer, Refusal> {
     if let Some(done) = &session.done {
         return Ok(Answer::json(done));
     }
