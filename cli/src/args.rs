@@ -22,7 +22,7 @@ pub struct Cli {
     pub data: PathBuf,
 
     /// Execute the command on a server instead of this machine: the deployed gateway, or a `burnin up`. For run, runs, show,
-    /// cancel, logs, and baseline pin, unpin and pins. The token is BURNIN_TOKEN, or that of your own `burnin up`.
+    /// explain, replay, cancel, logs, and baseline pin, unpin and pins. The token is BURNIN_TOKEN, or that of your own `burnin up`.
     #[arg(long, global = true, env = "BURNIN_SERVER", value_name = "URL", value_parser = crate::server::address)]
     pub server: Option<reqwest::Url>,
 

@@ -66,12 +66,22 @@ fn commands_on_a_server_behave_like_local_ones() {
         &["show", &run, "--output", "markdown"],
         &["show", &run, "--output", "csv"],
         &["show", &run, "--output", "json"],
+        &["replay", &run],
         &["logs", &run],
         &["logs", &run, log],
     ] {
         assert_eq!(on_server(arguments), ended(&lab.burnin(arguments)), "{arguments:?}");
     }
     assert!(on_server(&["logs", &run, log]).1.contains("nThread"), "the log");
+
+    // Ages change between two calls.
+    let explained = on_server(&["explain", &run]);
+    assert!(explained.0 == 0 && explained.1.starts_with(&run), "{explained:?}");
+    for line in ["  owed     nothing", "  driven   no: the run is closed", "closed: completed"] {
+        assert!(explained.1.contains(line), "{line}: {explained:?}");
+    }
+    let code = on_server(&["explain", "BELOW_FLOOR"]);
+    assert_eq!(code, ended(&lab.burnin(&["explain", "BELOW_FLOOR"])));
 
     let pinned = on_server(&["baseline", "pin", &run, "--why", "repaired"]);
     assert_eq!((pinned.0, pinned.1), (0, format!("lab: {run} pinned\n")));
@@ -90,7 +100,8 @@ fn commands_on_a_server_behave_like_local_ones() {
         (&["run", "other"], "no workflow `other`; available: lab"),
         (&["run", "w.yaml"], "expected the name of a workflow"),
         (&["run", "lab", "--set", "limits.job=1m"], "does not allow overriding"),
-        (&["explain", &run], "works on files or on a data folder"),
+        (&["handover", &run], "works on files or on a data folder"),
+        (&["replay", "lab-00000000"], "no run lab-00000000"),
         (&["logs", &run, "no.log"], "no such log"),
     ] {
         let (status, _, said) = on_server(arguments);

@@ -50,13 +50,30 @@ pub fn code(text: &str) -> Result<Option<Exit>, CliError> {
 /// Prints the state of a run, the reason, and the pending commands.
 pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, state) = data.state(run).await?;
-    let now = SystemClock.now();
-    let driven = data.claim(run)?.is_none();
-    print_plain(&explanation(&state, &records, now, driven));
+    let driver = if data.claim(run)?.is_none() { Driver::Here } else { Driver::None };
+    print_plain(&explanation(&state, &records, SystemClock.now(), driver));
     Ok(Exit::Pass)
 }
 
-fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: bool) -> String {
+/// The same from the records that a server returned.
+pub fn explain_records(records: &[Record]) -> Result<Exit, CliError> {
+    let state = fold(records).map_err(CliError::infrastructure)?;
+    print_plain(&explanation(&state, records, SystemClock.now(), Driver::Server));
+    Ok(Exit::Pass)
+}
+
+/// The process that drives an open run.
+#[derive(Clone, Copy)]
+enum Driver {
+    /// A process of this host.
+    Here,
+    /// The server's conductor.
+    Server,
+    /// No process.
+    None,
+}
+
+fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Driver) -> String {
     let mut text =
         format!("{}  requested {} ago, {}\n", state.run, ago(now, state.requested_at), state.trigger);
     let mut line = |label: &str, what: String| {
@@ -91,10 +108,11 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
         line("deadline", format!("next unconditional wake-up at {}", output::moment(wake)));
     }
     let closed = state.closed.is_some() && state.leases_returned();
-    match (closed, driven) {
+    match (closed, driver) {
         (true, _) => line("driven", "no: the run is closed".to_owned()),
-        (false, true) => line("driven", "by a process on this host".to_owned()),
-        (false, false) => {
+        (false, Driver::Here) => line("driven", "by a process on this host".to_owned()),
+        (false, Driver::Server) => line("driven", "by the server's conductor".to_owned()),
+        (false, Driver::None) => {
             line("driven", format!("by no process; continue with `burnin run --resume {}`", state.run))
         }
     }
@@ -120,9 +138,14 @@ fn answer(state: &RunState, now: Timestamp) -> String {
 /// Replays the ledger and prints the pending commands after each record.
 pub async fn replay(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, _) = data.state(run).await?;
+    replay_records(run, &records)
+}
+
+/// The same with the records that a server returned.
+pub fn replay_records(run: &RunId, records: &[Record]) -> Result<Exit, CliError> {
     let mut text = String::new();
     let mut state: Option<RunState> = None;
-    for record in &records {
+    for record in records {
         let next = match state.take() {
             Some(state) => evolve(state, record),
             None => fold([record]).map_err(CliError::infrastructure)?,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use model::{CheckIndex, RunId};
+use model::{CheckIndex, Record, RunId};
 use pins::PinHistory;
 use report::StageLine;
 use reqwest::Method;
@@ -16,6 +16,7 @@ use service::{Clock, SystemClock};
 use workflow::Override;
 
 use super::{
+    explain,
     follow::{self, is_of_check},
     note,
     pins::lines,
@@ -56,9 +57,6 @@ pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, Cl
             run(&server, name, &set, output).await
         }
         CliCommand::Runs { choice, output } => runs(&server, &choice, output).await,
-        CliCommand::Show { check: Some(_), output: ReportForm::Json, .. } => Err(CliError::usage(
-            "--check with --output json needs the data folder of the run; on a server use another format",
-        )),
         CliCommand::Show { run, check, output } => show(&server, &run, check.as_deref(), output).await,
         CliCommand::Cancel { run, reason } => cancel(&server, &run, &reason).await,
         CliCommand::Logs { run, name, check: None, follow: false } => {
@@ -67,10 +65,18 @@ pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, Cl
         CliCommand::Logs { run, check, follow, .. } => {
             follow_logs(&server, &run, check.as_deref(), follow).await
         }
+        CliCommand::Explain { what } => match explain::code(&what)? {
+            Some(done) => Ok(done),
+            None => {
+                let run = named(&server, what.parse().map_err(CliError::usage)?).await?;
+                explain::explain_records(&records(&server, &run).await?)
+            }
+        },
+        CliCommand::Replay { run } => explain::replay_records(&run, &records(&server, &run).await?),
         CliCommand::Baseline { decide: Some(decide), .. } => pin(&server, decide).await,
         _ => Err(CliError::usage(
-            "--server: this command works on files or on a data folder of this machine; on a server: run, runs, show, cancel, \
-             logs, baseline pin, unpin and pins",
+            "--server: this command works on files or on a data folder of this machine; on a server: run, runs, show, explain, \
+             replay, cancel, logs, baseline pin, unpin and pins",
         )),
     }
 }
@@ -192,6 +198,17 @@ async fn named(server: &Server, name: RunId) -> Result<RunId, CliError> {
     }
     let runs = all_runs(server).await?;
     selected(name, runs.iter().map(|run| &run.run))
+}
+
+/// The ledger of a run.
+async fn records(server: &Server, run: &RunId) -> Result<Vec<Record>, CliError> {
+    #[derive(Deserialize)]
+    struct RunRecords {
+        records: Vec<Record>,
+    }
+    let request = server.request(Method::GET, &["runs", run.as_str(), "records"]);
+    let RunRecords { records } = server.json(request).await?;
+    Ok(records)
 }
 
 async fn show(

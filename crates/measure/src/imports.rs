@@ -86,7 +86,7 @@ pub(crate) const KEY_VALUE: Format = Format {
     end: "a line of capitals that ends with `PASS`, `FAIL` or `SKIP`",
     unread: "values other than numbers and `n/a`",
     metrics: &[PAIR],
-    findings: &[("CHECK_FAILED", "The last line is `FAIL`"), ("CHECK_SKIPPED", "The last line says `SKIP`")],
+    findings: &[("CHECK_FAILED", "The last line is `FAIL`"), ("CHECK_SKIPPED", "The last line is `SKIP`")],
     marks: &[],
     reader: Reader::Lines(|| Box::<KeyValue>::default()),
 };

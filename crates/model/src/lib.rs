@@ -12,6 +12,7 @@
 
 mod bytes;
 mod command;
+mod count;
 mod criteria;
 mod fact;
 mod ids;
@@ -30,6 +31,7 @@ mod workflow;
 
 pub use bytes::ByteSize;
 pub use command::{Body, Command, JobRef};
+pub use count::count;
 pub use criteria::{
     Criteria, CurvePoint, DeviceTolerance, Floor, MetricCriterion, MetricReference, OneRank, PastTolerance,
     Peers, Reference, Settled, Tolerance, Unequal,

@@ -164,7 +164,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     };
     let picture = Picture::of(&values, &stretches, tolerated);
     let described = match told.as_str() {
-        "" => format!("{} runs on one level", values.len()),
+        "" => format!("{} on one level", text::count(values.len() as u64, "run")),
         told => format!("{} runs: {told}", values.len()),
     };
     Some(SizeRow {

@@ -5,6 +5,7 @@ pub use model::measurement::size;
 use std::iter::Peekable;
 use std::str::Chars;
 
+pub use model::count;
 use model::{Span, Timestamp};
 
 /// Maximum length of quoted text, characters. The ledger has the rest.
@@ -124,14 +125,6 @@ fn skip_string(chars: &mut Peekable<Chars<'_>>) {
 /// Two decimals, as nccl-tests prints bandwidth.
 pub fn figure(value: f64) -> String {
     if value.is_finite() { format!("{value:.2}") } else { "n/a".to_owned() }
-}
-
-/// `1 node`, `2 nodes`.
-pub fn count(number: impl Into<u64>, noun: &str) -> String {
-    match number.into() {
-        1 => format!("1 {noun}"),
-        many => format!("{many} {noun}s"),
-    }
 }
 
 /// `420ms`, `12.3s`, `3m 05s`, `1h 02m`: two units suffice for a comparison.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{
-    Cluster, Criteria, Reason, Verdict,
+    Cluster, Criteria, Reason, Verdict, count,
     measurement::{self, Half, LogEnd, Placement, Row, Table},
 };
 
@@ -53,17 +53,13 @@ fn sane(evidence: &RunEvidence<'_>) -> String {
         .tables
         .first()
         .and_then(|table| table.ranks));
-    let over = match ranks {
-        Some(1) => " over 1 rank".to_owned(),
-        Some(ranks) => format!(" over {ranks} ranks"),
-        None => String::new(),
-    };
+    let over = ranks.map_or_else(String::new, |ranks| format!(" over {}", count(ranks, "rank")));
     match evidence.workload {
         Some(workload) => format!("all {} sizes measured{over}, both placements", workload.sizes().len()),
-        None => format!(
-            "{} rows measured{over}",
-            evidence.reading.tables.iter().map(|table| table.rows.len()).sum::<usize>()
-        ),
+        None => {
+            let rows = evidence.reading.tables.iter().map(|table| table.rows.len() as u64).sum::<u64>();
+            format!("{} measured{over}", count(rows, "row"))
+        }
     }
 }
 
@@ -150,7 +146,7 @@ fn ranks(
     let asked = evidence.cluster.map(Cluster::slots);
     if let Some(asked) = asked.filter(|asked| table.ranks != Some(*asked)) {
         let found = table.ranks.map_or_else(|| "an unknown number of".to_owned(), |ranks| ranks.to_string());
-        let text = format!("{asked} ranks were requested, {found} participated");
+        let text = format!("{} requested, {found} participated", count(asked, "rank"));
         return add(Verdict::Inconclusive, "WRONG_RANKS", text);
     }
     let mut per_node: BTreeMap<&str, u32> = BTreeMap::new();
@@ -160,7 +156,7 @@ fn ranks(
     if let Some(least) = least.filter(|least| per_node.len() < *least as usize) {
         let text = match per_node.len() {
             0 => format!("the log does not name the participating nodes, but {least} are required"),
-            found => format!("{found} nodes participated, but {least} are required"),
+            found => format!("{} participated, but {least} are required", count(found as u64, "node")),
         };
         return add(Verdict::Inconclusive, "TOO_FEW_NODES", text);
     }

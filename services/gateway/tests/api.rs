@@ -133,6 +133,7 @@ async fn invalid_requests_are_refused_with_the_reason() {
         "runs/nobody/report",
         "nothing",
         "runs/nobody/events",
+        "runs/nobody/records",
     ] {
         let (status, problem) = front.get(&format!("/api/v1/{path}")).await;
         assert_eq!((status, problem["status"].as_u64()), (404, Some(404)), "{path}");
@@ -158,6 +159,10 @@ async fn a_run_is_listed_shown_and_cancelled() {
     // A repetition changes nothing, and returns the current state.
     let (status, again) = front.post(&format!("{at}/cancel"), None, cancel).await;
     assert_eq!((status, &again["seq"]), (202, &shown["seq"]));
+    let (_, ledger) = front.get(&format!("{at}/records")).await;
+    let numbers: Vec<_> =
+        ledger["records"].as_array().unwrap().iter().map(|record| record["seq"].as_u64()).collect();
+    assert_eq!(numbers, [Some(1), Some(2), Some(3)], "{ledger}");
     let (_, _, events) = front.ask("GET", &format!("{at}/events?after=1"), &[], "").await;
     let ids: Vec<_> = events.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
     assert_eq!(ids, ["2", "3"], "{events}");
@@ -242,7 +247,7 @@ async fn the_openapi_description_matches_the_routes() {
             operations += 1;
         }
     }
-    assert!(operations >= 13);
+    assert!(operations >= 14);
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"").skip(1) {
         let reference = reference.split('"').next().unwrap();

@@ -19,7 +19,7 @@ const MARK: usize = 1 << 20;
 
 /// Expected properties of the sections.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules<'a> {
+pub(crate) struct PairRules<'a> {
     /// Maximum number of rounds of pairs.
     pub(crate) rounds: Option<u32>,
     /// Exit statuses of a valid measurement, besides 0.
@@ -33,11 +33,11 @@ pub(crate) struct Rules<'a> {
 /// Returns an error if reading fails, or if `read`, which reads one section, fails.
 pub(crate) fn read(
     log: &mut dyn Read,
-    rules: Rules<'_>,
+    rules: PairRules<'_>,
     mut whole: Reading,
     mut read: impl FnMut(&mut &[u8]) -> io::Result<Reading>,
 ) -> io::Result<Reading> {
-    let mut lines = Lines { log: BufReader::new(log), line: Vec::new(), number: 0 };
+    let mut lines = PairLines { log: BufReader::new(log), line: Vec::new(), number: 0 };
     let mut nodes: Option<Vec<String>> = None;
     let mut seen = BTreeSet::new();
     while lines.next()? {
@@ -105,14 +105,14 @@ pub(crate) fn read(
 }
 
 /// The lines of a log. The rest of a line longer than [`MARK`] is another line.
-struct Lines<R> {
+struct PairLines<R> {
     log: BufReader<R>,
     line: Vec<u8>,
     /// Number of the current line, starting at 1.
     number: u64,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> PairLines<R> {
     fn next(&mut self) -> io::Result<bool> {
         self.number += u64::from(self.line.is_empty() || self.line.ends_with(b"\n"));
         self.line.clear();
@@ -140,7 +140,7 @@ mod tests {
         }))
         .unwrap();
         let declared = declaration.of_pairs().check(true).unwrap();
-        let rules = Rules { rounds, exit: &[] };
+        let rules = PairRules { rounds, exit: &[] };
         read(&mut log.as_bytes(), rules, Reading::default(), |section| declared.read(section)).unwrap()
     }
 

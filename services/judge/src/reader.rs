@@ -99,7 +99,7 @@ impl LogReader {
         let mut listening = Listening::new(unpacked);
         let reading = match self.every {
             Every::Pair => {
-                let rules = pairs::Rules { rounds: self.rounds, exit: &self.exit };
+                let rules = pairs::PairRules { rounds: self.rounds, exit: &self.exit };
                 pairs::read(&mut listening, rules, self.empty(), |section| self.read(section))?
             }
             Every::Node | Every::Rank => self.read(&mut listening)?,

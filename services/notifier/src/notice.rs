@@ -31,7 +31,7 @@ pub enum OutgoingMessage {
     /// A commit status on GitHub.
     Status(CommitStatus),
     /// A check run on GitHub.
-    Check(Box<Check>),
+    Check(Box<CheckRun>),
     /// A notice to a channel.
     Channel {
         /// Kind of channel.
@@ -48,7 +48,7 @@ pub enum OutgoingMessage {
 #[serde(rename_all = "snake_case")]
 enum StoredMessage {
     Status(CommitStatus),
-    Check(Box<Check>),
+    Check(Box<CheckRun>),
     Channel { kind: String, name: String, content: String },
     Slack { webhook: String, text: String },
     Webhook { target: String, body: String },
@@ -84,7 +84,7 @@ pub struct CommitStatus {
 
 /// A completed check run, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CheckRun {
     /// Commit that receives the check run.
     pub push: Push,
     /// Name of the check.

@@ -8,7 +8,7 @@ use run_index::RunSummary;
 
 use crate::{
     decide::{Addressee, New, Occasion, RunOutcome, Telling},
-    notice::{Check, CommitStatus, OutgoingMessage},
+    notice::{CheckRun, CommitStatus, OutgoingMessage},
 };
 
 /// Templates of a check run's summary and a commit status.
@@ -56,7 +56,7 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
             description: report::shortened(&text.render("status.txt", STATUS)?, DESCRIPTION),
             target_url: told.link.clone(),
         }),
-        Addressee::Check(push) => OutgoingMessage::Check(Box::new(Check {
+        Addressee::Check(push) => OutgoingMessage::Check(Box::new(CheckRun {
             push: push.clone(),
             name: context_of(told),
             // GitHub treats neutral and skipped as success where checks are required.

@@ -14,7 +14,7 @@ use notifier::{
     Reply, Sender,
     conformance::{OtherEnd, suite},
     fake::FakeSender,
-    notice::{Check, CommitStatus, FORMAT, Notice, OutgoingMessage},
+    notice::{CheckRun, CommitStatus, FORMAT, Notice, OutgoingMessage},
     secrets::Secrets,
     senders::HttpSender,
 };
@@ -76,7 +76,7 @@ fn message(number: usize) -> Notice {
 }
 
 fn checked(number: usize) -> Notice {
-    let check = Check {
+    let check = CheckRun {
         push: push(),
         name: "burnin/nightly".to_owned(),
         conclusion: "failure".to_owned(),

@@ -31,14 +31,14 @@ const PROBES: [&str; 5] = ["9.5e-05", "1.25e+06", "12.5", "0.003", "417600"];
 /// Numbers of a counter.
 const COUNTS: [&str; 3] = ["0", "7", "1234567"];
 
-struct Check<'a> {
+struct Lint<'a> {
     declaration: &'a Declaration,
     problems: Vec<Problem>,
 }
 
 /// Checks a declaration and compiles it.
 pub(super) fn check(declaration: &Declaration, judged: bool) -> Result<Declared, Vec<Problem>> {
-    let mut check = Check { declaration, problems: Vec::new() };
+    let mut check = Lint { declaration, problems: Vec::new() };
     let rules = Rules {
         begin: check.one("begin", declaration.begin.as_deref()),
         end: check.one("end", declaration.end.as_deref()),
@@ -59,7 +59,7 @@ pub(super) fn check(declaration: &Declaration, judged: bool) -> Result<Declared,
     if check.problems.is_empty() { Ok(Declared(rules.into())) } else { Err(check.problems) }
 }
 
-impl Check<'_> {
+impl Lint<'_> {
     fn add(&mut self, field: &str, message: impl Into<String>) {
         self.problems.push(Problem { field: field.to_owned(), message: message.into() });
     }

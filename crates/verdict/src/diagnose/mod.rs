@@ -9,7 +9,7 @@ mod cause;
 
 use std::collections::BTreeSet;
 
-use model::{Verdict, measurement::Reading};
+use model::{Verdict, count, measurement::Reading};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -163,7 +163,7 @@ fn structure(evidence: &RunEvidence<'_>) -> Vec<Diagnosis> {
     {
         let mut diagnosis = named(Cause::WrongRankCount, started());
         diagnosis.text =
-            format!("{ranks} ranks where there are {} GPUs. {}", cluster.slots(), diagnosis.text);
+            format!("{} on {}. {}", count(ranks, "rank"), count(cluster.slots(), "GPU"), diagnosis.text);
         found.push(diagnosis);
     }
     let missing = missing_nodes(evidence);

@@ -17,7 +17,7 @@ mod suspects;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    Criteria, MetricCriterion, Reason, Verdict,
+    Criteria, MetricCriterion, Reason, Verdict, count,
     measurement::{LogEnd, Reading},
     metric::{Better, Metric, Subject},
 };
@@ -225,9 +225,11 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
 }
 
 fn good(reading: &Reading) -> String {
-    let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count();
+    let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count() as u64;
     let subjects: BTreeSet<_> = reading.metrics.iter().map(Place::of_metric).collect();
-    format!("{values} values of {} subjects are complete and within their bounds", subjects.len())
+    let are = if values == 1 { "is" } else { "are" };
+    let (values, subjects) = (count(values, "value"), count(subjects.len() as u64, "subject"));
+    format!("{values} of {subjects} {are} complete and within their bounds")
 }
 
 fn listed(mut names: Vec<String>) -> String {

@@ -91,6 +91,10 @@ fn run_routes() -> Vec<Route> {
     let show = Operation::new(Method::GET, "showRun", "Shows one run with its stages.")
         .parameters([run(), with_metrics(), shown_check()])
         .returns::<runs::RunResource>(200, "The run.");
+    let records =
+        Operation::new(Method::GET, "listRecords", "Lists the records of a run's ledger, oldest first.")
+            .parameters([run()])
+            .returns::<runs::RunRecords>(200, "The records.");
     let cancel = Operation::new(
         Method::POST,
         "cancelRun",
@@ -115,6 +119,7 @@ fn run_routes() -> Vec<Route> {
             operations: vec![list, begin],
         },
         Route { path: "/api/v1/runs/{run}", handler: get(runs::show), operations: vec![show] },
+        Route { path: "/api/v1/runs/{run}/records", handler: get(runs::records), operations: vec![records] },
         Route { path: "/api/v1/runs/{run}/cancel", handler: post(runs::cancel), operations: vec![cancel] },
         Route { path: "/api/v1/runs/{run}/events", handler: get(runs::follow), operations: vec![follow] },
     ]

@@ -17,7 +17,9 @@ use axum::{
     },
 };
 use futures::{Stream, StreamExt, stream};
-use model::{Attempt, CancelRequested, CheckIndex, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
+use model::{
+    Attempt, CancelRequested, CheckIndex, EventKey, Fact, Record, RunId, Timestamp, Trigger, Verdict,
+};
 use run_index::{ListCursor, MOST, RunDetail, RunFilter, RunPage, RunStatus as Going};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -98,6 +100,15 @@ pub struct RunResource {
     detail: RunDetail,
     /// Links to its resources.
     links: Links,
+}
+
+/// The ledger of a run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunRecords {
+    /// `burnin/records/v1`.
+    schema: &'static str,
+    /// All records, oldest first.
+    records: Vec<Record>,
 }
 
 /// Body of `POST /api/v1/runs/{run}/cancel`.
@@ -251,6 +262,14 @@ pub async fn show(
     let detail = gateway.view.detail_of(&run, check).await?;
     let detail = detail.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     Ok(Json(RunResource { detail, links: Links::of(&run) }))
+}
+
+pub async fn records(
+    State(gateway): State<Arc<Gateway>>,
+    PathParam(run): PathParam,
+) -> Result<Json<RunRecords>, ApiProblem> {
+    let folded = gateway.view.folded(&run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    Ok(Json(RunRecords { schema: "burnin/records/v1", records: folded.records }))
 }
 
 pub async fn cancel(

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{HttpSender, http::HttpReply};
 use crate::{
-    notice::{Check, CommitStatus},
+    notice::{CheckRun, CommitStatus},
     port::Reply,
     secrets::{SecretOrigin, SecretText},
 };
@@ -25,12 +25,12 @@ const PAGES: u32 = 10;
 const PAGE: usize = 100;
 
 #[derive(Deserialize)]
-struct ListedComment {
-    check_runs: Vec<StatusCache>,
+struct CheckRunList {
+    check_runs: Vec<ListedCheckRun>,
 }
 
 #[derive(Deserialize)]
-struct StatusCache {
+struct ListedCheckRun {
     external_id: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl HttpSender {
         Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
     }
 
-    pub(super) async fn check(&self, id: &str, check: &Check) -> Result<Reply, String> {
+    pub(super) async fn check(&self, id: &str, check: &CheckRun) -> Result<Reply, String> {
         let Some(repository) = repository(&check.push) else { return Ok(nowhere(&check.push)) };
         let token = self.secrets.find("github", SecretOrigin::Token)?;
         match self.is_there(&repository, id, check, &token).await? {
@@ -88,7 +88,7 @@ impl HttpSender {
         &self,
         repository: &str,
         id: &str,
-        check: &Check,
+        check: &CheckRun,
         token: &SecretText,
     ) -> Result<Result<bool, Reply>, String> {
         for page in 1..=PAGES {
@@ -108,7 +108,7 @@ impl HttpSender {
                 Reply::Delivered => {}
                 other => return Ok(Err(other)),
             }
-            let Ok(ListedComment { check_runs }) = serde_json::from_slice(&answer.body) else {
+            let Ok(CheckRunList { check_runs }) = serde_json::from_slice(&answer.body) else {
                 return Ok(Err(Reply::transient("unexpected response to the list of check runs")));
             };
             if check_runs.iter().any(|known| known.external_id.as_deref() == Some(id)) {
