@@ -146,7 +146,8 @@ fn ranks(
     let asked = evidence.cluster.map(Cluster::slots);
     if let Some(asked) = asked.filter(|asked| table.ranks != Some(*asked)) {
         let found = table.ranks.map_or_else(|| "an unknown number of".to_owned(), |ranks| ranks.to_string());
-        let text = format!("{} requested, {found} participated", count(asked, "rank"));
+        let were = if asked == 1 { "was" } else { "were" };
+        let text = format!("{} {were} requested, {found} participated", count(asked, "rank"));
         return add(Verdict::Inconclusive, "WRONG_RANKS", text);
     }
     let mut per_node: BTreeMap<&str, u32> = BTreeMap::new();
