@@ -384,7 +384,7 @@ fn a_node_with_a_dead_kubelet_is_reported() {
         number = node.trim_start_matches('n').to_owned();
         let pid = bed.read(&format!("n{number}/kubelet.pid"));
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-        // It is restarted after the run has reported it.
+        // The kubelet is restarted after the run has reported the node.
         bed.until("its node is declared unreachable", || bed.kubectl("get nodes").contains("NotReady"));
         let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
         bed.until("its run has ended, although its pods never end", || !bed.kubectl(deleted).is_empty());

@@ -1,5 +1,5 @@
 """Extracts the permissions of roles from a checkout of darkbitio/gcp-iam-role-permissions, which publishes each predefined role as
-Google's API returns it: roles.py CHECKOUT > roles.json. Only the permissions in `checked` of the present file are kept.
+Google's API returns it: roles.py CHECKOUT > roles.json. Keeps only the permissions that `checked` lists in the existing roles.json.
 """
 
 import json

@@ -257,7 +257,7 @@ fn exists(workflow: &Workflow) -> String {
     }
 }
 
-/// Cost of the parts that later runs use. A run that finds them adds nothing.
+/// Cost of the parts that later runs use. A run that reuses them adds no cost.
 fn kept(system: &System, cost: &ClusterCost) -> String {
     let keep = Deployed::of(system).map(|deployed| deployed.keep).unwrap_or_default();
     let Some(longest) = keep.values().max() else { return String::new() };

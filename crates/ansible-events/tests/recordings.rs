@@ -98,7 +98,7 @@ fn consecutive_runs_are_combined() {
     assert_eq!((half.runs, half.ended), (1, false));
 }
 
-/// Ignored, rescued, hidden, followed by an `always`, and an item of a loop: only final results are reported.
+/// Failures that are ignored, rescued, hidden, followed by an `always`, or of an item of a loop: only final failures are reported.
 #[test]
 fn ignored_and_rescued_failures_are_not_final() {
     let findings = found("dealt-with");

@@ -565,7 +565,7 @@ impl Documents {
         true
     }
 
-    /// Ends the log; `ended` is the end of its other lines.
+    /// Ends the log; `other` is the end of its lines outside JSON documents.
     pub(crate) fn finish(&self, other: LogEnd) -> LogEnd {
         let open = if self.gather.is_open() { LogEnd::Truncated } else { LogEnd::Empty };
         worst(worst(self.ended, open), other).unwrap_or_default()

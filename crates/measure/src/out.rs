@@ -17,7 +17,7 @@ const REPORTS: usize = 1 << 20;
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
 const SHORT: usize = 200;
-/// Memory of the first node of a map with labels, bytes.
+/// Memory of the first B-tree node of a map with labels, bytes.
 const LABELS: usize = 640;
 /// Allocator overhead of one allocation, bytes.
 const OVERHEAD: usize = 32;

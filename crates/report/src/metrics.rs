@@ -267,7 +267,7 @@ pub struct FindingRow {
 }
 
 impl MetricsSection {
-    /// At most this many metrics and findings; `None` if the logs are not about metrics.
+    /// The section with at most `rows` metrics and `findings` findings; `None` if no log has metrics or findings.
     pub fn of(story: &Story<'_>, rows: usize, findings: usize) -> Option<Self> {
         let found = metrics(story);
         let programs = programs(story);

@@ -188,7 +188,7 @@ mod tests {
             ink::GRID,
             ink::LABEL,
         ] {
-            // In the case used by plotters: attribute selectors are case-sensitive.
+            // Upper-case digits, as the crate `plotters` writes them: CSS attribute selectors are case-sensitive.
             let hex = format!("#{:02X}{:02X}{:02X}", ink.0, ink.1, ink.2);
             assert!(css.contains(&format!("=\"{hex}\"]")), "{hex}");
         }

@@ -220,7 +220,7 @@ impl RunIndex {
         Ok(folded.map(|Folded { records, state }| RunDetail::of(&state, &records, self.clock.now())))
     }
 
-    /// The same with the metrics and suspects of a check; `None` stands for the most severe one. Reads its logs and verdict. With
+    /// A run with the metrics and suspects of a check; `None` selects the most severe check. Reads its logs and verdict. With
     /// damaged logs, the details of a run have no metrics.
     ///
     /// # Errors

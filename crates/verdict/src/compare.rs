@@ -45,7 +45,7 @@ pub struct ChangedField {
 pub struct RegionChange {
     /// Region in the first run.
     pub region: Region,
-    /// Median over its points of the second run's excess time, relative: 0.03 is 3 % more time.
+    /// Median excess time of the second run over the region's points, relative: 0.03 is 3 % more time.
     pub slower: f64,
     /// Interquartile range of its points.
     pub quartiles: [f64; 2],

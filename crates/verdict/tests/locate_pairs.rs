@@ -82,7 +82,7 @@ fn one_pair_is_undecided() {
     assert!(!locate(&[result(1, 1, 300.0)]).healthy);
 }
 
-/// Each of 48 nodes with eight others, three bad, one outcome in twenty wrong.
+/// Each of 48 nodes is paired with eight others; three nodes are bad, and one result in twenty is wrong.
 #[test]
 fn several_bad_members_are_named_under_noise() {
     let (mut right, mut wrong, seeds) = (0, 0, 300_u64);

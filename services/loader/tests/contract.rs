@@ -21,7 +21,7 @@ fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<Memory>) -> Service {
     Service::new(|_| Loader::new(Artefacts::new(store), warehouse))
 }
 
-/// A bucket in which the logs that the command of a case names are committed: one with the table, one without.
+/// A bucket with the committed logs of a case's command: one log with a table, one without.
 async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     let id: CommandId =
         test_support::contract::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();

@@ -30,7 +30,7 @@ BUSY = 5
 LOADS = 9
 AXE = next(Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0]).glob("axe.min.js")).read_text()
 RULES = "wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
-# Numbers of log lines are links for the pointer: a thousand of them would stand between the keyboard and the rest of the page.
+# Numbers of log lines are links for the mouse only: a user of the keyboard would have to pass a thousand of them.
 REACHED = "a[href]:not([tabindex='-1']), button:enabled, input:enabled:not([type=hidden]), select, summary, [tabindex='0']"
 
 

@@ -90,7 +90,7 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
         assert_eq!(code, Some(2), "{variables}: {said}");
         workspace.findings("validate").failure.unwrap().message
     };
-    // The wrong flavour: Debian's Open MPI speaks PMIx only.
+    // An unsupported type: Debian's Open MPI supports only PMIx.
     let message = why("mpi=pmi2");
     assert!(message.contains("expected 8 tasks, found 0"), "{message}");
     let message = why("gpu_probe=nvidia-smi");

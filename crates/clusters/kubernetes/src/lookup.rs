@@ -30,8 +30,8 @@ pub async fn served(client: &Client, group_version: &str, plural: &str) -> Resul
 /// Kueue's group.
 pub const KUEUE: &str = "kueue.x-k8s.io";
 /// Versions in which Kueue serves its kinds, newest first: v1beta2 from 0.15, v1beta1 before and until it is removed
-/// (kubernetes-sigs/kueue v0.14.0, v0.15.0 and v0.16.0, `config/components/crd/bases`). The fields that are read here are the same in
-/// both. v1alpha1 had Topology alone, until 0.13, which is not read here.
+/// (kubernetes-sigs/kueue v0.14.0, v0.15.0 and v0.16.0, `config/components/crd/bases`). The fields read here are the same in
+/// both. v1alpha1 (until 0.13) had only the kind Topology, which Burnin does not read.
 pub const KUEUE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// The newest known version in which the API server serves Kueue; `None` without Kueue. Discovery is available to every

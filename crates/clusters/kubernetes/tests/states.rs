@@ -52,7 +52,7 @@ fn stream(scenario: &str, kind: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The objects after the change that `last` finds, or at the end.
+/// All objects as recorded up to the first change of a JobSet that `last` matches.
 fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Recorded {
     let jobsets = stream(scenario, "jobsets");
     let jobset = jobsets.iter().map(|event| &event["object"]).find(|object| last(object)).unwrap().clone();

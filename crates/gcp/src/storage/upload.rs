@@ -10,8 +10,8 @@ use super::{
     rest::{CreatedObject, UploadProgress},
 };
 
-/// Maximum size of a one-shot upload. Small, because a request has only seconds and some connections are
-/// slow.
+/// Maximum size of a one-shot upload. Small, so that a request ends within its timeout
+/// (`Patience::attempt`) on a slow connection.
 pub const AT_ONCE: usize = 1 << 20;
 /// Chunk size; must be a multiple of 256 KiB.
 const PIECE: usize = 8 << 20;

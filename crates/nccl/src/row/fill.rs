@@ -78,8 +78,8 @@ impl RowContext<'_> {
         self.fill(partial, line, at, Gap::Output)
     }
 
-    /// Whether the halves of a truncated row are plausible for this table. After the truncation there may
-    /// have been more columns than the header names.
+    /// Whether the halves of a truncated row are plausible for this table. The truncated part may have
+    /// contained columns that the header does not name.
     pub(crate) fn adds_up(&self, line: &[u8], at: usize, cut: &Partial, gap: Gap) -> bool {
         let strict = RowContext { strict: true, ..*self };
         let row = Row { size_bytes: cut.row.size_bytes, ..Row::default() };

@@ -237,7 +237,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// Maximum, in simulated time: ten minutes.
+/// Maximum time of a cluster beyond its lease, simulated milliseconds: ten minutes.
 const ZOMBIE_MOST: i64 = 600_000;
 
 /// Time each cluster existed beyond its lease.

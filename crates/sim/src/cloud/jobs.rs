@@ -69,7 +69,7 @@ impl Inner {
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
-        // The simulator fails no pair by chance: the search would then name a good node, which is correct.
+        // Jobs of pairs do not fail at random: the search would correctly suspect a good node, and a check would report it as an error.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
             ends = Ends::Badly;

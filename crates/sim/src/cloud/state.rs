@@ -149,7 +149,7 @@ impl SimJob {
         matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
     }
 
-    /// Output of the job so far, under this name.
+    /// Content of the output file `file` of the job so far.
     pub(super) fn written(&self, name: &str, file: &str) -> Vec<u8> {
         if file != workload::LOG {
             return b"nothing to say\n".to_vec();

@@ -59,7 +59,7 @@ fn values(reading: &Reading) -> BTreeMap<Key<'_>, (f64, &Metric)> {
     judged.filter_map(|metric| Some((Key::of(metric), (metric.value?, metric)))).collect()
 }
 
-/// Why a log is not one complete healthy run, if it is not.
+/// Reason why a log is not a complete healthy run; `None` if it is one.
 pub(crate) fn unfit(reading: &Reading) -> Option<String> {
     if reading.ended != LogEnd::Complete {
         return Some("it is not complete".to_owned());

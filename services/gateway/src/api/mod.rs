@@ -29,7 +29,7 @@ pub use problem::ApiProblem;
 /// Maximum size of a request body, bytes.
 const BODY_LIMIT: usize = 64 << 10;
 
-/// The API beside `pages` for users, which own `/`.
+/// Routes of the API, merged with `pages`, which serves `/`.
 pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
     let mut router = Router::new();
     for route in operations::all() {
