@@ -1,4 +1,4 @@
-//! A world: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
+//! A rehearsal: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,10 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -251,9 +254,20 @@ fn told(what: &str) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
+/// A free port for a service. It is below the range from which the kernel assigns ports, because the many sockets of a rehearsal could
+/// otherwise take it before the service binds it.
 fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
-    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        let offset = (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let port = u16::try_from(FIRST + offset).map_err(|error| error.to_string())?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(format!("no port from {FIRST} to {} is free", FIRST + COUNT))
 }
 
 impl Rehearsal {
