@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 
+use measure::evidence::Separated;
 use model::{
     measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table},
     metric::{Finding, Metric, Scope, Severity},
@@ -80,9 +81,14 @@ fn content(
     rules: Option<&measure::Declared>,
 ) -> Result<(Reading, Vec<measure::Matched>), CliError> {
     body(log)
-        .and_then(|input| match rules {
-            Some(rules) => rules.explain(input),
-            None => measure::read(input).map(|reading| (reading, Vec::new())),
+        .and_then(|input| {
+            let mut input = Separated::unpacked(input);
+            let (mut reading, matched) = match rules {
+                Some(rules) => rules.explain(&mut input)?,
+                None => (measure::read(&mut input)?, Vec::new()),
+            };
+            reading.evidence = input.finish();
+            Ok((reading, matched))
         })
         .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
 }

@@ -47,7 +47,7 @@ pub fn script(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Ex
         let job = JobSpec::of_command(
             &id,
             (&cluster, image.as_ref()),
-            (&benchmark.program, &benchmark.environment),
+            (&benchmark.program, &benchmark.environment, benchmark.criteria.evidence.is_taken()),
             limit,
             SystemClock.now(),
         );

@@ -133,6 +133,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
             image: state.image().cloned(),
             program: benchmark()?.program.clone(),
             environment: benchmark()?.environment.clone(),
+            evidence: benchmark()?.criteria.evidence.is_taken(),
             limit: job_limit(limit, state.workflow.limits.grace),
         },
         Stage::Logs => Body::LogsCollect { cluster: state.cluster()?.clone(), jobs: jobs(state, check) },

@@ -20,6 +20,7 @@
 mod dcgm;
 mod declared;
 mod elbencho;
+pub mod evidence;
 mod fio;
 mod format;
 mod gemm;

@@ -94,6 +94,9 @@ commands! {
         /// Environment variables of each rank, over those of the cluster.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         environment: BTreeMap<String, String>,
+        /// Whether the job takes hardware evidence of each node.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        evidence: bool,
         /// The job's own time limit.
         limit: Span,
     } = "dev.burnin.job.submit.v1";

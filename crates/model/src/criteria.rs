@@ -25,6 +25,10 @@ pub struct Criteria {
     /// Rule for requested NCCL variables that are not in effect.
     #[serde(default, skip_serializing_if = "Unequal::is_default")]
     pub environment: Unequal,
+    /// Hardware evidence of each node: its kernel log, error counters, links and settings before and after the job, and the state
+    /// of its GPUs during the job.
+    #[serde(default, skip_serializing_if = "EvidenceRule::is_default")]
+    pub evidence: EvidenceRule,
     /// Ranks per node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
@@ -262,6 +266,7 @@ impl Criteria {
             require_check: true,
             network: None,
             environment: Unequal::default(),
+            evidence: EvidenceRule::default(),
             ranks_per_node: None,
             min_nodes: None,
             line_rate: None,
@@ -310,6 +315,30 @@ pub enum Unequal {
 impl Unequal {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Rule for the hardware evidence of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceRule {
+    /// None is taken.
+    #[default]
+    Off,
+    /// It is taken, and changes are judged. Missing evidence is stated.
+    Judged,
+    /// As `judged`; missing evidence is inconclusive.
+    Required,
+}
+
+impl EvidenceRule {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the job takes evidence.
+    pub const fn is_taken(self) -> bool {
+        !matches!(self, Self::Off)
     }
 }
 

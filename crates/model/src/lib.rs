@@ -20,6 +20,7 @@ mod locate;
 pub mod measurement;
 pub mod metric;
 mod money;
+mod node_evidence;
 mod notify;
 mod planted;
 mod program;
@@ -33,8 +34,8 @@ pub use bytes::ByteSize;
 pub use command::{Body, Command, JobRef};
 pub use count::count;
 pub use criteria::{
-    Criteria, CurvePoint, DeviceTolerance, Floor, MetricCriterion, MetricReference, OneRank, PastTolerance,
-    Peers, Reference, Settled, Tolerance, Unequal,
+    Criteria, CurvePoint, DeviceTolerance, EvidenceRule, Floor, MetricCriterion, MetricReference, OneRank,
+    PastTolerance, Peers, Reference, Settled, Tolerance, Unequal,
 };
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
@@ -44,6 +45,7 @@ pub use fact::{
 pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
+pub use node_evidence::{GpuEvidence, GpuSamples, NodeEvidence};
 pub use notify::{ChannelNotify, GithubNotify, News, Notify};
 #[cfg(feature = "planted")]
 pub use planted::plant;

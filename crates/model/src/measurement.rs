@@ -8,7 +8,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::{Finding, Gpu, Metric, Scope, Subject};
+use crate::{
+    NodeEvidence,
+    metric::{Finding, Gpu, Metric, Scope, Subject},
+};
 
 /// The complete content of one log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +37,9 @@ pub struct Reading {
     /// GPUs that the log names, apart from the devices of a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<Gpu>,
+    /// Hardware evidence of the nodes, taken before and after the job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<NodeEvidence>,
 }
 
 /// End of a log or a table.
@@ -62,6 +68,12 @@ impl Reading {
         self.metrics.extend(other.metrics);
         self.findings.extend(other.findings);
         self.gpus.extend(other.gpus);
+        self.evidence.extend(other.evidence);
+    }
+
+    /// Findings of the program, then those of the hardware evidence.
+    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(self.evidence.iter().flat_map(|node| &node.findings))
     }
 
     /// Names both nodes of every subject: the program ran on `node`, against `peer`.

@@ -143,7 +143,7 @@ pub fn nothing(reading: &Reading) -> Option<String> {
         let unmeasurable = reading.metrics.len() - values;
         let mut words = vec![format!("{program}: {}", text::count(values as u64, "value"))];
         words.extend((unmeasurable > 0).then(|| format!("{unmeasurable} not measurable")));
-        let findings = reading.findings.len() as u64;
+        let findings = reading.all_findings().count() as u64;
         words.extend((findings > 0).then(|| text::count(findings, "finding")));
         words.extend(short_of_complete(reading.ended).map(str::to_owned));
         return Some(words.join(", "));

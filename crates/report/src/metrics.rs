@@ -204,8 +204,7 @@ fn worst(values: &[(f64, &str, &Metric)], better: Better, median: f64) -> Option
 fn findings(logs: &[(&str, &Reading)]) -> Vec<FindingSummary> {
     let mut found: Vec<FindingSummary> = Vec::new();
     let mut positions = BTreeMap::new();
-    for (log, finding) in logs.iter().flat_map(|(log, reading)| reading.findings.iter().map(|it| (*log, it)))
-    {
+    for (log, finding) in logs.iter().flat_map(|(log, reading)| reading.all_findings().map(|it| (*log, it))) {
         let place = finding.subject.node.is_none().then_some(log);
         let at = *positions
             .entry((finding.code.as_str(), finding.severity, &finding.subject, place))

@@ -25,6 +25,8 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
         let severity = standard.criteria.map(|criteria| criteria.environment).unwrap_or_default();
         reasons.extend(environment::reason(&evidence.clues.environment, severity));
     }
+    let (changes, accused) = metrics::hardware(evidence, standard.criteria);
+    reasons.extend(changes);
     // A table with contradictory content is not compared with a standard.
     if sanity::measures_what_it_claims(&reasons) {
         reasons.extend(performance::reasons(evidence, &fingerprint, standard));
@@ -35,7 +37,9 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     let diagnoses = diagnose(evidence, required, verdict);
     // A missing program does not make a node suspect.
     let started = reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED);
-    let suspects = if started { suspects(evidence, &diagnoses, verdict) } else { Vec::new() };
+    let mut suspects = if started { suspects(evidence, &diagnoses, verdict) } else { Vec::new() };
+    suspects.extend(accused);
+    suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
 }
 

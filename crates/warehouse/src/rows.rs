@@ -392,7 +392,7 @@ impl Load {
                 ..MetricRow::default()
             }
         }));
-        self.findings.extend((0..).zip(&reading.findings).map(|(finding_number, finding)| {
+        self.findings.extend((0..).zip(reading.all_findings()).map(|(finding_number, finding)| {
             let subject = &finding.subject;
             FindingRow {
                 run: run.run.clone(),

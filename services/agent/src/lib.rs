@@ -67,12 +67,12 @@ impl Agent {
         id: &CommandId,
         cluster: &Cluster,
         image: Option<&Image>,
-        (program, environment): (&Program, &BTreeMap<String, String>),
+        (program, environment, evidence): (&Program, &BTreeMap<String, String>, bool),
         limit: Span,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
         let now = outbox.clock().now();
-        let job = JobSpec::of_command(id, (cluster, image), (program, environment), limit, now);
+        let job = JobSpec::of_command(id, (cluster, image), (program, environment, evidence), limit, now);
         match self.scheduler.submit(&job).await {
             Ok(handle) => outbox.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
@@ -174,8 +174,9 @@ impl Worker for Agent {
     async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
-            Body::JobSubmit { cluster, image, program, environment, limit } => {
-                self.submit(id, cluster, image.as_ref(), (program, environment), *limit, outbox).await
+            Body::JobSubmit { cluster, image, program, environment, evidence, limit } => {
+                let program = (program, environment, *evidence);
+                self.submit(id, cluster, image.as_ref(), program, *limit, outbox).await
             }
             Body::JobObserve { cluster, handle } => self.observe(id, cluster, handle.is_some(), outbox).await,
             Body::JobCancel { cluster, .. } => {

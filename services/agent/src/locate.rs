@@ -360,6 +360,7 @@ impl NodePair<'_> {
             image: image.clone(),
             program,
             environment: self.search.environment.clone(),
+            evidence: false,
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io, io::Read};
 
-use measure::{Declaration, Declared, Format};
+use measure::{Declaration, Declared, Format, evidence::Separated};
 use model::{
     Class, Cluster, CommandLine, Every, Failure, JobEnd, OutputFormat, Program,
     measurement::{LogEnd, Reading},
@@ -91,20 +91,18 @@ impl LogReader {
     /// # Errors
     /// Returns an error if reading fails. A damaged archive is a finding, not an error.
     pub fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
-        // An error of unpacking is returned by the first read.
-        let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
-            Ok(log) => Box::new(log),
-            Err(error) => Box::new(FailingInput(Some(error))),
-        };
-        let mut listening = Listening::new(unpacked);
-        let reading = match self.every {
+        let mut log = Separated::unpacked(log);
+        let mut listening = Listening::new(&mut log);
+        let mut reading = match self.every {
             Every::Pair => {
                 let rules = pairs::PairRules { rounds: self.rounds, exit: &self.exit };
                 pairs::read(&mut listening, rules, self.empty(), |section| self.read(section))?
             }
             Every::Node | Every::Rank => self.read(&mut listening)?,
         };
-        Ok((reading, listening.finish()))
+        let clues = listening.finish();
+        reading.evidence = log.finish();
+        Ok((reading, clues))
     }
 
     /// Reads the output of one process.
@@ -212,13 +210,4 @@ impl CombinedLogs {
 /// Returns an error if reading fails. A damaged archive is a finding, not an error.
 pub fn listen(log: impl Read) -> io::Result<(Reading, Clues)> {
     LogReader::detecting().listen(log)
-}
-
-/// A reader that returns an error.
-struct FailingInput(Option<io::Error>);
-
-impl Read for FailingInput {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
 }

@@ -9,6 +9,7 @@
 //!
 //! [`scheduler_conformance`] and [`provider_conformance`] check every adapter.
 
+pub mod evidence;
 pub mod fake_provider;
 pub mod fake_scheduler;
 mod kind;

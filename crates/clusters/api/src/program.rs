@@ -2,7 +2,7 @@
 
 use model::{Every, Program, Workload};
 
-use crate::{pairs, shell::quote};
+use crate::{JobSpec, evidence, pairs, shell::quote};
 
 /// Program and arguments. `folder`: the image or the cluster's programs, if any; `slots`: number of GPUs of each process.
 ///
@@ -28,6 +28,14 @@ pub fn is_per_node(program: &Program) -> bool {
 pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
     let command = program.command().filter(|command| command.every == Every::Pair)?;
     Some(command.rounds.unwrap_or(0))
+}
+
+/// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its
+/// node if the job takes it. A program on pairs of nodes runs without evidence: on a node one pair follows another.
+pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
+    let takes_evidence = job.evidence && rounds_of_pairs(&job.program).is_none();
+    let run = if takes_evidence { evidence::around_program() } else { "exec \"$@\"\n".to_owned() };
+    prelude(&job.program, folder) + &run
 }
 
 /// Shell text (bash) that a process executes directly before a program other than nccl-tests; empty for nccl-tests. The

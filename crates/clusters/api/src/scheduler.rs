@@ -19,6 +19,8 @@ pub struct JobSpec {
     pub program: Program,
     /// Environment variables of each rank, over those of the cluster's settings.
     pub environment: BTreeMap<String, String>,
+    /// Whether the job takes [hardware evidence](crate::evidence) of each node.
+    pub evidence: bool,
     /// Time limit.
     pub limit: Span,
     /// Labels that identify the run: `burnin-run`, `burnin-attempt`, `burnin-expires`.
@@ -30,7 +32,7 @@ impl JobSpec {
     pub fn of_command(
         id: &CommandId,
         (cluster, image): (&Cluster, Option<&Image>),
-        (program, environment): (&Program, &BTreeMap<String, String>),
+        (program, environment, evidence): (&Program, &BTreeMap<String, String>, bool),
         limit: Span,
         now: Timestamp,
     ) -> Self {
@@ -45,6 +47,7 @@ impl JobSpec {
             image: image.cloned(),
             program: program.clone(),
             environment: environment.clone(),
+            evidence,
             limit,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         }

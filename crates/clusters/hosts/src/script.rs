@@ -300,14 +300,14 @@ fn rank(job: &JobSpec, hosts: &Hosts, programs: Option<&str>) -> String {
     let head = if needs_mpi(job) { RANK_HEAD } else { "" };
     format!(
         "set -u\nwork={} BURNIN_JOB_NAME={} entries=({})\nexport BURNIN_PORT={}\n{head}{environment}{profile}\
-         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\n{}{}exec \"$@\"\n",
+         export NCCL_DEBUG={}\nunset NCCL_DEBUG_FILE\n{}{}",
         quote(&hosts.work_folder),
         quote(&job.name),
         entries.join(" "),
         hosts.rank_port,
         quote(&hosts.nccl_debug),
         rank_environment::applied_last(&variables),
-        program::prelude(&job.program, programs),
+        program::start(job, programs),
     )
 }
 
@@ -348,6 +348,7 @@ mod tests {
             }),
             limit: Span::from_secs(60),
             environment: Default::default(),
+            evidence: false,
             labels: Default::default(),
         };
         let folder = tempfile::tempdir().unwrap();

@@ -109,6 +109,7 @@ fn job(name: &str, cluster: &Cluster, image: Option<&Image>) -> JobSpec {
         program: scheduler_conformance::program(),
         limit: Span::from_secs(60),
         environment: Default::default(),
+        evidence: false,
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }

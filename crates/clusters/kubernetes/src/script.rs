@@ -180,9 +180,9 @@ fn rank(job: &JobSpec, settings: &Kubernetes) -> String {
     let debug = quote(&settings.nccl_debug);
     // `environment` overrides the profile, and is also visible to it.
     format!(
-        "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}{}exec \"$@\"\n",
+        "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}{}",
         rank_environment::applied_last(&variables),
-        program::prelude(&job.program, settings.programs.as_deref()),
+        program::start(job, settings.programs.as_deref()),
     )
 }
 

@@ -39,14 +39,13 @@ fn jobs(cluster: &Cluster) -> Result<JobFolder, PortError> {
 fn argv(job: &JobSpec, folder: Option<&str>) -> Vec<String> {
     let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
     let mut argv = program::words(&job.program, folder, slots);
-    let prelude = program::prelude(&job.program, folder);
-    if !prelude.is_empty() {
+    if job.program.command().is_some() || job.evidence {
         let script = match program::rounds_of_pairs(&job.program) {
             Some(rounds) => {
                 let nodes: Vec<_> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
-                pairs::on_one_machine(&nodes, rounds, &prelude)
+                pairs::on_one_machine(&nodes, rounds, &program::prelude(&job.program, folder))
             }
-            None => format!("{prelude}exec \"$@\""),
+            None => program::start(job, folder),
         };
         argv.splice(0..0, ["bash", "-c", &script, "burnin"].map(str::to_owned));
     }

@@ -22,6 +22,7 @@ fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
         program: scheduler_conformance::program(),
         limit: Span::from_secs(30),
         environment: Default::default(),
+        evidence: false,
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }

@@ -31,6 +31,7 @@ fn job(name: &str, cluster: &Cluster) -> JobSpec {
         program: scheduler_conformance::program(),
         limit: Span::from_secs(60),
         environment: Default::default(),
+        evidence: false,
         labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }

@@ -66,7 +66,7 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
     // Each rank has one GPU.
     let words = program::words(&job.program, programs, 1);
     let command = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
-    let rank = rank_environment::applied_last(&variables) + &program::prelude(&job.program, programs);
+    let rank = rank_environment::applied_last(&variables) + &program::start(job, programs);
     // A node whose program fails does not end the others. A task may use all processors and GPUs of its node.
     let alone = "--ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0";
     let rank_words = format!("bash -c \"$rank\" rank {command}");
@@ -127,8 +127,7 @@ srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >outpu
 # What a rank does first, also in a container.
 rank=$(cat <<'RANK'
 export BURNIN_NODE_NAME="${{SLURMD_NODENAME:-}}"
-{rank}exec "$@"
-RANK
+{rank}RANK
 )
 {start} >{output} 2>&1
 code=$?

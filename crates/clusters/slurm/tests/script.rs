@@ -27,6 +27,7 @@ fn job() -> JobSpec {
         program: Program::NcclTests(workload),
         limit: Span::from_secs(1000),
         environment: Default::default(),
+        evidence: false,
         labels: [("burnin-attempt", "1"), ("burnin-run", "nightly-1a2b")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),

@@ -18,15 +18,27 @@ use super::{
 };
 
 pub(super) fn judge(reading: &Reading, found: &mut Found<'_>) {
+    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| Place::of(&gpu.subject)).collect();
+    let is_shared = |findings: &[&Finding]| {
+        let places: BTreeSet<_> = findings.iter().map(|finding| Place::of(&finding.subject)).collect();
+        known.len() > 1 && known.is_subset(&places)
+    };
+    judge_each(&reading.findings.iter().collect::<Vec<_>>(), is_shared, found);
+}
+
+/// Adds one reason for each code and severity. `is_shared`: whether all subjects have the findings of one code.
+pub(super) fn judge_each(
+    findings: &[&Finding],
+    is_shared: impl Fn(&[&Finding]) -> bool,
+    found: &mut Found<'_>,
+) {
     let mut groups: BTreeMap<(&str, Severity), Vec<&Finding>> = BTreeMap::new();
-    for finding in &reading.findings {
+    for finding in findings.iter().copied() {
         groups.entry((&finding.code, finding.severity)).or_default().push(finding);
     }
-    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| Place::of(&gpu.subject)).collect();
     for ((code, severity), findings) in groups {
         let subjects: BTreeSet<_> = findings.iter().map(|finding| owned(&finding.subject)).collect();
-        let places: BTreeSet<_> = findings.iter().map(|finding| Place::of(&finding.subject)).collect();
-        let is_shared = known.len() > 1 && known.is_subset(&places);
+        let is_shared = is_shared(&findings);
         let (weighs, kind, reason) = match severity {
             Severity::WrongData => (Verdict::Fail, "wrong data", "WRONG_DATA"),
             Severity::Hardware if is_shared => (

@@ -6,6 +6,7 @@
 mod baseline;
 mod bounds;
 mod findings;
+mod hardware;
 mod library;
 mod measured;
 mod pairs;
@@ -29,6 +30,7 @@ use crate::{
     evidence::RunEvidence,
     fingerprint::Fingerprint,
     judgement::{Judgement, gravity, verdict},
+    locate::Suspect,
     sanity,
     standard::Standard,
 };
@@ -74,6 +76,7 @@ pub(crate) fn judge(
         measured.plausible(&mut found);
     }
     findings::judge(reading, &mut found);
+    hardware::judge(evidence, criteria.evidence, &mut found);
     for measured in &measured {
         bounds::judge(measured, reading, &mut found);
     }
@@ -102,6 +105,17 @@ pub(crate) fn judge(
         suspects: suspects::suspects(evidence, reading),
         fingerprint,
     }
+}
+
+/// Reasons from the hardware evidence of the nodes, and its suspects.
+pub(crate) fn hardware(
+    evidence: &RunEvidence<'_>,
+    criteria: Option<&Criteria>,
+) -> (Vec<Reason>, Vec<Suspect>) {
+    let rule = criteria.map(|criteria| criteria.evidence).unwrap_or_default();
+    let mut found = Found::default();
+    hardware::judge(evidence, rule, &mut found);
+    (found.reasons, suspects::suspects(found.evidence, evidence.reading))
 }
 
 /// Reasons, and the evidence against subjects.

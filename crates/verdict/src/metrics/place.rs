@@ -19,6 +19,11 @@ impl<'a> Place<'a> {
         Self { node: node.as_deref(), gpu: *gpu, link: link.as_deref(), rank: *rank, peer: peer.as_deref() }
     }
 
+    /// The GPU, node or rank that a link belongs to.
+    pub(super) const fn without_link(self) -> Self {
+        Self { link: None, ..self }
+    }
+
     pub(super) fn of_metric(metric: &'a Metric) -> Self {
         Self::of(&metric.subject)
     }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{
-    measurement::Reading,
-    metric::{Gpu, Subject},
-};
+use model::{measurement::Reading, metric::Subject};
 
 use crate::locate::Suspect;
 
@@ -32,11 +29,13 @@ pub(super) fn suspects(evidence: Vec<Evidence>, reading: &Reading) -> Vec<Suspec
     }
     let suspect = |(subject, evidence): (Subject, BTreeMap<String, f64>)| {
         let doubt: f64 = evidence.values().map(|strength| 1.0 - strength).product();
+        let taken = reading.evidence.iter().flat_map(|node| &node.gpus).map(|gpu| &gpu.subject);
         let device = reading
             .gpus
             .iter()
-            .find(|gpu| Place::of(&gpu.subject) == Place::of(&subject))
-            .map(|Gpu { subject, .. }| subject);
+            .map(|gpu| &gpu.subject)
+            .chain(taken)
+            .find(|known| Place::of(known) == Place::of(&subject).without_link());
         let of = |field: fn(&Subject) -> Option<&std::sync::Arc<str>>| {
             device.and_then(field).or_else(|| field(&subject)).map(|text| text.to_string())
         };

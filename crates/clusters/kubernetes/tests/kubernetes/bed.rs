@@ -95,6 +95,7 @@ pub fn job(name: &str, cluster: Cluster) -> JobSpec {
         program: scheduler_conformance::program(),
         limit: Span::from_secs(120),
         environment: Default::default(),
+        evidence: false,
         labels: [
             ("burnin-run".to_owned(), "r-1".to_owned()),
             ("burnin-expires".to_owned(), "2026-11-21T10:00:00.000Z".to_owned()),

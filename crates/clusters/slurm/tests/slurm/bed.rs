@@ -82,6 +82,7 @@ impl SlurmBed {
             program: scheduler_conformance::program(),
             limit: Span::from_secs(300),
             environment: Default::default(),
+            evidence: false,
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         }
     }

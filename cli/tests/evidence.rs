@@ -1,0 +1,123 @@
+//! Hardware evidence around the program of a check, on a cluster of local processes.
+//!
+//! `nvidia-smi` and `dmesg` are stand-ins that print what those of a machine with two H100 printed (`tests/data/evidence`).
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+/// Prints uncorrected errors of GPU 1 from the file `errors`.
+const NVIDIA_SMI: &str = r#"#!/bin/bash
+errors=$(cat "$FOLDER/errors" 2>/dev/null || echo 0)
+case "$1" in
+  --query-gpu=index,uuid,*)
+    row='NVIDIA H100 80GB HBM3, 580.159.04, 96.00.DA.00.0C, Enabled, Enabled, Disabled, 700.00, 16'
+    echo "0, GPU-cf8f9c59, 1752624007694, 00000000:00:06.0, $row, 0, 0, 0, No, No, Completed"
+    echo "1, GPU-9686fc0c, 1752624018157, 00000000:00:07.0, $row, $errors, 0, 0, No, No, Completed" ;;
+  --query-gpu=*)
+    printf '%s\n' '0, 1980, 62, 699.12, 0x0000000000000004' '1, 1980, 56, 697.30, 0x0000000000000004'
+    exec sleep 60 ;;
+  nvlink)
+    printf '%s\n' 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-cf8f9c59)' 'GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-9686fc0c)' ;;
+esac
+"#;
+
+const DMESG: &str = "#!/bin/bash\necho '[    0.000000] Linux version 6.18.44'\n";
+
+fn write_program(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn burnin(folder: &Path, arguments: &[&str]) -> Output {
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut burnin = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    burnin.env("PATH", path).arg("--data").arg(folder.join("data")).args(arguments);
+    burnin.output().unwrap()
+}
+
+/// Exit code of a run whose check executes `program`, and its document.
+fn run(folder: &Path, rule: &str, program: &str) -> (Option<i32>, Value) {
+    let own = |text: &str| text.replace("$FOLDER", folder.to_str().unwrap());
+    write_program(folder, "nvidia-smi", &own(NVIDIA_SMI));
+    write_program(
+        folder,
+        "measure.sh",
+        &format!("#!/bin/bash\n{}\necho 'gpu 0: 51.2 GB/s'\necho done\n", own(program)),
+    );
+    let criteria = format!(
+        "name: copy\nevidence: {rule}\nmetrics: [{{metric: copy, unit: GB/s, subjects: 1, floor: 50}}]\n"
+    );
+    fs::write(folder.join("copy.yaml"), criteria).unwrap();
+    let workflow = format!(
+        "name: evidence\ncluster: {{rent: {{processes: {{nodes: 1}}}}}}\nchecks:\n  - name: copy\n    command: ['{}']\n    \
+         criteria: copy.yaml\n    read: {{row: '^gpu (?P<gpu>\\d+): (?P<value>\\S+) GB/s$', end: '^done$', name: copy, unit: GB/s, \
+         better: higher, scope: gpu}}\nlimits: {{job: 1m, logs: 1m, results: 1m, verdict: 1m, patience: 2s}}\n",
+        folder.join("measure.sh").display()
+    );
+    fs::write(folder.join("evidence.yaml"), workflow).unwrap();
+    let ran = burnin(folder, &["run", folder.join("evidence.yaml").to_str().unwrap()]);
+    let shown = burnin(folder, &["show", "latest", "--check", "copy", "--output", "json"]);
+    let shown = serde_json::from_slice(&shown.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&ran.stderr)));
+    (ran.status.code(), shown)
+}
+
+fn reason(shown: &Value, code: &str) -> String {
+    let reasons = shown["reasons"].as_array().unwrap_or_else(|| panic!("{shown:#}"));
+    let reason = reasons
+        .iter()
+        .find(|reason| reason["code"] == code)
+        .unwrap_or_else(|| panic!("{code}: {reasons:#?}"));
+    reason["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn unchanged_hardware_is_stated_with_temperature_power_and_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    write_program(folder.path(), "dmesg", DMESG);
+    let (code, shown) = run(folder.path(), "required", "");
+    let text = "no error counter rose and no link went down on 1 node and 2 GPUs; at most 62 C, 699 W and 1980 MHz during the job";
+    assert_eq!(reason(&shown, "HARDWARE_UNCHANGED"), text);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn an_error_counter_that_rises_fails_the_run_and_names_the_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    write_program(folder.path(), "dmesg", DMESG);
+    let (code, shown) = run(folder.path(), "judged", "echo 3 >\"$FOLDER/errors\"");
+    let text = reason(&shown, "HARDWARE_FINDING");
+    assert!(text.contains("ECC_UNCORRECTABLE (hardware)"), "{text}");
+    assert!(text.contains("ecc.errors.uncorrected.volatile.total rose from 0 to 3 during the job"), "{text}");
+    assert_eq!(code, Some(1));
+    let suspects = &shown["suspects"];
+    assert_eq!(
+        (suspects[0]["gpu"].as_u64(), suspects[0]["serial"].as_str()),
+        (Some(1), Some("1752624018157"))
+    );
+    // The next run begins with these errors: they did not rise during it.
+    let (code, _) = run(folder.path(), "judged", "");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn missing_evidence_is_stated_and_never_passes_where_it_is_required() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused =
+        "#!/bin/bash\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2\nexit 1\n";
+    write_program(folder.path(), "dmesg", refused);
+    write_program(folder.path(), "journalctl", refused);
+    for (rule, expected) in [("judged", 0), ("required", 2)] {
+        let (code, shown) = run(folder.path(), rule, "");
+        let text = reason(&shown, "EVIDENCE_MISSING");
+        assert!(text.contains("kernel log before the job: dmesg: read kernel buffer failed"), "{text}");
+        assert_eq!(code, Some(expected), "{rule}");
+    }
+}

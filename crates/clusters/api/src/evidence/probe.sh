@@ -1,0 +1,114 @@
+# Hardware evidence of this node before and after the command of the arguments, and the state of its GPUs during it. Read-only. Each
+# line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A source that does not answer within 2 s is
+# missing, and the command runs anyway.
+burnin_node=${BURNIN_NODE_NAME:-$(hostname)}
+burnin_lines() {
+  local text
+  while IFS= read -r text || [[ -n $text ]]; do printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$1" "$2" "$text"; done
+}
+burnin_smi() { timeout -k 1 2 nvidia-smi "$@" 2>&1 || echo "nvidia-smi ended with status $?"; }
+burnin_query() { burnin_smi "--query-gpu=$1" --format=csv,noheader,nounits; }
+burnin_gpus() {
+  local fields=index,uuid,serial,pci.bus_id,name,driver_version,vbios_version,persistence_mode,ecc.mode.current,mig.mode.current,power.limit
+  local counters=pcie.link.width.current,ecc.errors.uncorrected.volatile.total,ecc.errors.corrected.volatile.total
+  local rows=remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure
+  local text
+  # Drivers before 545 do not know the state of the fabric.
+  for counters in "$counters,$rows,fabric.state" "$counters,$rows" "$counters"; do
+    text=$(burnin_query "$fields,$counters")
+    [[ $text == *'not a valid field'* ]] || break
+  done
+  printf 'fields %s\n%s\n' "$fields,$counters" "$text"
+}
+# Only links that do not work, and counters other than 0. The lines of the GPUs show that the program answered.
+burnin_links() { burnin_smi nvlink -s | grep -iE '^GPU|status|inactive'; }
+burnin_link_errors() { burnin_smi nvlink -e | grep -vE ': 0$|^$'; }
+burnin_ports() {
+  local port=/sys/class/infiniband/*/ports/*
+  grep -sH '' $port/{state,rate} $port/counters/{symbol_error,link_error_recovery,link_downed,port_rcv_errors,local_link_integrity_errors} |
+    grep -v ':0$'
+  grep -sH '^TOTAL_ERR_' /sys/bus/pci/devices/*/aer_dev_{fatal,nonfatal} | grep -v ' 0$'
+}
+burnin_kernel() {
+  local text
+  text=$(timeout -k 1 2 dmesg 2>&1) || text=$(timeout -k 1 2 journalctl -k -b --no-pager -o short-iso 2>&1) || { printf 'unreadable %s\n' "${text%%$'\n'*}"; return; }
+  case $text in '' | *'-- No entries --'* | *'No journal files'*) printf 'unreadable the kernel log has no lines\n'; return ;; esac
+  printf 'lines %d\n' "$(grep -c '' <<<"$text")"
+  grep -E 'NVRM: |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill' <<<"$text" | tail -n 200
+}
+burnin_settings() {
+  local file
+  printf 'kernel=%s\n' "$(uname -r)"
+  for file in /sys/module/{nvidia,mlx5_core,ib_core,nvidia_peermem}/version; do
+    [[ ! -r $file ]] || printf '%s=%s\n' "${file:12:-8}" "$(<"$file")"
+  done
+  printf 'iommu=%s\n' "$(compgen -G '/sys/class/iommu/*' >/dev/null && echo on || echo off)"
+  for file in /sys/class/infiniband/*/{fw_ver,board_id} /sys/class/infiniband/*/ports/*/pkeys/0; do
+    [[ ! -r $file ]] || printf '%s=%s\n' "${file#/sys/class/}" "$(<"$file")"
+  done
+  for file in /sys/class/net/*/device; do
+    [[ ! -e $file ]] || printf 'net/%s/mtu=%s\n' "$(basename "${file%/device}")" "$(<"${file%device}mtu")"
+  done
+}
+burnin_evidence() {
+  local source descriptor
+  local -A descriptors
+  # At the same time, then printed one after the other.
+  for source in gpus links link_errors ports kernel settings; do
+    exec {descriptor}< <("burnin_$source" 2>&1)
+    descriptors[$source]=$descriptor
+  done
+  for source in gpus links link_errors ports kernel settings; do
+    descriptor=${descriptors[$source]}
+    burnin_lines "$1" "$source" <&"$descriptor"
+    exec {descriptor}<&-
+  done
+  burnin_lines "$1" end <<<complete
+}
+# Lowest and highest clock (MHz), highest temperature (C) and power (W), and all throttle reasons of each GPU.
+burnin_samples() {
+  local gpu clock heat power reasons
+  local -A count low high hot watts why
+  while IFS=', ' read -r gpu clock heat power reasons; do
+    power=${power%.*}
+    [[ $gpu$clock$heat$power =~ ^[0-9]+$ ]] || continue
+    count[$gpu]=$((${count[$gpu]:-0} + 1))
+    ((clock >= ${low[$gpu]:-$clock})) || low[$gpu]=$clock
+    low[$gpu]=${low[$gpu]:-$clock}
+    ((clock <= ${high[$gpu]:-0})) || high[$gpu]=$clock
+    ((heat <= ${hot[$gpu]:-0})) || hot[$gpu]=$heat
+    ((power <= ${watts[$gpu]:-0})) || watts[$gpu]=$power
+    [[ ${why[$gpu]:-} == *"$reasons"* ]] || why[$gpu]+=${why[$gpu]:+|}$reasons
+  done
+  for gpu in "${!count[@]}"; do
+    printf '%s\n' "$gpu ${count[$gpu]} ${low[$gpu]} ${high[$gpu]:-0} ${hot[$gpu]:-0} ${watts[$gpu]:-0} ${why[$gpu]}"
+  done
+}
+burnin_run() {
+  local program= status sampler samples folded stopped=0
+  trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
+  burnin_evidence before
+  ((stopped == 0)) || exit 143
+  local fields=index,clocks.sm,temperature.gpu,power.draw,clocks_throttle_reasons.active
+  exec {samples}< <(exec nvidia-smi "--query-gpu=$fields" --format=csv,noheader,nounits -l 5 2>&1)
+  sampler=$!
+  burnin_samples <&"$samples" > >(burnin_lines during samples) &
+  folded=$!
+  "$@" <&0 &
+  program=$!
+  wait "$program"
+  status=$?
+  # A signal interrupts `wait`, whose status is then not that of the program.
+  while ((stopped)); do
+    stopped=0
+    wait "$program"
+    status=$?
+  done
+  kill "$sampler" 2>/dev/null
+  wait "$folded"
+  burnin_evidence after
+  # Ended by a signal: so is this process, and the launcher reports the same as without evidence.
+  trap - TERM INT
+  ((status <= 128)) || kill -s "$((status - 128))" "$BASHPID" 2>/dev/null
+  exit "$status"
+}

@@ -1,0 +1,31 @@
+//! Findings of changes during a job.
+
+use std::sync::Arc;
+
+use model::metric::{Finding, Severity, Subject};
+
+/// Maximum length of a finding's text, characters.
+const TEXT: usize = 400;
+/// Maximum number of findings of a node. A fault may repeat in the kernel log without end.
+const MOST: usize = 1000;
+
+/// The findings of one node.
+#[derive(Debug)]
+pub(super) struct Changes {
+    node: Arc<str>,
+    pub findings: Vec<Finding>,
+}
+
+impl Changes {
+    pub const fn of(node: Arc<str>) -> Self {
+        Self { node, findings: Vec::new() }
+    }
+
+    pub fn add(&mut self, code: &str, severity: Severity, subject: Subject, text: &str, line: u64) {
+        if self.findings.len() < MOST {
+            let subject = Subject { node: Some(self.node.clone()), ..subject };
+            let text = text.chars().take(TEXT).collect();
+            self.findings.push(Finding { code: code.to_owned(), severity, subject, text, line });
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! New lines of the kernel log.
+
+use std::collections::BTreeMap;
+
+use model::metric::Subject;
+
+use super::{changes::Changes, separated::Line, smi::Gpus};
+use crate::{format, read_as};
+
+/// Whether the log could be read.
+///
+/// # Errors
+///
+/// Returns the reason if it could not.
+pub(super) fn check(lines: &[Line]) -> Result<(), String> {
+    let first = lines.first().map_or("nothing was printed", |line| line.text.as_str());
+    match first.strip_prefix("lines ") {
+        Some(_) => Ok(()),
+        None => Err(first.strip_prefix("unreadable ").unwrap_or(first).to_owned()),
+    }
+}
+
+/// Findings of the lines that only the log after the job has.
+pub(super) fn compare([before, after]: [&[Line]; 2], gpus: &Gpus, changes: &mut Changes) {
+    let mut old: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in before {
+        *old.entry(&line.text).or_default() += 1;
+    }
+    let is_new: Vec<_> = after
+        .iter()
+        .map(|line| match old.get_mut(line.text.as_str()) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        })
+        .collect();
+    // Earlier lines name the serial numbers of the GPUs.
+    let text: String = after.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
+    let Some(format) = format("kernel-log") else { return };
+    let Ok(reading) = read_as(format, text.as_bytes()) else { return };
+    for finding in reading.findings {
+        let at = usize::try_from(finding.line).unwrap_or(usize::MAX).saturating_sub(1);
+        let (Some(true), Some(line)) = (is_new.get(at), after.get(at)) else { continue };
+        let known = finding.subject.bus_id.as_deref().and_then(|bus| gpus.at_bus(bus));
+        let subject = known.unwrap_or(Subject { node: None, ..finding.subject });
+        changes.add(&finding.code, finding.severity, subject, &finding.text, line.number);
+    }
+}

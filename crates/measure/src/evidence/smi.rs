@@ -1,0 +1,200 @@
+//! Rows of `nvidia-smi --query-gpu`, and samples of the GPUs during the job.
+//!
+//! Names of fields: `nvidia-smi --help-query-gpu` of driver 580.159. Throttle reasons: `nvml.h`, `nvmlClocksEventReason*`.
+
+use std::collections::BTreeMap;
+
+use model::{
+    GpuSamples,
+    metric::{
+        Severity::{self, Configuration, Hardware, Unknown},
+        Subject,
+    },
+};
+
+use super::{changes::Changes, separated::Line};
+
+/// Counters whose rise is a finding.
+const COUNTERS: [(&str, &str, Severity); 2] = [
+    ("ecc.errors.uncorrected.volatile.total", "ECC_UNCORRECTABLE", Hardware),
+    ("remapped_rows.uncorrectable", "ROW_REMAPPED", Hardware),
+];
+/// States that became `Yes`.
+const STATES: [(&str, &str); 2] =
+    [("remapped_rows.pending", "ROW_REMAP_PENDING"), ("remapped_rows.failure", "ROW_REMAP_FAILED")];
+/// Versions and settings that are kept.
+const SETTINGS: [&str; 8] = [
+    "name",
+    "driver_version",
+    "vbios_version",
+    "persistence_mode",
+    "ecc.mode.current",
+    "mig.mode.current",
+    "power.limit",
+    "pcie.link.width.current",
+];
+/// Bits of the throttle reasons that are findings.
+const THROTTLED: [(u64, &str, Severity); 4] = [
+    (0x40, "the hardware's thermal slowdown", Hardware),
+    (0x80, "the hardware's power brake", Hardware),
+    (0x08, "the hardware's slowdown", Hardware),
+    (0x20, "the driver's thermal slowdown", Unknown),
+];
+
+/// One GPU.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    fields: BTreeMap<String, String>,
+    line: u64,
+}
+
+impl Row {
+    fn get(&self, name: &str) -> Option<&str> {
+        let value = self.fields.get(name)?.as_str();
+        (!value.is_empty() && !matches!(value, "N/A" | "[N/A]" | "[Not Supported]")).then_some(value)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    pub fn name(&self) -> &str {
+        self.get("name").unwrap_or_default()
+    }
+
+    pub fn subject(&self, index: u32) -> Subject {
+        Subject {
+            gpu: Some(index),
+            serial: self.get("serial").or_else(|| self.get("uuid")).map(Into::into),
+            bus_id: self.bus().map(Into::into),
+            ..Subject::default()
+        }
+    }
+
+    /// `00000000:9B:00.0` as the kernel log prints it, `0000:9b:00`.
+    fn bus(&self) -> Option<String> {
+        let bus = self.get("pci.bus_id")?.to_lowercase();
+        let (domain, rest) = bus.split_once(':')?;
+        let domain = u64::from_str_radix(domain, 16).ok()?;
+        Some(format!("{domain:04x}:{}", rest.rsplit_once('.').map_or(rest, |(device, _)| device)))
+    }
+
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let setting = |name: &&str| Some(((*name).to_owned(), self.get(name)?.to_owned()));
+        SETTINGS.iter().filter_map(setting).collect()
+    }
+}
+
+/// The GPUs of a node by index.
+#[derive(Debug, Default)]
+pub(super) struct Gpus {
+    pub rows: BTreeMap<u32, Row>,
+}
+
+impl Gpus {
+    /// Reads `fields NAME,NAME,...` and one line for each GPU.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first other text if there is no GPU.
+    pub fn read(lines: &[Line]) -> Result<Self, String> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut gpus = Self::default();
+        let mut other = None;
+        for Line { number, text } in lines {
+            if let Some(fields) = text.strip_prefix("fields ") {
+                names = fields.split(',').collect();
+                continue;
+            }
+            let values: Vec<_> = text.split(", ").map(str::trim).collect();
+            match values[0].parse() {
+                Ok(index) if values.len() == names.len() && values.len() > 1 => {
+                    let fields =
+                        names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value.to_owned()));
+                    gpus.rows.insert(index, Row { fields: fields.collect(), line: *number });
+                }
+                _ => _ = other.get_or_insert(text.as_str()),
+            }
+        }
+        match gpus.is_empty() {
+            true => Err(other.unwrap_or("nvidia-smi printed nothing").to_owned()),
+            false => Ok(gpus),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The GPU with this bus id, as the kernel log prints it.
+    pub fn at_bus(&self, bus: &str) -> Option<Subject> {
+        let at_bus = |row: &&Row| row.bus().is_some_and(|own| bus.to_lowercase().starts_with(&own));
+        let (index, row) = self.rows.iter().find(|(_, row)| at_bus(row))?;
+        Some(row.subject(*index))
+    }
+}
+
+/// Compares each GPU before and after the job.
+pub(super) fn compare([before, after]: &[Gpus; 2], changes: &mut Changes) {
+    for (index, earlier) in &before.rows {
+        let subject = || earlier.subject(*index);
+        let uuid = earlier.get("uuid");
+        let Some(later) = after.rows.values().find(|row| row.get("uuid") == uuid) else {
+            let text = "nvidia-smi lists the GPU before the job, and not after it";
+            changes.add("GPU_LOST", Hardware, subject(), text, earlier.line);
+            continue;
+        };
+        for (name, code, severity) in COUNTERS {
+            let (Some(first), Some(last)) = (earlier.number(name), later.number(name)) else { continue };
+            if last > first {
+                let text = format!("{name} rose from {first} to {last} during the job");
+                changes.add(code, severity, subject(), &text, later.line);
+            }
+        }
+        for (name, code) in STATES {
+            if later.get(name) == Some("Yes") && earlier.get(name) != Some("Yes") {
+                let text = format!("{name} became Yes during the job");
+                changes.add(code, Hardware, subject(), &text, later.line);
+            }
+        }
+        let width = "pcie.link.width.current";
+        if let (Some(first), Some(last)) = (earlier.number(width), later.number(width))
+            && last < first
+        {
+            let text = format!("{width} fell from {first} to {last} during the job");
+            changes.add("PCIE_WIDTH_FELL", Hardware, subject(), &text, later.line);
+        }
+        if let Some(state) = later.get("fabric.state").filter(|state| *state != "Completed") {
+            let text = format!("fabric.state is {state}: check Fabric Manager");
+            changes.add("FABRIC_NOT_READY", Configuration, subject(), &text, later.line);
+        }
+    }
+}
+
+/// Reads `GPU COUNT LOWEST HIGHEST TEMPERATURE POWER REASONS|REASONS...`, by the index of the GPU.
+pub(super) fn samples(lines: &[Line], gpus: &Gpus, changes: &mut Changes) -> BTreeMap<u32, GpuSamples> {
+    let mut all = BTreeMap::new();
+    for Line { number, text } in lines {
+        let words: Vec<_> = text.split(' ').collect();
+        let [gpu, numbers @ .., reasons] = words.as_slice() else { continue };
+        let numbers: Vec<u64> = numbers.iter().filter_map(|word| word.parse().ok()).collect();
+        let (Ok(index), [count, low, high, hot, power]) = (gpu.parse(), numbers.as_slice()) else { continue };
+        let bits =
+            reasons.split('|').filter_map(|bits| u64::from_str_radix(bits.trim_start_matches("0x"), 16).ok());
+        let bits = bits.fold(0, |all, bits| all | bits);
+        if let Some((_, what, severity)) = THROTTLED.iter().find(|(bit, ..)| bits & bit != 0) {
+            let subject = gpus.rows.get(&index).map_or_else(|| Subject::gpu(index), |row| row.subject(index));
+            let text = format!("{what} reduced the clock during the job, at {hot} C and {power} W at most");
+            changes.add("GPU_THROTTLED", *severity, subject, &text, *number);
+        }
+        let samples = GpuSamples {
+            count: *count,
+            lowest_clock_mhz: *low,
+            highest_clock_mhz: *high,
+            highest_temperature_c: *hot,
+            highest_power_w: *power,
+        };
+        all.insert(index, samples);
+    }
+    all
+}

@@ -1,0 +1,219 @@
+//! Hardware evidence, on logs of two real H100 and on their variants.
+
+#![expect(clippy::disallowed_methods, reason = "a test may read files")]
+
+use std::{io::Read, path::Path};
+
+use measure::evidence::Separated;
+use model::{NodeEvidence, metric::Severity};
+
+/// `h100-load`: matrix products on both GPUs. `h100-xid-43`: a kernel that failed an assertion on GPU 1. `h100-xid-31`: a kernel
+/// that wrote to an invalid address on GPU 0.
+fn log(name: &str) -> String {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/evidence").join(format!("{name}.log"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn node(log: &str) -> NodeEvidence {
+    let mut separated = Separated::new(log.as_bytes());
+    separated.read_to_end(&mut Vec::new()).unwrap();
+    let [node] = <[NodeEvidence; 1]>::try_from(separated.finish()).unwrap();
+    node
+}
+
+/// The log with this text replaced in the lines after the job.
+fn after(log: &str, from: &str, to: &str) -> String {
+    let changed = log.lines().map(|line| match line.contains(" after ") {
+        true => line.replace(from, to) + "\n",
+        false => line.to_owned() + "\n",
+    });
+    let changed: String = changed.collect();
+    assert_ne!(changed, log, "{from}");
+    changed
+}
+
+/// The log with a line of this moment and source added.
+fn with_line(log: &str, moment: &str, source: &str, text: &str) -> String {
+    let end = format!("burnin evidence: vm {moment} end ");
+    log.replace(&end, &format!("burnin evidence: vm {moment} {source} {text}\n{end}"))
+}
+
+/// Code, severity and subject of each finding.
+fn findings(log: &str) -> Vec<(String, Severity, String)> {
+    let node = node(log);
+    let finding = |it: model::metric::Finding| (it.code, it.severity, it.subject.to_string());
+    node.findings.into_iter().map(finding).collect()
+}
+
+fn one(code: &str, severity: Severity, subject: &str) -> Vec<(String, Severity, String)> {
+    vec![(code.to_owned(), severity, subject.to_owned())]
+}
+
+const GPU_0: &str = "node vm, gpu 0 (serial 1752624007694)";
+const GPU_1: &str = "node vm, gpu 1 (serial 1752624018157)";
+
+#[test]
+fn a_healthy_load_has_no_finding_and_states_clocks_temperature_and_power() {
+    let node = node(&log("h100-load"));
+    assert_eq!((node.node.as_str(), node.missing.len(), node.findings.len()), ("vm", 0, 0));
+    let during: Vec<_> = node.gpus.iter().map(|gpu| gpu.during.clone().unwrap()).collect();
+    let hottest: Vec<_> = during.iter().map(|it| (it.highest_temperature_c, it.highest_power_w)).collect();
+    assert_eq!(hottest, [(62, 699), (56, 697)]);
+    assert_eq!((during[0].count, during[0].lowest_clock_mhz, during[0].highest_clock_mhz), (7, 345, 1980));
+    assert_eq!(node.gpus[1].subject.bus_id.as_deref(), Some("0000:00:07"));
+    assert_eq!(node.gpus[0].settings["vbios_version"], "96.00.DA.00.0C");
+    assert_eq!(node.settings["nvidia"], "580.159.04");
+}
+
+#[test]
+fn only_lines_that_the_kernel_logged_during_the_job_are_findings() {
+    assert_eq!(findings(&log("h100-xid-43")), one("XID_43", Severity::Software, GPU_1));
+    // The earlier Xid 43 of GPU 1 is in the log before and after.
+    assert_eq!(findings(&log("h100-xid-31")), one("XID_31", Severity::Software, GPU_0));
+}
+
+#[test]
+fn each_counter_that_rises_names_its_gpu() {
+    let load = log("h100-load");
+    let errors = |columns: &str| after(&load, "16, 0, 0, 0, No, No, Completed", columns);
+    let both =
+        |code: &str, severity| [GPU_0, GPU_1].map(|gpu| (code.to_owned(), severity, gpu.to_owned())).to_vec();
+    assert_eq!(
+        findings(&errors("16, 2, 0, 0, No, No, Completed")),
+        both("ECC_UNCORRECTABLE", Severity::Hardware)
+    );
+    assert_eq!(findings(&errors("16, 0, 9, 0, No, No, Completed")), [], "corrected errors are not a fault");
+    assert_eq!(findings(&errors("16, 0, 0, 1, No, No, Completed")), both("ROW_REMAPPED", Severity::Hardware));
+    assert_eq!(
+        findings(&errors("16, 0, 0, 0, Yes, No, Completed")),
+        both("ROW_REMAP_PENDING", Severity::Hardware)
+    );
+    assert_eq!(
+        findings(&errors("16, 0, 0, 0, No, Yes, Completed")),
+        both("ROW_REMAP_FAILED", Severity::Hardware)
+    );
+    assert_eq!(
+        findings(&errors("8, 0, 0, 0, No, No, Completed")),
+        both("PCIE_WIDTH_FELL", Severity::Hardware)
+    );
+    assert_eq!(
+        findings(&errors("16, 0, 0, 0, No, No, In Progress")),
+        both("FABRIC_NOT_READY", Severity::Configuration)
+    );
+    let lost = load
+        .lines()
+        .filter(|line| !line.contains("after gpus 1,"))
+        .map(|line| line.to_owned() + "\n")
+        .collect::<String>();
+    assert_eq!(findings(&lost), one("GPU_LOST", Severity::Hardware, GPU_1));
+}
+
+#[test]
+fn nvlinks_that_are_down_are_found_also_if_they_were_down_before() {
+    let load = log("h100-load");
+    let link = "node vm, gpu 1, link nvlink3 (serial 1752624018157)";
+    let down = with_line(&load, "after", "links", "\t Link 3: <inactive>");
+    assert_eq!(findings(&down), one("NVLINK_DOWN", Severity::Hardware, link));
+    let always = with_line(&down, "before", "links", "\t Link 3: <inactive>");
+    assert_eq!(findings(&always), one("NVLINK_DOWN", Severity::Hardware, link));
+
+    let all = "NVML: Unable to retrieve NVLink information as all links are inActive";
+    let header = "links GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-cf8f9c59-19fd-eab2-ecc1-7cc45b197beb)";
+    let first = |log: &str, moment: &str| {
+        let header = format!("burnin evidence: vm {moment} {header}\n");
+        log.replace(&header, &format!("{header}burnin evidence: vm {moment} links {all}\n"))
+    };
+    let every = with_line(&with_line(&load, "before", "links", all), "after", "links", all);
+    let every = first(&first(&every, "before"), "after");
+    let found = findings(&every);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().all(|(code, severity, _)| code == "NVLINK_DOWN" && *severity == Severity::Configuration)
+    );
+    assert_eq!(findings(&every.replace("H100 80GB HBM3", "H100 PCIe")), [], "cards without a bridge");
+}
+
+#[test]
+fn nvlink_errors_count_from_before_the_job() {
+    let load = log("h100-load");
+    let link = "node vm, gpu 1, link nvlink7 (serial 1752624018157)";
+    let rose = with_line(&load, "after", "link_errors", "\t Link 7: Recovery Errors: 3");
+    assert_eq!(findings(&rose), one("NVLINK_ERRORS", Severity::Hardware, link));
+    let same = with_line(&rose, "before", "link_errors", "\t Link 7: Recovery Errors: 3");
+    assert_eq!(findings(&same), []);
+    let replays = with_line(&load, "after", "link_errors", "\t Link 7: Replay Errors: 1");
+    assert_eq!(findings(&replays), one("NVLINK_ERRORS", Severity::Unknown, link));
+}
+
+#[test]
+fn ports_and_pcie_errors_are_compared() {
+    let port = "/sys/class/infiniband/mlx5_3/ports/1";
+    let both = |log: String, text: &str| {
+        with_line(&with_line(&log, "before", "ports", text), "after", "ports", text)
+    };
+    let up = both(
+        both(log("h100-load"), &format!("{port}/state:4: ACTIVE")),
+        &format!("{port}/rate:400 Gb/sec (4X NDR)"),
+    );
+    assert_eq!(findings(&up), []);
+    let subject = "node vm, link mlx5_3/1";
+    let down = after(&up, "4: ACTIVE", "1: DOWN");
+    assert_eq!(findings(&down), one("PORT_DOWN", Severity::Hardware, subject));
+    let slow = after(&up, "400 Gb/sec (4X NDR)", "100 Gb/sec (4X EDR)");
+    assert_eq!(findings(&slow), one("PORT_RATE_FELL", Severity::Hardware, subject));
+    let flapped = with_line(&up, "after", "ports", &format!("{port}/counters/link_downed:2"));
+    assert_eq!(findings(&flapped), one("PORT_DOWN", Severity::Hardware, subject));
+    let errors = with_line(&up, "after", "ports", &format!("{port}/counters/symbol_error:7"));
+    assert_eq!(findings(&errors), one("PORT_ERRORS", Severity::Unknown, subject));
+    let fatal = "/sys/bus/pci/devices/0000:9b:00.0/aer_dev_fatal:TOTAL_ERR_FATAL 1";
+    let fatal = with_line(&up, "after", "ports", fatal);
+    assert_eq!(findings(&fatal), one("PCIE_AER", Severity::Hardware, "node vm (bus 0000:9b:00.0)"));
+}
+
+#[test]
+fn heat_is_a_finding_and_the_power_limit_is_none() {
+    let load = log("h100-load");
+    let hot = load.replace("699 0x0000000000000001", "699 0x0000000000000040");
+    assert_eq!(findings(&hot), one("GPU_THROTTLED", Severity::Hardware, GPU_0));
+    let warm = load.replace("699 0x0000000000000001", "699 0x0000000000000020");
+    assert_eq!(findings(&warm), one("GPU_THROTTLED", Severity::Unknown, GPU_0));
+}
+
+#[test]
+fn what_could_not_be_read_is_missing() {
+    let load = log("h100-load");
+    let missing = |log: &str| node(log).missing;
+    let restricted = after(
+        &load,
+        "kernel lines 371",
+        "kernel unreadable dmesg: read kernel buffer failed: Operation not permitted",
+    );
+    let expected = "kernel log after the job: dmesg: read kernel buffer failed: Operation not permitted";
+    assert_eq!(missing(&restricted), [expected]);
+    let killed = load.split("burnin evidence: vm after").next().unwrap();
+    assert_eq!(missing(killed), ["evidence after the job, which ended without it"]);
+    let rows = |line: &str| !(line.contains(" gpus 0,") || line.contains(" gpus 1,"));
+    let none: String = load.lines().filter(|line| rows(line)).map(|line| line.to_owned() + "\n").collect();
+    let none = with_line(&none, "before", "gpus", "nvidia-smi ended with status 9");
+    assert_eq!(
+        missing(&none),
+        [
+            "GPUs before the job: nvidia-smi ended with status 9",
+            "GPUs after the job: nvidia-smi printed nothing"
+        ]
+    );
+}
+
+#[test]
+fn a_cut_log_is_never_complete_evidence() {
+    let load = log("h100-load");
+    let last = load.rfind("burnin evidence: vm after end").unwrap();
+    for cut in (0..last).step_by(97) {
+        let mut separated = Separated::new(&load.as_bytes()[..cut]);
+        separated.read_to_end(&mut Vec::new()).unwrap();
+        for node in separated.finish() {
+            assert!(!node.missing.is_empty(), "cut at {cut}");
+        }
+    }
+}
