@@ -43,7 +43,7 @@ pub enum PinChange {
 }
 
 impl PinEntry {
-    /// Whether it pins exactly this.
+    /// Whether the entry pins this run with this baseline source.
     pub(crate) fn pins(&self, wanted: &RunId, of: PinSource) -> bool {
         matches!(&self.change, PinChange::Pinned { run, source, .. } if run == wanted && *source == of)
     }
