@@ -1,4 +1,4 @@
-//! Files created once and atomically, and locks of living processes.
+//! Files created once and atomically, and locks of running processes.
 
 use std::{
     fs::{self, File, TryLockError},
