@@ -90,7 +90,7 @@ def run(name, command, environment, folder):
                 print(text, flush=True)
     code = ansible.wait()
     if code:
-        # Last, because the report of a failed build quotes the end of its log.
+        # Failures are printed last, because the report of a failed build quotes the end of its log.
         print(f"{name}.yml failed with exit code {code}:", *failures[-3:], sep="\n", flush=True)
     return code
 

@@ -131,7 +131,7 @@ impl Iam {
     pub fn unknown(&self, member: &str, what: &str) -> Denial {
         let denial = Denial {
             member: member.to_owned(),
-            permission: "a permission that tests/rehearsal/src/methods.rs does not know:".to_owned(),
+            permission: "a permission that tests/rehearsal/src/methods.rs does not define:".to_owned(),
             resource: Resource::unknown(what),
         };
         self.log().denials.push(denial.clone());

@@ -15,7 +15,7 @@ from pathlib import Path
 
 WORKFLOWS = ["quickstart", "a3-mega-slurm", "a4-gke-testbed", "dgx-slurm-perf"]
 WITH_LOGS = 200  # the newest runs; a quarter of them per workflow
-SLOWER = 44      # the newest of those: the slower benchmark
+SLOWER = 44      # the newest of these runs, with the slower benchmark
 ROW = re.compile(r"^(\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+)((?:\s+[\d.]+){3}\s+\S+)((?:\s+[\d.]+){3}\s+\S+)\s*$")
 MOMENT = re.compile(r'"(20\d\d-\d\d-\d\dT[\d:.]+Z)"')
 

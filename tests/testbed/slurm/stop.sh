@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Ends the processes of start.sh and of remaining jobs, by process id; removes the namespaces and the folder. Also cleans up after
-# a partial start or the death of a daemon.
+# a partial start or the crash of a daemon.
 set -uo pipefail
 dir=${BED_DIR:?} prefix= nodes=0
 [[ -e $dir/run/up ]] && . "$dir/run/up"

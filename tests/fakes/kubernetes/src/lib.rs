@@ -54,7 +54,7 @@ pub struct Api {
 struct State {
     objects: Arc<Mutex<Objects>>,
     faults: Arc<Mutex<VecDeque<Rule>>>,
-    /// A change cuts every watch and every followed log.
+    /// Each change of this value cuts every watch and every followed log.
     cut: watch::Sender<u32>,
     changed: watch::Sender<u64>,
     logs: Logs,

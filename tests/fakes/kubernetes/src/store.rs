@@ -150,7 +150,7 @@ impl Objects {
         self.replace(key, object)
     }
 
-    /// Deletes an object, at once or after the objects that it owns.
+    /// Deletes an object, immediately or after the objects that it owns.
     ///
     /// # Errors
     /// Returns an error if the object is absent or has another uid.

@@ -138,7 +138,7 @@ fn the_blueprints_match_the_pinned_toolkit() {
     assert!(undecided.len() < 45, "{undecided:#?}");
 }
 
-/// Proves that the check works: each defect that a real toolkit once reported is found.
+/// Tests the check itself: it finds each defect that a real toolkit once reported.
 #[test]
 fn each_known_defect_is_found() {
     let filestore = deployments(&variants()[0]);
