@@ -84,7 +84,7 @@ impl CommandLine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Every {
-    /// One process on each node, on all nodes at once; the output of each node is read on its own.
+    /// One process on each node, on all nodes at the same time; the output of each node is read separately.
     #[default]
     Node,
     /// One process for each rank, started as nccl-tests are: for programs that communicate, such as HPL with MPI.

@@ -14,7 +14,7 @@ pub struct PinEntry {
     pub format: u32,
     /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
-    /// Person who decided.
+    /// Person who made the decision.
     pub by: String,
     /// Time of the decision.
     pub at: Timestamp,
@@ -79,7 +79,7 @@ pub struct PinNote {
     pub number: u64,
     /// `pinned` or `released`.
     pub change: String,
-    /// Person who decided.
+    /// Person who made the decision.
     pub by: String,
     /// Time of the decision.
     pub at: Timestamp,

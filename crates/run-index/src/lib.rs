@@ -62,9 +62,9 @@ pub struct Pace {
 impl Pace {
     /// Refresh at every request, so that no record in the ledger is missed.
     pub const ALWAYS: Self = Self { look: Span::from_millis(0), scan: Span::from_millis(0) };
-    /// For a local folder.
+    /// Intervals for a local folder.
     pub const LOCAL: Self = Self { look: Span::from_millis(100), scan: Span::from_secs(1) };
-    /// For buckets.
+    /// Intervals for buckets.
     pub const CLOUD: Self = Self { look: Span::from_secs(2), scan: Span::from_secs(60) };
 }
 

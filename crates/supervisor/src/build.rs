@@ -54,7 +54,7 @@ pub struct BuildOutcome {
 /// Progress of a build, from the files of its folder.
 #[derive(Clone, Debug)]
 pub enum BuildState {
-    /// Not started.
+    /// The build was not started.
     Absent,
     /// The build's supervisor is running.
     Working,
@@ -221,7 +221,7 @@ fn check_out(repository: &SourceRepository, workspace: &Path) -> Result<(), Stri
     let fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--", url, revision];
     for arguments in [&["init", "--quiet"][..], &fetch, &["checkout", "--quiet", "--detach", "FETCH_HEAD"]] {
         let git = std::process::Command::new("git")
-            // Give up after a minute without data from the server.
+            // The fetch fails after one minute without data from the server.
             .args(["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"])
             .args(arguments)
             .current_dir(workspace)

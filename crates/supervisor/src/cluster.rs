@@ -22,7 +22,7 @@ use crate::{
 /// Progress of a cluster, from the files of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
-    /// Not requested.
+    /// The cluster was not requested.
     Absent,
     /// Some nodes are not ready yet.
     Coming,

@@ -19,7 +19,7 @@ fn two_starts_of_one_build_run_it_once() {
     });
     assert_eq!(world.outcome("b").status, BuildStatus::Success);
     world.builds.start("b", &request).unwrap();
-    assert_eq!(world.outcome("b").status, BuildStatus::Success, "a start after the end finds the recorded result");
+    assert_eq!(world.outcome("b").status, BuildStatus::Success, "a later start finds the recorded result");
     assert_eq!(world.text("counter"), "ran\n");
 }
 
@@ -41,7 +41,7 @@ fn a_supervisor_outlives_its_parent() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap().parse().unwrap()
     };
-    assert_eq!(group(supervisor), supervisor, "it leads its own group, so Ctrl-C for its parent does not reach it");
+    assert_eq!(group(supervisor), supervisor, "Ctrl-C for the parent does not reach another process group");
 }
 
 #[test]

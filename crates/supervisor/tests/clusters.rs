@@ -287,7 +287,7 @@ fn a_released_cluster_accepts_no_jobs() {
     assert_eq!(jobs.poll("j").unwrap(), JobState::ClusterGone);
     jobs.cancel("j").unwrap();
     let left = fs::read_dir(world.path("clusters/c")).unwrap().count();
-    assert_eq!(left, 3, "a late cancel leaves nothing beside the request, the mark and the proof");
+    assert_eq!(left, 3, "a late cancel leaves only the request, the mark and the proof");
     assert_eq!(world.text("counter"), "");
 }
 

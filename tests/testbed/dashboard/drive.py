@@ -160,7 +160,7 @@ class Person:
             assert "error" not in found, found
             violations = [(it["id"], node["target"], node["failureSummary"]) for it in found["violations"] for node in it["nodes"]]
             assert not violations, f"{path}, {'dark' if dark else 'light'}: {violations[:5]}"
-            assert found["passes"] > 0, f"{path}: axe checked nothing"
+            assert found["passes"] > 0, f"{path}: axe applied no rule"
 
 
 def empty(person):
@@ -379,7 +379,7 @@ def by_keyboard(person, first, second, log):
 def audited(person, paths):
     for path in paths:
         person.audit(path)
-    print(f"dashboard: axe finds nothing on {len(paths)} pages, light and dark")
+    print(f"dashboard: axe finds no violation on {len(paths)} pages, light and dark")
 
 
 def read(person, path):

@@ -20,7 +20,7 @@ pub struct Screen {
     pub style: Style,
     /// Maximum width of a line, columns. Only text for copying, such as a path, may be wider.
     pub width: usize,
-    /// Formats a time in the reader's time zone, followed by UTC; `None` for UTC only, as in a file.
+    /// Formats a time in the reader's time zone together with UTC; `None` for UTC only, as in a file.
     pub local: Option<fn(Timestamp) -> String>,
     /// Whether the stages of a run are shown; `false` if the screen already shows the progress of the run.
     pub stages: bool,
@@ -36,7 +36,7 @@ impl Screen {
         self.width.max(NARROWEST)
     }
 
-    /// A time in the reader's time zone, followed by UTC, or in UTC only.
+    /// A time in the reader's time zone together with UTC, or in UTC only.
     pub(crate) fn moment(self, at: Timestamp) -> String {
         self.local.map_or_else(|| text::moment(at), |local| local(at))
     }

@@ -51,7 +51,7 @@ impl BigQueryBed {
         Self { bucket, bigquery }
     }
 
-    /// The bucket, as loaders see it.
+    /// The bucket with shortened timeouts, as the loaders use it.
     fn store(&self) -> Arc<CloudStorage> {
         let patience = Patience {
             attempt: Duration::from_secs(2),

@@ -31,7 +31,7 @@ pub enum Fault {
     CutBefore,
     /// The request takes effect; the connection breaks.
     CutAfter,
-    /// The connection breaks; the request takes effect some time later.
+    /// The connection breaks; the request takes effect 150 ms later.
     Late,
     /// The request takes effect; the response has this status.
     LandsAndAnswers(u16),

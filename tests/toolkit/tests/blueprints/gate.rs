@@ -226,7 +226,8 @@ fn every_difference_from_the_upstream_example_is_explained() {
         let ours_expanded = expand(&our_modules, &ours[&file], &declared["modules"]).settings;
         for our in &our_modules {
             let (id, source) = (our["id"].as_str().unwrap(), our["source"].as_str().unwrap());
-            // The same module at the same position: upstream's debug partition is first and has no counterpart.
+            // Modules of one source correspond by position, without upstream's debug partition, which has no
+            // counterpart.
             let their = theirs.iter().filter(|their| {
                 their["source"] == source && !their["id"].as_str().unwrap().contains("debug")
             });
