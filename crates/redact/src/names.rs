@@ -90,7 +90,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
         _ => return Ok(None),
     }
     at += view.run(at, SPACES, blank)?;
-    // A private key is redacted up to its own end line; the other two values are already masked.
+    // A private key is redacted up to its own end line; `***` and the redacted password of a command contain no secret.
     for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
         if view.says(at, begins)? {
             return Ok(None);

@@ -116,7 +116,7 @@ def main(data, runs):
             write(data / "artefacts" / run / "verdict/1/verdict.json", measured_on(verdict).replace(template, run))
             was = json.loads(records[collected])["entry"]["accepted"]["fact"]["data"]["sha256"]
             new[collected] = new[collected].replace(was, hashlib.sha256(text.encode()).hexdigest())
-            # Without stored measurements, so that the changed logs are parsed.
+            # The copy has no stored measurements, so that the changed logs are parsed.
             judged = json.loads(measured_on(new[reached]))
             judged["entry"]["accepted"]["fact"]["data"].pop("measurements", None)
             new[reached] = json.dumps(judged)

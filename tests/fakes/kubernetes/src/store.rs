@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-/// `{group}/{plural}`, namespace, name.
+/// Key of an object: `{group}/{plural}`, namespace, name.
 pub type Key = (String, String, String);
 
 /// Maximum number of recorded changes; older ones are dropped.
