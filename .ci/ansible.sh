@@ -11,7 +11,7 @@ need_packages installed ansible
 need_network_namespaces
 need_overlays
 
-# Installed in the project's folder, as pinned by the workflow, with a compatible ansible-lint.
+# Ansible is installed in the project's folder, in the version that the workflow pins, with a compatible ansible-lint.
 root=$PWD flow=workflows/dgx-slurm-perf tools=$PWD/.tools/ansible
 wanted=$(sha256sum "$flow/requirements.txt" .ci/ansible.sh | sha256sum)
 if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
@@ -25,7 +25,7 @@ bed=$(mktemp -d)
 # Keeps Ansible's own files out of the home folder.
 export BED_DIR=$bed/machines ANSIBLE_HOME=$bed/ansible
 trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
-# In a copy: the lint creates a folder beside its input.
+# The lint runs on a copy, because it creates a folder beside its input.
 cp -r "$flow" "$bed/lint"
 (cd "$bed/lint" && ansible-lint --nocolor -q -c .ansible-lint playbooks)
 for play in "$flow"/playbooks/*.yml; do
@@ -69,7 +69,7 @@ nccl_tests
 cp -r workflows "$bed/workflows"
 sed -e "s#/the/bed/#$BED_DIR/#" -e "s#/the/commit#$(cat "$BED_DIR/nccl-tests.commit")#" tests/testbed/ansible/values.yaml >"$bed/workflows/bed.yaml"
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
-# Hosts see only the bed's part of this host's temporary folder.
+# Hosts can access only the bed's part of this host's temporary folder.
 mv "$bed/workflows" "$BED_DIR/workflows"
 "$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/dgx-slurm-perf.yaml" --values "$BED_DIR/workflows/bed.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

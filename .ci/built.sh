@@ -16,7 +16,7 @@ filters_match() {
   local tests=$1 filter
   shift
   for filter; do
-    # Not with `grep -q`: it closes the pipe at the first match, and the listing would fail.
+    # `grep -q` would close the pipe at the first match, and the listing would fail.
     [[ $("$tests" --ignored --list "$filter" 2>/dev/null) == *": test"* ]] || { echo "no test of $tests matches $filter"; return 1; }
   done
 }

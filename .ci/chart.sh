@@ -10,7 +10,7 @@ burnin=$programs/burnin
 bed=$(mktemp -d)
 trap 'rm -rf "$bed"' EXIT
 "$venv/bin/python" -c 'import helm_python; print("Helm", helm_python.helm_sdk_version())'
-# In parallel, because they mostly wait for processes.
+# The parts run in parallel, because they mostly wait for processes.
 export BURNIN=$burnin TESTBED_LOGS=$bed/testbed-logs PYTHONDONTWRITEBYTECODE=1
 parts=()
 for part in tests/chart/test_*.py; do

@@ -1,4 +1,5 @@
-# Sourced: Debian packages of gates. The setup gate installs those of all selected gates at once; a gate that runs alone installs its own.
+# Sourced: Debian packages of gates. The setup gate installs those of all selected gates; a gate that runs alone
+# installs its own.
 
 packages_of() {
   case $1 in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Rolls out the images that .ci/push.sh pushed, or those of another list: `rollout.sh [FILE]`. Keep the list of a good rollout:
-# `rollout.sh FILE` with it is the rollback. Needs gcloud. Terraform alone creates services: `gcloud run services update` would
+# `rollout.sh FILE` with that list rolls back. Needs gcloud. Terraform alone creates services: `gcloud run services update` would
 # create an absent one, without its environment. Environment: _REGISTRY (empty: nothing is rolled out), _REGION.
 set -euo pipefail
 [[ -n ${_REGISTRY:-} ]] || { echo "_REGISTRY is empty: nothing is rolled out"; exit 0; }

@@ -10,7 +10,8 @@ type -P tar bash sha256sum cc kill grep git openssl >/dev/null ||
 if ! { type -P python3 ssh && python3 -c 'import ensurepip'; } >/dev/null 2>&1 && [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null; then
   apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv openssh-client
 fi
-# Packages of the selected gates, at once: gates that run beside others install none. A gate without its packages prints why it is skipped.
+# Packages of all selected gates are installed here: gates that run beside others install none. A gate without its
+# packages prints why it is skipped.
 . .ci/packages.sh
 packages=()
 for gate in ${BURNIN_GATES:-}; do read -ra more <<<"$(packages_of "$gate")" && packages+=("${more[@]}"); done
@@ -18,6 +19,6 @@ if ((${#packages[@]} > 0)) && ! dpkg --status "${packages[@]}" >/dev/null 2>&1; 
   install_packages "${packages[@]}" || echo "these packages cannot be installed: ${packages[*]}"
 fi
 cargo nextest --version >/dev/null 2>&1 || cargo install --locked cargo-nextest
-# In the project's folder, so that other installed versions are not changed.
+# Installed in the project's folder, so that other installed versions are not changed.
 [[ -x .tools/bin/cargo-deny ]] || cargo install --quiet --locked --debug --root .tools --version "^0.20" cargo-deny
 cargo --version && cargo nextest --version | head -1

@@ -33,7 +33,7 @@ run() {
 
 is_in_background() { [[ -n $lane && " ${background[*]} " == *" $1 "* ]]; }
 
-# Starts the selected gates of the background.
+# Starts the selected background gates.
 start_background() {
   local gate
   for gate in "${background[@]}"; do
@@ -43,7 +43,7 @@ start_background() {
   done
 }
 
-# Prints the output of a gate of the background, and returns its status.
+# Prints the output of a background gate, and returns its status.
 await() {
   while [[ ! -e $results/$1 ]]; do
     kill -0 "$lane" 2>/dev/null || [[ -e $results/$1 ]] || return 1

@@ -23,7 +23,7 @@ resource "google_logging_metric" "line" {
   }
 }
 
-# Cloud Monitoring rejects a policy for a metric that was created less than some minutes ago.
+# Cloud Monitoring rejects a policy for a new metric, so policies are created 300 s after their metrics.
 resource "time_sleep" "metrics" {
   create_duration = "300s"
   depends_on      = [google_logging_metric.line]

@@ -33,7 +33,7 @@ complete fish usr/share/fish/vendor_completions.d/burnin.fish
 mkdir "$root/DEBIAN"
 install -m 755 -t "$root/DEBIAN" packaging/debian/{postinst,prerm,postrm}
 (cd "$root" && find etc -type f | sed 's|^|/|') >"$root/DEBIAN/conffiles"
-# A static program needs no library; another one needs those of the build machine.
+# A static program needs no library; a dynamic one needs the libraries of the build machine.
 depends="bash, coreutils, procps"
 if ldd "$burnin" 2>/dev/null | grep -q 'libc\.so'; then
   depends+=", libc6 (>= $(dpkg-query --show --showformat '${Version}' libc6 | sed 's/-.*//')), libgcc-s1"

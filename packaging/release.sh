@@ -24,7 +24,7 @@ name=burnin-$version-$machine-linux
 tar --sort=name --mtime="@$(git show -s --format=%ct)" --owner=0 --group=0 --numeric-owner -C "$programs" -czf "$out/$name.tar.gz" burnin burnin-agent
 bash packaging/deb.sh "$out" "$version" "$programs/burnin" "$programs/burnin-agent"
 
-# The image has nothing but the program: for judging logs, and for `--server`.
+# The image contains only the program, for judging logs and for `--server`.
 if type -P buildah >/dev/null || install_packages buildah; then
   export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
   container=$(buildah from scratch)

@@ -36,7 +36,7 @@ class Cloud:
             (path / tool).write_text(f'#!/bin/sh\nCLOUD={self.file} exec {sys.executable} -S {HERE}/cloud.py {tool} "$@"\n')
             (path / tool).chmod(0o755)
         (path / "python3").symlink_to(sys.executable)
-        # Only the stand-ins and the programs that the steps need.
+        # The PATH contains only the stand-ins and the programs that the steps need.
         for tool in ("env", "bash", "sh"):
             (path / tool).symlink_to(shutil.which(tool))
         self.file.write_text(json.dumps({"calls": [], "faults": {}, "things": {}, "objects": [], "crds": [], "releases": [], **world}))

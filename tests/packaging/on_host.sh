@@ -37,7 +37,7 @@ start() {
     sleep 0.1
   done
   cat "$folder/up"
-  fail "burnin up does not start"
+  fail "burnin up did not start"
 }
 stop() {
   pkill -TERM -x burnin
@@ -52,13 +52,13 @@ on test -e /var/lib/burnin/warehouse.sqlite || fail "the server did not use the 
 echo 'BURNIN_PROJECT=mine' >>"$root/etc/burnin/agent.env"
 on touch /var/lib/burnin/mine
 on dpkg --install "$new" >/dev/null
-[[ $(on dpkg-query --show --showformat '${Version}' burnin) == 0.0.2 ]] || fail "the upgrade did not happen"
+[[ $(on dpkg-query --show --showformat '${Version}' burnin) == 0.0.2 ]] || fail "the upgrade did not install version 0.0.2"
 grep -q '^BURNIN_PROJECT=mine' "$root/etc/burnin/agent.env" || fail "the upgrade lost the configuration"
 start
 stop
 
 on dpkg --remove burnin >/dev/null
-! on test -e /usr/bin/burnin || fail "the program is left"
+! on test -e /usr/bin/burnin || fail "remove kept the program"
 on test -e /etc/burnin/agent.env || fail "remove deleted the configuration"
 on dpkg --purge burnin >/dev/null 2>"$folder/purged"
 ! on test -e /etc/burnin/agent.env || fail "purge kept the configuration"

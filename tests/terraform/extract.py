@@ -30,7 +30,7 @@ class Binding:
     """The generated files of one type."""
 
     def __init__(self, declared, code):
-        # The source map behind the code is one word of some 100 kB.
+        # The source map behind the code is one word of about 100 kB.
         self.declared, self.code = declared, code.partition("//# sourceMappingURL")[0]
 
     def required(self, interface):

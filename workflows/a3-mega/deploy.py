@@ -32,7 +32,7 @@ def blueprint(wanted, part):
 
 
 def check_prerequisites():
-    """Checks everything that can be checked before a resource is created."""
+    """Makes all checks that are possible before a resource is created."""
     wanted = read_parameters()
     versions()
     active_account()

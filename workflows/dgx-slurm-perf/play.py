@@ -17,7 +17,7 @@ def why(result):
     """Reason of a task's result, in one line."""
     if result.get("_ansible_no_log") or "censored" in result:
         return HIDDEN
-    # For a failed loop: the first failed item.
+    # The reason of a failed loop is that of its first failed item.
     for item in result.get("results") or []:
         if isinstance(item, dict) and item.get("failed"):
             return why(item)
@@ -90,7 +90,7 @@ def run(name, command, environment, folder):
                 print(text, flush=True)
     code = ansible.wait()
     if code:
-        # Last, because the report of a failed build quotes the end of its log.
+        # Failures are printed last, because the report of a failed build quotes the end of its log.
         print(f"{name}.yml failed with exit code {code}:", *failures[-3:], sep="\n", flush=True)
     return code
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Maximum number of lines.
 const LINES: usize = 40;
 
-/// Requests of other systems.
+/// Event types that other systems publish.
 const FROM_OUTSIDE: [&str; 2] = [RUN_REQUEST, CLUSTER_OFFERED];
 
 /// Publishers of each event type, by the noun of the type. Commands are published by the conductor.
@@ -81,7 +81,7 @@ fn each_service_has_a_short_readme_with_its_event_types() {
         folders.insert(service);
     }
     let entries = rights["services"].as_object().unwrap().iter();
-    // A service with another's image has no folder.
+    // A service that runs another service's image has no folder.
     let own: BTreeSet<_> =
         entries.filter(|(_, of)| of["image"].is_null()).map(|(name, _)| name.clone()).collect();
     assert_eq!(folders, own, "services/ and infra/rights.json");

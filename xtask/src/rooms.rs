@@ -96,7 +96,7 @@ fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
     packages
         .map(|package| {
             let dependencies = package["dependencies"].as_array().into_iter().flatten();
-            // Tests may depend on anything.
+            // Tests may depend on any crate.
             let imports = dependencies.filter(|dependency| dependency["kind"].is_null());
             let manifest = text(&package["manifest_path"]);
             let floor =

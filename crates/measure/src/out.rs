@@ -214,7 +214,7 @@ fn beginning(text: &str) -> &str {
 
 /// A metric in progress: the last one of the reading. It must be completed with a value or a reason.
 ///
-/// If memory is exhausted, it is only counted.
+/// Beyond the memory limit a metric is counted, but not kept.
 #[must_use]
 pub(crate) struct Put<'a> {
     out: &'a mut Out,
@@ -300,7 +300,7 @@ impl Put<'_> {
         self.subject(|old| *old = subject)
     }
 
-    /// The value is that of the whole job, whichever process printed it.
+    /// The value describes the whole job; any of its processes may print it.
     pub(crate) fn whole(mut self) -> Self {
         self.whole = true;
         self

@@ -111,7 +111,7 @@ impl Lines for Test {
             return;
         }
         let text = trim(line.text);
-        // Each other kind of line has a capital letter, or begins otherwise.
+        // Lines of all other kinds contain a capital letter, or do not begin with a digit.
         let is_row = text.starts_with(|c: char| c.is_ascii_digit())
             && !text.bytes().any(|byte| byte.is_ascii_uppercase());
         if is_row && self.headers > 0 {
@@ -180,7 +180,7 @@ fn is_error(text: &str) -> bool {
         || text.contains("IB device") && text.contains("not found")
 }
 
-/// `RDMA_Write Bidirectional BW` of a title.
+/// The name of the test in a title, such as `RDMA_Write Bidirectional BW`.
 fn verb(title: &str) -> (String, bool) {
     let title = title.trim().to_ascii_lowercase();
     let words = title.split(|c: char| !c.is_ascii_alphanumeric());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// The process that printed a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
-    /// The last prefix that names a process; empty without one.
+    /// The last prefix that names a process; empty if no prefix names one.
     pub(crate) label: &'a str,
     /// The prefix before it that names a process.
     pub(crate) outer: &'a str,
@@ -99,9 +99,9 @@ impl Labels {
     }
 }
 
-/// A prefix that no program prints itself.
+/// A prefix that only launchers and log collectors add, never a benchmark.
 fn tagged(line: &str) -> Option<(Origin<'_>, &str)> {
-    // Two bytes rule out most lines.
+    // The first two bytes exclude most lines without a further search.
     match line.as_bytes() {
         [b'[', b'0'..=b'9', ..] => open_mpi(line),
         [b'[', b'p', ..] => pod(line),

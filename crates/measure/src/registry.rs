@@ -30,7 +30,7 @@ pub static FORMATS: &[Format] = &[
     crate::imports::KEY_VALUE,
 ];
 
-/// The format of this name.
+/// The format with this name.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)

@@ -20,7 +20,7 @@ pub(crate) fn trim(text: &str) -> &str {
     let start = bytes.iter().position(is_text).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(is_text).map_or(start, |last| last + 1);
     let inner = &text[start..end];
-    // Some blanks are beyond ASCII.
+    // Only a text with a non-ASCII character at one end can still have whitespace there.
     if inner.bytes().next().is_none_or(|byte| byte.is_ascii())
         && inner.bytes().last().is_none_or(|byte| byte.is_ascii())
     {
@@ -30,7 +30,7 @@ pub(crate) fn trim(text: &str) -> &str {
     }
 }
 
-/// The words of a text, like `str::split_whitespace` for blanks of ASCII, without an empty part for each blank of a run.
+/// The words of a text, like `str::split_whitespace` for ASCII whitespace: consecutive blanks separate only once.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
     let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
     let mut rest = text;
@@ -43,8 +43,8 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
     })
 }
 
-/// A phrase that is searched in many lines. Its search is prepared once: `str::split_once` prepares it for each line, which
-/// takes longer than the search of a line.
+/// A phrase to find in many lines. The search is prepared once, because `str::split_once` prepares it for each line,
+/// which takes longer than searching the line.
 pub(crate) struct Phrase {
     text: &'static str,
     finder: OnceLock<Finder<'static>>,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phrase_splits_as_text_does() {
+    fn a_phrase_splits_text_like_str_split() {
         static DASH: Phrase = Phrase::new(" - ");
         for text in ["", " - ", "a", "a - b", " - a - - b - "] {
             assert!(DASH.split(text).eq(text.split(" - ")), "{text}");

@@ -126,7 +126,7 @@ pub(crate) fn xid(code: u32) -> (Severity, &'static str) {
     found.map_or((Unknown, "code without a known meaning"), |at| (XIDS[at].1, XIDS[at].2))
 }
 
-/// Meaning of an SXid code of an NVSwitch. `fatal` is what the kernel line says.
+/// Meaning of an SXid code of an NVSwitch. `fatal` is the severity in the kernel line.
 pub(crate) fn sxid(code: u32, fatal: bool) -> (Severity, &'static str) {
     let meaning = match code {
         10_001..=10_003 => "host interface error",

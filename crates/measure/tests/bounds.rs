@@ -26,7 +26,7 @@ const MOST: usize = 32 << 20;
 /// Size of the generated logs. A build without optimization reads less: `cargo test --release -p measure --test bounds`.
 const SIZE: u64 = if cfg!(debug_assertions) { 8 * MIB } else { 256 * MIB };
 
-/// The allocator counts for all threads: one test at a time.
+/// The allocator counts the memory of all threads, so only one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,13 +88,13 @@ fn samples() -> Vec<(&'static Format, Vec<u8>)> {
 }
 
 #[test]
-fn logs_of_any_length_fit() {
+fn logs_of_any_length_are_read_in_bounded_memory() {
     let _alone = alone();
     for (format, text) in samples() {
         let reading = bounded(format.name, || {
             measure::read_as(format, made(SIZE, |_, out| out.extend_from_slice(&text)))
         });
-        // What does not fit makes the log incomplete.
+        // Values beyond the memory limit make the log incomplete.
         let said = reading.first_error.as_deref().unwrap_or_default();
         assert!(
             !said.contains("exceeds the memory limit") || reading.ended != LogEnd::Complete,
@@ -105,7 +105,7 @@ fn logs_of_any_length_fit() {
 }
 
 #[test]
-fn logs_of_many_processes_fit() {
+fn logs_of_many_processes_are_read_in_bounded_memory() {
     let _alone = alone();
     for (format, text) in samples() {
         let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
@@ -122,7 +122,7 @@ fn logs_of_many_processes_fit() {
 }
 
 #[test]
-fn long_words_and_unique_names_fit() {
+fn long_words_and_unique_names_are_read_in_bounded_memory() {
     let _alone = alone();
     for (format, text) in samples() {
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -138,7 +138,7 @@ fn long_words_and_unique_names_fit() {
 }
 
 #[test]
-fn lines_and_documents_without_end_fit() {
+fn endless_lines_and_documents_are_read_in_bounded_memory() {
     let _alone = alone();
     let units = [
         "x",
@@ -170,7 +170,7 @@ fn lines_and_documents_without_end_fit() {
 }
 
 #[test]
-fn declared_parsers_fit() {
+fn declared_parsers_read_in_bounded_memory() {
     let _alone = alone();
     let declaration = Declaration {
         begin: None,
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_read(log in prop::collection::vec(any::<u8>(), 0..4096)) {
+    fn arbitrary_bytes_are_read_without_invalid_values(log in prop::collection::vec(any::<u8>(), 0..4096)) {
         _ = measure::read(&log[..]).unwrap();
         for format in FORMATS {
             let reading = measure::read_as(format, &log[..]).unwrap();
@@ -212,9 +212,9 @@ proptest! {
         }
     }
 
-    /// Samples with random bytes in random places.
+    /// Samples in which random positions have random bytes.
     #[test]
-    fn damaged_samples_are_read(
+    fn damaged_samples_are_read_without_invalid_values(
         which in any::<prop::sample::Index>(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), 0..40usize, "[ -~\\n\\r\\t\u{e9}]{0,12}"), 1..6),
     ) {

@@ -1,4 +1,4 @@
-//! The table of metrics in `docs/METRICS.md` is that of the registry.
+//! The table of metrics in `docs/METRICS.md` equals the registry.
 
 #![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 
@@ -77,7 +77,7 @@ fn the_page_lists_all_formats() {
 }
 
 #[test]
-fn names_are_stable_words() {
+fn names_of_metrics_and_findings_have_a_fixed_form() {
     for metric in FORMATS.iter().flat_map(|format| format.metrics) {
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._<>".contains(c);
         assert!(metric.name.contains('.') && metric.name.chars().all(valid), "{}", metric.name);

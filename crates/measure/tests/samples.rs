@@ -118,7 +118,7 @@ fn metrics_and_findings_are_in_the_registry() {
     }
 }
 
-/// Positions of a text that are tested: all near the end and around line ends, and every n-th of the others.
+/// The tested positions of a text: all near its end, one line end in seven, and every n-th of all others.
 fn positions(text: &[u8], most: usize) -> impl Iterator<Item = usize> {
     let step = text.len() / most + 1;
     let near = text.len().saturating_sub(most);
@@ -131,7 +131,7 @@ fn a_cut_log_never_passes_with_less() {
         let whole = read(sample.format, &sample.text);
         for length in positions(&sample.text, 1500) {
             let cut = read(sample.format, &sample.text[..length]);
-            // Of a list of problems the first ones are enough for the same verdict.
+            // A cut list of findings leads to the same verdict if it contains at least one of them.
             let findings = cut.findings.is_empty() == whole.findings.is_empty();
             let kept = cut.ended == whole.ended && cut.metrics == whole.metrics && findings;
             assert!(
@@ -154,7 +154,7 @@ fn a_cut_log_never_passes_with_less() {
 /// Formats whose metrics are the latest or largest of several printed numbers.
 const REPORTS_THE_LATEST: [&str; 1] = ["gpu-burn"];
 
-/// Text of a format whose digits do not change the reading, as in the registry's `unread`.
+/// Text whose digits do not change the reading, by format. The registry's `unread` describes it.
 fn irrelevant(format: &str) -> &'static [&'static str] {
     match format {
         "nvbandwidth" => &[
@@ -213,7 +213,7 @@ fn irrelevant(format: &str) -> &'static [&'static str] {
     }
 }
 
-/// The only text of a format whose digits change the reading, for programs that print much else.
+/// Text whose digits change the reading, for formats in which most of the output is not read.
 fn relevant(format: &str) -> Option<&'static [&'static str]> {
     Some(match format {
         "kernel-log" => &[
@@ -272,7 +272,7 @@ fn a_changed_digit_changes_the_reading() {
             let text = String::from_utf8_lossy(line);
             let text = text.trim_end_matches(['\r', '\n']);
             for found in patterns.iter().flat_map(|pattern| pattern.captures_iter(text)) {
-                // The named group, or all of the match.
+                // The named group, or the whole match if the pattern has none.
                 let found = found.name("digits").or(found.get(0)).unwrap();
                 skip[start + found.start()..start + found.end()].fill(only.is_none());
             }
@@ -301,9 +301,9 @@ fn a_changed_digit_changes_the_reading() {
     assert!(failures.is_empty(), "digits without effect in\n{}", failures.join("\n"));
 }
 
-/// The samples as another file: with prefixes of a launcher, with line ends of Windows, and packed.
+/// Variants of each sample: with a launcher's prefixes, with Windows line ends, and compressed.
 #[test]
-fn launchers_and_archives_change_nothing() {
+fn launcher_prefixes_and_archives_do_not_change_the_reading() {
     for sample in samples() {
         let whole = read(sample.format, &sample.text);
         let plain = |reading: &Reading| {
@@ -350,7 +350,7 @@ fn launchers_and_archives_change_nothing() {
     }
 }
 
-/// Units in the samples, and what replaces them.
+/// Format, unit in its samples, and the unknown unit that replaces it.
 const UNITS: [(&str, &str, &str); 8] = [
     ("nvbandwidth", "(GB/s)", "(XB/s)"),
     ("gpu-fryer", "Gflops/s (min", "Xflops/s (min"),

@@ -123,7 +123,7 @@ fn encoded(measurements: &Measurements) -> serde_json::Result<Option<(&'static s
     Ok(Some((COMPRESSED, body.map_err(serde_json::Error::io)?)))
 }
 
-/// Refuses more than a number of bytes.
+/// A writer that fails after a maximum number of bytes.
 struct Limited<W> {
     to: W,
     left: u64,

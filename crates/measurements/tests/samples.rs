@@ -98,9 +98,9 @@ async fn stored_measurements_equal_the_parsed_logs_of_every_sample() {
     let stored = bucket.read(Some(file.clone())).await.unwrap();
     assert_eq!(stored, parsed);
     assert!(parsed.iter().map(|log| log.reading.tables.len()).sum::<usize>() > 20);
-    assert_eq!(bucket.written().await, file, "a repeated write after a crash gives the same object");
+    assert_eq!(bucket.written().await, file, "a repeated write after a crash stores the same object");
 
-    // The logs are not read.
+    // Without the logs the stored measurements are still readable.
     for (name, _) in &samples {
         bucket.store.remove(&format!("artefacts/samples-1/logs/1/1/{name}")).await.unwrap();
     }

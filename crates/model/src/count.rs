@@ -1,4 +1,4 @@
-//! Numbers of things in messages.
+//! Counts with a singular or plural noun, for messages.
 
 /// `1 node`, `2 nodes`: for nouns with a plural in `s`.
 #[must_use]

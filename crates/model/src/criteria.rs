@@ -156,14 +156,14 @@ pub struct PastTolerance {
     /// Accepted distance from the median in the worse direction, as a fraction of the median.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub within: f64,
-    /// Accepted distance from the median, in robust standard deviations of the earlier runs. The larger distance counts, and never
-    /// less than the printed resolution.
+    /// Accepted distance from the median, in robust standard deviations of the earlier runs. The larger of the two
+    /// distances applies, and at least the printed resolution.
     #[schemars(range(min = 1.0))]
     pub spreads: f64,
 }
 
 impl Default for PastTolerance {
-    /// With a few runs the spread is poorly known, so less than 5 % is accepted.
+    /// At least 5 % is accepted, because the spread of a small number of runs is uncertain.
     fn default() -> Self {
         Self { within: 0.05, spreads: 5.0 }
     }
@@ -205,7 +205,8 @@ pub struct Peers {
     /// Accepted distance from the median in the worse direction, as a fraction of the median.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub within: f64,
-    /// Accepted distance from the median, in robust standard deviations of all subjects. The larger distance counts.
+    /// Accepted distance from the median, in robust standard deviations of all subjects. The larger of the two
+    /// distances applies.
     #[schemars(range(min = 1.0))]
     pub spreads: f64,
     /// Minimum number of subjects; with fewer the comparison is inconclusive.

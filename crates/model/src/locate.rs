@@ -132,7 +132,7 @@ pub struct SuspectNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Drained {
-    /// None; the command that would drain the node.
+    /// No action; the field holds the command that would drain the node.
     Proposed {
         /// Command that drains the node.
         command: String,
@@ -142,7 +142,7 @@ pub enum Drained {
         /// Reason recorded at the node.
         reason: String,
     },
-    /// None, for the given reason.
+    /// No action, for the given reason.
     Left {
         /// Reason.
         why: String,

@@ -14,12 +14,12 @@ pub struct Money(u64);
 const MILLION: u64 = 1_000_000;
 
 impl Money {
-    /// From millionths.
+    /// An amount from its number of millionths.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// In millionths.
+    /// The number of millionths of the amount.
     pub const fn as_micros(self) -> u64 {
         self.0
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 pub enum Notify {
     /// The commit whose push started the run.
     Github(GithubNotify),
-    /// A named channel. The crate `channels` knows the kinds.
+    /// A named channel. The crate `channels` defines the kinds.
     Channel(ChannelNotify),
 }
 

@@ -84,7 +84,7 @@ impl CommandLine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Every {
-    /// One process on each node, on all nodes at once; the output of each node is read on its own.
+    /// One process on each node, on all nodes at the same time; the output of each node is read separately.
     #[default]
     Node,
     /// One process for each rank, started as nccl-tests are: for programs that communicate, such as HPL with MPI.
@@ -96,8 +96,8 @@ pub enum Every {
 }
 
 /// The pairs of nodes 0 to `nodes` - 1 in rounds: in a round a node is in at most one pair. All pairs take `nodes` - 1
-/// rounds, or `nodes` rounds if the number is odd; `most` limits the rounds. The jobs' shell text computes the same
-/// ([`Every::Pair`]).
+/// rounds, or `nodes` rounds if the number is odd; `most` limits the rounds. The shell script of the jobs computes the
+/// same pairs ([`Every::Pair`]).
 ///
 /// The circle method of round-robin tournaments: the first node stays, the others rotate.
 #[must_use]

@@ -118,7 +118,7 @@ pub enum Conclusion {
         /// Cause.
         failure: Failure,
     },
-    /// A stage sent no fact past its limit.
+    /// A stage sent no fact in the grace period after its limit.
     TimedOut {
         /// Stage without a response.
         stage: Stage,

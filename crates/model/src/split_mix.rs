@@ -15,12 +15,12 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// From 0 (inclusive) to 1 (exclusive).
+    /// The next random number from 0 (inclusive) to 1 (exclusive).
     pub const fn part(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From 0 (inclusive) to `count` (exclusive), which must not be 0.
+    /// The next random index from 0 (inclusive) to `count` (exclusive), which must not be 0.
     pub fn below(&mut self, count: usize) -> usize {
         // The result is below `count`, so it fits.
         ((u128::from(self.number()) * count as u128) >> 64) as usize

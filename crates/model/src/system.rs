@@ -1,4 +1,4 @@
-//! The part of a cluster that all crates know: the kind's name, and settings that only the kind's own crate reads.
+//! The part of a cluster that all crates share: the kind's name, and settings that only the kind's own crate reads.
 
 use std::fmt;
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// From milliseconds since 1970.
+    /// A point in time from its milliseconds since 1970.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis)
     }
@@ -88,7 +88,7 @@ impl Span {
         Self(Duration::from_secs(seconds))
     }
 
-    /// Whole milliseconds.
+    /// The duration in whole milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }

@@ -296,14 +296,14 @@ pub struct ExtraArgs {
     /// Time that is printed (`-a`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<TimeOf>,
-    /// Time after which the program gives up, seconds (`-T`).
+    /// Timeout of the program, seconds (`-T`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout: Option<u32>,
 }
 
 impl ExtraArgs {
-    /// No option.
+    /// No option is set: nccl-tests' defaults hold.
     pub const NONE: Self = Self {
         op: None,
         root: None,

@@ -14,7 +14,7 @@ pub struct PinEntry {
     pub format: u32,
     /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
-    /// Person who decided.
+    /// Person who made the decision.
     pub by: String,
     /// Time of the decision.
     pub at: Timestamp,
@@ -43,7 +43,7 @@ pub enum PinChange {
 }
 
 impl PinEntry {
-    /// Whether it pins exactly this.
+    /// Whether the entry pins this run with this baseline source.
     pub(crate) fn pins(&self, wanted: &RunId, of: PinSource) -> bool {
         matches!(&self.change, PinChange::Pinned { run, source, .. } if run == wanted && *source == of)
     }
@@ -79,7 +79,7 @@ pub struct PinNote {
     pub number: u64,
     /// `pinned` or `released`.
     pub change: String,
-    /// Person who decided.
+    /// Person who made the decision.
     pub by: String,
     /// Time of the decision.
     pub at: Timestamp,

@@ -206,7 +206,7 @@ pub struct Pinned {
 /// Person, time and reason of a decision.
 #[derive(Clone, Debug)]
 pub struct Who {
-    /// Person who decides.
+    /// Person who makes the decision.
     pub by: String,
     /// Time of the decision.
     pub at: model::Timestamp,

@@ -80,7 +80,7 @@ pub(crate) fn text(view: &StreamWindow<'_>) -> Result<EnvironmentText, Undecided
             Some(b'\\') => at += 2,
             Some(b'"' | b'\n') => return Ok(EnvironmentText::Open { length: at - 1 }),
             Some(_) => at += 1,
-            // Truncated, or too long to be useful.
+            // The string is truncated or exceeds the lookahead: its value is removed.
             None => return Ok(secret),
         }
     }

@@ -31,13 +31,13 @@ pub use rules::Rules;
 use scan::{ScanMatch, Swallow, Swallowed};
 use view::{BACK, StreamWindow};
 
-/// Maximum bytes processed at once.
+/// Maximum bytes processed in one step.
 const CHUNK: usize = 64 << 10;
 
 /// State of one stream.
 pub struct Redactor {
     rules: Arc<Rules>,
-    /// A few processed bytes, and the undecided ones.
+    /// The last processed bytes, for lookbehind, and the undecided ones.
     buffer: Vec<u8>,
     /// Number of processed bytes in the buffer.
     passed: usize,

@@ -90,7 +90,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
         _ => return Ok(None),
     }
     at += view.run(at, SPACES, blank)?;
-    // A private key is redacted up to its own end line; the other two values are already masked.
+    // A private key is redacted up to its own end line; `***` and the redacted password of a command contain no secret.
     for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
         if view.says(at, begins)? {
             return Ok(None);
@@ -165,7 +165,7 @@ pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<
     let length = view.run(name.len(), COMMAND, line)?;
     let text = &view.rest(name.len())[..length];
     for flag in flags {
-        // Only at the beginning of an argument.
+        // A flag counts only at the beginning of an argument.
         let found = memchr::memmem::find_iter(text, flag.as_bytes());
         let begins = found.into_iter().find(|at| *at == 0 || matches!(text[at - 1], b' ' | b'\t'));
         let Some(at) = begins else { continue };

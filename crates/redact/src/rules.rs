@@ -41,7 +41,7 @@ enum RedactionRule {
 /// All rules. Created once, shared by any number of streams.
 pub struct Rules {
     automaton: AhoCorasick,
-    /// By pattern: the rules of this text and of all its prefixes. Known values come first.
+    /// For each pattern, the rules of its text and of all prefixes of that text. Known values come first.
     by_pattern: Vec<Vec<RedactionRule>>,
     known: Vec<EncodedForm>,
     /// All searched texts, in lower case, sorted.
@@ -98,7 +98,7 @@ impl Rules {
             .enumerate()
             .for_each(|(at, (name, _))| add(name.as_bytes(), RedactionRule::Command(at)));
 
-        // A transition table is fastest, but needs too much memory for very many values.
+        // A transition table is the fastest automaton, but its memory grows with the number of values.
         let kind = (rules.len() < TABLE).then_some(AhoCorasickKind::DFA);
         let automaton = AhoCorasick::builder()
             .kind(kind)
@@ -130,8 +130,8 @@ impl Rules {
         Arc::clone(&PATTERNS)
     }
 
-    /// Position from which the end of `bytes` may be the beginning of a searched text, at least `from`; its
-    /// length if none.
+    /// Position, at least `from`, from which the end of `bytes` may be the beginning of a searched text; the length of
+    /// `bytes` if no such position exists.
     pub(crate) fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
         let first = (bytes.len() + 1).saturating_sub(self.longest).max(from);
         let begins = |at: &usize| {

@@ -53,7 +53,7 @@ pub(crate) enum Swallow {
 
 /// Progress of a [`Swallow`].
 pub(crate) enum Swallowed {
-    /// All bytes were removed; there may be more.
+    /// All available bytes were removed; more may follow.
     All(Swallow),
     /// All but the last byte, which is needed to interpret the next one.
     AllButOne(Swallow),

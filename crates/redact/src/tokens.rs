@@ -134,7 +134,7 @@ impl TokenPattern {
 /// First line of a private key.
 pub(crate) const PEM: &str = "-----BEGIN ";
 
-/// A block with a private key, up to its end if that is within reach.
+/// A block with a private key, up to its end if the lookahead includes the end.
 pub(crate) fn private_key(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let label = view.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
     let named = memchr::memmem::find(&view.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();

@@ -19,14 +19,14 @@ pub struct CheckLine {
     pub word: String,
     /// Most severe reason of the verdict, or the reason of its absence.
     pub why: String,
-    /// Whether the measurements of this check are the shown ones.
+    /// Whether the report shows the measurements of this check.
     pub is_shown: bool,
 }
 
 /// State of a check that the workflow excludes.
 pub const NOT_RUN: &str = "not run";
 
-/// The checks of a run, worst first and then in order of execution; none for a single benchmark.
+/// The checks of a run, worst first and then in order of execution; empty for a single benchmark.
 pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
     let (state, shown) = (run.state, run.shown_check());
     let named = state.checks().filter(|check| state.workflow.check(*check).is_some());

@@ -51,7 +51,7 @@ fn headline(found: &Comparison) -> (Tone, String) {
         return (tone, "B is not slower on the plateau".to_owned());
     };
     let (size, a, b) = (text::size(point.key.size_bytes), point.a_busbw, point.b_busbw);
-    // As many decimals as nccl-tests print, where one would hide the difference.
+    // Below 10 GB/s one decimal would hide the difference: two decimals, as nccl-tests prints.
     let digits = if a.min(b) < 10.0 { 2 } else { 1 };
     let faster = plateau.slower < -EQUAL;
     let words = if a <= 0.0 || b <= 0.0 || !(a / b).is_finite() {
@@ -73,7 +73,8 @@ fn headline(found: &Comparison) -> (Tone, String) {
 /// Maximum difference of the plateau that counts as equal.
 const EQUAL: f64 = 0.005;
 
-/// The point of the plateau that stands for it: the largest size, unless the plateau as a whole changed in the other direction.
+/// The point that represents the plateau: the largest size, unless the plateau as a whole changed in the other
+/// direction.
 fn typical<'a>(found: &'a Comparison, plateau: &RegionChange) -> Option<&'a PointChange> {
     let points = || found.points.iter().filter(|point| point.region == Region::Plateau);
     let largest = points().max_by_key(|point| point.key.size_bytes);
@@ -130,7 +131,7 @@ pub fn terminal(pair: RunPair<'_>, screen: impl Into<Screen>) -> String {
     paper.finish()
 }
 
-/// What to do after the comparison; the steps of the reason codes of the same finding.
+/// The next step after the comparison, which is that of the matching reason code in the documentation.
 fn next(found: &Comparison) -> Option<String> {
     let code = match (found.points.is_empty(), found.comparable(), found.slower_where_it_counts()) {
         (true, ..) => "NOT_MEASURED",
@@ -138,7 +139,7 @@ fn next(found: &Comparison) -> Option<String> {
         (_, _, true) => "BELOW_BASELINE",
         _ => return None,
     };
-    // Two logs have no baseline to learn or to release.
+    // The documented step of this code is about learned baselines, which two logs do not have.
     if code == "OTHER_FINGERPRINT" {
         return Some("compare two logs of the same collective, ranks, nodes, device and system".to_owned());
     }

@@ -82,7 +82,7 @@ pub fn csv(story: &Story<'_>) -> String {
     if lines == 0 { heading() } else { written }
 }
 
-/// Only the header: the writer derives it from the first row.
+/// The header alone. The writer derives a header from its first row, so a default row is written and cut off.
 fn heading() -> String {
     let mut out = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
     drop(out.serialize(CsvRow::default()));

@@ -16,7 +16,7 @@ pub struct NamedValue {
     value: String,
     /// The value is for copying rather than reading.
     code: bool,
-    /// The value as a moment for programs, if it is one.
+    /// The value in machine-readable form, if it is a time.
     time: Option<String>,
 }
 

@@ -99,12 +99,12 @@ pub fn metrics(story: &Story<'_>) -> Metrics {
     Metrics { metrics: summaries(&logs, story.whole()), findings: findings(&logs) }
 }
 
-/// The same without the suspects' evidence first, so that the order is equal for all runs.
+/// Metrics in the order of the logs: evidence of suspects has no priority, so that the order is equal for all runs.
 pub(crate) fn in_log_order(story: &Story<'_>) -> Vec<MetricSummary> {
     summaries(&logs(story), None)
 }
 
-/// The logs one by one: of a run its parts, otherwise the separate logs.
+/// Every single log: the parts of a run, otherwise the separate logs.
 pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
     match story.parts.is_empty() {
         true => story.logs.iter().map(|log| (log.name, log.reading)).collect(),
@@ -112,7 +112,7 @@ pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
     }
 }
 
-/// Metrics of these properties are comparable.
+/// Metrics that agree in these properties are comparable.
 type Kind<'a> = (&'a str, &'a BTreeMap<String, String>, &'a str, Better, Scope);
 
 /// Values of one kind, each with its log.
@@ -164,7 +164,7 @@ fn summary((kind, metrics): &Group<'_>) -> MetricSummary {
     }
 }
 
-/// A subject without a node is a different one in each log, unless it is the whole cluster.
+/// Equal subjects without a node are distinct in different logs, unless the subject is the whole cluster.
 fn identity<'a>(log: &'a str, metric: &'a Metric) -> (&'a Subject, Option<&'a str>) {
     let subject = &metric.subject;
     let is_named = subject.node.is_some() || subject.rank.is_some() || metric.scope == Scope::World;
@@ -174,7 +174,7 @@ fn identity<'a>(log: &'a str, metric: &'a Metric) -> (&'a Subject, Option<&'a st
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
-    // Half of each first: the sum of two finite values may be infinite.
+    // Each value is halved before the addition, because the sum of two finite values may be infinite.
     Some(if values.len() % 2 == 1 { upper } else { values[values.len() / 2 - 1] / 2.0 + upper / 2.0 })
 }
 
@@ -338,7 +338,7 @@ fn row_of(row: &MetricSummary, is_bad: bool) -> MetricRow {
     }
 }
 
-/// The subject; the log if the subject has no known field.
+/// The subject, or the log if no field of the subject is known.
 pub fn place(subject: &Subject, log: &str) -> String {
     let place = if subject.is_unknown() { log.to_owned() } else { subject.to_string() };
     text::shortened(&place, NAME)

@@ -80,7 +80,7 @@ const FINE: u32 = 4;
 type PlotArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
-/// `None` without data.
+/// Draws a plot; returns `None` if `draw` has no data.
 fn plot(canvas: Canvas, draw: impl FnOnce(&PlotArea<'_>) -> Option<()>) -> Option<Plot> {
     let view = (canvas.width * FINE, canvas.height * FINE);
     let mut svg = String::new();

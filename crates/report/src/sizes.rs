@@ -42,7 +42,7 @@ pub struct Earlier<'a> {
 /// Comparable runs, oldest first; the last one is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
-    /// Runs of the series.
+    /// At least two runs, otherwise there is no section.
     pub runs: &'a [Earlier<'a>],
     /// Baseline of the last run, if any.
     pub baseline: Option<&'a Baseline>,

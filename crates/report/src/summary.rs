@@ -63,7 +63,7 @@ pub fn verdict_of(log: &LogStory<'_>) -> Verdict {
     log.judgement.map_or(Verdict::Inconclusive, |judgement| judgement.verdict)
 }
 
-/// The folder of all logs, with a slash at its end; empty without a common one.
+/// The folder of all logs, with a slash at its end; empty if the logs have no common folder.
 pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
     let mut names = story.logs.iter().map(|log| log.name);
     let first = names.next().map_or("", |name| &name[..name.rfind('/').map_or(0, |at| at + 1)]);

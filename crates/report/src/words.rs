@@ -113,7 +113,7 @@ pub fn suspects(suspects: &Suspects) -> String {
     format!("{named}, {}", text::count(suspects.tests, "pair"))
 }
 
-/// `who: why`, or `who` alone.
+/// `who: why`, or `who` alone if `why` is blank.
 pub fn because(who: &str, why: &str) -> String {
     if why.trim().is_empty() { who.to_owned() } else { format!("{who}: {why}") }
 }

@@ -37,7 +37,7 @@ fn the_terminal_report_has_the_important_facts() {
 }
 
 #[test]
-fn markdown_fits_a_pull_request() {
+fn the_markdown_report_fits_a_comment_on_a_pull_request() {
     insta::assert_snapshot!("markdown_bad", markdown(&bad().story()));
     insta::assert_snapshot!("markdown_several", markdown(&several().story()));
     insta::assert_snapshot!("markdown_run", markdown(&slow().story()));

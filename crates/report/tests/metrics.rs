@@ -152,7 +152,7 @@ fn real_logs_of_three_nodes_are_summarized_over_all_of_them() {
 }
 
 #[test]
-fn each_form_has_the_section() {
+fn each_form_has_the_section_about_metrics() {
     let check = burned();
     let story = check.story();
     assert_eq!(check.judgement.verdict, Verdict::Fail);

@@ -68,7 +68,7 @@ impl ShownSuspects {
         }
     }
 
-    /// The result of the search, if there was one.
+    /// The result of the search; `None` if only the verdict names suspects.
     #[must_use]
     pub fn located(&self) -> Option<&Suspects> {
         match self {
@@ -81,7 +81,7 @@ impl ShownSuspects {
 /// One attempt of a stage, or a teardown.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageDetail {
-    /// Name of the stage; `cluster` for a teardown, too.
+    /// Name of the stage; also `cluster` for a teardown.
     pub stage: Stage,
     /// Name of its check, if the workflow has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]

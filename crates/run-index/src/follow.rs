@@ -32,7 +32,7 @@ struct Following {
 }
 
 impl RunIndex {
-    /// The records of a run after number `seen`, until it is closed and has released everything. Also waits
+    /// The records of a run after number `seen`, until it is closed and has released all resources. Also waits
     /// for a run that has no record yet.
     pub fn follow(
         self: &Arc<Self>,

@@ -50,7 +50,7 @@ impl Index {
         self.damaged.clone()
     }
 
-    /// Reads everything that may have changed.
+    /// Reads all runs that may have changed.
     pub async fn refresh(
         &mut self,
         ledger: &Ledger,

@@ -1,9 +1,9 @@
 //! Index of runs: listing, newest first; details; live updates.
 //!
-//! The ledger is the only source of truth, and a run consists of about a dozen small objects. A run that is
-//! closed and has released everything never changes, so it is folded once and its [`RunSummary`] is stored in
-//! *segments* (below `view/2/`): objects that are created once, each with the summaries of many runs.
-//! They are stored beside the artefacts:
+//! The ledger is the only source of truth, and a run consists of about a dozen small objects. A run that is closed and
+//! has released all resources never changes, so it is folded once and its [`RunSummary`] is stored in *segments* (below
+//! `view/2/`): objects that are created once, each with the summaries of many runs. They are stored beside the
+//! artefacts:
 //!
 //! ```text
 //! view/2/{first 16 hex digits of the SHA-256}.json   summaries of up to 128 closed runs, first closed first
@@ -62,9 +62,9 @@ pub struct Pace {
 impl Pace {
     /// Refresh at every request, so that no record in the ledger is missed.
     pub const ALWAYS: Self = Self { look: Span::from_millis(0), scan: Span::from_millis(0) };
-    /// For a local folder.
+    /// Intervals for a local folder.
     pub const LOCAL: Self = Self { look: Span::from_millis(100), scan: Span::from_secs(1) };
-    /// For buckets.
+    /// Intervals for buckets.
     pub const CLOUD: Self = Self { look: Span::from_secs(2), scan: Span::from_secs(60) };
 }
 
@@ -140,7 +140,7 @@ impl RunIndex {
     /// Runs whose ledger cannot be replayed, with the reason. They are not listed.
     ///
     /// # Errors
-    /// Returns an error if a store does not answer.
+    /// Returns an error if a store request fails.
     pub async fn damaged(&self) -> Result<BTreeMap<RunId, String>, ViewError> {
         Ok(self.fresh().await?.damaged())
     }

@@ -66,7 +66,7 @@ impl RunIndex {
         self.report_of(run, None, elsewhere).await
     }
 
-    /// The same about one check; `None` for the run with its most severe check.
+    /// Like [`Self::report`], for one check; `None` reports the run with its most severe check.
     ///
     /// # Errors
     /// Returns an error if its ledger or its artefacts cannot be read.
@@ -122,7 +122,7 @@ impl RunReport {
         self.check.unwrap_or_else(|| self.state.shown_check())
     }
 
-    /// The check that was asked for.
+    /// The requested check; `None` if the request names none.
     pub(crate) fn asked(&self) -> Option<CheckIndex> {
         self.check
     }

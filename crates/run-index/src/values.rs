@@ -106,14 +106,14 @@ impl RunIndex {
             match cache.known.get(run).or_else(|| open.get(run)) {
                 Some(values) => drop(known.runs.insert(run.clone(), Arc::clone(values))),
                 None if cache.reading.contains(run) => known.pending += 1,
-                // The store did not answer: the next request tries again.
+                // The store request failed: the next request for values repeats it.
                 None => {}
             }
         }
         known
     }
 
-    /// Reads runs and keeps those that are closed. Returns those that are not.
+    /// Reads runs. Caches the values of closed runs, and returns those of open runs.
     async fn read_values(&self, missing: Vec<(RunId, bool)>) -> BTreeMap<RunId, Arc<RunValues>> {
         let reads = stream::iter(missing).map(|(run, closed)| async move {
             let read = self.values_of(&run).await;

@@ -1,4 +1,4 @@
-//! Time of lists on a folder. By hand: `cargo test --release -p run-index --test costs -- --ignored --nocapture`.
+//! Time of lists on a folder. Run by hand: `cargo test --release -p run-index --test costs -- --ignored --nocapture`.
 
 mod support;
 
@@ -13,9 +13,9 @@ const RUNS: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "prints times"]
-async fn ten_thousand_closed_runs() {
+async fn lists_of_ten_thousand_closed_runs_are_timed() {
     let folder = tempfile::tempdir().unwrap();
-    // Created in memory and written without waiting for the disk.
+    // The ledgers are created in memory, and then written as files without a wait for the disk.
     let made: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let records = ledger(Arc::clone(&made));
     let mut files = 0;
@@ -46,6 +46,6 @@ async fn ten_thousand_closed_runs() {
             warm.push(began.elapsed());
         }
         warm.sort();
-        println!("  a first page, warm, each with a look: median {:?}, slowest {:?}", warm[15], warm[29]);
+        println!("  a first page, warm, each with a refresh: median {:?}, slowest {:?}", warm[15], warm[29]);
     }
 }

@@ -24,7 +24,7 @@ impl IndexedLedger {
         Self { store: counting.clone(), counting, clock }
     }
 
-    /// Runs with these numbers, closed but for every hundredth.
+    /// Creates runs with these numbers; all are closed except every hundredth.
     async fn with(runs: std::ops::Range<usize>) -> Self {
         let world = Self::new();
         let ledger = ledger(Arc::clone(&world.store));
@@ -61,7 +61,7 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
         number += 1;
         world.clock.advance(Span::from_secs(60));
         let Some(next) = page.next else { break };
-        // As it travels through a URL.
+        // Converted to text and back, as in a URL.
         wanted.after = Some(next.to_string().parse().unwrap());
     }
     let mut expected: Vec<_> = (0..250).map(run).collect();
@@ -76,7 +76,7 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
 }
 
 #[tokio::test]
-async fn filters_count_together() {
+async fn a_run_must_match_every_filter() {
     let world = IndexedLedger::with(0..60).await;
     let view = world.view();
     let count = async |wanted: RunFilter| {
@@ -106,14 +106,14 @@ async fn a_closed_run_is_folded_only_once() {
     let page = first.page(&wanted).await.unwrap();
     let (reads, _) = world.counting.asked();
     assert!(reads >= 3 * 1001, "the first request folds all runs: {reads}");
-    // Warm, without changes: one list of open runs and one check for a next record of each.
+    // Warm, without changes: one list of the open runs, and for each of them one check for its next record.
     world.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (11, 1));
     // Within the interval the index sends no requests.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (0, 0));
-    // Cold: the segments, and a fold of the other runs: the open ones and less than one segment of closed ones.
+    // Cold start: the segments, and a fold of the other runs: the open ones and less than one segment of closed ones.
     let second = world.view();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
     let (reads, lists) = world.counting.asked();

@@ -16,7 +16,7 @@ use crate::{Clock, clock::backoff};
 #[derive(Debug, thiserror::Error)]
 #[error("event {id} could not be published: {why}")]
 pub struct BusError {
-    /// The event's id.
+    /// CloudEvents `id` of the event that was not published.
     pub id: String,
     /// Cause.
     pub why: String,
@@ -126,7 +126,8 @@ impl Bus for MemoryBus {
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         while deliveries.try_join_next().is_some() {}
         for handler in handlers {
-            // Not in the publisher's span: between services only the event's own trace context is propagated.
+            // The delivery is outside the publisher's span, because between services only the event's own trace context
+            // is propagated.
             deliveries.spawn(deliver(
                 Arc::clone(&self.clock),
                 Arc::clone(&self.parking),

@@ -41,13 +41,13 @@ impl fmt::Display for VariableProblems {
 }
 
 impl VariableReader {
-    /// From any set of variables.
+    /// Reads the given variables.
     pub fn new<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
         let variables = variables.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         Self { variables, problems: Vec::new() }
     }
 
-    /// From the process's environment. Variables that are not UTF-8 count as absent.
+    /// Reads the process's environment. Variables that are not UTF-8 count as absent.
     pub fn from_env() -> Self {
         Self::new(
             std::env::vars_os()

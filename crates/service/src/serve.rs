@@ -92,11 +92,11 @@ pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Sen
 /// Further routes of a service.
 #[derive(Default)]
 pub struct Routes {
-    /// For authenticated callers.
+    /// Routes for authenticated callers.
     pub guarded: Router,
-    /// For any caller: these routes have their own authentication, or are public.
+    /// Routes for any caller: they have their own authentication, or are public.
     pub open: Router,
-    /// Serve only `open` and `/healthz`: a public address exposes nothing else.
+    /// Serve only `open` and `/healthz`, so that a public address exposes no other route.
     pub alone: bool,
     /// Sets the additional fields of `GET /about`.
     pub about: Option<More>,

@@ -37,7 +37,7 @@ impl From<BusError> for CommandError {
 pub enum PortError {
     /// Transient: retry.
     Transient(String),
-    /// Permanent; the failure to publish.
+    /// Permanent: the failure is published as a fact.
     Permanent(Failure),
 }
 
@@ -66,8 +66,8 @@ pub trait Worker: Send + Sync + 'static {
     /// Name, as in the `source` of its events.
     fn name(&self) -> &'static str;
 
-    /// Starts `command` or answers it. An operation that outlasts the request is polled in the background,
-    /// and its result is published through `outbox`.
+    /// Performs `command` and publishes the result through `outbox`. An operation that outlasts the request is polled
+    /// in the background.
     ///
     /// # Errors
     /// Returns an error if no fact could be published; a failure of the work itself is a fact, not an error.

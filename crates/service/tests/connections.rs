@@ -81,7 +81,7 @@ impl Server {
 fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
-        // Closed with unread bytes counts as closed.
+        // A connection that the server closed with unread bytes counts as closed.
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("not closed: {error}"),
         _ => String::from_utf8(rest).unwrap(),
     }
@@ -96,7 +96,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_head_that_is_not_sent_in_time_and_an_idle_connection_are_closed() {
+fn a_connection_with_a_late_head_and_an_idle_connection_are_closed() {
     let _alone = ALONE.lock();
     let server = Server::start(ConnectionLimits { head: SHORT, ..LIMITS });
     assert_eq!(rest(server.connect()), "", "nothing was sent");
@@ -111,7 +111,7 @@ fn a_head_that_is_not_sent_in_time_and_an_idle_connection_are_closed() {
 }
 
 #[test]
-fn a_body_that_is_not_sent_in_time_is_answered_with_408() {
+fn a_body_after_its_deadline_is_answered_with_408() {
     let _alone = ALONE.lock();
     let server = Server::start(ConnectionLimits { body: SHORT, ..LIMITS });
     let mut slow = server.connect();

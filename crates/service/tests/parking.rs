@@ -60,7 +60,7 @@ async fn hostile_ids_give_safe_and_distinct_names() {
     let mut kept = BTreeSet::new();
     for name in &names {
         check_name(name).unwrap();
-        let file = name.strip_prefix("parked/2027-01-15/").unwrap_or_else(|| panic!("{name} lies elsewhere"));
+        let file = name.strip_prefix("parked/2027-01-15/").unwrap_or_else(|| panic!("{name} is misplaced"));
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         assert!(file.chars().all(plain) && file.len() < 200, "{name}");
         kept.insert(store.read(name).await.unwrap().unwrap());

@@ -48,7 +48,7 @@ fn contract_handle(event: &Event) -> Option<String> {
 }
 
 #[test]
-fn every_spelling_of_an_event_reads_the_same() {
+fn every_encoding_of_an_event_has_the_same_content() {
     let plain = json!({"handle": "h"}).to_string();
     let binary = [
         ("ce-specversion", "1.0"),
@@ -190,7 +190,7 @@ async fn only_transient_failures_are_rejected() {
     let parked = post(Disposition::Park("never".into()), event()).await;
     assert_eq!(parked, (StatusCode::NO_CONTENT, vec!["1: never".to_owned()]));
     let (status, parked) = post(Disposition::Done, "{").await;
-    assert_eq!((status, parked.len()), (StatusCode::NO_CONTENT, 1), "nothing unreadable is lost or repeated");
+    assert_eq!((status, parked.len()), (StatusCode::NO_CONTENT, 1), "every unreadable event is parked once");
 }
 
 #[tokio::test]

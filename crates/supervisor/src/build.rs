@@ -54,13 +54,13 @@ pub struct BuildOutcome {
 /// Progress of a build, from the files of its folder.
 #[derive(Clone, Debug)]
 pub enum BuildState {
-    /// Not started.
+    /// The build was not started.
     Absent,
     /// The build's supervisor is running.
     Working,
     /// The supervisor recorded the result.
     Ended(BuildOutcome),
-    /// The build's supervisor died before the end.
+    /// The build's supervisor ended before it recorded a result.
     Lost,
 }
 
@@ -102,7 +102,7 @@ impl BuildFolder {
                 &[],
                 &folder.join("supervisor.log"),
             )?;
-            // A later caller must not mistake a supervisor that has not locked yet for a dead one.
+            // A later caller must not mistake a supervisor that does not hold its lock yet for one that has ended.
             let begun = || ["started", "outcome.json"].iter().any(|file| folder.join(file).exists());
             wait_for(begun, Duration::from_secs(10))?;
         }
@@ -119,7 +119,7 @@ impl BuildFolder {
             return Ok(BuildState::Absent);
         }
         // Read in the reverse order of the supervisor's writes, so that a supervisor that starts or ends during the
-        // read is not mistaken for a dead one.
+        // read does not count as lost.
         let started = folder.join("started").exists();
         let alive = lock_files::is_locked(&folder.join("lock"))?;
         match lock_files::read_json(&folder.join("outcome.json"))? {
@@ -143,7 +143,7 @@ impl BuildFolder {
         Ok(())
     }
 
-    /// Kills the remaining processes of a dead supervisor's build and records its end.
+    /// Kills the remaining processes of a build whose supervisor has ended, and records the end of the build.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
@@ -151,7 +151,7 @@ impl BuildFolder {
         let folder = self.folder(name);
         let Some(_lock) = lock_files::lock(&folder.join("lock"))? else { return Ok(()) };
         process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;
-        // The supervisor may have died before it recorded the group of a newly started step.
+        // The supervisor may have ended before it recorded the group of a newly started step.
         process::end_marked(process::BUILD_MARK, &folder);
         let outcome = BuildOutcome { status, failure: Some(why.to_owned()), artifacts: Vec::new() };
         lock_files::create_json(&folder.join("request.json"), &serde_json::Value::Null)?;
@@ -221,7 +221,7 @@ fn check_out(repository: &SourceRepository, workspace: &Path) -> Result<(), Stri
     let fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--", url, revision];
     for arguments in [&["init", "--quiet"][..], &fetch, &["checkout", "--quiet", "--detach", "FETCH_HEAD"]] {
         let git = std::process::Command::new("git")
-            // Give up after a minute without data from the server.
+            // The fetch fails after one minute without data from the server.
             .args(["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"])
             .args(arguments)
             .current_dir(workspace)

@@ -22,7 +22,7 @@ use crate::{
 /// Progress of a cluster, from the files of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
-    /// Not requested.
+    /// The cluster was not requested.
     Absent,
     /// Some nodes are not ready yet.
     Coming,
@@ -33,7 +33,7 @@ pub enum ClusterState {
         /// The node and its last log line.
         why: String,
     },
-    /// Released, and no process is left.
+    /// Released, and no process remains.
     Deleted(Deleted),
 }
 
@@ -150,7 +150,7 @@ impl ClusterFolder {
         Ok(ClusterState::Ready(Cluster { name: name.to_owned(), nodes: request.nodes, access }))
     }
 
-    /// Releases a cluster: kills its nodes and all their processes, checks that none is left, and removes its
+    /// Releases a cluster: kills its nodes and all their processes, checks that no process remains, and removes its
     /// folder except for the proof. Returns after completion.
     ///
     /// # Errors

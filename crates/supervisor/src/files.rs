@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip() {
+    fn a_shown_name_is_decoded_to_the_same_bytes() {
         for name in
             [&b"plain.log"[..], b"a\\xff", b"a\xffb", b"\\", b"\\\\x00", b"new\nline", "é/ü".as_bytes()]
         {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_within_are_listed_and_opened() {
+    fn only_regular_files_within_the_folder_are_listed_and_opened() {
         let root = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();

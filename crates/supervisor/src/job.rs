@@ -56,7 +56,7 @@ pub struct NodeExit {
 /// Progress of a job, from the files of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// Not submitted.
+    /// The job was not submitted.
     Absent,
     /// At least one process has not ended.
     Running,

@@ -9,8 +9,8 @@
 //!   jobs/{job}/        job.json  claims/{node}  groups/{node}  output/{node}.log  exits/{node}.json   cancel
 //! ```
 //!
-//! Files are created once, atomically, and never rewritten. A process is alive while it holds its lock, which
-//! the kernel releases at its death.
+//! Files are created once, atomically, and never rewritten. A process is running while it holds its lock, which the
+//! kernel releases when the process ends.
 
 mod build;
 mod cluster;

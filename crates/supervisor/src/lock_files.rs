@@ -1,4 +1,4 @@
-//! Files created once and atomically, and locks of living processes.
+//! Files created once and atomically, and locks of running processes.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -68,7 +68,8 @@ pub fn is_locked(path: &Path) -> io::Result<bool> {
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
-        // Shared, so that several processes can check at once; an owner that tries to lock at the same time retries.
+        // The lock is shared, so that several processes can check it concurrently; an owner that locks the file
+        // meanwhile retries.
         Ok(file) => match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),

@@ -53,7 +53,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
         went = node.look_around();
         thread::sleep(LOOK);
     }
-    // After an error, too: no other process ends them once the node has ended.
+    // Also after an error, because no other process ends these processes once the node has ended.
     node.end_all();
     went
 }
@@ -179,7 +179,7 @@ impl NodeProcess {
             process.group.end(GRACE);
             drop(process.child.wait()); // it has ended, or cannot be killed
         }
-        // Processes that left their group, also of earlier jobs.
+        // Processes of this job and of earlier jobs may have left their group.
         process::end_marked(process::NODE_MARK, &self.place());
     }
 

@@ -45,7 +45,7 @@ impl SupervisedGroup {
         }
     }
 
-    /// Ends the group: `SIGTERM`, then `SIGKILL` after the grace period. Returns whether no member is left.
+    /// Ends the group: `SIGTERM`, then `SIGKILL` after the grace period. Returns whether all members have ended.
     pub fn end(self, grace: Duration) -> bool {
         self.signal(Signal::TERM);
         if self.wait(grace) {

@@ -1,4 +1,4 @@
-//! Builds as processes: started once, cancelled at any time, and ended when their supervisor dies.
+//! Builds as processes: started once, cancelled at any time, and ended when their supervisor is killed.
 
 mod support;
 
@@ -19,12 +19,12 @@ fn two_starts_of_one_build_run_it_once() {
     });
     assert_eq!(world.outcome("b").status, BuildStatus::Success);
     world.builds.start("b", &request).unwrap();
-    assert_eq!(world.outcome("b").status, BuildStatus::Success, "a start after the end finds the end");
+    assert_eq!(world.outcome("b").status, BuildStatus::Success, "a later start finds the recorded result");
     assert_eq!(world.text("counter"), "ran\n");
 }
 
 #[test]
-fn the_first_request_counts() {
+fn a_build_runs_only_its_first_request() {
     let world = TestMachine::new();
     world.builds.start("b", &world.build("echo first >> $WORLD/counter")).unwrap();
     world.builds.start("b", &world.build("echo second >> $WORLD/counter")).unwrap();
@@ -41,7 +41,7 @@ fn a_supervisor_outlives_its_parent() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap().parse().unwrap()
     };
-    assert_eq!(group(supervisor), supervisor, "it leads its own group, so a Ctrl-C for us does not reach it");
+    assert_eq!(group(supervisor), supervisor, "Ctrl-C for the parent does not reach another process group");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_build_with_a_killed_supervisor_is_lost_and_its_orphans_are_ended() {
     assert!(runs(step) && runs(child), "the step is still running");
 
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
-    assert!(!runs(step) && !runs(child), "the orphan has ended with its children");
+    assert!(!runs(step) && !runs(child), "the orphaned step has ended with its child");
     let outcome = world.outcome("b");
     assert_eq!(
         (outcome.status, outcome.failure.as_deref()),
@@ -110,7 +110,7 @@ fn a_lost_build_is_not_restarted() {
 }
 
 #[test]
-fn a_living_build_cannot_be_buried() {
+fn a_running_build_cannot_be_recorded_as_lost() {
     let world = TestMachine::new();
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");

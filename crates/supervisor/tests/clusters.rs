@@ -51,7 +51,7 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
     world.clusters.create("c", &cluster_request(2, now() + Span::from_secs(30))).unwrap();
     assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }), "the loss is reported");
     world.clusters.delete("c", now).unwrap();
-    assert!(!runs(zero) && !runs(one), "the dead node's process has ended as well");
+    assert!(!runs(zero) && !runs(one), "the job's process on the killed node has ended as well");
     assert_eq!(jobs.poll("j").unwrap(), JobState::ClusterGone);
 }
 
@@ -162,7 +162,7 @@ fn a_job_that_cannot_be_started_fails_with_its_reason() {
         assert_eq!(ended(&jobs, &name).state, "FAILED", "{argv:?}");
         assert!(output(&jobs, &name).contains("cannot start"), "{argv:?}");
     }
-    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)), "no node died");
+    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)), "no node failed");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_released_cluster_leaves_no_process_even_after_setsid() {
 }
 
 #[test]
-fn a_hidden_process_of_a_dead_node_is_found_as_well() {
+fn a_process_outside_the_group_of_a_killed_node_ends_with_the_cluster() {
     let world = TestMachine::new();
     let jobs = world.cluster("c", 1);
     jobs.submit(
@@ -287,7 +287,7 @@ fn a_released_cluster_accepts_no_jobs() {
     assert_eq!(jobs.poll("j").unwrap(), JobState::ClusterGone);
     jobs.cancel("j").unwrap();
     let left = fs::read_dir(world.path("clusters/c")).unwrap().count();
-    assert_eq!(left, 3, "a late cancel leaves nothing beside the request, the mark and the proof");
+    assert_eq!(left, 3, "a late cancel leaves only the request, the mark and the proof");
     assert_eq!(world.text("counter"), "");
 }
 
@@ -326,7 +326,7 @@ fn an_expired_cluster_ends_by_itself() {
     let all = [nodes, ranks, children, hidden].concat();
     assert!(all.iter().all(|pid| runs(*pid)));
     // From here on the test makes no calls until all processes have ended.
-    wait("everything to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
+    wait("all processes to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
     assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }));
     world.clusters.delete("c", now).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Triggers of workflows. Pure functions: they select the workflows that a push or a time triggers, and start nothing.
+//! Triggers of workflows. Pure functions: they select the workflows that a push or a time triggers, and start no run.
 
 mod cluster;
 mod push;

@@ -42,7 +42,7 @@ const PARTS: [(&str, &str, &str); 5] = [
     ("day of the week", "0 to 7 (0 and 7 are Sunday) or SUN to SAT, a list, a range or a step", "*"),
 ];
 
-/// The zone of a misspelt name, as the end of a sentence; empty if none is similar.
+/// Suggests the time zone whose name is the most similar, as the end of a sentence; empty if no name is similar.
 fn similar_zone(wrong: &str) -> String {
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let wrong = plain(wrong);
@@ -112,7 +112,7 @@ impl OnSchedule {
     pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
         match self.read() {
             Err(problem @ ("cron", _)) => {
-                // The zone is independent of it.
+                // The time zone is checked even if the cron text is invalid.
                 let zone = Self { cron: "0 0 * * *".to_owned(), ..self.clone() }.read().err();
                 [problem].into_iter().chain(zone).collect()
             }

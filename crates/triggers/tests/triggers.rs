@@ -146,7 +146,7 @@ fn skipped_and_repeated_times_occur_once() {
 }
 
 #[test]
-fn a_repeated_hour_gives_one_start() {
+fn a_time_in_a_repeated_hour_occurs_once() {
     let on = OnSchedule { cron: "30 2 * * *".into(), zone: "Europe/Zurich".into(), window: Span::default() };
     let zoned = on.read().unwrap();
     for minute in 0..180 {

@@ -23,7 +23,8 @@
 //!   rejected, by two jobs for half of them each, down to the invalid load.
 //! - **Verdicts are loaded last:** a run's row in `verdicts` means that its measurements and metrics are loaded.
 //!
-//! The callers do the work, any number concurrently; it can stop at any point, and the next caller continues.
+//! The callers settle the batches, and any number of callers may do so concurrently. If a caller stops at any point,
+//! the next one continues.
 
 mod batches;
 mod client;

@@ -178,7 +178,7 @@ fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let create = format!("CREATE TABLE IF NOT EXISTS {name} ({}) STRICT;", defined.join(", "));
         let there = existing_columns(transaction, name)?;
         if there.iter().any(|(_, in_primary_key)| *in_primary_key) {
-            // A view of a renamed table would follow it.
+            // Views are removed first, because SQLite replaces the name of a renamed table in its views.
             drop_views(transaction)?;
             // Until checks existed, the key was a primary key, which SQLite cannot change.
             let kept: Vec<_> = there.iter().map(|(name, _)| name.as_str()).collect();
@@ -222,7 +222,7 @@ fn drop_views(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     VIEWS.iter().try_for_each(|(name, _)| transaction.execute_batch(&format!("DROP VIEW IF EXISTS {name};")))
 }
 
-/// Columns of a table and whether each is in its primary key; none if the table is absent.
+/// Columns of a table and whether each is in its primary key; empty if the table is absent.
 fn existing_columns(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<Vec<(String, bool)>> {
     let query = format!("SELECT name, pk > 0 FROM pragma_table_info('{table}')");
     transaction.prepare(&query)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()

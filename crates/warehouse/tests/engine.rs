@@ -140,7 +140,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
     for number in 0..40 {
         let name = format!("run-{number}");
         let verdict = dice.choice([None, Some(Verdict::Pass), Some(Verdict::Fail)]).unwrap();
-        // Some have the same time.
+        // Some runs have the same time.
         let load = run(
             &name,
             if dice.u8(..4) == 0 { "b" } else { "a" },
@@ -281,7 +281,7 @@ async fn views_have_descriptions() {
     let staleness = select("identity, hours_since_any, hours_since_pass", "staleness", "identity").await;
     let hours: Vec<_> = staleness.iter().map(|row| (number(&row[1]), number(&row[2]))).collect();
     let close = |told: Option<f64>, hours: f64| told.is_some_and(|told| (told - hours).abs() < 0.1);
-    // Its last pass is a-10.
+    // The last passed run of the first cluster is a-10.
     assert!(close(hours[0].0, 8.) && close(hours[0].1, 10.), "{staleness:?}");
     assert!(close(hours[1].0, 0.5) && hours[1].1.is_none(), "never passed: {staleness:?}");
 }

@@ -57,7 +57,8 @@ const AGENT_SUBSCRIPTION: &str = "agent-pulls";
 impl Fleet {
     /// Starts every service, from the folder of the programs, with its data in another folder.
     ///
-    /// With `pull` the agent pulls and is not killed: the emulator keeps sending events to the stream of a dead subscriber.
+    /// With `pull` the agent pulls and is not killed: the emulator keeps sending events to the stream of a killed
+    /// subscriber.
     pub async fn start(
         programs: &Path,
         folder: &Path,
@@ -126,7 +127,7 @@ impl Fleet {
         command.spawn().map_err(told)
     }
 
-    /// Kills a service with -9, and starts it again at once, as the platform does.
+    /// Kills a service with -9, and starts it again immediately, as the platform does.
     pub fn kill(&mut self, number: usize) -> Result<&'static str, String> {
         let mut number = number % self.services.len();
         if self.pull && self.services[number].name == AGENT {

@@ -1,6 +1,6 @@
-//! The services as separate processes, as deployed, over real HTTP pushes from Pub/Sub's emulator. About
-//! once a second one of them is killed with -9 and restarted during runs; afterwards nothing may be missing,
-//! doubled or left behind.
+//! The services as separate processes, as deployed, over real HTTP pushes from Pub/Sub's emulator. About once a second
+//! one of them is killed with -9 and restarted during runs; afterwards no result may be missing or doubled, and no
+//! process or hint may remain.
 
 mod checks;
 mod emulator;
@@ -209,7 +209,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     receiver.check(ended.iter().map(|ended| &ended.run), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
-    // Pending notices have a short time to finish; the rest counts as undelivered.
+    // Processes of the runs have 20 s to end; the remaining ones are reported.
     let mut left = checks::left_running(&folder.join("host"));
     let until = Instant::now() + Duration::from_secs(20);
     while !left.is_empty() && Instant::now() < until {

@@ -140,7 +140,7 @@ impl Roles {
 /// All grants.
 #[derive(Clone, Debug)]
 pub struct Grants {
-    /// In the order of the plan.
+    /// Grants in the order of the plan.
     pub all: Vec<Grant>,
     roles: Roles,
 }
@@ -192,7 +192,7 @@ impl Grants {
     /// The grants that allow a request; none if it is denied.
     ///
     /// # Errors
-    /// Returns an error if the permission's roles are unknown: then every answer would be a guess.
+    /// Returns an error if the permission's roles are unknown: then no result would be reliable.
     pub fn allowing(
         &self,
         member: &str,

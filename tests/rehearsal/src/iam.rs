@@ -63,7 +63,7 @@ pub struct Iam {
 }
 
 impl Iam {
-    /// With the grants of the plan and those of Google's agents.
+    /// Checks requests against the grants of the plan and those of Google's agents.
     pub fn new(grants: Grants) -> Self {
         let iam = Self { grants: Mutex::new(grants), log: Mutex::default() };
         for (member, role) in AGENTS {
@@ -131,7 +131,7 @@ impl Iam {
     pub fn unknown(&self, member: &str, what: &str) -> Denial {
         let denial = Denial {
             member: member.to_owned(),
-            permission: "a permission that tests/rehearsal/src/methods.rs does not know:".to_owned(),
+            permission: "a permission that tests/rehearsal/src/methods.rs does not define:".to_owned(),
             resource: Resource::unknown(what),
         };
         self.log().denials.push(denial.clone());

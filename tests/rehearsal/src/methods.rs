@@ -255,7 +255,7 @@ fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
                 let dataset = table.split('.').nth(1).unwrap_or_default();
                 ("bigquery.tables.getData", Resource::dataset(dataset))
             }));
-            // A statement without a recognized table would need nothing.
+            // A statement without a recognized table would need no permission.
             (needs.len() > 1).then_some(needs)?
         }
         // Jobs of the same caller: each stand-in's address has one caller, and services read only their own jobs.

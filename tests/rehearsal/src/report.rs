@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_read_back() {
+    fn permissions_are_read_back_from_the_page() {
         let key =
             ("judge".to_owned(), "bucket artefacts".to_owned(), "`roles/storage.objectViewer`".to_owned());
         let row =

@@ -1,5 +1,5 @@
-//! One rehearsal: runs started by the API, a message, a schedule and a push reach their verdicts; rows and notices arrive; dead
-//! letters are forwarded; nothing is left.
+//! One rehearsal: runs started by the API, a message, a schedule and a push reach their verdicts; rows and notices
+//! arrive; dead letters are forwarded; hints are removed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -139,7 +139,7 @@ fn prepare(world: &Rehearsal) -> Result<(), String> {
     for (name, content) in files {
         world.storage.put(&bucket, &format!("workflows/{name}"), content);
     }
-    // The schedule is known since two minutes ago, so that its last time is due.
+    // The schedule was first read 61 s ago, so that its last time is due.
     let mut hash = Sha256::new();
     for part in [SCHEDULE, "Etc/UTC"] {
         hash.update((part.len() as u64).to_be_bytes());
@@ -153,7 +153,7 @@ fn prepare(world: &Rehearsal) -> Result<(), String> {
     Ok(())
 }
 
-/// The end of a rehearsal that fails.
+/// The reason why a rehearsal failed.
 pub type Failed = String;
 
 /// Waits until `done` returns a value; fails early at the first denial.
@@ -426,7 +426,7 @@ fn check_rows(world: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(), F
     Ok(())
 }
 
-/// Opens a page, which has this text.
+/// Opens a page, and checks that it contains the expected text.
 async fn dashboard(world: &Rehearsal, path: &str, expected: &str) -> Result<(), Failed> {
     let request = Invocation { method: "GET", path, headers: Vec::new(), body: Vec::new() };
     let (status, text) = world.front.invoke(members::PERSON, "burnin-dashboard", request).await;
@@ -448,7 +448,7 @@ async fn report(world: &Rehearsal, run: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Lets every delivery of each subscription fail until its message is a dead letter.
+/// Rejects every delivery of each subscription until its message is a dead letter.
 async fn dead_letters(world: &Rehearsal, patience: Duration) -> Result<usize, Failed> {
     let dead = format!("projects/{PROJECT}/subscriptions/burnin-dead");
     let failing: Vec<_> =

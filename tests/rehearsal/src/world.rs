@@ -227,15 +227,15 @@ impl Drop for Process {
     }
 }
 
-/// Everything of one rehearsal.
+/// The stand-ins, the processes and the files of one rehearsal.
 pub struct Rehearsal {
-    /// The checks.
+    /// Checks each request against the grants of the plan.
     pub iam: Arc<Iam>,
-    /// Cloud Run.
+    /// Receives the requests for services, as Cloud Run does.
     pub front: Arc<Front>,
-    /// Pub/Sub.
+    /// Delivers messages, as Pub/Sub does.
     pub broker: Arc<Broker>,
-    /// Cloud Storage.
+    /// Stores the objects of all buckets.
     pub storage: Arc<StandIn>,
     pub bigquery: BigQuery,
     /// Receiver of notices.
@@ -515,7 +515,7 @@ impl Rehearsal {
         })
     }
 
-    /// Starts the plan's periodic tasks every second, instead of every minutes.
+    /// Starts the plan's periodic tasks every second, instead of at their own intervals of minutes.
     fn schedule(&mut self) {
         for task in self.plan.tasks.clone() {
             let (front, iam) = (Arc::clone(&self.front), Arc::clone(&self.iam));

@@ -58,8 +58,8 @@ impl Service {
         command(self.name, case)
     }
 
-    /// Delivers the command of a case and advances time until nothing is polled. Returns the answer and the published
-    /// facts.
+    /// Delivers the command of a case and advances time until no operation is polled. Returns the answer and the
+    /// published facts.
     pub async fn deliver(&self, case: &str) -> Value {
         let event: Event = serde_json::from_value(self.command(case)).unwrap();
         let answer = match self.handler.handle(&event).await {

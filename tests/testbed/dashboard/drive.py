@@ -160,7 +160,7 @@ class Person:
             assert "error" not in found, found
             violations = [(it["id"], node["target"], node["failureSummary"]) for it in found["violations"] for node in it["nodes"]]
             assert not violations, f"{path}, {'dark' if dark else 'light'}: {violations[:5]}"
-            assert found["passes"] > 0, f"{path}: axe checked nothing"
+            assert found["passes"] > 0, f"{path}: axe applied no rule"
 
 
 def empty(person):
@@ -183,7 +183,7 @@ def followed(person, run):
     lines = pre().splitlines()
     person.picture("running-1280-light", 1280, 900, dark=False)
     person.picture("running-390-dark", 390, 844, dark=True)
-    # Only new lines are transferred: from the end of the known output, nothing or later lines come back.
+    # Only new lines are transferred: a request from the end of the known output returns no line or later lines.
     answer = driver.execute_async_script(
         "const [run, done] = arguments; const get = (after, job) => fetch(`/runs/${run}/output?after=${after}&job=${job}`).then((it) => it.json());"
         "get(0, '').then((first) => get(first.last, first.job || '').then((next) => done([first, next])))", run)
@@ -379,7 +379,7 @@ def by_keyboard(person, first, second, log):
 def audited(person, paths):
     for path in paths:
         person.audit(path)
-    print(f"dashboard: axe finds nothing on {len(paths)} pages, light and dark")
+    print(f"dashboard: axe finds no violation on {len(paths)} pages, light and dark")
 
 
 def read(person, path):

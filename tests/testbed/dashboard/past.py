@@ -15,7 +15,7 @@ from pathlib import Path
 
 WORKFLOWS = ["quickstart", "a3-mega-slurm", "a4-gke-testbed", "dgx-slurm-perf"]
 WITH_LOGS = 200  # the newest runs; a quarter of them per workflow
-SLOWER = 44      # the newest of those: the slower benchmark
+SLOWER = 44      # the newest of these runs, with the slower benchmark
 ROW = re.compile(r"^(\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+)((?:\s+[\d.]+){3}\s+\S+)((?:\s+[\d.]+){3}\s+\S+)\s*$")
 MOMENT = re.compile(r'"(20\d\d-\d\d-\d\dT[\d:.]+Z)"')
 
@@ -116,7 +116,7 @@ def main(data, runs):
             write(data / "artefacts" / run / "verdict/1/verdict.json", measured_on(verdict).replace(template, run))
             was = json.loads(records[collected])["entry"]["accepted"]["fact"]["data"]["sha256"]
             new[collected] = new[collected].replace(was, hashlib.sha256(text.encode()).hexdigest())
-            # Without stored measurements, so that the changed logs are parsed.
+            # The copy has no stored measurements, so that the changed logs are parsed.
             judged = json.loads(measured_on(new[reached]))
             judged["entry"]["accepted"]["fact"]["data"].pop("measurements", None)
             new[reached] = json.dumps(judged)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts node NUMBER of the bed, or restarts its dead processes: containerd and kubelet in the node's network namespace.
+# Starts node NUMBER of the bed, or restarts its ended processes: containerd and kubelet in the node's network namespace.
 #   node.sh NUMBER
 set -euo pipefail
 bed=${BED_DIR:?} kubernetes=$(realpath "${KUBERNETES:?}") number=${1:?}

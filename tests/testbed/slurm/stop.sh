@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Ends the processes of start.sh and of remaining jobs, by process id; removes the namespaces and the folder. Also cleans up after
-# a partial start or the death of a daemon.
+# a partial start or the crash of a daemon.
 set -uo pipefail
 dir=${BED_DIR:?} prefix= nodes=0
 [[ -e $dir/run/up ]] && . "$dir/run/up"
-# From /proc: without a reaper `kill -0` succeeds for ended daemons.
+# Reads the state from /proc, because without a reaper `kill -0` succeeds for ended daemons.
 alive() { local state; state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null); [[ -n $state && $state != Z ]]; }
 # Processes of this bed's jobs have its configuration and a job id in their environment; step daemons run in its folder.
 ranks() { grep -lzF "SLURM_CONF=$dir/etc/slurm.conf" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do

@@ -51,7 +51,7 @@ impl Cloud {
         let programs = repository("tests/testbed/toolkit/bin");
         let path = std::env::var("PATH").unwrap_or_default();
         [
-            // The system's Python first: a version manager's takes 200 ms to start.
+            // The system's Python precedes that of a version manager, which takes 200 ms to start.
             format!("PATH={}:/usr/bin:{path}", programs.display()),
             format!("TOOLKIT_WORLD={}", self.path().display()),
         ]

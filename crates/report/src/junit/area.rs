@@ -39,7 +39,7 @@ impl CheckArea {
 
     /// Check of a reason. Reasons that do not concern performance belong to sanity.
     pub fn of(reason: &Reason) -> Self {
-        // After the name of a log, if any.
+        // The name of a log may precede the name of the region.
         let region = || {
             Region::ALL.into_iter().find(|region| {
                 let words = region.words();

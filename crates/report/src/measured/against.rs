@@ -33,7 +33,7 @@ pub struct Band {
     pub busbw: [f64; 2],
 }
 
-/// Size, type, operation, in-place.
+/// Key of a row: its size, type and operation, and whether it is in place.
 type SizePosition<'a> = (u64, &'a str, Option<&'a str>, bool);
 
 /// All references and bounds of a table.

@@ -12,7 +12,7 @@ use crate::{
     text::{self, figure},
 };
 
-/// Maximum tables per log; of several logs the worst are shown.
+/// Maximum tables per log. If there are several logs, the worst ones are shown.
 const TABLES: usize = 3;
 /// Maximum tables of all logs together.
 const TOGETHER: usize = 6;

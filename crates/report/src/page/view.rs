@@ -162,7 +162,7 @@ impl<'a> PageData<'a> {
         let records = run.map_or(&[][..], |run| run.records);
         let several = story.run.is_none() && story.logs.len() > 1;
         let logs = if several { &story.logs[..] } else { &[] };
-        // The list of logs has the reason of each.
+        // The list of logs already shows the reason of each log.
         let first = if several && !story.series { 0 } else { FIRST };
         let suspects =
             suspects.into_iter().map(|(name, surely)| (name, format!("{:.0} %", 100.0 * surely))).collect();

@@ -13,7 +13,7 @@ use crate::text;
 /// Margin beyond the outermost sizes, in doublings.
 const MARGIN: f64 = 0.4;
 
-/// From the smallest to the largest size, bytes: logarithmic, base 2, with labels at round sizes. Zero cannot
+/// An axis from the smallest to the largest size, bytes: logarithmic, base 2, with labels at round sizes. Zero cannot
 /// be shown.
 pub struct Sizes {
     pub smallest: u64,
@@ -114,7 +114,7 @@ pub struct Dates {
 }
 
 impl Dates {
-    /// From the first to the last time, with a margin, so that no point is on the axis.
+    /// An axis from the first to the last time, with a margin, so that no point is at its end.
     pub fn between(first: i64, last: i64) -> Self {
         let room = ((last - first) / 50).max(MINUTE);
         Self { first: first - room, last: last + room }
@@ -152,7 +152,7 @@ impl ValueFormatter<i64> for Dates {
         let part = |range: Range<usize>| text.get(range).unwrap_or_default().to_owned();
         match self.last - self.first {
             span if span < 2 * DAY => part(11..16),
-            // Without the year, which the range states.
+            // The label omits the year, because the range states it.
             span if span < 300 * DAY => part(5..10),
             _ => part(0..7),
         }

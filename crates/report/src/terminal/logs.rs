@@ -16,8 +16,8 @@ use crate::{
 /// Minimum width of the text after a name.
 const FEWEST: usize = 30;
 
-/// Writes the logs by verdict and reason, worst first; a series in its order. Every log is listed: a bad one
-/// that is left out would have to be searched by hand.
+/// Writes the logs by verdict and reason, worst first; a series in its order. Every log is listed, because a failed log
+/// that is left out would have to be found by hand.
 pub fn write(paper: &mut Paper, story: &Story<'_>) {
     let names = Names::of(story, paper.width());
     if !names.folder.is_empty() {

@@ -16,13 +16,13 @@ pub enum Style {
 /// Properties of the output that shows a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
-    /// Colours or none.
+    /// Text with or without colours.
     pub style: Style,
     /// Maximum width of a line, columns. Only text for copying, such as a path, may be wider.
     pub width: usize,
-    /// A moment in the reader's time zone with UTC beside it; `None` for UTC only, as in a file.
+    /// Formats a time in the reader's time zone together with UTC; `None` for UTC only, as in a file.
     pub local: Option<fn(Timestamp) -> String>,
-    /// Whether the stages of a run are shown; not where its progress already is on the screen.
+    /// Whether the stages of a run are shown; `false` if the screen already shows the progress of the run.
     pub stages: bool,
 }
 
@@ -36,7 +36,7 @@ impl Screen {
         self.width.max(NARROWEST)
     }
 
-    /// A moment in the reader's time zone with UTC beside it, or in UTC alone.
+    /// A time in the reader's time zone together with UTC, or in UTC only.
     pub(crate) fn moment(self, at: Timestamp) -> String {
         self.local.map_or_else(|| text::moment(at), |local| local(at))
     }
@@ -155,7 +155,7 @@ impl Paper {
         }
         if rows.len() > most {
             rows.truncate(most);
-            rows.last_mut().expect("there is always a row").push_str(" …");
+            rows.last_mut().expect("the list has at least one row").push_str(" …");
         }
         for (number, row) in rows.iter().enumerate() {
             let blank = " ".repeat(indent);

@@ -17,7 +17,7 @@ const ROWS: usize = 10;
 /// Maximum number of remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
 const REMARKABLE: usize = 4;
 
-/// Columns that only some tables, and only wide terminals have.
+/// Columns that exist only in some tables and only on wide terminals.
 #[derive(Clone, Copy)]
 struct Columns {
     times: bool,

@@ -164,7 +164,7 @@ impl Run {
         Self { records: vec![record], state, reading: None, judgement: None, places: places(), now: START }
     }
 
-    /// The fact, this many milliseconds after the previous one.
+    /// Records the fact, `millis` milliseconds after the previous one.
     pub fn fact(&mut self, millis: u64, attempt: u32, fact: Fact) -> &mut Self {
         let id = format!("{}-{attempt}-{}", fact.event_type(), self.records.len());
         let event = EventKey { source: "//test".into(), id };
@@ -229,7 +229,7 @@ impl Run {
         self.fact(90, 1, Fact::ResultsLoaded(load))
     }
 
-    /// Judges like the judge.
+    /// Judges the measurements as the service `judge` does.
     pub fn judged(&mut self, reading: Reading) -> &mut Self {
         let benchmark = self.state.workflow.benchmark.clone().expect("a benchmark");
         let job = self.state.job().expect("a job that ended").clone();

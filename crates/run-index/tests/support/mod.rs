@@ -90,7 +90,7 @@ fn workflow(number: usize) -> Workflow {
     .unwrap()
 }
 
-/// Records a fact of the run and what follows from it, at second `at` of the test's time.
+/// Records a fact of the run and the decisions that follow from the fact, at second `at` of the test's time.
 pub async fn tell(ledger: &Ledger, run: &RunId, fact: Fact, at: i64) {
     let now = Timestamp::from_millis(START + at * 1000);
     let event = EventKey { source: "//test".into(), id: format!("{}-{at}", fact.event_type()) };
@@ -114,7 +114,7 @@ pub async fn tell(ledger: &Ledger, run: &RunId, fact: Fact, at: i64) {
 pub async fn ask(ledger: &Ledger, number: usize) -> RunId {
     let trigger = Trigger { kind: "manual".into(), by: "me".into() };
     let requested = RunRequested { workflow: workflow(number), trigger, origin: None };
-    // Two runs a second, so that moments alone do not order them.
+    // Two runs have the same second, so that the time alone does not determine their order.
     let at = i64::try_from(number / 2).unwrap();
     tell(ledger, &run(number), Fact::RunRequested(Box::new(requested)), at).await;
     run(number)

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::Connection;
 
-/// A socket. A write that makes no progress for too long fails: the client has stopped reading.
+/// A socket. A write without progress for `limit` fails, because the client has stopped reading.
 pub struct Stream {
     socket: TcpStream,
     limit: Duration,
@@ -30,7 +30,7 @@ impl Stream {
         Self { socket, limit, stalled: None, connection }
     }
 
-    /// Returns the result of a write, or an error if it is blocked for too long.
+    /// Returns the result of a write, or an error if it is blocked for `limit`.
     fn watched<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

@@ -40,7 +40,7 @@ pub enum Format {
     },
 }
 
-/// Keeps telemetry alive; flushes it on drop.
+/// The exporters of a process; dropping them flushes the buffered telemetry.
 pub struct Telemetry {
     provider: SdkTracerProvider,
     meters: Option<SdkMeterProvider>,

@@ -122,7 +122,7 @@ impl TestMachine {
         process_with(&["node", self.path("clusters").join(cluster).to_str().unwrap(), node])
     }
 
-    /// A cluster of this many nodes that lives for half a minute at most.
+    /// A cluster of `nodes` nodes that expires after 30 s.
     pub fn cluster(&self, name: &str, nodes: usize) -> JobFolder {
         self.cluster_until(name, nodes, now() + Span::from_secs(30))
     }

@@ -1,4 +1,4 @@
-//! Settles a batch: drives each of its loads to its end.
+//! Settles a batch: runs load jobs until each of its loads has ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

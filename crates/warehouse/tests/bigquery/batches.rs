@@ -86,7 +86,7 @@ async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
     join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))
         .await;
     let (jobs, store) = (bed.bigquery.jobs().len(), bed.store());
-    // A loader died after BigQuery finished and before it recorded the result.
+    // A loader crashed after BigQuery finished the job and before the loader recorded the result.
     for unwritten in [&["a"][..], &["b", "c"], &["a", "b", "c"]] {
         for run in unwritten {
             store.remove(&format!("warehouse/val-prod.burnin/loads/{run}.1/end.json")).await.unwrap();

@@ -33,7 +33,7 @@ impl BigQueryBed {
         Self::with_pause(Storage::default().pause).await
     }
 
-    /// Creates a bed whose bucket has this minimum time between two writes of a name.
+    /// Starts both stand-ins. The bucket rejects a second write of a name within `pause`.
     async fn with_pause(pause: Duration) -> Self {
         let buckets = vec![BUCKET.to_owned()];
         let bucket = Bucket::start(Storage { buckets, pause, ..Storage::default() }).await.unwrap();
@@ -51,7 +51,7 @@ impl BigQueryBed {
         Self { bucket, bigquery }
     }
 
-    /// The bucket, as loaders see it.
+    /// The bucket with shortened timeouts, as the loaders use it.
     fn store(&self) -> Arc<CloudStorage> {
         let patience = Patience {
             attempt: Duration::from_secs(2),
@@ -63,7 +63,7 @@ impl BigQueryBed {
         Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience))
     }
 
-    /// A loader in this world.
+    /// A loader that uses both stand-ins.
     fn warehouse(&self, options: BigQueryOptions) -> Arc<BigQuery> {
         let endpoint = Some(self.bigquery.endpoint.clone());
         Arc::new(BigQuery::new("val-prod", "burnin", endpoint, self.store(), options))
@@ -102,7 +102,7 @@ fn hasty() -> BigQueryOptions {
     }
 }
 
-/// Rows of a run: this many measurements, and a verdict.
+/// Rows of a run: `rows` measurements and a verdict.
 fn load(run: &str, rows: u32) -> Load {
     let row = |row_number| MeasurementRow {
         run: run.into(),
@@ -132,7 +132,7 @@ fn load(run: &str, rows: u32) -> Load {
     Load { verdicts: vec![verdict], rows: (0..rows).map(row).collect(), ..Load::default() }
 }
 
-/// Rows of a check: this many metrics, and a verdict.
+/// Rows of a check: `metrics` metrics and a verdict.
 fn load_of_metrics(run: &str, metrics: u64) -> Load {
     let metric = |metric_number| MetricRow {
         run: run.into(),

@@ -1,4 +1,4 @@
-//! Several loaders at once, with random faults of requests and jobs, and dropped calls.
+//! Several concurrent loaders, with random faults of requests and jobs, and dropped calls.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ async fn storm(seed: u64) -> u32 {
     bed.bigquery.storm(Storm { dice: dice.fork(), percent: 40 });
     bed.bigquery.jobs_take(Duration::from_millis(30));
     bed.bigquery.dislike("the rejected text");
-    // The bucket has faults, too: responses lost after their effect are the hardest.
+    // The bucket has faults, too. A response that is lost after its effect is the most severe fault.
     for wants in [Wants::Insert, Wants::Get, Wants::Media, Wants::List] {
         for kind in [Kind::CutAfter, Kind::Refuse(503), Kind::FailAfter(503), Kind::CutBefore] {
             let after = dice.u32(0..40);

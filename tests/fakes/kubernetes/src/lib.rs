@@ -31,7 +31,7 @@ pub enum Fault {
     CutBefore,
     /// The request takes effect; the connection breaks.
     CutAfter,
-    /// The connection breaks; the request takes effect some time later.
+    /// The connection breaks; the request takes effect 150 ms later.
     Late,
     /// The request takes effect; the response has this status.
     LandsAndAnswers(u16),
@@ -54,7 +54,7 @@ pub struct Api {
 struct State {
     objects: Arc<Mutex<Objects>>,
     faults: Arc<Mutex<VecDeque<Rule>>>,
-    /// A change cuts every watch and every followed log.
+    /// Each change of this value cuts every watch and every followed log.
     cut: watch::Sender<u32>,
     changed: watch::Sender<u64>,
     logs: Logs,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-/// `{group}/{plural}`, namespace, name.
+/// Key of an object: `{group}/{plural}`, namespace, name.
 pub type Key = (String, String, String);
 
 /// Maximum number of recorded changes; older ones are dropped.
@@ -150,7 +150,7 @@ impl Objects {
         self.replace(key, object)
     }
 
-    /// Deletes an object, at once or after the objects that it owns.
+    /// Deletes an object, immediately or after the objects that it owns.
     ///
     /// # Errors
     /// Returns an error if the object is absent or has another uid.

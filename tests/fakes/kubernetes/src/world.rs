@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{Logs, store::now};
 
-/// Settings of a world.
+/// Settings of the simulated controllers.
 #[derive(Clone, Debug, Default)]
 pub struct Wants {
     /// The API's address.
@@ -34,7 +34,7 @@ pub struct Wants {
     pub programs: PathBuf,
     /// Port of sshd in pods that run one; all pods share this machine's ports.
     pub ssh_port: u16,
-    /// Another controller creates pods of jobs, and deletes objects without an owner.
+    /// Whether another program creates the pods of jobs and deletes objects without an owner.
     pub has_controllers: bool,
 }
 
@@ -81,7 +81,7 @@ impl KubernetesControllers {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// Kueue evicts this JobSet.
+    /// Makes Kueue evict this JobSet.
     pub fn evict(&self, jobset: &str) {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(jobset.to_owned());
     }

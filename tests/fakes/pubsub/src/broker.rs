@@ -13,7 +13,7 @@ use crate::{Access, Message};
 /// A delivery to a push endpoint.
 #[async_trait::async_trait]
 pub trait Endpoint: Send + Sync {
-    /// Returns the status of the response; 0 if there was none.
+    /// Returns the status of the response; 0 without a response.
     async fn deliver(&self, message: &Message, attempt: u32) -> u16;
 }
 

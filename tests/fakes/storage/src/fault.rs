@@ -27,7 +27,7 @@ pub enum Wants {
     List,
     /// Deletion of an object.
     Delete,
-    /// Anything else.
+    /// Any other request.
     Other,
 }
 
@@ -68,7 +68,7 @@ pub struct Fault {
     pub on: Wants,
     /// Effect on a matching request.
     pub kind: Kind,
-    /// Number of requests.
+    /// Number of requests with this fault.
     #[serde(default = "once")]
     pub times: u32,
     /// Number of requests of this kind that succeed first.
@@ -90,7 +90,7 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
     }
 
-    /// Removes all; returns the number of unused ones.
+    /// Removes all faults; returns the number of unused ones.
     pub fn clear(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).count()
     }

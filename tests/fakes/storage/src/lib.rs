@@ -7,7 +7,7 @@
 //!
 //! It does not implement: XML and gRPC, credentials, noncurrent versions, holds, soft delete, access control,
 //! customer's keys, compose, rewrite and copy, decompression, `fields`, the lifetime of upload sessions, and loads
-//! beyond its memory. Its list is as consistent as one map.
+//! beyond its memory. Its lists are consistent immediately after each write.
 
 mod answers;
 mod fault;

@@ -24,7 +24,7 @@ use tokio::{
 pub struct Line(Arc<AtomicBool>);
 
 impl Line {
-    /// Stops all output: callers that wait for a response see the connection end.
+    /// Stops all output: the connection ends for callers that wait for a response.
     pub fn cut(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Slurm's commands as one file under their names, for a cluster that exists only here: jobs run at once, and `srun` prints the table.
+# Slurm's commands as one file under their names, for a cluster that exists only here: jobs run immediately, and `srun`
+# prints the table.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 jobs=$here/slurm

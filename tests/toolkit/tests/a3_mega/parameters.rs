@@ -77,7 +77,7 @@ fn every_hostile_value_is_rejected_by_name() {
         }
         let taken = parameters(&values, &[]).unwrap();
         assert_eq!(taken["storage"], storage);
-        // All at once: each problem is reported, and none hides another.
+        // All parameters are invalid: each problem is reported, and no problem hides another.
         for hostile in HOSTILE {
             let mut all: BTreeMap<_, _> =
                 values.keys().map(|name| (name.clone(), hostile.to_owned())).collect();

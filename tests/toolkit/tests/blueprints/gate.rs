@@ -138,7 +138,7 @@ fn the_blueprints_match_the_pinned_toolkit() {
     assert!(undecided.len() < 45, "{undecided:#?}");
 }
 
-/// Proves that the check works: each defect that a real toolkit once reported is found.
+/// Tests the check itself: it finds each defect that a real toolkit once reported.
 #[test]
 fn each_known_defect_is_found() {
     let filestore = deployments(&variants()[0]);
@@ -226,7 +226,8 @@ fn every_difference_from_the_upstream_example_is_explained() {
         let ours_expanded = expand(&our_modules, &ours[&file], &declared["modules"]).settings;
         for our in &our_modules {
             let (id, source) = (our["id"].as_str().unwrap(), our["source"].as_str().unwrap());
-            // The same module at the same position: upstream's debug partition is first and has no counterpart.
+            // Modules of one source correspond by position, without upstream's debug partition, which has no
+            // counterpart.
             let their = theirs.iter().filter(|their| {
                 their["source"] == source && !their["id"].as_str().unwrap().contains("debug")
             });

@@ -16,7 +16,7 @@ git init --quiet "$draft"
 git -C "$draft" fetch --quiet --depth 1 "$repository" "$commit"
 git -C "$draft" checkout --quiet FETCH_HEAD
 [[ $(git -C "$draft" rev-parse HEAD) == "$commit" ]] || { echo "nccl-tests: expected commit $commit" >&2; exit 1; }
-# On Debian and DGX OS only MPI's compiler wrapper knows the folders of its headers and libraries.
+# On Debian and DGX OS only MPI's compiler wrapper has the folders of its headers and libraries.
 if [[ -z $mpi ]]; then
   flags=$(mpicc --showme:incdirs 2>/dev/null || true)
   export CPATH=${flags// /:}${CPATH:+:$CPATH}
