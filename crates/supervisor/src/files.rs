@@ -69,7 +69,7 @@ pub fn list(root: &Path) -> io::Result<FileListing> {
             if left == 0 {
                 listing
                     .others
-                    .push((shown(&name), "exceeds the maximum number of entries; the rest was skipped"));
+                    .push((shown(&name), "exceeds the maximum of 50,000 entries; the rest was skipped"));
                 open.clear();
                 break;
             }

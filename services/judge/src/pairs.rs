@@ -6,6 +6,7 @@ use std::{
 };
 
 use model::{
+    count,
     measurement::{LogEnd, Reading},
     metric::{Finding, Severity, Subject},
     pair_rounds,
@@ -98,7 +99,10 @@ pub(crate) fn read(
     if let Some((client, server)) = expected.find(|pair| !seen.contains(pair)) {
         whole.ended = whole.ended.worse(LogEnd::Truncated);
         let others = expected.filter(|pair| !seen.contains(pair)).count();
-        let error = || format!("no output of {client} to {server} and {others} other pairs");
+        let error = || match others {
+            0 => format!("no output of {client} to {server}"),
+            _ => format!("no output of {client} to {server} and of {}", count(others as u64, "other pair")),
+        };
         whole.first_error.get_or_insert_with(error);
     }
     Ok(whole)
@@ -179,7 +183,7 @@ mod tests {
         }
         let without = good.replace("burnin pair: n2 to n0\nbw=11 GB/s\ndone\n\nburnin pair ended: 0\n", "");
         let read = reading(&without, None);
-        assert_eq!(read.first_error.as_deref(), Some("no output of n2 to n0 and 0 other pairs"));
+        assert_eq!(read.first_error.as_deref(), Some("no output of n2 to n0"));
         // With one round, the pairs of the first round are all.
         let first = &good[..good.find("burnin pair: n2 to n0").unwrap()];
         assert_eq!(reading(first, Some(1)).ended, LogEnd::Complete);

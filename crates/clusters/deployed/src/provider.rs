@@ -403,7 +403,10 @@ impl ClusterProvider for DeployedClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let refused = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why));
         if order.system.kind() != DEPLOYED {
-            return Err(refused(format!("a cluster of {} is not deployed by steps", order.system.kind())));
+            let kind = order.system.kind();
+            return Err(refused(format!(
+                "a cluster of {kind} is not deployed by steps; write `cluster.rent.deployed`, or `cluster.existing` for {kind}"
+            )));
         }
         let deployed: Deployed =
             order.system.read().map_err(|error| refused(format!("cluster.rent.deployed: {error}")))?;
