@@ -46,7 +46,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
 /// Continuation of a case after the lines that name its cause.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
-    /// A whole table.
+    /// The log continues with a complete table.
     Measures,
     /// The log ends without a table.
     Stops,
@@ -256,7 +256,7 @@ fn every_cause_is_found_by_its_phrases() {
     }
 }
 
-/// A job that ended with exit code 127 or the like, after these lines alone.
+/// Logs of jobs that failed before the benchmark started, with the expected cause.
 const NOT_STARTED: &[(&str, Option<Cause>)] = &[
     ("", None),
     ("loading modules\n+ srun ./run.sh", None),

@@ -382,7 +382,7 @@ fn missing_evidence_does_not_pass() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A healthy run without one of its parts does not pass.
+    /// A healthy run with one part of its log removed does not pass.
     #[test]
     fn a_run_without_a_part_of_its_evidence_does_not_pass(row in 0..3usize, which in 0..4u8) {
         let judgement = judged(|reading, _| {

@@ -37,7 +37,7 @@ pub use sweep::{SweepOutcome, Tried, best_of, from_tried, next_pairs};
 /// Location of a fault. This is the document `burnin/locate/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Located {
-    /// `burnin/locate/v1`.
+    /// Schema of the document: always `burnin/locate/v1`.
     pub schema: String,
     /// The evidence suffices, and no member is bad.
     pub healthy: bool,

@@ -116,7 +116,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
         }
     }
     located.links.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    // Some of these may be noise. Do not guess; one more run of each decides.
+    // Noise may have caused these results, so the pairs are reported as undecided; one more run of each pair decides.
     if !open.is_empty() {
         located.undecided = Some(format!(
             "degraded for an undecided reason (a member, the link or chance): {}; run these pairs again, and each member with others",
