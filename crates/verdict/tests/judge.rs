@@ -472,7 +472,7 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
             assert_eq!((judgement.verdict, reason.text.as_str()), (verdict, *text));
         }
     }
-    // Without a request there is no comparison.
+    // If no variable was requested, the verdict has no reason about the environment.
     let alone = judged("a:1:2 [0] NCCL INFO NCCL_NET set by environment to Socket\n", Unequal::Fail);
     assert!(alone.reasons.iter().all(|reason| !reason.code.starts_with("ENVIRONMENT")));
 }

@@ -13,7 +13,7 @@ fn hosts(located: &Located) -> Vec<String> {
     hosts
 }
 
-/// Every pair of this many members, with the bandwidth from this function.
+/// Every pair of `members` members; `busbw` returns the bandwidth of a pair.
 fn all(members: usize, busbw: impl Fn(usize, usize) -> f64) -> Vec<PairResult> {
     let pairs = (0..members).flat_map(|a| (a + 1..members).map(move |b| (a, b)));
     pairs.map(|(a, b)| result(a, b, busbw(a, b))).collect()

@@ -338,7 +338,7 @@ impl NodePair<'_> {
         format!("{}-p{}", self.id.resource_name(), self.number)
     }
 
-    /// nccl-tests use the largest size only: smaller sizes show a bad node less clearly and take longer.
+    /// nccl-tests measure only the largest size: smaller sizes show a bad node less clearly and take longer.
     fn job(&self, cluster: Cluster) -> JobSpec {
         let NodeSearch { image, program, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);

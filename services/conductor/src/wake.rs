@@ -300,7 +300,7 @@ impl Conductor {
         }
     }
 
-    /// Whether this process knows the run; adds it.
+    /// Adds the run to this process's memory. Returns whether it was there already.
     fn knows(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);

@@ -121,7 +121,7 @@ pub async fn page(
             Err(why) => view.problem = Some(why),
         }
     } else if let [only] = &chosen[..] {
-        // The page asks for the other run.
+        // With one selected run the page has a form to select the other run; check that the selected run exists.
         named(only)?;
     }
     let mut chosen = chosen.into_iter();

@@ -242,7 +242,7 @@ fn marks(night: &[&RunSummary]) -> Vec<CellMark> {
     marks
 }
 
-/// `2026-11-20: 1 fail, 2 pass; the last: all_reduce plateau 351 GB/s`.
+/// Text of a night, such as `2026-11-20: 1 fail, 2 pass; the last: all_reduce plateau 351 GB/s`.
 fn night_in_words(date: &str, night: &[&RunSummary], values: &KnownValues) -> String {
     let of = |mark: &CellMark| match night.len() {
         1 => mark.word.clone(),
@@ -280,7 +280,7 @@ fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", NightRun::of(after).word, NightRun::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
-    // Nearly always equal, and there are thousands of them.
+    // A page compares thousands of pairs, and most setups are equal: build fingerprints only for different ones.
     if before.setup != after.setup {
         let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
         let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();

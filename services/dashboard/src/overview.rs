@@ -126,7 +126,7 @@ pub struct ListedRun {
     took: Option<String>,
     stage: Option<String>,
     value: Option<ShownValue>,
-    /// Whether it can be compared.
+    /// Whether the run has a verdict and can be compared.
     judged: bool,
 }
 

@@ -158,7 +158,8 @@ async fn push_message(front: &Front, attributes: &[(String, String)], data: &str
     front.runs().await
 }
 
-/// The documented examples start a run: gcloud's words, and the request that the Python program really sends.
+/// The documented examples start a run: the arguments of `gcloud`, and the request that the Python program sends when
+/// it is executed.
 #[tokio::test]
 async fn the_documented_messages_start_a_run() {
     let front = Front::new(&[("nightly", "")]);

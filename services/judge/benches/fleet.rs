@@ -33,7 +33,7 @@ fn main() {
     let bytes: usize = healthy.iter().map(String::len).sum();
     println!("{NODES} logs, {:.1} MB, {} values", bytes as f64 / 1e6, NODES * GPUS * METRICS);
     for (name, logs, expected) in
-        [("healthy", &healthy, Verdict::Pass), ("one sick GPU", &sick, Verdict::Fail)]
+        [("healthy", &healthy, Verdict::Pass), ("one slow GPU", &sick, Verdict::Fail)]
     {
         let (mut read, mut judged) = (Duration::MAX, Duration::MAX);
         for _ in 0..PASSES {

@@ -180,7 +180,7 @@ mod tests {
         let without = good.replace("burnin pair: n2 to n0\nbw=11 GB/s\ndone\n\nburnin pair ended: 0\n", "");
         let read = reading(&without, None);
         assert_eq!(read.first_error.as_deref(), Some("no output of n2 to n0 and 0 other pairs"));
-        // With one round, the pairs of the first round are all.
+        // With a maximum of one round, only the pairs of the first round are expected.
         let first = &good[..good.find("burnin pair: n2 to n0").unwrap()];
         assert_eq!(reading(first, Some(1)).ended, LogEnd::Complete);
     }

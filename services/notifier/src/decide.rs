@@ -209,7 +209,8 @@ fn change(
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = trouble(outcome) else {
-        // Failures before the last pass with a decision do not count: their recovery was news then. A pass without one was not.
+        // Failures before the last pass with a decision do not count: their recovery was decided with that pass. A pass
+        // without a decision reported no recovery.
         let decided =
             |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && heard.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();

@@ -37,7 +37,8 @@ pub trait ClusterKind: Send + Sync {
     /// Whether an existing cluster accepts a job with these settings. `name` is the one in its own system.
     ///
     /// # Errors
-    /// Returns an error if a request fails, or the cluster lacks something; then the error is permanent and names it.
+    /// Returns an error if a request fails. If the cluster cannot run the job, the error is permanent and names the
+    /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 }
 
@@ -65,7 +66,7 @@ pub struct SettingsForm {
 }
 
 impl SettingsForm {
-    /// The form of the settings `S`.
+    /// The form of the settings type `S`, without its type.
     pub const fn of<S: Settings>() -> Self {
         Self {
             kind: S::KIND,

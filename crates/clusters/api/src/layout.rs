@@ -14,9 +14,9 @@ pub struct ClusterLayout {
 /// A setting that the build steps of a deployed cluster may also receive as a substitution. Both must be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// Name of the substitution, `_NODES`.
+    /// Name of the substitution, such as `_NODES`.
     pub name: &'static str,
-    /// The setting, `nodes`.
+    /// Name of the setting, such as `nodes`.
     pub setting: &'static str,
     /// Value of the setting; `None` if it is not set.
     pub value: Option<String>,

@@ -65,7 +65,7 @@ pub enum JobStatus {
     Absent,
     /// Pending or running.
     Going,
-    /// Ran to its own end, successful or not.
+    /// The job's program ended, with or without success.
     Ended(JobEnd),
     /// Ended by the infrastructure.
     Lost {

@@ -31,8 +31,8 @@ pub const fn program() -> Program {
     })
 }
 
-/// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
-/// writes some output.
+/// Checks that the adapter fulfils the port. `job` makes a job with the given name that runs for about 1 s, succeeds
+/// and writes output.
 ///
 /// # Panics
 /// Panics if a check fails.

@@ -424,7 +424,8 @@ impl ClusterProvider for DeployedClusters {
             },
         };
         self.note(&open, &asked).await?;
-        // A deletion writes the mark first and then reads the request: at least one side sees the other.
+        // A deletion writes the mark first and then reads the request, so at least one of the two finds the other's
+        // object.
         if self.has(&mark).await? {
             return Err(given_back(name));
         }

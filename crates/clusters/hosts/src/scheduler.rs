@@ -1,7 +1,8 @@
 //! Jobs on machines reached by ssh.
 //!
-//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs it. The
-//! start outlives the agent. If the start dies, its processes are ended on every host before the job counts as lost.
+//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs
+//! it. The start outlives the agent. If the start ends without a result, its processes are ended on every host before
+//! the job counts as lost.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -157,7 +158,8 @@ impl Scheduler for HostsJobs {
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let (hosts, folder) = job_of(cluster, name)?;
-        // The launcher is read first: a result that it wrote just before its end is then found.
+        // Read the launcher's state before the result, so that a result that the launcher wrote just before its end is
+        // found.
         let launcher = folder.launcher().map_err(PortError::transient)?;
         if let Some(end) = folder.end().map_err(PortError::transient)? {
             return Ok(end);

@@ -28,7 +28,7 @@ impl ClusterKind for LogsKind {
         SettingsForm::of::<LogSettings>()
     }
 
-    /// An offer could make this machine publish any of its folders.
+    /// No: an offer could make this machine publish any of its folders.
     fn can_be_offered(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! "Jobs" that have run elsewhere.
+//! Jobs that another program has already run.
 //!
 //! ```text
 //! logs/{job}/submitted.json   the job was submitted

@@ -98,8 +98,8 @@ impl Folder {
         Ok(told.map(JobStatus::from))
     }
 
-    /// Records an end state. Returns the first one recorded, which is final: Slurm forgets jobs, and its state of a job may change
-    /// while nodes come and go.
+    /// Records an end state. Returns the first one recorded, which is final: Slurm purges jobs, and its state of a job
+    /// may change when nodes fail or return.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.

@@ -46,8 +46,8 @@ impl SlurmJobs {
         self
     }
 
-    /// Everything known about a job: the controller's rows, the accounting's if the controller has purged the job, and the marks
-    /// of its folder. The marks are read last, so that they are not older than the rows.
+    /// All records of a job: the controller's rows, the accounting's if the controller has purged the job, and the
+    /// marks of its folder. The marks are read last, so that they are not older than the rows.
     async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let mut rows = self.commands.jobs(name).await?;
         if rows.is_empty() {

@@ -156,8 +156,8 @@ impl Dice {
 /// Faults of a store's creations.
 pub enum Temper {
     Honest,
-    /// A quarter of the responses are wrong: the object was created and is reported as an error or as existing, or it was not
-    /// created and is an error.
+    /// A quarter of the responses are wrong: the object was created but the response is an error or "exists", or the
+    /// object was not created and the response is an error.
     Lies(Dice),
     /// Fails after this many creations.
     Dies(AtomicU64),

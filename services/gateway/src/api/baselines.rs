@@ -44,7 +44,7 @@ pub struct PinRequest {
 /// Response of `GET /api/v1/baselines`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Baselines {
-    /// `burnin/baselines/v1`.
+    /// Schema of the document: always `burnin/baselines/v1`.
     schema: &'static str,
     /// Workflows with at least one pin, current or released, by name.
     workflows: Vec<PinHistory>,

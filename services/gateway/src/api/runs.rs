@@ -58,7 +58,7 @@ pub struct Begin {
 /// Response to a request for a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StartedRun {
-    /// `burnin/begun/v1`.
+    /// Schema of the document: always `burnin/begun/v1`.
     schema: &'static str,
     /// Id of the new or existing run.
     run: RunId,
@@ -105,7 +105,7 @@ pub struct RunResource {
 /// The ledger of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunRecords {
-    /// `burnin/records/v1`.
+    /// Schema of the document: always `burnin/records/v1`.
     schema: &'static str,
     /// All records, oldest first.
     records: Vec<Record>,

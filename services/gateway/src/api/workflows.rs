@@ -14,7 +14,7 @@ use crate::{Gateway, schedule::Night};
 /// Response of `GET /api/v1/workflows`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowList {
-    /// `burnin/workflows/v1`.
+    /// Schema of the document: always `burnin/workflows/v1`.
     schema: &'static str,
     /// Workflows by name.
     workflows: Vec<WorkflowOffer>,

@@ -42,7 +42,7 @@ async fn a_lost_response_creates_no_second_jobset() {
     }
 }
 
-/// An agent that dies at any await: its future is polled this many times and dropped.
+/// An agent that is interrupted at any await: its future is polled `polls` times and dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_crash_at_any_point_leaves_one_jobset() {
     let bed = KubernetesBed::up(COUNTED).await;
