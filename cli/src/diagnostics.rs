@@ -61,7 +61,7 @@ struct Marked {
 
 impl Marked {
     fn of(excerpt: &Excerpt) -> Self {
-        // One character for each of the file, so that the columns stay.
+        // Replace each character of the file by exactly one, so that the columns stay correct.
         let clean = |c: char| {
             if c == '\t' {
                 ' '

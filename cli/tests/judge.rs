@@ -294,7 +294,7 @@ fn the_order_of_logs_does_not_change_the_verdict() {
     let first = verdicts(&logs);
     assert_eq!(first.len(), logs.len());
     assert!(healthy.iter().all(|log| first[log].0 == "pass"), "{first:#?}");
-    // Alone, and in any order.
+    // Each log has the same verdict alone and in any order.
     for log in logs.iter().step_by(5) {
         assert_eq!(verdicts(std::slice::from_ref(log))[log], first[log]);
     }

@@ -81,7 +81,7 @@ fn an_interrupt_works_without_a_ledger() {
     interrupted(|lab, _| break_ledger(lab));
 }
 
-/// Like a full disk: the process cannot write files, but can read them.
+/// Simulates a full disk: the process cannot write files, but can read them.
 fn fill_disk(run: &Child) {
     let pid = run.id().to_string();
     let limited = Command::new("prlimit").args(["--fsize=0:0", "--pid", &pid]).status();
@@ -119,7 +119,7 @@ fn deleting_the_data_folder_ends_the_run_and_its_nodes() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, LIMITS);
     wait_for("the job to start", || lab.path("counts/rank-0").exists());
-    // Files may be written meanwhile.
+    // The run may write files during the deletion, so the deletion is retried.
     wait_for("the folder to be deleted", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
     assert_eq!(run.wait().unwrap().code(), Some(3));
     lab.assert_nothing_left();
@@ -192,8 +192,8 @@ fn folders_writable_by_others_are_neither_created_nor_used() {
     assert!(refused.status.code() == Some(64) && said.contains("others can write to it"), "{said}");
 }
 
-/// Exit codes are documented: a lack of files or of file size ends with neither 101 nor a signal. A run that cannot
-/// release its cluster retries and reports why; a second interrupt ends it.
+/// Exit codes are documented: a limit on open files or on the file size ends the command with neither exit code 101 nor
+/// a signal. A run that cannot release its cluster retries and reports why; a second interrupt ends it.
 #[test]
 fn system_limits_end_with_a_documented_exit_code() {
     let lab = Lab::new("", "");
@@ -220,7 +220,7 @@ fn system_limits_end_with_a_documented_exit_code() {
             run.kill().unwrap();
             panic!("{limit}: the run survives interrupts: {said}");
         };
-        // The number of open files differs between hosts: the largest limit can suffice.
+        // The number of open files differs between hosts, so the run may succeed with the largest limit.
         assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");
         assert!(ended.success() || said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
         drop(fs::remove_dir_all(lab.data()));

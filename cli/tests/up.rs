@@ -345,7 +345,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    // Corrected; then broken while it is served.
+    // The file is corrected, and then broken again while it is served.
     nightly("Europe/Zurich");
     let server = up();
     // The stream may start after a change; then the next change is reported.
@@ -407,7 +407,7 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
     lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
-    // More bandwidth than any machine has.
+    // No machine reaches this floor.
     lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
     let up = || {
         let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);

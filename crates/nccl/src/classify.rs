@@ -3,7 +3,7 @@
 use crate::number::unsigned;
 use crate::scan::is_blank;
 
-/// A failure line without pdsh's host prefix: such lines name their host themselves.
+/// A failure line without pdsh's host prefix: such lines contain the host name.
 pub(crate) fn without_collector(said: &[u8]) -> &[u8] {
     let Some(colon) = memchr::memmem::find(said, b": ").filter(|&colon| !said[..colon].contains(&b' '))
     else {

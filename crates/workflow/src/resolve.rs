@@ -153,7 +153,7 @@ pub fn resolve_document(
         found.extend(problems.0);
         None
     });
-    // A section with a problem is left out: other sections must not be reported for it.
+    // A section with a problem is left out, so that its problem causes none in other sections.
     let section = |problem: &FileProblem| {
         let section = problem.field.split(['.', '[']).next().unwrap_or_default().to_owned();
         (problem.file == document.file || problem.file == SET).then_some(section)
@@ -189,7 +189,7 @@ pub fn resolve_document(
         cost,
         notify,
     };
-    // Defaults replace fields with problems: a judgement would be about another workflow.
+    // Defaults replace fields with problems, so a check for feasibility would judge another workflow.
     let warnings = if found.is_empty() { reader.judge_feasibility(&workflow) } else { vec![] };
     let (archives, mut problems) = reader.finish();
     if !found.is_empty() {

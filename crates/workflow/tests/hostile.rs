@@ -1,4 +1,4 @@
-//! Hostile input costs little: 1 MB of anything uses at most 64 MiB and little time.
+//! Hostile input has a bounded cost: any text of 1 MB takes at most 64 MiB of memory and 10 s.
 
 use std::{fs, process::Command, time::Instant};
 

@@ -129,7 +129,7 @@ async fn a_notice_is_given_up_after_a_day() {
 async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, sender) = world();
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(pager());
-    // Decided and started by a process that died: the attempt exists, without a result.
+    // A process decided the notice, started an attempt and ended: the attempt exists without a result.
     sender.answer(false, Reply::transient("died"));
     world.ends(&failed).await;
     world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
@@ -142,7 +142,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
     assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
-    // Died between the response and its record: sent twice, with the same id.
+    // The process ended between the response and its record, so the notice is sent again with the same id.
     world.store.remove("notices/w-1/webhook-pager/end.json").await.unwrap();
     world.store.create("notices/open/w-1.webhook-pager", Default::default()).await.unwrap();
     world.clock.advance(notifier::outbox::UNDER_WAY);
@@ -169,7 +169,7 @@ async fn concurrent_notifiers_deliver_once() {
 #[tokio::test]
 async fn missed_endings_are_found_in_the_ledger() {
     let (mut world, sender) = world();
-    // Ended before the notifier ran: no notice, and no recovery from it.
+    // A run that ended before the first search causes no notice, and its recovery causes none.
     world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
     assert!(sender.taken().is_empty());
@@ -293,7 +293,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
     ] {
         let (world, sender) = world();
         let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
-        // The event arrives before its record: retried later.
+        // The event arrives before its record, so it is retried later.
         let said = world.notifier.handle(&requested(&open)).await;
         assert_eq!(said, Disposition::Retry("w-1 is not recorded yet".to_owned()));
         world.record(&open).await;

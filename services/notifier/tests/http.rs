@@ -28,7 +28,7 @@ use support::{
 const KEY: &str = "a key for tests only";
 const TOKEN: &str = "ghs_s3cr3t";
 
-/// A receiver, and a sender that knows it as `pager`, as `ops` and as GitHub.
+/// A receiver, and a sender whose channels `pager` and `ops` and whose GitHub API have the receiver's address.
 async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpSender>) {
     let receiver = Receiver::default();
     let url = receiver.serve().await;

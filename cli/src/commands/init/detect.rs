@@ -145,7 +145,7 @@ fn parse_partitions(text: &str) -> Option<Partition> {
     })
 }
 
-/// `gpu:8`, `gpu:h100:8(S:0-1)`.
+/// Number of GPUs in Slurm's generic resources of a node, such as `gpu:8` or `gpu:h100:8(S:0-1)`.
 fn gpus_of_gres(gres: &str) -> Option<u32> {
     let gres = gres.trim().split('(').next()?;
     let mut parts = gres.split(':');

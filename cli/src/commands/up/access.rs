@@ -19,7 +19,7 @@ pub struct AccessFiles {
 }
 
 impl AccessFiles {
-    /// For the server on `port`, in the folder `host` of the data folder.
+    /// Files of the server on `port`, in the folder `host` of the data folder.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or belongs to another user.

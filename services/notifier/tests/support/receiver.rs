@@ -162,7 +162,7 @@ async fn hook(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body: 
     }
 }
 
-/// GitHub answers 401 to a wrong token, and 404 to a repository that it may not see.
+/// GitHub answers 401 to a wrong token, and 404 for a repository that the token may not read.
 fn denied(headers: &HeaderMap) -> Option<Response> {
     let said = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap());
     if said("authorization") != "Bearer ghs_s3cr3t" {
