@@ -60,7 +60,7 @@ const SIGNATURE: &str = "bundle.sig";
 /// List of a bundle's content: its first file, which is signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Contents {
-    /// `burnin/bundle/v1`.
+    /// Schema of the document: always `burnin/bundle/v1`.
     pub schema: String,
     /// Id of the exported run.
     pub run: RunId,

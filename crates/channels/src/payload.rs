@@ -23,7 +23,7 @@ pub enum RunOutcome {
 /// Webhook payload, schema `burnin/notice/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Posted {
-    /// `burnin/notice/v1`.
+    /// Schema of the document: always `burnin/notice/v1`.
     pub schema: String,
     /// Notice id, identical on every delivery: use it to drop duplicates.
     pub id: String,

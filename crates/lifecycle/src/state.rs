@@ -9,7 +9,7 @@ use model::{
 };
 use serde::Serialize;
 
-/// All that follows from the records of a run.
+/// State of a run, derived from its records alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
     /// Run of the ledger.

@@ -1,4 +1,5 @@
-//! Speed of each format: `cargo bench -p measure`, or some of them with `cargo bench -p measure --bench parse -- smi`.
+//! Speed of each format: `cargo bench -p measure`, or of selected formats:
+//! `cargo bench -p measure --bench parse -- smi`.
 //!
 //! Each sample is repeated to a log of 256 KiB, all of whose metrics are kept, and to one of 64 MiB, whose metrics exceed the
 //! memory limit: most of them are parsed and counted, but not kept. The best of several passes counts, because other load only

@@ -155,7 +155,7 @@ impl Burn {
         }
     }
 
-    /// `0: NVIDIA H100 (UUID: GPU-...)` of the header, or `0: OK` of the results.
+    /// Reads `0: NVIDIA H100 (UUID: GPU-...)` of the header, or `0: OK` of the results.
     fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
         let Some((index, rest)) = rest.split_once(": ") else { return };
         let Some(index) = count::<u32>(index).filter(|index| *index < GPUS) else { return };
@@ -183,7 +183,7 @@ impl Burn {
         }
     }
 
-    /// `280 (47782 Gflop/s) - ...   errors: 0 - ...   temps: 68 C - ...`.
+    /// Reads the progress: `280 (47782 Gflop/s) - ...   errors: 0 - ...   temps: 68 C - ...`.
     fn progress(&mut self, text: &str) -> Option<()> {
         let (rates, rest) = ERRORS_PART.split_once(text)?;
         let (errors, temperatures) = TEMPERATURES_PART.split_once(rest)?;

@@ -203,7 +203,7 @@ impl Lines for OpenMetrics {
 }
 
 impl OpenMetrics {
-    /// `name{label="value"} 1.5 [time]`.
+    /// Reads a sample: `name{label="value"} 1.5 [time]`.
     fn sample(&mut self, text: &str, line: Line<'_>, out: &mut Out) -> Option<()> {
         let end = text.find(['{', ' '])?;
         let (name, mut rest) = text.split_at(end);

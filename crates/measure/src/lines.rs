@@ -50,7 +50,7 @@ pub(crate) trait Lines {
 ///
 /// # Errors
 ///
-/// Returns an error of the reader. Damaged gzip data is no error: the log is incomplete.
+/// Returns an error if the reader fails. Damaged gzip data is not an error: the log is then incomplete.
 pub(crate) fn read(
     input: impl Read,
     labels: Labels,
@@ -114,7 +114,7 @@ impl Processes<'_> {
         let unlabelled = clean && first && origin.is_absent();
         let ahead = if unlabelled && self.labels.are_marked() { ahead } else { "" };
         if unlabelled && self.is_unlabelled() {
-            // Nearly all lines.
+            // Nearly all lines have no prefix of a launcher.
             if rest.is_empty() {
                 return 0;
             }

@@ -147,7 +147,7 @@ impl Lines for Smi {
 }
 
 impl Smi {
-    /// `<name>value</name>`, `<name>` or `</name>`.
+    /// Reads an element of the XML: `<name>value</name>`, `<name>` or `</name>`.
     fn element(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let Some(end) = memchr(b'>', text.as_bytes()) else { return };
         let (tag, rest) = (&text[1..end], &text[end + 1..]);
@@ -213,7 +213,7 @@ impl Smi {
         }
     }
 
-    /// `    Name   : value`, or a section without colon.
+    /// Reads a line of text: `    Name   : value`, or the name of a section without a colon.
     fn text(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let indent = line.text.len() - line.text.trim_start().len();
         if let Some(bus) = text.strip_prefix("GPU ").filter(|_| indent == 0 && self.announced.is_some()) {

@@ -106,7 +106,7 @@ impl TextReader {
         let Some(start) = rest.iter().position(|&byte| !is_blank(byte) && byte != b'#') else { return };
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
         let taken = taken.or_else(|| {
-            // Rows after an unknown prefix.
+            // The line may contain a row after an unknown prefix.
             let at = ends_like_row(rest, 2).then(|| headerless::anchor(rest))??;
             self.row(line, at, Beginning::Unknown)
         });

@@ -31,7 +31,7 @@ pub enum Blow {
     Slow(i64),
     /// Conductors and provisioner do not respond for this time.
     Outage(i64),
-    /// The process dies and is restarted.
+    /// The process is killed and restarted.
     Restart,
     /// The process's clock jumps by this time.
     Jump(i64),
@@ -58,7 +58,7 @@ pub struct Scenario {
     pub heals_after: i64,
     /// Resend interval of commands.
     pub resend: Span,
-    /// Calls at which a process dies.
+    /// Calls at which a process is killed.
     pub crash_at: Vec<(u64, Moment)>,
     /// Whether the trace is kept as text.
     pub traced: bool,

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{BuildHost, is_gone};
 
-/// A child of the step's process, and a process that ignores SIGTERM.
+/// A step with a child process, and with another process that ignores SIGTERM.
 const FAMILY: &str = "sleep 100 & echo $! > child
 sh -c 'trap \"\" TERM; echo $$ > stubborn.part; mv stubborn.part stubborn; while :; do sleep 0.05; done' &
 wait";

@@ -337,7 +337,7 @@ fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// Resources that still exist although the world had enough time.
+/// Resources that still exist after the world became idle.
 fn left(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
     let clusters = clouds

@@ -97,7 +97,7 @@ pub struct SimCluster {
     pub sick: Option<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
-    /// Progress of the cluster's life.
+    /// Lifecycle state of the cluster.
     pub state: SimClusterState,
 }
 
