@@ -122,7 +122,7 @@ impl DataFolder {
         RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
 
-    /// A run with everything its report needs.
+    /// A run with all data that its report needs.
     pub async fn run_report(&self, run: &RunId, check: Option<CheckIndex>) -> Result<RunReport, CliError> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
@@ -294,7 +294,7 @@ impl LocalServices {
     }
 
     /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
-    /// interrupted, and waits at most [`LAST_WORDS`] for the subscribers to record it.
+    /// interrupted, and waits at most 3 s for the subscribers to record it.
     pub async fn end(self) -> Result<(), CliError> {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
@@ -315,7 +315,7 @@ impl Serve<'_> {
     }
 }
 
-/// The bus for its own subscribers: a weak reference, so that they do not keep it alive.
+/// The bus for its own subscribers: a weak reference, so that they do not extend its lifetime.
 struct Upstream(Weak<MemoryBus>);
 
 #[service::async_trait]

@@ -1,4 +1,5 @@
-//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported within seconds.
+//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported after it has
+//! lasted 1 s.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

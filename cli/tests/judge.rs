@@ -314,7 +314,7 @@ fn logs_are_a_series_only_with_the_flag_or_with_start_times() {
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
     assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
-    // From the fourth log on one percent slower, which a single run cannot show.
+    // The fourth and later logs are 1 % slower, which a single run cannot show.
     let logs = written(folder.path(), &[1.0, 1.0, 1.0, 1.012, 1.012, 1.012, 1.012, 1.012]);
     let judge = |more: &[&str], logs: &[String]| {
         let mut arguments = vec!["judge", "--baseline", &save, "--output", "json"];
@@ -517,7 +517,7 @@ fn logs_of_the_nodes_of_one_run_are_compared_with_each_other() {
     assert_eq!(verdict["suspects"].as_array().unwrap().len(), 1, "{verdict}");
     let healthy: Vec<_> = [&logs[..3], &logs[4..]].concat();
     assert_eq!(judge(&healthy).status.code(), Some(0), "{}", document(&judge(&healthy)));
-    // A node without a measurement does not pass, and the others have too few peers without it.
+    // A node without a measurement does not pass, and without it the others have fewer peers than the minimum.
     let empty = folder.path().join("n9.json").display().to_string();
     std::fs::write(&empty, "").unwrap();
     let missing = judge(&[healthy, vec![empty.clone()]].concat());

@@ -12,7 +12,7 @@ use std::{
 
 use support::{Lab, signal, wait_for};
 
-/// Short limits: a run gives up its ledger after patience and grace.
+/// Short limits, because a run gives up its ledger after `patience` and `grace`.
 const LIMITS: &[&str] = &["--set", "limits.patience=1s", "--set", "limits.grace=2s"];
 
 fn start(lab: &Lab, more: &[&str]) -> Child {
@@ -28,7 +28,7 @@ fn line(run: &mut Child, text: &str) -> (String, Duration) {
     (found.unwrap_or_else(|| panic!("no line with {text:?}")), began.elapsed())
 }
 
-/// Replaces the ledger's folder by a file: nothing can be recorded, as on a full disk.
+/// Replaces the ledger's folder by a file: no record can be written, as on a full disk.
 fn break_ledger(lab: &Lab) {
     fs::rename(lab.data().join("ledger"), lab.data().join("ledger.kept")).unwrap();
     fs::write(lab.data().join("ledger"), "not a folder").unwrap();

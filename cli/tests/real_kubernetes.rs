@@ -95,7 +95,7 @@ impl KubernetesBed {
         command.output().unwrap()
     }
 
-    /// Applies `what` once the pods run; then waits for the end.
+    /// Calls `what` when the pods are running, and then waits for the end of the run.
     fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
         let run = self.burnin(settings).spawn().unwrap();
         let end = End(run.id());
@@ -135,7 +135,7 @@ impl KubernetesBed {
         }
     }
 
-    /// Checks that the run failed with this code and text, and left nothing.
+    /// Checks that the run failed with this code and text, and left no object.
     fn failed(&self, output: &Output, code: &str, words: &[&str]) {
         let said = said(output);
         assert_eq!(output.status.code(), Some(3), "{said}");
@@ -198,7 +198,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
     assert!(bed.kept("nodes.json").contains(r#"["n1","n3"]"#), "{}", bed.kept("nodes.json"));
     assert_eq!(bed.left(), "", "after the end of the run");
-    // A plugin that makes NCCL use sockets: everything works except the fast network.
+    // A plugin that makes NCCL use sockets: only the fast network is not used.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let judged = bed.kept("verdict.json");

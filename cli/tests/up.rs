@@ -134,7 +134,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     assert!(!lab.data().join("parked").exists(), "no part of the request is stored");
-    // As sent by `curl -H @FILE`.
+    // The header as `curl -H @FILE` sends it.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
     // The link on standard output was used; the next one is in its file.
@@ -199,7 +199,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let said = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
     assert!(said["text"].as_str().unwrap().ends_with(": after the repair"), "{said}");
 
-    // The same on the command line, with the same folder.
+    // The same operations on the command line, with the same folder.
     let command = |arguments: &[&str]| {
         let output = lab.burnin(arguments);
         let said = [output.stdout, output.stderr].concat();

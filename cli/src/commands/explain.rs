@@ -191,7 +191,7 @@ fn summary(entry: &RecordEntry) -> String {
     }
 }
 
-/// Whole seconds are precise enough here.
+/// A duration in whole seconds, for display.
 fn ago(now: Timestamp, then: Timestamp) -> Span {
     Span::from_secs(now.since(then).0.as_secs())
 }

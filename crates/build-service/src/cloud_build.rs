@@ -9,7 +9,7 @@
 //! | [`notification`] | messages of the topic `cloud-builds` |
 //! | [`outcome`] | meaning of a status, and results of a build |
 //!
-//! Only this module and [`outcome`] know the results of builds.
+//! Only this module and [`outcome`] depend on the kind of a build's results.
 
 pub mod client;
 pub mod journal;

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use verify::{Checked, InvalidBundle, verify};
 pub use write::{BundleError, Documents, write};
 
-/// Headers of an entry, including the entry for a long name. The same name and size give the same bytes,
+/// Headers of an entry, including the entry for a long name. An equal name and size result in equal bytes,
 /// without times, owners or links.
 fn header(name: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();

@@ -4,7 +4,7 @@ use model::{Failure, News, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Outcome of a closed run, as far as notices distinguish it.
+/// Outcome of a closed run, in the classes that notices distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
@@ -47,7 +47,7 @@ pub struct Posted {
     pub trigger: Trigger,
     /// Time of the request.
     pub requested_at: Timestamp,
-    /// Time at which the run was closed and everything released.
+    /// Time at which the run was closed and all its resources were released.
     pub closed_at: Timestamp,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,

@@ -41,7 +41,7 @@ pub struct FailureText {
     pub stage: String,
     /// Code of the failure.
     pub code: String,
-    /// Its message.
+    /// Message of the failure.
     pub message: String,
 }
 

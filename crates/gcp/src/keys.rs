@@ -1,4 +1,4 @@
-//! Google's public keys: fetched once for concurrent callers, cached as long as Google permits.
+//! Google's public keys: fetched once for concurrent callers, cached until the expiry that Google states.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ pub struct Keys {
     source: Box<dyn KeySource>,
     clock: Arc<dyn Clock>,
     known: RwLock<CachedKeys>,
-    /// Held by the fetching caller; contains the time of the last fetch.
+    /// Lock of the caller that fetches; contains the time of the last fetch.
     fetching: Mutex<Option<Timestamp>>,
 }
 

@@ -177,7 +177,7 @@ impl Inner {
         Err(RequestError::damaged(why))
     }
 
-    /// After a failed create: whether the name is taken.
+    /// Whether the name is taken, after a failed create.
     async fn seen(&self, name: &str, trouble: RequestError) -> Result<Creation, RequestError> {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);

@@ -126,7 +126,7 @@ impl Ledger {
         Ok(Loaded { run: run.clone(), records })
     }
 
-    /// The records of a run, at least up to number `seq`. Costs no store request if this process knows them.
+    /// The records of a run, at least up to number `seq`. Costs no store request if this process has read them.
     ///
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.

@@ -90,7 +90,7 @@ pub enum AttemptEnd {
 pub struct Lease {
     /// Time of the request.
     pub asked_at: Timestamp,
-    /// Time at which the cluster ends by itself.
+    /// Time at which the cluster ends without a request.
     pub expires_at: Timestamp,
     /// Whether the cluster may exist.
     pub state: LeaseState,
@@ -291,7 +291,7 @@ impl RunState {
             }
             Stage::Locate => {
                 let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
-                // Values of nodes, GPUs and pairs name the bad subject themselves.
+                // Values of nodes, GPUs and pairs already name the bad subject.
                 let searchable = self.workflow.benchmark_of(check).is_some_and(|benchmark| {
                     let of_all = |command: &CommandLine| {
                         command.measures_all_ranks() && !benchmark.criteria.metrics.is_empty()

@@ -88,7 +88,7 @@ fn a_failed_check_does_not_stop_the_next() {
 #[test]
 fn a_check_is_skipped_if_its_needed_check_did_not_pass() {
     for failed in [Verdict::Fail, Verdict::Inconclusive] {
-        // `c` needs `b`, which is skipped itself.
+        // `c` needs `b`, which is also skipped.
         let mut book = ready(with_checks(&["", "a", "b"]));
         feed(&mut book, A, measured());
         assert!(!book.state.skipped(B), "a result before the verdict is rejected");

@@ -138,11 +138,11 @@ const MATCHES: usize = 1000;
 const NAME: &str = "declared";
 
 impl Declaration {
-    /// Checks the declaration. `judged` says that criteria judge the metric.
+    /// Checks the declaration. `judged`: whether criteria judge the metric.
     ///
     /// # Errors
     ///
-    /// Returns all problems, if there is one.
+    /// Returns an error with all problems if the declaration has any.
     pub fn check(&self, judged: bool) -> Result<Declared, Vec<Problem>> {
         lint::check(self, judged)
     }
@@ -156,7 +156,7 @@ impl Declaration {
         self
     }
 
-    /// The problems of the declaration. `judged` says that criteria judge the metric.
+    /// The problems of the declaration. `judged`: whether criteria judge the metric.
     #[must_use]
     pub fn lint(&self, judged: bool) -> Vec<Problem> {
         self.check(judged).err().unwrap_or_default()

@@ -41,10 +41,10 @@ impl Format {
 /// Reader of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// Read by the crate `nccl`.
+    /// The crate `nccl` reads the log.
     Nccl,
-    /// Read line by line, with a reader for each process of the log.
+    /// The log is read line by line, with a reader for each process.
     Lines(fn() -> Box<dyn Lines>),
-    /// Read line by line, with prefixes, which are part of the format.
+    /// The log is read line by line, with the prefixes of lines, which are part of the format.
     Raw(fn() -> Box<dyn Lines>),
 }

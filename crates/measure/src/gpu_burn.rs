@@ -147,7 +147,7 @@ fn is_error(text: &str) -> bool {
 }
 
 impl Burn {
-    /// The device of the process with this index: with `-i N` there is one process, for device N.
+    /// The device of the process with this index: with `-i N` only one process runs, for device N.
     fn device(&self, index: u32) -> u32 {
         match self.initialized.first() {
             Some(&device) if self.initialized.len() == 1 && self.gpus.len() <= 1 => device,

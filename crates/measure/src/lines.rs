@@ -143,7 +143,7 @@ impl Processes<'_> {
         self.streams.get(self.current).is_some_and(|stream| stream.label.is_empty())
     }
 
-    /// Makes the stream of a process the current one; returns `false` if there are too many.
+    /// Makes the stream of a process the current one; returns `false` if the maximum of [`PROCESSES`] is reached.
     fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
         let is_current = |stream: &Stream| {
             let length = origin.outer.len() + origin.label.len();

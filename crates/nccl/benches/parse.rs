@@ -116,7 +116,7 @@ fn main() {
             black_box(nccl::read(log).expect("a readable file"));
         });
         let grep = best(|| {
-            // Not into /dev/null: grep would stop at the first match.
+            // The output is not /dev/null, because grep would then stop at the first match.
             let mut grep = Command::new("grep");
             grep.args(["-c", "float"]).arg(&path).stdout(Stdio::piped());
             black_box(grep.output().expect("grep"));

@@ -26,7 +26,7 @@ pub(crate) fn debug(line: &[u8]) -> Option<&[u8]> {
     rest[digits..].strip_prefix(b"] NCCL INFO ").filter(|_| digits > 0 && blank > 0)
 }
 
-/// Whether a line ends like a row: in a value after `padding` blanks. Fast, with few false positives.
+/// Whether a line ends like a row: in a value after `padding` blanks. A fast check with rare false positives.
 pub(crate) fn ends_like_row(line: &[u8], padding: usize) -> bool {
     let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |at| at + 1);
     let value = line[end.saturating_sub(12)..end].iter().rev().take_while(|byte| !is_blank(**byte)).count();

@@ -1,6 +1,6 @@
 //! Bounds for any input: memory, time, no panic.
 //!
-//! Builds without optimisation read less data; `cargo test --release -p nccl --test bounds` reads gigabytes.
+//! Builds without optimisation read less data; `cargo test --release -p nccl --test bounds` reads the full sizes.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files and the clock")]
 
@@ -65,7 +65,7 @@ fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
 
 /// Repeats `unit`.
 fn endless(unit: &str, left: u64) -> impl Read {
-    // Several units at once: with a few bytes per call the calls would dominate the time.
+    // Returns several units in one call: with one unit per call the calls would dominate the time.
     let piece = unit.repeat(4096 / unit.len() + 1).into_bytes();
     made(left, move |_, out| out.extend_from_slice(&piece))
 }

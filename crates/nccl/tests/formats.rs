@@ -366,7 +366,7 @@ fn missing_parts_of_a_cut_log_are_reported() {
             let to = (from + left).min(lines.len() - 1);
             let cut: Vec<_> = lines[..from].iter().chain([&mark]).chain(&lines[to..]).cloned().collect();
             let reading = read_lines(&cut);
-            // After the summary nothing can be missing.
+            // A part cut out after the summary cannot contain results.
             let over = lines[..from].iter().any(|line| line.contains("Avg bus bandwidth"));
             assert_eq!(reading.ended == LogEnd::Complete, over, "{from} {left}: {:?}", reading.first_error);
             assert_eq!(reading.tables[0].ended == LogEnd::Complete, over, "{from} {left}");

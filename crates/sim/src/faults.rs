@@ -64,7 +64,7 @@ faults! {
     Restart = "process restarted", 1000;
     /// A build fails because of the build service.
     BuildFlake = "build broken by its service", 500;
-    /// A build fails because of itself.
+    /// A build fails because of its own steps.
     BuildFails = "build fails", 250;
     /// A build exceeds its timeout.
     BuildHangs = "build hangs", 250;
@@ -76,7 +76,7 @@ faults! {
     NodeFails = "node fails", 400;
     /// A cluster is preempted.
     Preempted = "cluster preempted", 400;
-    /// A cluster does not end by itself when its lease ends.
+    /// A cluster does not end when its lease ends.
     Outlives = "cluster outlives its lease", 1000;
     /// A deletion returns 200 and has no effect.
     DeleteSwallowed = "delete acknowledged, not executed", 600;
@@ -135,7 +135,7 @@ impl Faults {
                 for fault in Fault::ALL {
                     if dice.per_mille(share) {
                         let most = fault.most();
-                        // Mostly low rates, sometimes the maximum: if everything fails, nothing else is
+                        // Most rates are low, and one is at times the maximum: if all calls fail, no other violation is
                         // found.
                         let most = if dice.once_in(4) { most } else { (most / 4).max(1) };
                         let sure = fault.most() == 1000;

@@ -6,7 +6,7 @@
 //! is never taken for a change, however large its deviation: two runs that agree are required. The paper's functional
 //! pruning is replaced by a grid of levels, which is exact to a fifth of the noise and linear in the number of runs.
 
-/// Deviations beyond this many standard deviations have a constant cost: the value of the paper.
+/// Number of standard deviations beyond which a deviation has a constant cost: the value of the paper.
 const K: f64 = 3.0;
 /// Grid step, in standard deviations.
 const STEP: f64 = 0.2;

@@ -104,8 +104,8 @@ impl Noise {
     }
 }
 
-/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and sometimes a small
-/// size that takes half as long again.
+/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and 50 % for one in
+/// ten small measurements.
 fn noisy(noise: &mut Noise, step: f64) -> Reading {
     let mut reading = real("healthy-3.log");
     let whole_run = 0.001 * noise.normal();
@@ -230,7 +230,7 @@ fn a_slow_drift_is_found_within_five_runs_after_it_reaches_one_percent() {
 fn an_outlier_is_not_a_change() {
     let mut noise = Noise(0x94D0_49BB_1331_11EB);
     for _ in 0..50 {
-        // Slow enough to stand out, not enough to fail on its own.
+        // One run is 1.4 % slower: an outlier, but within the tolerance of a single run.
         assert_eq!(first_alarm(&mut noise, 40, |run| if run == 20 { 0.014 } else { 0.0 }), None);
     }
 }
@@ -345,7 +345,7 @@ fn a_baseline_that_does_not_repeat_judges_no_run() {
             assert_eq!((judgement.verdict, codes[0]), (Verdict::Inconclusive, "UNSTABLE_BASELINE"), "{why}");
         }
     }
-    // One deviating run among many did not change an old baseline.
+    // Accepted: an old baseline with one deviating run, and baselines whose runs repeat.
     for fine in [
         old(&[0.0, 0.001, -0.001, 0.002, 0.3], 0.002),
         old(&[], 0.004),

@@ -310,7 +310,7 @@ fn a_benchmark_that_did_not_start_is_inconclusive_without_suspects() {
             let named = cause.is_none_or(|cause| causes(&judgement).contains(&cause));
             assert!(named, "{says}: {:?}", causes(&judgement));
         }
-        // The same message after the benchmark's start is a failure.
+        // After the benchmark's start the same message is a failure of the run.
         let began = judged(&format!("{HEADER}{says}\n"), None, "FAILED");
         assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{says}");
     }
@@ -445,7 +445,7 @@ fn an_unknown_network_does_not_pass() {
 
 #[test]
 fn interleaved_lines_give_no_false_network() {
-    // As a launcher prints it when one rank's newline comes after another rank's line.
+    // A launcher prints such a line if a rank's newline comes after the line of another rank.
     let glued = |network: &str| {
         format!(
             "node-1:21:26 [0] NCCL INFO Using network {network}node-2:22:27 [1] NCCL INFO Using network {network}\n\n"

@@ -1,4 +1,4 @@
-//! A fault never gives a pass: each fault and its reason.
+//! Every fault prevents a pass, and is reported with its reason.
 
 use std::{io, sync::LazyLock};
 

@@ -23,7 +23,7 @@ fn locate(results: &[PairResult]) -> Located {
     from_pairs(results, &PairOptions::default())
 }
 
-/// The six pairs of a real host with four GPUs vary by a few percent.
+/// The six pairs of a real host with four GPUs differ by several percent.
 #[test]
 fn good_pairs_are_healthy() {
     let located = locate(&all(4, |a, b| 330.0 + (a + b) as f64));

@@ -1,4 +1,4 @@
-//! Group tests find the bad members with few tests: simulated, with the counts printed.
+//! Number of group tests that find the bad members, in simulated searches.
 
 use model::SplitMix64;
 use verdict::locate::{

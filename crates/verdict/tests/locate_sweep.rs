@@ -100,7 +100,7 @@ fn two_nodes_and_void_pairs_are_undecided() {
 
 #[test]
 fn an_unmeasured_member_is_undecided() {
-    // Another job holds two nodes.
+    // Two nodes cannot run pairs, because another job holds them.
     let taken = |a: usize, b: usize| [a, b].iter().any(|end| [2, 5].contains(end));
     let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
     assert_eq!((named(&located), located.healthy), (vec![], false));

@@ -109,7 +109,8 @@ pub fn resolve_on(
     resolve_document(YamlDocument::read(path)?, path, None, overrides, existing)
 }
 
-/// Reads a workflow file, with the user's values from a second file if there is one; it replaces the file's own `values`.
+/// Reads a workflow file, with the user's values from a second file if one is given; that file replaces the workflow's
+/// own `values`.
 ///
 /// # Errors
 /// Returns an error if a file is invalid, with all problems of all files.

@@ -268,7 +268,7 @@ impl<'a> Explain<'a> {
         if let [branch] = context[..] {
             return branch.iter().for_each(|error| self.error(error));
         }
-        // An alternative of the value's own type is meant, if there is one.
+        // Prefer an alternative of the value's own type.
         let here = error.instance_path().as_str().len();
         let fits = |branch: &&&Vec<ValidationError<'static>>| {
             !branch.iter().any(|error| {

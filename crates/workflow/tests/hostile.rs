@@ -8,7 +8,7 @@ const MIB: usize = 1 << 20;
 /// Size of the largest file that is read.
 const LARGEST: usize = 256 << 10;
 
-/// Texts of a megabyte that could use gigabytes of memory.
+/// Texts of 1 MB whose parsing could use gigabytes of memory.
 fn hostile() -> Vec<(&'static str, String)> {
     let fill = |piece: &str| piece.repeat(MIB / piece.len());
     vec![

@@ -1,7 +1,7 @@
 //! Locates bad nodes: runs the benchmark on pairs of the job's nodes, round after round, until the results identify them.
 //!
 //! Each step starts from the objects in the bucket, which are created once and never changed. A retry after a crash, or a
-//! second agent, reads the same objects and does the same.
+//! second agent, reads the same objects and performs the same step.
 //!
 //! ```text
 //! artefacts/{run}/locate/{attempt}/

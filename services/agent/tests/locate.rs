@@ -392,7 +392,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
     }
 }
 
-/// A submission that is reported as failed may still arrive, long after the end of the search.
+/// A submission that is reported as failed may still arrive after the end of the search.
 #[tokio::test]
 async fn a_late_submission_of_a_pair_does_not_start() {
     for (at, cancelled) in [(0, true), (600_000, false)] {

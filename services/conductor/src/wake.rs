@@ -32,7 +32,7 @@ pub struct Settings {
     pub refresh: Span,
 }
 
-/// Called with every state after a wake-up.
+/// Function that is called with the state of a run after each of its wake-ups.
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
 /// Result of a wake-up.

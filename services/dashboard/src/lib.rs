@@ -47,7 +47,7 @@ pub struct WorkflowPlan {
     pub next: Option<Timestamp>,
     /// Whether its validation is overdue.
     pub stale: bool,
-    /// Whether it cannot be started: its file has errors, and there is no earlier valid version.
+    /// Whether it cannot be started: its file has errors, and no earlier valid version exists.
     pub broken: bool,
     /// Errors in the current file, one line each.
     pub problems: Vec<String>,

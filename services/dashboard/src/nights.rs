@@ -48,7 +48,7 @@ pub struct SystemRow {
     pub stale: bool,
     /// Whether errors in its file keep it from starting.
     pub broken: bool,
-    /// Whether it has runs, and so a page of its own.
+    /// Whether it has runs, and therefore its own page.
     pub runs: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct CellMark {
     pub runs: usize,
 }
 
-/// Short form of a run.
+/// A run as shown in a cell: its result as tone, mark and word.
 #[derive(Clone, Debug, Serialize)]
 pub struct NightRun {
     pub run: RunId,
@@ -205,7 +205,8 @@ pub fn place(line: &RunSummary) -> &str {
     }
 }
 
-/// One cell per night, newest first. Every run of a night is visible: a system that passes and fails in turn has both marks.
+/// One cell per night, newest first. Every run of a night is visible: a system with passed and failed runs has both
+/// marks.
 fn cells(
     lines: &[&RunSummary],
     values: &KnownValues,

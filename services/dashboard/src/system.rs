@@ -1,4 +1,4 @@
-//! The page of a system: its metrics over dates, what changed, its nodes and its runs.
+//! The page of a system: its metrics over dates, its changes, its nodes and its runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Schedules: exactly one run for each scheduled time, however many gateways check it.
+//! Schedules: exactly one run for each scheduled time, for any number of gateways that check it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

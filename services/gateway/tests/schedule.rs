@@ -123,7 +123,7 @@ async fn a_workflow_with_overdue_validation_is_stale() {
     assert_eq!(offer().await["stale"], false);
     front.clock.advance(Span::from_secs(1));
     assert_eq!(offer().await["stale"], true);
-    // A run that ends without a verdict validates nothing.
+    // A run that ends without a verdict does not count as a validation.
     let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
     let cancel = format!("{}/cancel", begun["links"]["run"].as_str().unwrap());
     front.post(&cancel, None, json!({"reason": "x"})).await;

@@ -85,7 +85,7 @@ for _ in range(3):
 print(f"read {best[1]:.3f} s, compared {best[0] - best[1]:.3f} s, total {best[0]:.3f} s, {bad} values are low")
 "#;
 
-/// Runs [`PYTHON`] on the logs; a message if there is no Python.
+/// Runs [`PYTHON`] on the logs; returns a message if Python is not installed.
 fn python(logs: &[String]) -> String {
     let started =
         Command::new("python3").args(["-c", PYTHON]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

@@ -83,7 +83,7 @@ pub(crate) fn read(
         }
         of_pair.ended = match (status, whole_section) {
             (Some(_), true) if failed => of_pair.ended.worse(LogEnd::Failed),
-            // A program that printed nothing measured nothing.
+            // A pair without output has no measurement.
             (Some(_), true) if of_pair.ended == LogEnd::Empty => LogEnd::Truncated,
             (Some(_), true) => of_pair.ended,
             _ => of_pair.ended.worse(LogEnd::Truncated),

@@ -76,7 +76,7 @@ pub enum Addressee {
     Channel {
         /// Kind of channel.
         kind: String,
-        /// Its name.
+        /// Name of the channel in the workflow.
         name: String,
     },
 }

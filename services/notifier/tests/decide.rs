@@ -162,7 +162,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
         assert_eq!(news(&quick, &others), None, "later endings do not count");
         assert_eq!(news(&next, &others), None);
     }
-    // Every process orders two simultaneous runs alike.
+    // Every process orders two simultaneous runs in the same way.
     let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
     let both = [two.clone(), one.clone()];
     assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
@@ -263,7 +263,7 @@ fn news_depends_on_what_the_channel_received() {
         ("f*b", all, 1.0, Some((Broken, "w-001"))),
         // A pass without a decision ends the failure, and the next failure is news.
         ("f*pf", all, 1.0, Some((Failed, "w-002"))),
-        // The channel received no failure, so there is no recovery.
+        // The channel received no failure, so it receives no recovery.
         ("fp", all, 1.0, None),
         ("f-p", all, 1.0, None),
         ("f*p", all, 1.0, Some((Recovered, "w-000"))),

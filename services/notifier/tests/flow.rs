@@ -77,7 +77,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         let until: model::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
         let wait = until.since(world.clock.now());
         waited.push(wait.0.as_secs());
-        // One millisecond too early the notifier sends nothing, even after a restart.
+        // One millisecond before the attempt is due the notifier sends no notice, even after a restart.
         world.clock.advance(Span::from_millis(wait.0.as_millis() as u64 - 1));
         world.restart();
         world.chore().await;

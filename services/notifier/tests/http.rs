@@ -275,7 +275,7 @@ async fn github_requests_match_its_documentation() {
     );
     receiver.says(403, &[("x-ratelimit-remaining", "12")]);
     assert!(matches!(sender.deliver(&status("success")).await, Reply::Permanent { .. }));
-    // A failed lookup creates nothing.
+    // After a failed lookup no check run is created.
     receiver.says(502, &[]);
     assert!(matches!(sender.deliver(&checked(3)).await, Reply::Transient { .. }));
     assert_eq!(receiver.taken().len(), 5);

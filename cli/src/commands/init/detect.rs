@@ -54,7 +54,7 @@ pub struct Detected {
 }
 
 impl Detected {
-    /// With a kind, detects only what the kind uses; otherwise everything.
+    /// With a kind, detects only the parts of the host that the kind uses; otherwise all parts.
     pub fn on_this_host(kind: Option<InitKind>) -> Self {
         let any = kind.is_none();
         let slurm = any || kind == Some(InitKind::Slurm);

@@ -102,7 +102,7 @@ impl RunningOutput {
         Ok(())
     }
 
-    /// Reads what was written to a file since the last request.
+    /// Reads the bytes that were written to a file since the last request.
     async fn step(
         &self,
         tail: &mut Tail,

@@ -127,7 +127,7 @@ impl Journal {
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// Records that a claim certainly created no build. Only its owner may do this: nothing is removed, the
+    /// Records that a claim certainly created no build. Only its owner may do this. No object is removed, and the
     /// number stays taken.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub(super) struct StepContext<'a> {
 }
 
 pub(super) enum StepEnd {
-    /// The process of the step ended by itself.
+    /// The process of the step ended without a stop by the runner.
     Exited(Option<i32>),
     /// The step exceeded its own timeout.
     TimedOut(Duration),

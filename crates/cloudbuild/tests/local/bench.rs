@@ -149,7 +149,8 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's program.
+/// A machine with a GPU and a part of the programs of nccl-tests: the image contains only these, and the quickstart's
+/// program.
 #[test]
 fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     let mut world = BuildHost::within(Path::new(SHELF));

@@ -72,7 +72,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
 
     let ran = scheduler.nodes(cluster, "one").await.expect("nodes");
-    // A cluster may not know its nodes before a job runs on them.
+    // The nodes of a cluster may be unknown before a job runs on them.
     assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
     // A job on a part of the cluster runs on all nodes of the part, and on no other.
     if let [_, others @ ..] = &ran[..]

@@ -118,7 +118,7 @@ impl DeployedClusters {
         Ok(self.store.create_json(object, content).await?)
     }
 
-    /// The build with the substitutions that Burnin sets, as far as its config declares them.
+    /// The build with the substitutions that Burnin sets, if its config declares them.
     fn with_own_substitutions(
         &self,
         name: &str,

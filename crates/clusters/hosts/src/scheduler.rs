@@ -77,7 +77,7 @@ fn record(folder: &Folder, state: &str, why: &str) -> Result<JobStatus, PortErro
     folder.record(state, why, now()).map_err(PortError::transient)
 }
 
-/// Ends all processes of a job on this machine and on every host. Returns the hosts where some may be left.
+/// Ends all processes of a job on this machine and on every host. Returns the hosts where processes may be left.
 async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>, PortError> {
     let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
     let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);
@@ -172,7 +172,7 @@ impl Scheduler for HostsJobs {
         }
     }
 
-    /// The script sees the mark within a second, and ends the benchmark on every host before it writes the result.
+    /// The script finds the mark within 1 s, and ends the benchmark on every host before it writes the result.
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let (_, folder) = job_of(cluster, name)?;
         folder.cancel().map_err(PortError::transient)

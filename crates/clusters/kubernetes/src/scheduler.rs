@@ -268,7 +268,7 @@ impl Scheduler for KubernetesJobs {
         self.pace.forget(&job.name);
         let place = self.place(&job.cluster, &job.name).await?;
         let JobContext { settings, cluster, notes, .. } = &place;
-        // Never start again: ended, cancelled, or deleted after it existed.
+        // A job that has ended, was cancelled, or was deleted after it existed never starts again.
         if notes.recorded_end().await?.is_some() || notes.cancelled().await? {
             return Ok(place.handle());
         }

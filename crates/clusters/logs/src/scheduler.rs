@@ -17,7 +17,7 @@ use service::PortError;
 
 use crate::{LogSettings, found, marker::Marker};
 
-/// Scheduler of logs: it submits nothing.
+/// Scheduler of existing logs; submits no job.
 pub struct LogJobs {
     store: Arc<dyn Store>,
 }

@@ -65,8 +65,8 @@ impl SlurmJobs {
         let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
             return Ok(None);
         };
-        // A second job, after a submission whose response was lost. It would end immediately, because the first job
-        // holds the claim.
+        // This is a second job, submitted after a lost response. It would end immediately, because the first job holds
+        // the claim.
         let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
         for row in
             rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))

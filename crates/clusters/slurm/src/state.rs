@@ -1,6 +1,6 @@
 //! Combines Slurm's state of a job and the job's own record into one state. Pure.
 //!
-//! Slurm is read as text: the words of `scontrol show job` have been stable since long before 22.05, while the JSON forms of
+//! Slurm is read as text: the words of `scontrol show job` are older than 22.05 and stable, while the JSON forms of
 //! 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3 as a success).
 
 use chrono::{DateTime, NaiveDateTime};
@@ -210,7 +210,7 @@ pub enum SlurmFinding {
     Going,
     /// The job ran to an end.
     Ended(JobEnd),
-    /// Lost, or must be ended because it cannot end by itself.
+    /// Lost, or must be ended because it would never end.
     Lost {
         /// Slurm's code.
         code: String,

@@ -33,7 +33,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all invariants. `quiet`: no work was left at the end of the simulation.
+/// Checks all invariants. `quiet`: the world became idle before its deadline.
 pub fn all(evidence: &RunFiles, quiet: bool) -> Vec<Violation> {
     let mut found = Vec::new();
     resources::check(evidence, quiet, &mut found);

@@ -81,7 +81,7 @@ const SURE: f64 = 0.8;
 
 /// Finds the bad members, possibly several, from any subset of the pairs.
 ///
-/// A pair with a bad member is degraded, and some outcomes are wrong. The result is the most likely set of
+/// A pair with a bad member is degraded, but individual outcomes may be wrong. The result is the most likely set of
 /// bad members; a member is named only if no other explanation is nearly as likely. A repeatedly degraded
 /// pair whose members work with others is a bad link.
 #[must_use]

@@ -19,7 +19,7 @@ const APART_SIGMAS: f64 = 8.0;
 const APART_PART: f64 = 0.01;
 /// ...and in microseconds: the effect of a scheduler hiccup on a healthy process.
 const APART_US: f64 = 25.0;
-/// Minimum number of processes at which the spread is known well enough to detect several slow ones at once.
+/// Minimum number of processes at which the spread is precise enough to detect several slow ones in one run.
 const CROWD: usize = 8;
 /// Scales a median of absolute deviations to a standard deviation.
 const TO_SIGMA: f64 = 1.4826;

@@ -162,7 +162,7 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     let unexplained: Vec<&PairResult> = results.iter().filter(open).collect();
     let suspects: BTreeSet<&String> = unexplained.iter().flat_map(|result| [&result.a, &result.b]).collect();
     let suspects: Vec<String> = suspects.into_iter().cloned().collect();
-    // A bad member gives no information about its partner.
+    // The result of a pair with a bad member is no evidence about its partner.
     let fit: Vec<String> = members.iter().filter(|member| !named.contains(&***member)).cloned().collect();
     let outcome = |result: &PairResult| PairOutcome {
         a: result.a.clone(),

@@ -124,7 +124,7 @@ fn nothing(workflow: &str) -> ApiProblem {
     ApiProblem::new(StatusCode::NOT_FOUND, format!("no pins for {workflow}"))
 }
 
-/// Checks a workflow name; an invalid name gives 404.
+/// Checks a workflow name; an invalid name results in status 404.
 fn named(workflow: &str) -> Result<String, ApiProblem> {
     let fit = workflow.len() <= 31
         && workflow.starts_with(|first: char| first.is_ascii_lowercase())

@@ -176,7 +176,7 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     }
 }
 
-/// Polls until a job has ended by itself, and returns its end.
+/// Polls until the job's program has ended, and returns its end.
 pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     match settled(jobs, job).await {
         JobStatus::Ended(end) => end,
