@@ -218,7 +218,7 @@ fn system_limits_end_with_a_documented_exit_code() {
         let said = fs::read_to_string(lab.path("errors")).unwrap();
         let Some(ended) = ended else {
             run.kill().unwrap();
-            panic!("{limit}: the run survives interrupts: {said}");
+            panic!("{limit}: the run continues after interrupts: {said}");
         };
         // The number of open files differs between hosts, so the run may succeed with the largest limit.
         assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");

@@ -130,7 +130,7 @@ impl KubernetesBed {
     fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
-            assert!(start.elapsed() < Duration::from_secs(120), "never: {what}; {}", self.left());
+            assert!(start.elapsed() < Duration::from_secs(120), "timeout: {what}; {}", self.left());
             std::thread::sleep(Duration::from_millis(100));
         }
     }

@@ -204,7 +204,7 @@ pub fn json(output: &Output) -> serde_json::Value {
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < until, "waited too long for {what}");
+        assert!(Instant::now() < until, "timeout waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

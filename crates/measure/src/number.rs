@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_number() {
+    fn other_text_is_not_a_number() {
         for text in [
             "", "-", ".", "e5", "1e", "1e+", "1 ", " 1", "1,5", "0x10", "inf", "nan", "NaN", "1e400",
             "1.2.3", "１",

@@ -61,7 +61,7 @@ async fn a_fact_costs_one_listing_and_its_own_records_are_never_read() {
         process.hear(&event).await; // a duplicate
     }
     assert_eq!(world.records().await.len(), 12);
-    assert_eq!(process.read, BTreeMap::new(), "a writer knows its own records");
+    assert_eq!(process.read, BTreeMap::new(), "a writer does not read its own records");
     process.conductor.tick().await.unwrap();
     assert_eq!(process.conductor.remembered(), 0, "the state of a closed run is dropped");
 }

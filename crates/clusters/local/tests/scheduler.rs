@@ -73,7 +73,7 @@ impl Drop for Rented {
 }
 
 #[tokio::test]
-async fn the_fake_conforms() {
+async fn the_fake_scheduler_conforms() {
     let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
     let cluster = Cluster { name: "c".into(), nodes, access: ClusterAccess::processes("paper") };
     let scheduler = FakeScheduler::new("some output\n");

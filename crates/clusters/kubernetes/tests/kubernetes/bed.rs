@@ -107,7 +107,7 @@ pub fn job(name: &str, cluster: Cluster) -> JobSpec {
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "timeout: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
