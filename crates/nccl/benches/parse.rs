@@ -1,5 +1,5 @@
-//! Speed of reading logs, compared with `grep -c` on the same file: `cargo bench -p nccl`, or for selected logs `cargo
-//! bench -p nccl --bench parse -- rows`.
+//! Speed of reading logs, compared with `grep -c` on the same file: `cargo bench -p nccl`, or for selected logs
+//! `cargo bench -p nccl --bench parse -- rows`.
 //!
 //! The logs are generated, 64 MiB each. Each is read several times; the best pass counts, because other load on the
 //! machine only adds time.

@@ -135,8 +135,7 @@ impl Faults {
                 for fault in Fault::ALL {
                     if dice.per_mille(share) {
                         let most = fault.most();
-                        // Most rates are low, and one is at times the maximum: if all calls fail, no other violation is
-                        // found.
+                        // Three of four rates are low: if all calls fail, no other violation is found.
                         let most = if dice.once_in(4) { most } else { (most / 4).max(1) };
                         let sure = fault.most() == 1000;
                         faults.set(*fault, if sure { 1000 } else { 1 + dice.below(u64::from(most)) as u32 });

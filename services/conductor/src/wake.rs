@@ -300,7 +300,7 @@ impl Conductor {
         }
     }
 
-    /// Adds the run to this process's memory. Returns whether it was there already.
+    /// Adds the run to this process's memory. Returns whether the memory contained it before.
     fn knows(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);

@@ -24,7 +24,7 @@ const HINTS: &str = "requests/open/";
 /// A request for a run.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
-    /// Idempotency key: requests with the same key start one run, however long the time between them.
+    /// Idempotency key: requests with the same key start one run, whatever the time between them.
     pub key: EventKey,
     /// Workflow name.
     pub workflow: String,

@@ -66,7 +66,7 @@ pub struct SettingsForm {
 }
 
 impl SettingsForm {
-    /// The form of the settings type `S`, without its type.
+    /// Functions and texts of the settings type `S`.
     pub const fn of<S: Settings>() -> Self {
         Self {
             kind: S::KIND,

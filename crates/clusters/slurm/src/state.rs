@@ -1,7 +1,8 @@
 //! Combines Slurm's state of a job and the job's own record into one state. Pure.
 //!
-//! Slurm is read as text: the words of `scontrol show job` are older than 22.05 and stable, while the JSON forms of
-//! 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3 as a success).
+//! Slurm is read as text: the words of `scontrol show job` are stable since versions older than 22.05, while the JSON
+//! forms of 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3
+//! as a success).
 
 use chrono::{DateTime, NaiveDateTime};
 use model::{JobEnd, Timestamp};

@@ -214,7 +214,7 @@ fn divide(points: &mut [BaselinePoint]) {
     }
 }
 
-/// Five runs are too few to estimate the spread of one point, so all points of a region get the region's median spread.
+/// Five runs are too few to estimate the spread of one point, so a point's spread is at least the median of its region.
 fn pool(points: &mut [BaselinePoint]) {
     for region in Region::ALL {
         let spreads =
