@@ -14,7 +14,7 @@ use verdict::Judgement;
 pub struct RunDocument {
     /// Schema of the document: always `burnin/run/v1`.
     pub schema: &'static str,
-    /// Run id.
+    /// Id of the executed run.
     pub run: RunId,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,

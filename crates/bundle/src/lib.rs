@@ -64,9 +64,9 @@ pub struct Contents {
     pub schema: String,
     /// Id of the exported run.
     pub run: RunId,
-    /// Name of the workflow.
+    /// Workflow of the exported run.
     pub workflow: String,
-    /// Time of the request.
+    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Conclusion of the run.
     pub conclusion: String,
@@ -82,7 +82,7 @@ pub struct Contents {
     pub files: Vec<BundleFile>,
 }
 
-/// A file of a bundle.
+/// A file of a bundle, as listed in its signed first file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleFile {
     /// Name in the archive.

@@ -35,9 +35,9 @@ pub struct Posted {
     pub since: Timestamp,
     /// First failed run.
     pub first_run: RunId,
-    /// Run id.
+    /// Id of the reported run.
     pub run: RunId,
-    /// Workflow name.
+    /// Workflow of the reported run.
     pub workflow: String,
     /// Kind of cluster.
     pub system: Option<String>,
@@ -45,7 +45,7 @@ pub struct Posted {
     pub cluster: Option<String>,
     /// Trigger of the run.
     pub trigger: Trigger,
-    /// Time of the request.
+    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Time at which the run was closed and all its resources were released.
     pub closed_at: Timestamp,

@@ -39,7 +39,7 @@ pub struct NoticeText<'a> {
 pub struct FailureText {
     /// Failed stage.
     pub stage: String,
-    /// Code of the failure.
+    /// Machine-readable code of the failure.
     pub code: String,
     /// Message of the failure.
     pub message: String,

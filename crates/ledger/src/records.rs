@@ -35,7 +35,7 @@ pub enum LedgerError {
     /// The store request failed.
     #[error("the ledger of {run} cannot be read")]
     Store {
-        /// Run of the ledger.
+        /// Run whose ledger cannot be read.
         run: RunId,
         /// Cause.
         source: StoreError,

@@ -18,7 +18,7 @@ pub struct RunState {
     pub workflow: Workflow,
     /// Cause of the run.
     pub trigger: Trigger,
-    /// Time of the request.
+    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Number of the last record.
     pub seq: u64,
@@ -79,7 +79,7 @@ pub struct EarlierAttempt {
 pub enum AttemptEnd {
     /// The attempt succeeded with this fact.
     Succeeded(Box<Fact>),
-    /// The attempt failed.
+    /// The attempt failed for this reason.
     Failed(Failure),
     /// No fact arrived within the limit.
     TimedOut,

@@ -15,7 +15,7 @@ pub struct Format {
     pub end: &'static str,
     /// Numbers of the output that are not read.
     pub unread: &'static str,
-    /// Metrics of the format.
+    /// The metrics that logs of this format contain.
     pub metrics: &'static [Known],
     /// Codes of findings, and their meaning.
     pub findings: &'static [(&'static str, &'static str)],

@@ -9,12 +9,12 @@ use crate::{
     world::START,
 };
 
-/// A request for a run, with its time.
+/// A run of the simulation, with the times of its request and its cancel.
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
-    /// Name of the run.
+    /// Id of the requested run.
     pub run: RunId,
-    /// Workflow of the run.
+    /// The workflow that the run executes.
     pub workflow: Workflow,
     /// Time of the request, milliseconds after the start.
     pub after: i64,

@@ -30,7 +30,7 @@ pub struct Comparison {
 /// A field of the fingerprint with different values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedField {
-    /// Name of the field.
+    /// Name of the field, such as `nccl`.
     pub field: String,
     /// Value in the first run.
     pub a: String,

@@ -39,7 +39,7 @@ pub use output::{JobOutput, OutputLines, RunningJob};
 /// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
 pub struct WorkflowPlan {
-    /// Workflow name.
+    /// Name of the workflow in its file.
     pub workflow: String,
     /// Description from the file.
     pub description: String,

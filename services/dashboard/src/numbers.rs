@@ -24,7 +24,7 @@ pub fn main_of(check: &CheckValues) -> Option<&MetricValue> {
 pub struct MetricKey {
     /// Name of the check; `None` for a single benchmark.
     pub check: Option<String>,
-    /// Name of the metric.
+    /// Name of the metric, such as `gemm.throughput`.
     pub name: String,
     /// Unit of its values.
     pub unit: String,
@@ -65,7 +65,7 @@ impl MetricKey {
 pub struct ShownValue {
     /// Value without unit.
     pub number: String,
-    /// Unit.
+    /// Unit of `number`.
     pub unit: String,
     /// The values of all checks, for a tooltip.
     pub all: String,

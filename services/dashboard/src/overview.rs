@@ -112,7 +112,7 @@ impl WorkflowProblems {
     }
 }
 
-/// A run in a list.
+/// A run as a row of a list.
 #[derive(Serialize)]
 pub struct ListedRun {
     pub shown: NightRun,

@@ -59,9 +59,9 @@ pub struct SystemQuery {
     on: Option<String>,
     /// Range: `7`, `30`, `90` or `all` days.
     days: String,
-    /// Name of a check.
+    /// Name of the check to show.
     check: String,
-    /// Name of a metric of that check.
+    /// Name of the metric to show, of that check.
     metric: String,
     /// Date of the runs in the table.
     night: String,

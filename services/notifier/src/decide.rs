@@ -97,7 +97,7 @@ pub enum Occasion {
 pub struct New {
     /// Kind of change.
     pub news: News,
-    /// Outcome of the run.
+    /// Outcome of the run that caused the news.
     pub outcome: RunOutcome,
     /// Start of the failure.
     pub since: Timestamp,

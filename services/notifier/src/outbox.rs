@@ -80,7 +80,7 @@ struct FailedAttempt {
 /// Final result of a delivery, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeliveryEnd {
-    /// Time of the end.
+    /// Time at which the delivery ended.
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
     pub how: String,
@@ -102,7 +102,7 @@ struct AttemptMark {
 }
 
 impl NoticeKey {
-    /// Key of a notice.
+    /// Key under which `notice` is stored.
     pub fn of(notice: &Notice) -> Self {
         Self { run: notice.run.clone(), channel: notice.channel() }
     }

@@ -41,7 +41,7 @@ pub struct ClusterListing {
 /// A cluster and its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedCluster {
-    /// Cluster name.
+    /// Name of the cluster at the provider.
     pub name: String,
     /// Label: the run it was created for.
     pub run: String,

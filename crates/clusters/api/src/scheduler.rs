@@ -19,7 +19,7 @@ pub struct JobSpec {
     pub program: Program,
     /// Environment variables of each rank, over those of the cluster's settings.
     pub environment: BTreeMap<String, String>,
-    /// Time limit.
+    /// Maximum duration of the job.
     pub limit: Span,
     /// Labels that identify the run: `burnin-run`, `burnin-attempt`, `burnin-expires`.
     pub labels: BTreeMap<String, String>,
@@ -76,7 +76,7 @@ pub enum JobStatus {
     },
 }
 
-/// Output of a job.
+/// The files that a job wrote, and the entries that cannot be collected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Regular files.

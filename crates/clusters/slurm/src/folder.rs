@@ -41,7 +41,7 @@ impl Folder {
         Self { shared: shared.into(), name: name.to_owned() }
     }
 
-    /// Path of the folder.
+    /// Path of the folder, which is the same on this host and on the nodes.
     pub fn path(&self) -> PathBuf {
         self.shared.join("jobs").join(&self.name)
     }

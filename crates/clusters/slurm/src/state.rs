@@ -60,7 +60,7 @@ pub fn canonical(word: &str) -> String {
 /// A job record of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmJobRow {
-    /// Job id.
+    /// Number that Slurm assigned to the job.
     pub id: u64,
     /// State word, as printed by Slurm.
     pub state: String,
@@ -70,9 +70,9 @@ pub struct SlurmJobRow {
     pub restarts: u32,
     /// Exit code and signal of the script.
     pub exit: (i32, i32),
-    /// Start time.
+    /// Start of the job, if Slurm states it.
     pub started_at: Option<Timestamp>,
-    /// End time.
+    /// End of the job, if Slurm states it.
     pub ended_at: Option<Timestamp>,
     /// Allocated nodes, as a Slurm node list.
     pub nodes: String,

@@ -14,7 +14,7 @@ pub use evidence::{CheckedRun, RunFiles};
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Name of the invariant.
+    /// Name of the violated invariant, such as `I1 one cluster per run`.
     pub invariant: &'static str,
     /// Description.
     pub what: String,

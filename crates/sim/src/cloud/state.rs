@@ -131,7 +131,7 @@ pub enum SimJobStage {
 
 /// A job with its planned output.
 pub struct SimJob {
-    /// Cluster of the job.
+    /// Name of the cluster that runs the job.
     pub cluster: String,
     /// Names of the nodes that the job runs on.
     pub nodes: Vec<String>,

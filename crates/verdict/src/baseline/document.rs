@@ -82,7 +82,7 @@ pub struct MetricKey {
     pub better: Better,
     /// The part of the cluster that the value was measured on.
     pub subject: model::metric::Subject,
-    /// Labels.
+    /// Labels by name, such as `dtype`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

@@ -94,7 +94,7 @@ pub struct Suspect {
     /// Names of the metrics and codes of the findings that show it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// Confidence, 0 to 1.
+    /// Confidence that the member is bad, 0 to 1.
     pub confidence: f64,
 }
 
@@ -105,7 +105,7 @@ pub struct SuspectLink {
     pub a: String,
     /// Second member of the pair.
     pub b: String,
-    /// Confidence, 0 to 1.
+    /// Confidence that the link is bad, 0 to 1.
     pub confidence: f64,
 }
 

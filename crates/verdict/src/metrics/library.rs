@@ -11,7 +11,7 @@ use super::place::Place;
 pub struct DeviceReference {
     /// Kind of device, such as `H100 SXM`.
     pub device: &'static str,
-    /// Name of the metric.
+    /// Name of the metric, such as `gemm.throughput`.
     pub metric: &'static str,
     /// Labels that the metric must have; other labels do not matter.
     pub labels: &'static [(&'static str, &'static str)],

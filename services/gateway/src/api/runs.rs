@@ -47,7 +47,7 @@ const LONGEST_REASON: usize = 500;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Begin {
-    /// Workflow name.
+    /// Name of the workflow to run.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,30}$"))]
     workflow: String,
     /// Fields to override, if the workflow allows it: `{"limits.job": "10m"}`.

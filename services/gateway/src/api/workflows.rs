@@ -36,7 +36,7 @@ pub struct BrokenFile {
 /// A workflow that can be requested, with its state.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowOffer {
-    /// Workflow name.
+    /// Name of the workflow in its file.
     pub name: String,
     /// Description from the file.
     pub description: String,
