@@ -222,7 +222,7 @@ impl Scheduler for SlurmJobs {
             (None, Err(error)) => return Err(error),
         };
         if read(&folder, Folder::marks).await?.cancelled {
-            self.commands.cancel(&job.name).await?; // cancelled meanwhile
+            self.commands.cancel(&job.name).await?; // cancelled since the submission began
         }
         Ok(number.to_string())
     }
