@@ -58,7 +58,7 @@ pub enum AppendError {
     /// Another writer appended first: reload and decide again.
     #[error("another writer appended record {seq} of {run} first")]
     Conflict {
-        /// Run of the ledger.
+        /// Run of the contested ledger.
         run: RunId,
         /// Contested sequence number.
         seq: u64,

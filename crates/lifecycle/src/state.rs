@@ -12,7 +12,7 @@ use serde::Serialize;
 /// State of a run, derived from its records alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
-    /// Run of the ledger.
+    /// Run that the ledger records.
     pub run: RunId,
     /// Resolved workflow from the first record.
     pub workflow: Workflow,

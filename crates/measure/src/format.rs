@@ -1,4 +1,4 @@
-//! The description of a format: each module of a benchmark has one, the registry lists them.
+//! The description of a format. The module of each benchmark has one, and the registry lists them.
 
 use crate::lines::Lines;
 

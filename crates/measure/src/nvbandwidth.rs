@@ -63,7 +63,7 @@ struct Test {
 #[derive(Default)]
 struct Matrix {
     unit: String,
-    /// Rows are GPUs as well.
+    /// Whether the rows are GPUs, like the columns.
     pairs: bool,
     part: Option<&'static str>,
     columns: usize,

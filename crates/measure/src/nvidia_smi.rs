@@ -266,7 +266,7 @@ impl Smi {
         let part = part.and_then(|last| self.path.name(last)).unwrap_or_default();
         let known = with_name(name)
             .find(|rule| same_section(rule.section, section) && (rule.part == part || is_reason(rule, part)));
-        // A value with other values below it is a part itself.
+        // A line with a value can also be the section of the values below it.
         self.path.push(indent, name);
         if let Some(rule) = known.filter(|_| line.whole) {
             self.put(rule, value, line, out);

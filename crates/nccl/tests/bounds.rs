@@ -537,7 +537,7 @@ fn parsing_time_is_linear() {
             [("one line", usize::MAX, 120_000), ("short lines", 100, many), ("long lines", 10_000, many)]
         {
             let logs = [of(unit, line, size / 2), of(unit, line, 2 * size)];
-            // The minimum of two measurements, and of more while in doubt: other load only adds time.
+            // The minimum of two measurements, or of up to 20 while it exceeds the limit: other load only adds time.
             let mut best = [f64::INFINITY; 2];
             for attempt in 0..20 {
                 best = [0, 1].map(|at| best[at].min(time(&logs[at])));

@@ -28,7 +28,7 @@ pub enum PinSource {
     /// The run's own measurements.
     #[default]
     Run,
-    /// The baseline of its verdict.
+    /// The baseline by which the run was judged.
     Learned,
 }
 

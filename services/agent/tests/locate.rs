@@ -44,7 +44,7 @@ struct PairsScheduler {
     jobs: Mutex<BTreeMap<String, Known>>,
     fenced: Mutex<BTreeSet<String>>,
     drained: Mutex<Vec<String>>,
-    /// Calls that still succeed before one fails.
+    /// Number of calls that succeed before one fails.
     lasts: AtomicU32,
 }
 

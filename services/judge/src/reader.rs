@@ -1,4 +1,4 @@
-//! How the logs of a program are read.
+//! Readers for the logs of each kind of program.
 
 use std::{collections::BTreeSet, io, io::Read};
 

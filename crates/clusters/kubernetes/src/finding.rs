@@ -35,7 +35,7 @@ pub enum PodFinding {
         /// Message of the cluster.
         why: String,
     },
-    /// The job ran to its own end.
+    /// The job ran and has ended on its own.
     Ended(JobEnd),
     /// Ended by the infrastructure.
     Lost {

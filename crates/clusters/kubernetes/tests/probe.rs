@@ -149,7 +149,7 @@ async fn missing_nodes_are_counted() {
         assert!(why.message.contains(expected), "{}", why.message);
     }
     assert_eq!(bed.nodes(json!({"nodes": 3, "tolerate": ["team"]})).await, ["n1", "n2", "n3"]);
-    // More than one page.
+    // The list of these nodes has more than one page.
     for number in 0..120 {
         bed.api.node(&format!("more-{number:03}"), &json!({}), &json!({}), &json!({"nvidia.com/gpu": "8"}));
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlurmStateKind {
-    /// The job ran to an end: its own, a limit or a cancel.
+    /// The job ran and has ended: on its own, at a limit or by a cancel.
     Ended,
     /// Ended by the infrastructure.
     Lost,
@@ -209,7 +209,7 @@ pub enum SlurmFinding {
     Waiting(String),
     /// Running, or records that may still appear are missing.
     Going,
-    /// The job ran to an end.
+    /// The job ran and has ended.
     Ended(JobEnd),
     /// Lost, or must be ended because it would never end.
     Lost {

@@ -69,7 +69,7 @@ pub struct Searched {
     pub tests: usize,
     /// Maximum number of tests.
     pub most: usize,
-    /// Estimated number of further tests; 0 if none would help.
+    /// Estimated number of further tests; 0 if no further test would help.
     pub more: usize,
 }
 

@@ -186,7 +186,7 @@ impl<'a> PairEvidence<'a> {
         let pair = self.pairs.get(&(a.min(b), a.max(b))).copied().unwrap_or_default();
         let (good, bad) = (f64::from(pair.good), f64::from(pair.bad));
         let fault = (1.0 - self.noise).ln() * bad + self.noise.ln() * good;
-        // Between two good members: noise, or the link.
+        // If both members are good, a bad outcome is noise or a bad link.
         let chance = self.noise.ln() * bad + (1.0 - self.noise).ln() * good;
         fault - sum((1.0 - BAD_LINK).ln() + chance, BAD_LINK.ln() + fault)
     }

@@ -138,7 +138,7 @@ impl<'a> GroupSearch<'a> {
         (degraded.min(1.0 - degraded) > self.options.doubt / 16.0).then_some(group)
     }
 
-    /// Estimated number of further tests; 0 if none would help.
+    /// Estimated number of further tests; 0 if no further test would help.
     ///
     /// The unknown information in bits, divided by the information per test, plus the tests to reach
     /// certainty, which depend on the likelihood ratio of an outcome under two sets.

@@ -14,11 +14,11 @@ const JITTER_US: f64 = 15.0;
 /// Result of the comparison with the references.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Slowness {
-    /// No comparable reference.
+    /// No reference is comparable.
     Unknown,
-    /// As fast as the references.
+    /// The run is as fast as the references.
     AsFast,
-    /// Slower, by this factor.
+    /// The run takes this factor of the references' time.
     Slower(f64),
 }
 

@@ -33,17 +33,17 @@ pub struct Tried {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SweepOutcome {
-    /// Completed with correct results.
+    /// The run completed with correct results.
     Measured {
         /// Bus bandwidth, GB/s.
         busbw: f64,
     },
-    /// Failed, or with wrong results.
+    /// The run failed, or its results are wrong.
     Broken {
         /// Reason.
         why: String,
     },
-    /// Could not be run.
+    /// The pair could not be run.
     Void {
         /// Reason.
         why: String,

@@ -134,7 +134,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Accuses ends and links by pairs whose program failed.
+/// Records evidence against ends and links, from pairs whose program failed.
 fn failed_pairs(reading: &Reading) -> Vec<Evidence> {
     let failed = reading.findings.iter().filter(|finding| finding.code == PAIR_FAILED);
     let failed: BTreeSet<_> = failed.map(|finding| &finding.subject).collect();

@@ -38,11 +38,11 @@ impl Came {
 /// Planned response to a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// This status, with these headers.
+    /// Responds with this status and these headers.
     Says(u16, Vec<(&'static str, String)>),
-    /// Accepts it, and delays the response.
+    /// Accepts the request, and delays the response.
     Hangs,
-    /// Accepts it, and closes the connection.
+    /// Accepts the request, and closes the connection.
     Breaks,
 }
 
