@@ -484,7 +484,7 @@ fn logs_that_would_exhaust_memory_are_refused() {
     assert!(!Path::new(&save).exists());
 }
 
-/// The measured memory bandwidth of a GPU in a log of nvbandwidth, replaced.
+/// Replaces the measured memory bandwidth of a GPU in a log of nvbandwidth.
 fn copies(folder: &Path, node: &str, speed: &str) -> String {
     let sample = h200("../../../../crates/measure/tests/samples/nvbandwidth/0.9-h100.json");
     let text = std::fs::read_to_string(sample).unwrap();

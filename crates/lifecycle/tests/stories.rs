@@ -204,7 +204,7 @@ fn a_failed_load_does_not_lose_the_verdict() {
     assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail);
 }
 
-/// A run up to the verdict fail.
+/// A run up to a verdict `fail`.
 fn failed(workflow: Workflow) -> Book {
     let mut book = Book::open(workflow);
     book.until("dev.burnin.logs.collected.v1");

@@ -1,7 +1,7 @@
 //! The kernel log: Xid of GPUs, SXid of NVSwitches, machine checks, PCIe errors and processes killed for memory.
 //!
-//! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log never proves the
-//! absence of errors.
+//! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log is never
+//! evidence that errors are absent.
 
 use std::{
     collections::BTreeMap,

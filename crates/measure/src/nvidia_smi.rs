@@ -97,7 +97,7 @@ impl Path {
         self.length = self.length.saturating_sub(1);
     }
 
-    /// Closes the sections that are indented at least so far.
+    /// Closes the sections with at least this indentation.
     fn close(&mut self, indent: usize) {
         while self.open().last().is_some_and(|(place, _)| *place >= indent) {
             self.pop();

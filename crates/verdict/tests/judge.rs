@@ -167,7 +167,7 @@ fn every_kind_of_failure_is_reported() {
     }
 }
 
-/// Judged by criteria alone, without a workload.
+/// The judgement by criteria alone, without a workload.
 fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
     let (mut reading, _) = good();
     let table = &mut reading.tables[0];

@@ -149,7 +149,7 @@ pub async fn program_of_each_pair(
     cluster: &Cluster,
     job: impl Fn(&str) -> JobSpec,
 ) {
-    // The server listens late, on every address, and stays after its client.
+    // The server starts to listen after 1 s, on every address, and runs longer than its client.
     let script = "set -u\nif [[ $BURNIN_PAIR_INDEX == 0 ]]; then exec python3 -c 'import socket, time; time.sleep(1)\n\
                   listening = socket.create_server((\"\", 18515), backlog=8)\nprint(\"serving\", flush=True); time.sleep(600)'; fi\n\
                   [[ $BURNIN_NODE_NAME != \"$1\" ]] || exit 7\nexec {to}<>/dev/tcp/\"$2\"/18515 && echo \"connected from $BURNIN_NODE_NAME\"";
