@@ -490,7 +490,7 @@ fn copies(folder: &Path, node: &str, speed: &str) -> String {
     let text = std::fs::read_to_string(sample).unwrap();
     let log = folder.join(format!("{node}.json"));
     let (before, rest) = text.split_once("1490.27").unwrap();
-    // The sum of the one value.
+    // The sum, which equals the single value.
     let (sum, after) = rest.split_once("\"sum\" : 1490").unwrap();
     let (_, after) = after.split_once('\n').unwrap();
     std::fs::write(&log, format!("{before}{speed}{sum}\"sum\" : {speed}\n{after}")).unwrap();

@@ -62,7 +62,7 @@ pub struct LogBucket {
 }
 
 impl CloudBuilds {
-    /// Uses a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
+    /// Runs builds through a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
     pub fn new(
         client: CloudBuildClient,
         store: Arc<dyn Store>,

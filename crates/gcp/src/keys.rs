@@ -38,7 +38,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Uses this URL.
+    /// Creates the source of the keys at this URL.
     pub fn at(url: impl Into<String>) -> Self {
         Self { url: url.into(), http: reqwest::Client::new() }
     }
@@ -88,7 +88,7 @@ pub enum Keyless {
 }
 
 impl Keys {
-    /// Uses a source; keys are fetched on first use.
+    /// Creates a cache of the keys of a source; keys are fetched on first use.
     pub fn new(source: impl KeySource, clock: Arc<dyn Clock>) -> Self {
         Self { source: Box::new(source), clock, known: RwLock::default(), fetching: Mutex::default() }
     }

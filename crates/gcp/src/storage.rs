@@ -106,7 +106,7 @@ impl CloudStorage {
         Self::with_patience(bucket, emulator, Patience::default())
     }
 
-    /// Uses other timeouts than those for a push.
+    /// Replaces the default timeouts, which are those for a push.
     pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
         let bucket = bucket.to_owned();
         Self { inner: Arc::new(Inner { bucket, emulator, patience, clients: OnceCell::new() }) }

@@ -81,7 +81,7 @@ impl Loaded {
 }
 
 impl Ledger {
-    /// Uses the given store and nonce generator.
+    /// Creates the ledgers in the given store, with a generator of nonces.
     pub fn new(store: Arc<dyn Store>, nonces: Nonces) -> Self {
         Self { store, nonces, known: Arc::default() }
     }

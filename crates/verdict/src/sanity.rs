@@ -105,7 +105,7 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
         LogEnd::Complete => {}
         LogEnd::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("the log has no reason");
-            // An error printed while the job is being stopped is no failure of the benchmark.
+            // An error printed while the job is being stopped is not a failure of the benchmark.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }

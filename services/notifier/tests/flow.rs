@@ -40,7 +40,7 @@ async fn repeated_facts_give_one_notice_per_channel() {
     let mut arrived = channels(&sender);
     arrived.sort();
     assert_eq!(arrived, told);
-    // The second failure is no news for a channel, but is for its commit.
+    // The second failure is not news for a channel, but it is news for its commit.
     world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
     world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(to_all())).await;
     let mut arrived = channels(&sender).split_off(4);

@@ -64,7 +64,7 @@ pub fn folder(key: &BuildKey) -> String {
 }
 
 impl Journal {
-    /// Uses this bucket.
+    /// Creates the journals in this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }

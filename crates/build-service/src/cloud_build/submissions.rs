@@ -81,7 +81,7 @@ pub fn ended(build: &Build) -> bool {
 }
 
 impl Submissions {
-    /// Uses a client and a journal in a bucket.
+    /// Creates the submissions of a client, with their journal in a bucket.
     pub fn new(
         client: CloudBuildClient,
         store: Arc<dyn Store>,

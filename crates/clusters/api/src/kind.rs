@@ -34,7 +34,7 @@ pub trait ClusterKind: Send + Sync {
     /// The scheduler of such clusters. `store`: bucket of the images and of the jobs' records.
     fn scheduler(&self, store: Arc<dyn Store>) -> Arc<dyn Scheduler>;
 
-    /// Whether an existing cluster accepts a job with these settings. `name` is the one in its own system.
+    /// Whether an existing cluster accepts a job with these settings. `name`: name of the cluster in its own system.
     ///
     /// # Errors
     /// Returns an error if a request fails. If the cluster cannot run the job, the error is permanent and names the

@@ -1,4 +1,4 @@
-//! Checks clusters, builds and jobs: never two, never leaked, never deleted too early.
+//! Checks that clusters, builds and jobs are unique, are released, and are not deleted while they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -104,7 +104,7 @@ impl<'a> Devices<'a> {
         Self { names: places.values().copied().collect(), places }
     }
 
-    /// The device of a value: the one of its label `device`, of its subject, or the only one of the log.
+    /// The device of a value: that of its label `device` or of its subject, or the only device of the log.
     fn name(&self, metric: &'a Metric) -> Option<&'a str> {
         let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);
