@@ -1,6 +1,6 @@
-//! Dynamic completions: run ids, workflows and checks, read when the shell asks for them.
+//! Dynamic completions: run ids, workflows and checks, read when the shell requests them.
 //!
-//! Errors give no completions, because a shell cannot show them.
+//! After an error the list is empty, because a shell cannot show the error.
 
 use std::{
     collections::BTreeSet,

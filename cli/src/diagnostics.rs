@@ -28,7 +28,7 @@ fn one(problem: &FileProblem, severity: Severity, renderer: &Renderer) -> String
         Severity::Warning => Level::WARNING,
     };
     let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
-    // Files may contain anything; only the renderer writes escape sequences.
+    // Files may contain any characters; only the renderer writes escape sequences.
     let clean = |text: &str| report::line(text);
     let title = clean(&format!("{field}{message}"));
     let (file, help) = (clean(file), clean(help));
@@ -61,7 +61,7 @@ struct Marked {
 
 impl Marked {
     fn of(excerpt: &Excerpt) -> Self {
-        // One character for each of the file, so that the columns stay.
+        // Replace each character of the file by exactly one, so that the columns stay correct.
         let clean = |c: char| {
             if c == '\t' {
                 ' '

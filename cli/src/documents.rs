@@ -12,9 +12,9 @@ use verdict::Judgement;
 /// Output of `burnin run --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunDocument {
-    /// `burnin/run/v1`.
+    /// Schema of the document: always `burnin/run/v1`.
     pub schema: &'static str,
-    /// Run id.
+    /// Id of the executed run.
     pub run: RunId,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
@@ -33,7 +33,7 @@ pub struct RunDocument {
 /// Output of `burnin runs --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunsDocument {
-    /// `burnin/runs/v1`.
+    /// Schema of the document: always `burnin/runs/v1`.
     pub schema: &'static str,
     /// Newest first.
     pub runs: Vec<RunSummary>,
@@ -45,7 +45,7 @@ pub struct RunsDocument {
 /// Output of `burnin parse --output json` for each log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ParseDocument {
-    /// `burnin/parse/v1`.
+    /// Schema of the document: always `burnin/parse/v1`.
     pub schema: &'static str,
     /// The log as named on the command line.
     pub source: String,

@@ -49,7 +49,7 @@ All commands: burnin --help
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    // A shell that asks for completions sets the variable; the program ends here then.
+    // A shell that requests completions sets the variable; the program then ends here.
     clap_complete::CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

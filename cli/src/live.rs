@@ -74,8 +74,8 @@ impl LiveOutput {
         self.files.get(file).map_or(0, |followed| followed.lines)
     }
 
-    /// The lines that were written since the last call; of one check, or of all. A job whose output cannot be read has none: its
-    /// logs are collected at its end.
+    /// The lines that a check, or any check, wrote since the last call. Empty if the output of the job cannot be read:
+    /// its logs are collected at its end.
     pub async fn next(&mut self, state: &RunState, check: Option<CheckIndex>) -> Vec<NewLines> {
         let current = RunningJob::of(state, check);
         let mut new = Vec::new();

@@ -122,7 +122,7 @@ impl DataFolder {
         RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
 
-    /// A run with everything its report needs.
+    /// A run with all data that its report needs.
     pub async fn run_report(&self, run: &RunId, check: Option<CheckIndex>) -> Result<RunReport, CliError> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
@@ -135,7 +135,8 @@ impl DataFolder {
         CliError::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
-    /// The run of an id, of the beginning of one, or of `latest`. An unknown name is returned as it is: the command reports it.
+    /// The id of the run that `name` identifies: an id, the beginning of one, or `latest`. An unknown name is returned
+    /// unchanged: the command reports it.
     pub async fn named(&self, name: RunId) -> Result<RunId, CliError> {
         let known = self.ledger.load(&name).await.map_or(true, |loaded| !loaded.records().is_empty());
         if known {
@@ -293,7 +294,7 @@ impl LocalServices {
     }
 
     /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
-    /// interrupted, and gives the subscribers a moment to record it.
+    /// interrupted, and waits at most 3 s for the subscribers to record it.
     pub async fn end(self) -> Result<(), CliError> {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
@@ -314,7 +315,7 @@ impl Serve<'_> {
     }
 }
 
-/// The bus for its own subscribers: a weak reference, so that they do not keep it alive.
+/// The bus for its own subscribers: a weak reference, so that they do not extend its lifetime.
 struct Upstream(Weak<MemoryBus>);
 
 #[service::async_trait]

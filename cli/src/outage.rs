@@ -1,4 +1,5 @@
-//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported within seconds.
+//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported after it has
+//! lasted 1 s.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,14 +11,14 @@ use service::{AttributesReader, Disposition, Handler};
 
 use crate::output::note;
 
-/// Failures outside this program, such as a full disk or a missing program, are retried without a message for this long, because
-/// most are transient. Then each is reported once.
+/// Time for which failures outside this program, such as a full disk or a missing program, are retried without a
+/// message, because most are transient. Then each is reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Reports on standard error an operation that has failed for `since`, and the reason.
 pub fn report(what: &str, since: Duration, why: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    /// Maximum number of reported messages: messages that contain numbers could be many.
+    /// Maximum number of reported messages: messages that contain a changing number are all different.
     const MOST: usize = 20;
     if since < SILENT {
         return;

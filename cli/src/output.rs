@@ -55,7 +55,7 @@ pub fn print_json(value: &impl Serialize) {
     });
 }
 
-/// Writes to standard output and remembers the first failure for [`finish`].
+/// Writes to standard output and stores the first failure for [`finish`].
 pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = BufWriter::new(io::stdout().lock());
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };

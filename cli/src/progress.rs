@@ -83,7 +83,7 @@ pub fn is_moving() -> bool {
     std::io::stderr().is_terminal() && !is_quiet()
 }
 
-/// `, about 2m 10s left`, from the usual duration.
+/// Text of the remaining time, computed from the usual duration, such as `, about 2m 10s left`.
 fn left(expected: Duration, elapsed: Duration) -> String {
     let mut text = String::new();
     match expected.checked_sub(elapsed) {

@@ -18,7 +18,7 @@ limits:
   job: 5m
 ";
 
-/// Names of types and tools that must never be visible.
+/// Names of types and libraries that no message may contain.
 const INTERNAL: [&str; 14] = [
     "untagged",
     "serde",

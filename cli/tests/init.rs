@@ -267,7 +267,7 @@ fn the_scheduler_the_gpus_and_the_contexts_of_a_host_are_detected() {
     }
 }
 
-/// Programs of the host may hang, fail, or print anything.
+/// Programs of the host may hang, fail, or print any text.
 #[test]
 fn hostile_programs_neither_hang_nor_reach_the_workflow() {
     let home = Home::new();

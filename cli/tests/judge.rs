@@ -294,7 +294,7 @@ fn the_order_of_logs_does_not_change_the_verdict() {
     let first = verdicts(&logs);
     assert_eq!(first.len(), logs.len());
     assert!(healthy.iter().all(|log| first[log].0 == "pass"), "{first:#?}");
-    // Alone, and in any order.
+    // Each log has the same verdict alone and in any order.
     for log in logs.iter().step_by(5) {
         assert_eq!(verdicts(std::slice::from_ref(log))[log], first[log]);
     }
@@ -314,7 +314,7 @@ fn logs_are_a_series_only_with_the_flag_or_with_start_times() {
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
     assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
-    // From the fourth log on one percent slower, which a single run cannot show.
+    // The fourth and later logs are 1 % slower, which a single run cannot show.
     let logs = written(folder.path(), &[1.0, 1.0, 1.0, 1.012, 1.012, 1.012, 1.012, 1.012]);
     let judge = |more: &[&str], logs: &[String]| {
         let mut arguments = vec!["judge", "--baseline", &save, "--output", "json"];
@@ -484,13 +484,13 @@ fn logs_that_would_exhaust_memory_are_refused() {
     assert!(!Path::new(&save).exists());
 }
 
-/// The measured memory bandwidth of a GPU in a log of nvbandwidth, replaced.
+/// Replaces the measured memory bandwidth of a GPU in a log of nvbandwidth.
 fn copies(folder: &Path, node: &str, speed: &str) -> String {
     let sample = h200("../../../../crates/measure/tests/samples/nvbandwidth/0.9-h100.json");
     let text = std::fs::read_to_string(sample).unwrap();
     let log = folder.join(format!("{node}.json"));
     let (before, rest) = text.split_once("1490.27").unwrap();
-    // The sum of the one value.
+    // The sum, which equals the single value.
     let (sum, after) = rest.split_once("\"sum\" : 1490").unwrap();
     let (_, after) = after.split_once('\n').unwrap();
     std::fs::write(&log, format!("{before}{speed}{sum}\"sum\" : {speed}\n{after}")).unwrap();
@@ -517,7 +517,7 @@ fn logs_of_the_nodes_of_one_run_are_compared_with_each_other() {
     assert_eq!(verdict["suspects"].as_array().unwrap().len(), 1, "{verdict}");
     let healthy: Vec<_> = [&logs[..3], &logs[4..]].concat();
     assert_eq!(judge(&healthy).status.code(), Some(0), "{}", document(&judge(&healthy)));
-    // A node without a measurement does not pass, and the others have too few peers without it.
+    // A node without a measurement does not pass, and without it the others have fewer peers than the minimum.
     let empty = folder.path().join("n9.json").display().to_string();
     std::fs::write(&empty, "").unwrap();
     let missing = judge(&[healthy, vec![empty.clone()]].concat());

@@ -64,7 +64,7 @@ fn the_bad_gpu_of_pair_tests_is_located() {
     assert_eq!((suspects.len(), &suspects[0]["bus_id"]), (1, &"0000:00:09".into()), "{located}");
 }
 
-/// Every row with 2.5 times the time.
+/// Multiplies the time of every row by 2.5.
 fn halved(log: &str) -> String {
     let slower = |line: &str| {
         let mut fields: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

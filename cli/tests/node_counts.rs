@@ -121,7 +121,8 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
     assert_eq!(verdict["verdict"], "fail", "{verdict:#}");
 }
 
-/// Two nodes exceed the line rate, many do not: NVIDIA expects 42 GB/s of a DGX-1 SuperPOD (DeepOps documentation).
+/// Two nodes exceed the line rate, larger clusters do not: NVIDIA expects 42 GB/s of a DGX-1 SuperPOD (DeepOps
+/// documentation).
 #[test]
 fn the_bandwidth_of_an_all_reduce_over_many_nodes_falls_to_the_line_rate() {
     let superpod = Cluster { criteria: "dgx-1.yaml", network: "IB", nodes: 10, step: 10.0, bandwidth: 42.5 };

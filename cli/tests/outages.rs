@@ -12,7 +12,7 @@ use std::{
 
 use support::{Lab, signal, wait_for};
 
-/// Short limits: a run gives up its ledger after patience and grace.
+/// Short limits, because a run gives up its ledger after `patience` and `grace`.
 const LIMITS: &[&str] = &["--set", "limits.patience=1s", "--set", "limits.grace=2s"];
 
 fn start(lab: &Lab, more: &[&str]) -> Child {
@@ -28,7 +28,7 @@ fn line(run: &mut Child, text: &str) -> (String, Duration) {
     (found.unwrap_or_else(|| panic!("no line with {text:?}")), began.elapsed())
 }
 
-/// Replaces the ledger's folder by a file: nothing can be recorded, as on a full disk.
+/// Replaces the ledger's folder by a file: no record can be written, as on a full disk.
 fn break_ledger(lab: &Lab) {
     fs::rename(lab.data().join("ledger"), lab.data().join("ledger.kept")).unwrap();
     fs::write(lab.data().join("ledger"), "not a folder").unwrap();
@@ -81,7 +81,7 @@ fn an_interrupt_works_without_a_ledger() {
     interrupted(|lab, _| break_ledger(lab));
 }
 
-/// Like a full disk: the process cannot write files, but can read them.
+/// Simulates a full disk: the process cannot write files, but can read them.
 fn fill_disk(run: &Child) {
     let pid = run.id().to_string();
     let limited = Command::new("prlimit").args(["--fsize=0:0", "--pid", &pid]).status();
@@ -119,7 +119,7 @@ fn deleting_the_data_folder_ends_the_run_and_its_nodes() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, LIMITS);
     wait_for("the job to start", || lab.path("counts/rank-0").exists());
-    // Files may be written meanwhile.
+    // The run may write files during the deletion, so the deletion is retried.
     wait_for("the folder to be deleted", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
     assert_eq!(run.wait().unwrap().code(), Some(3));
     lab.assert_nothing_left();
@@ -192,8 +192,8 @@ fn folders_writable_by_others_are_neither_created_nor_used() {
     assert!(refused.status.code() == Some(64) && said.contains("others can write to it"), "{said}");
 }
 
-/// Exit codes are documented: a lack of files or of file size ends with neither 101 nor a signal. A run that cannot
-/// release its cluster retries and reports why; a second interrupt ends it.
+/// Exit codes are documented: a limit on open files or on the file size ends the command with neither exit code 101 nor
+/// a signal. A run that cannot release its cluster retries and reports why; a second interrupt ends it.
 #[test]
 fn system_limits_end_with_a_documented_exit_code() {
     let lab = Lab::new("", "");
@@ -218,9 +218,9 @@ fn system_limits_end_with_a_documented_exit_code() {
         let said = fs::read_to_string(lab.path("errors")).unwrap();
         let Some(ended) = ended else {
             run.kill().unwrap();
-            panic!("{limit}: the run survives interrupts: {said}");
+            panic!("{limit}: the run continues after interrupts: {said}");
         };
-        // The number of open files differs between hosts: the largest limit can suffice.
+        // The number of open files differs between hosts, so the run may succeed with the largest limit.
         assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");
         assert!(ended.success() || said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
         drop(fs::remove_dir_all(lab.data()));

@@ -28,7 +28,7 @@ impl KubernetesBed {
     fn new() -> Self {
         let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
-        // Remains of a failed test.
+        // Deletes the objects that a failed test left.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
         bed.until("the bed is empty", || bed.left().is_empty());
         bed
@@ -44,7 +44,7 @@ impl KubernetesBed {
         self.run("workflows/kubernetes-cpu.yaml", &[&ours[..], settings].concat())
     }
 
-    /// With the A4 test bed's images: ranks by mpirun over ssh, a plugin in each pod.
+    /// Runs a workflow with the A4 test bed's images: mpirun starts the ranks over ssh, and each pod has a plugin.
     fn mpi(&self, plugin: &str, workflow: &Path) -> Output {
         self.script("gpus.sh", &[]);
         let (image, plugin) = (self.read("image-mpi"), self.read(&format!("image-{plugin}")));
@@ -95,7 +95,7 @@ impl KubernetesBed {
         command.output().unwrap()
     }
 
-    /// Applies `what` once the pods run; then waits for the end.
+    /// Calls `what` when the pods are running, and then waits for the end of the run.
     fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
         let run = self.burnin(settings).spawn().unwrap();
         let end = End(run.id());
@@ -130,12 +130,12 @@ impl KubernetesBed {
     fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
-            assert!(start.elapsed() < Duration::from_secs(120), "never: {what}; {}", self.left());
+            assert!(start.elapsed() < Duration::from_secs(120), "timeout: {what}; {}", self.left());
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Checks that the run failed with this code and text, and left nothing.
+    /// Checks that the run failed with this code and text, and left no object.
     fn failed(&self, output: &Output, code: &str, words: &[&str]) {
         let said = said(output);
         assert_eq!(output.status.code(), Some(3), "{said}");
@@ -188,7 +188,7 @@ fn mpirun_ranks_use_the_network_plugin() {
         assert!(log.contains(said), "no {said} in {log}");
     }
     assert_eq!(bed.left(), "", "after the end of the run");
-    // On distant named nodes: each pod has its own job, and the first pod decides.
+    // The same run on named nodes of two blocks: each pod has its own job, and the first pod decides the result.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
     let text = std::fs::read_to_string(folder.join("mpi.yaml")).unwrap();
     let far = text.replace("{required: bed/block}", "unconstrained\n        only_nodes: [n1, n3]");
@@ -198,7 +198,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
     assert!(bed.kept("nodes.json").contains(r#"["n1","n3"]"#), "{}", bed.kept("nodes.json"));
     assert_eq!(bed.left(), "", "after the end of the run");
-    // A plugin that makes NCCL use sockets: everything works except the fast network.
+    // A plugin that makes NCCL use sockets: only the fast network is not used.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let judged = bed.kept("verdict.json");
@@ -231,7 +231,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
     let bed = KubernetesBed::new();
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
-    // The run measured nothing, which does not matter here.
+    // The verdict is ignored, because the run measured nothing.
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     for log in ["benchmark.log", "node-1.log"] {
         let log = bed.kept(log);

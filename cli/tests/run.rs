@@ -274,7 +274,8 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
             let own = lab.data().join("secrets/unrelated").display().to_string();
             assert!(found.lines().all(|file| file == own), "{secret} in {found}");
         }
-        // Known to the process that stores the log, not to the supervisor of the build.
+        // This secret is in the environment of the process that stores the log, and not in that of the build's
+        // supervisor.
         for folder in ["artefacts", "ledger", "reports"] {
             let place = lab.data().join(folder);
             let found = Command::new("grep").args(["-rl", "a-token-of-the-operator"]).arg(place).output();

@@ -117,7 +117,7 @@ fn a_server_is_addressed_safely() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let url = format!("http://{}", up.address);
-    // Without the data folder of the server there is no token.
+    // Without the data folder of the server the command has no token.
     let mut command = lab.command(&["--server", &url, "runs"]);
     let (status, _, said) =
         ended(&command.env("BURNIN_DATA", "elsewhere").args(["--data", "elsewhere"]).output().unwrap());

@@ -34,7 +34,7 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
             ("burnin-run".to_owned(), name.to_owned()),
             ("burnin-expires".to_owned(), expires_at.to_string()),
         ];
-        // Nodes end by themselves when their own lease ends. These have an hour left, so only the sweep ends them.
+        // Nodes end when their own lease ends. The lease of these nodes ends in one hour, so only the sweep ends them.
         let expires_at = soon(Duration::from_secs(3600));
         let nodes = vec![model::Node { name: "node-0".to_owned(), slots: 1 }];
         clusters

@@ -157,7 +157,7 @@ fn completions_list_runs_workflows_and_checks() {
 
 #[test]
 fn followed_logs_show_a_running_job_until_the_run_is_closed() {
-    // Rank 0 prints its table, and the job continues for a while.
+    // Rank 0 prints its table, and the job continues for up to 1 s.
     let lab = Lab::new("sleep 1", "");
     let mut run = lab.start();
     support::wait_for("the run to exist", || lab.records() > 0);

@@ -134,7 +134,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     assert!(!lab.data().join("parked").exists(), "no part of the request is stored");
-    // As sent by `curl -H @FILE`.
+    // The header as `curl -H @FILE` sends it.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
     // The link on standard output was used; the next one is in its file.
@@ -199,7 +199,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let said = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
     assert!(said["text"].as_str().unwrap().ends_with(": after the repair"), "{said}");
 
-    // The same on the command line, with the same folder.
+    // The same operations on the command line, with the same folder.
     let command = |arguments: &[&str]| {
         let output = lab.burnin(arguments);
         let said = [output.stdout, output.stderr].concat();
@@ -345,7 +345,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    // Corrected; then broken while it is served.
+    // The file is corrected, and then broken again while it is served.
     nightly("Europe/Zurich");
     let server = up();
     // The stream may start after a change; then the next change is reported.
@@ -407,7 +407,7 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
     lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
-    // More bandwidth than any machine has.
+    // No machine reaches this floor.
     lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
     let up = || {
         let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);

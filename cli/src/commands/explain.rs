@@ -55,7 +55,7 @@ pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     Ok(Exit::Pass)
 }
 
-/// The same from the records that a server returned.
+/// Prints the state of a run from the records that a server returned.
 pub fn explain_records(records: &[Record]) -> Result<Exit, CliError> {
     let state = fold(records).map_err(CliError::infrastructure)?;
     print_plain(&explanation(&state, records, SystemClock.now(), Driver::Server));
@@ -141,7 +141,7 @@ pub async fn replay(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     replay_records(run, &records)
 }
 
-/// The same with the records that a server returned.
+/// Replays the records that a server returned.
 pub fn replay_records(run: &RunId, records: &[Record]) -> Result<Exit, CliError> {
     let mut text = String::new();
     let mut state: Option<RunState> = None;
@@ -191,7 +191,7 @@ fn summary(entry: &RecordEntry) -> String {
     }
 }
 
-/// Whole seconds are precise enough here.
+/// A duration in whole seconds, for display.
 fn ago(now: Timestamp, then: Timestamp) -> Span {
     Span::from_secs(now.since(then).0.as_secs())
 }

@@ -1,4 +1,4 @@
-//! `burnin init` and `schema`: a workflow from nothing, with everything that it references.
+//! `burnin init` and `schema`: a first workflow, with every file that it references.
 
 mod detect;
 mod install;
@@ -47,7 +47,7 @@ fn summary(
         _ = writeln!(text, "detected  {line}");
     }
     let at = |name: &str| folder.join(name).display().to_string();
-    // The folders of build steps contain dozens of files.
+    // Print only a count: the folders of build steps contain dozens of files.
     let (main, parts): (Vec<_>, Vec<_>) = written.iter().partition(|name| starter.edited(name));
     for name in main {
         _ = writeln!(text, "wrote     {}", at(name));

@@ -36,7 +36,7 @@ use crate::{
 pub enum LogRelation {
     /// A series if all of them state their start time.
     Unknown,
-    /// A time series.
+    /// The logs are a time series.
     Series,
     /// One run, with a log for each node.
     NodesOfOneRun,

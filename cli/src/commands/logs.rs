@@ -72,8 +72,8 @@ pub fn started(reading: &Reading) -> Option<&str> {
     table.started_at.as_deref().or_else(row)
 }
 
-/// Maximum number of rows of several logs, which all stay in memory until the last is read. Hundreds of real logs stay below
-/// it; logs crafted to exhaust memory do not.
+/// Maximum number of rows of several logs, which all stay in memory until the last is read. Hundreds of real logs stay
+/// below it; logs crafted to exhaust memory exceed it.
 pub struct RowLimit {
     rows: usize,
 }

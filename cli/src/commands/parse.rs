@@ -133,7 +133,7 @@ impl<'a> ParsedMetric<'a> {
     }
 }
 
-/// `dtype=bf16 shape=1024`.
+/// Labels as one text, such as `dtype=bf16 shape=1024`.
 fn labels(metric: &Metric) -> String {
     let labels: Vec<_> = metric.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     labels.join(" ")

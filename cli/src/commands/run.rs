@@ -79,7 +79,7 @@ async fn only_open(data: &DataFolder) -> Result<RunId, CliError> {
         if !data.ledger.load(&run).await.map_err(CliError::infrastructure)?.records().is_empty() {
             open.push(run);
         } else if data.claim(&run)?.is_some() {
-            // The process died between its hint and its first record: nothing was started.
+            // The process ended between its hint and its first record, so nothing was started.
             data.ledger.mark_closed(&run).await.map_err(CliError::infrastructure)?;
         }
     }

@@ -69,7 +69,7 @@ pub fn script(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Ex
 /// Placeholder for the part of a run's id that differs in each run.
 const DIGEST: &str = "00000000";
 
-/// The cluster as the workflow describes it. Settings that only a deployment knows have their defaults.
+/// The cluster as the workflow describes it. Settings that only a deployment supplies have their defaults.
 fn cluster(spec: &ClusterSpec, run: &RunId) -> Cluster {
     let deployed = Deployed::of(spec.system()).map(|deployed| deployed.system);
     let system: &System = deployed.as_ref().unwrap_or(spec.system());

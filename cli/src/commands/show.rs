@@ -45,13 +45,13 @@ pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
 /// Columns of the list of runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunsTable {
-    /// For programs: exact times in UTC.
+    /// All columns, with exact times in UTC, for programs.
     All,
-    /// The reader's time zone, with UTC beside it.
+    /// All columns, with times in the reader's time zone and UTC beside them.
     LocalTimes,
-    /// Without the stage, and with the conclusion only where there is no verdict.
+    /// No column for the stage; the conclusion is shown only for runs without a verdict.
     Results,
-    /// Like `Results`, with dates without a year.
+    /// The columns of `Results`, with dates without a year.
     Short,
     NoTimes,
 }

@@ -55,7 +55,7 @@ const NOTICES: Span = Span::from_secs(2);
 pub struct UpOptions {
     /// Folder of the workflow files.
     pub workflows: PathBuf,
-    /// Port on 127.0.0.1.
+    /// Port on 127.0.0.1 to listen on.
     pub port: u16,
     /// Poll interval of refs.
     pub look: Span,

@@ -190,7 +190,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         left
     }
 
-    /// Checks that nothing is left running, with a short wait for processes that are ending.
+    /// Checks that nothing is left running, and waits at most 30 s for processes that are ending.
     pub fn assert_nothing_left(&self) {
         wait_for("every process to end", || self.left_running().is_empty());
     }
@@ -204,7 +204,7 @@ pub fn json(output: &Output) -> serde_json::Value {
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < until, "waited too long for {what}");
+        assert!(Instant::now() < until, "timeout waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -152,7 +152,7 @@ impl EventReader {
             self.past.failure = first.map(|failed| failed.failure);
         }
         for lost in std::mem::take(&mut self.lost) {
-            // A host that continued because of `ignore_unreachable` is in no count.
+            // A host that continued because of `ignore_unreachable` is not included in any count.
             let stands = counts.get(&lost.host).is_some_and(|host| host.unreachable > 0);
             if stands && !self.past.unreachable.iter().any(|other| other.host == lost.host) {
                 self.past.unreachable.push(lost);

@@ -9,7 +9,7 @@
 //! | [`notification`] | messages of the topic `cloud-builds` |
 //! | [`outcome`] | meaning of a status, and results of a build |
 //!
-//! Only this module and [`outcome`] know the results of builds.
+//! Only this module and [`outcome`] depend on the kind of a build's results.
 
 pub mod client;
 pub mod journal;
@@ -62,7 +62,7 @@ pub struct LogBucket {
 }
 
 impl CloudBuilds {
-    /// Uses a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
+    /// Runs builds through a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
     pub fn new(
         client: CloudBuildClient,
         store: Arc<dyn Store>,

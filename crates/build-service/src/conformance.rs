@@ -10,9 +10,9 @@ use crate::{BuildKey, BuildPhase, Builds};
 pub struct Configs {
     /// Config of a build that succeeds.
     pub succeeds: BuildSpec,
-    /// Fails with a workload failure.
+    /// Config of a build that fails with a workload failure.
     pub fails: BuildSpec,
-    /// Runs longer than the suite waits.
+    /// Config of a build that runs longer than the suite waits.
     pub lasts: BuildSpec,
 }
 

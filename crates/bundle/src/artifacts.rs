@@ -98,7 +98,7 @@ impl Checker<'_> {
 
     fn image(&self, image: &Image) -> Result<(), BundleError> {
         if !image.reference.starts_with("artefacts/") {
-            return Ok(()); // in a registry, by its digest
+            return Ok(()); // the image is in a registry, identified by its digest
         }
         if let Some(sha256) = &image.manifest_sha256 {
             self.is(&format!("{}{MANIFEST}", image.reference), sha256, "the ledger")?;

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use verify::{Checked, InvalidBundle, verify};
 pub use write::{BundleError, Documents, write};
 
-/// Headers of an entry, including the entry for a long name. The same name and size give the same bytes,
+/// Headers of an entry, including the entry for a long name. An equal name and size result in equal bytes,
 /// without times, owners or links.
 fn header(name: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
@@ -60,13 +60,13 @@ const SIGNATURE: &str = "bundle.sig";
 /// List of a bundle's content: its first file, which is signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Contents {
-    /// `burnin/bundle/v1`.
+    /// Schema of the document: always `burnin/bundle/v1`.
     pub schema: String,
     /// Id of the exported run.
     pub run: RunId,
-    /// Name of the workflow.
+    /// Workflow of the exported run.
     pub workflow: String,
-    /// Time of the request.
+    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Conclusion of the run.
     pub conclusion: String,
@@ -82,7 +82,7 @@ pub struct Contents {
     pub files: Vec<BundleFile>,
 }
 
-/// A file of a bundle.
+/// A file of a bundle, as listed in its signed first file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleFile {
     /// Name in the archive.

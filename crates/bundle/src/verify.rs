@@ -58,7 +58,7 @@ pub struct Checked {
 /// missing or added, that no data follows the end, and that the ledger agrees with the bundle. Streams, so
 /// memory does not depend on the size of the logs.
 ///
-/// The same files always give the same archive. Headers are therefore compared rather than parsed: a
+/// Equal files always result in an equal archive. Headers are therefore compared rather than parsed: a
 /// different type, mode, owner, time or link target is an error.
 ///
 /// # Errors

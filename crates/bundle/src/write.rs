@@ -161,7 +161,7 @@ pub async fn write(
     let draft = archive.into_inner()?;
     draft.as_file().sync_all()?;
     draft.persist(path).map_err(|error| error.error)?;
-    // A temporary file has mode 0600; a bundle is for other readers.
+    // A temporary file has mode 0600, but other users must be able to read a bundle.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     Ok(contents)
 }

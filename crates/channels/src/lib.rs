@@ -22,7 +22,7 @@ pub use text::{FailureText, NoticeText};
 /// Every kind. A new kind adds one line.
 pub static KINDS: [&dyn ChannelKind; 2] = [&slack::Slack, &webhook::Webhook];
 
-/// A kind of channel.
+/// A kind of notification channel: its settings, texts and requests.
 pub trait ChannelKind: Send + Sync {
     /// Name and settings.
     fn form(&self) -> ChannelForm;
@@ -65,7 +65,7 @@ pub struct ChannelRequest {
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// A secret of a channel.
+/// Kind of a channel's secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretOrigin {
     /// Address of the channel.

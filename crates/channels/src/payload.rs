@@ -4,7 +4,7 @@ use model::{Failure, News, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Outcome of a closed run, as far as notices distinguish it.
+/// Outcome of a closed run, in the classes that notices distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
@@ -23,7 +23,7 @@ pub enum RunOutcome {
 /// Webhook payload, schema `burnin/notice/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Posted {
-    /// `burnin/notice/v1`.
+    /// Schema of the document: always `burnin/notice/v1`.
     pub schema: String,
     /// Notice id, identical on every delivery: use it to drop duplicates.
     pub id: String,
@@ -35,9 +35,9 @@ pub struct Posted {
     pub since: Timestamp,
     /// First failed run.
     pub first_run: RunId,
-    /// Run id.
+    /// Id of the reported run.
     pub run: RunId,
-    /// Workflow name.
+    /// Workflow of the reported run.
     pub workflow: String,
     /// Kind of cluster.
     pub system: Option<String>,
@@ -45,9 +45,9 @@ pub struct Posted {
     pub cluster: Option<String>,
     /// Trigger of the run.
     pub trigger: Trigger,
-    /// Time of the request.
+    /// Time at which the run was requested.
     pub requested_at: Timestamp,
-    /// Time at which the run was closed and everything released.
+    /// Time at which the run was closed and all its resources were released.
     pub closed_at: Timestamp,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,

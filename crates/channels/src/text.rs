@@ -39,9 +39,9 @@ pub struct NoticeText<'a> {
 pub struct FailureText {
     /// Failed stage.
     pub stage: String,
-    /// Code of the failure.
+    /// Machine-readable code of the failure.
     pub code: String,
-    /// Its message.
+    /// Message of the failure.
     pub message: String,
 }
 

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn images_stand_for_tools() {
+    fn images_are_mapped_to_tools() {
         let tools = BTreeMap::from([
             ("rust:1.91".to_owned(), "cargo".to_owned()),
             ("kubectl".to_owned(), "/opt/kubectl".to_owned()),

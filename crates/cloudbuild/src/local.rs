@@ -53,7 +53,8 @@ pub struct PlanRequest {
 pub type EventHook = Arc<dyn Fn(&BuildEvent) + Send + Sync>;
 
 impl PlanRequest {
-    /// A request with the defaults: a log of 64 MiB, a grace of 2 s, the environment named by [`INHERITED`].
+    /// A request with the defaults: a log of at most 64 MiB, a grace period of 2 s, the environment named by
+    /// [`INHERITED`].
     pub fn new(workspace: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
         Self {
             workspace: workspace.into(),

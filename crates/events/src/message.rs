@@ -41,7 +41,7 @@ pub enum UnreadableEvent {
     /// An attribute is missing or malformed.
     #[error("event attribute `{attribute}`: {message}")]
     Attribute {
-        /// Name of the attribute.
+        /// Name of the missing or malformed attribute.
         attribute: &'static str,
         /// The problem.
         message: String,

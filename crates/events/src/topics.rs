@@ -44,7 +44,7 @@ pub fn topics() -> Vec<&'static str> {
 pub fn topic_of(event_type: &str) -> &'static str {
     match event_type {
         "dev.burnin.run.closed.v1" => return CLOSED,
-        // The loader stores it.
+        // The loader stores the cluster usage, and no other service receives it.
         "dev.burnin.run.used.v1" => return "loader",
         RUN_REQUEST | CLUSTER_OFFERED => return REQUESTS,
         RUN_ANSWERED => return REPLIES,

@@ -74,7 +74,7 @@ fn unknown_fields_are_ignored() {
 #[test]
 fn every_type_has_a_schema() {
     let schemas = event_schemas();
-    // An offer, and a request with its answer.
+    // The three other types are the offer, the request for a run, and the answer.
     assert_eq!(schemas.len(), Fact::TYPES.len() + Body::TYPES.len() + 3);
     assert!(
         schemas

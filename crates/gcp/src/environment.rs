@@ -76,9 +76,9 @@ impl FromStr for Local {
 /// Authentication of callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// By the platform: on Cloud Run its invoker check, elsewhere the loopback address.
+    /// The platform restricts callers: on Cloud Run by its invoker check, elsewhere by the loopback address.
     Platform,
-    /// By the service, from the token in each request.
+    /// The service checks the token in each request.
     Oidc {
         /// Required audience of tokens.
         audience: String,

@@ -1,4 +1,4 @@
-//! Google's public keys: fetched once for concurrent callers, cached as long as Google permits.
+//! Google's public keys: fetched once for concurrent callers, cached until the expiry that Google states.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Uses this URL.
+    /// Creates the source of the keys at this URL.
     pub fn at(url: impl Into<String>) -> Self {
         Self { url: url.into(), http: reqwest::Client::new() }
     }
@@ -75,7 +75,7 @@ pub struct Keys {
     source: Box<dyn KeySource>,
     clock: Arc<dyn Clock>,
     known: RwLock<CachedKeys>,
-    /// Held by the fetching caller; contains the time of the last fetch.
+    /// Lock of the caller that fetches; contains the time of the last fetch.
     fetching: Mutex<Option<Timestamp>>,
 }
 
@@ -88,7 +88,7 @@ pub enum Keyless {
 }
 
 impl Keys {
-    /// Uses a source; keys are fetched on first use.
+    /// Creates a cache of the keys of a source; keys are fetched on first use.
     pub fn new(source: impl KeySource, clock: Arc<dyn Clock>) -> Self {
         Self { source: Box::new(source), clock, known: RwLock::default(), fetching: Mutex::default() }
     }

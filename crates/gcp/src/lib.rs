@@ -1,8 +1,7 @@
 //! Google Cloud adapters for the ports of `service` and `ledger`, and the main program of services on Cloud
 //! Run.
 //!
-//! A service's `main` gives its name and builds its handler from a [`Wiring`]; [`program::run`] does the
-//! rest.
+//! A service's `main` states its name and builds its handler from a [`Wiring`]; [`program::run`] runs the service.
 
 pub mod auth;
 pub mod environment;

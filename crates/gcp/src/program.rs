@@ -180,7 +180,7 @@ async fn live(
     if let Some(pulling) = pulling {
         pulling.await??;
     }
-    // It blocks, and the process must end within ten seconds of the stop signal.
+    // The flush blocks, and the process must end within 10 s of the stop signal.
     drop(
         tokio::time::timeout(Duration::from_secs(2), tokio::task::spawn_blocking(move || telemetry.flush()))
             .await,

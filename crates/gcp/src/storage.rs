@@ -106,7 +106,7 @@ impl CloudStorage {
         Self::with_patience(bucket, emulator, Patience::default())
     }
 
-    /// Uses other timeouts than those for a push.
+    /// Replaces the default timeouts, which are those for a push.
     pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
         let bucket = bucket.to_owned();
         Self { inner: Arc::new(Inner { bucket, emulator, patience, clients: OnceCell::new() }) }
@@ -177,7 +177,7 @@ impl Inner {
         Err(RequestError::damaged(why))
     }
 
-    /// After a failed create: whether the name is taken.
+    /// Whether the name is taken, after a failed create.
     async fn seen(&self, name: &str, trouble: RequestError) -> Result<Creation, RequestError> {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);

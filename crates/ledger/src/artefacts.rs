@@ -74,7 +74,7 @@ pub struct Committed {
 }
 
 impl Artefacts {
-    /// Uses the given store.
+    /// Creates the artefacts in the given store.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, in_place: false }
     }

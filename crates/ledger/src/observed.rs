@@ -30,7 +30,7 @@ pub struct StoreRequest<'a> {
     pub found: bool,
 }
 
-/// Called with every request.
+/// Function that is called with every request.
 pub type OnRequest = Arc<dyn Fn(StoreRequest<'_>) + Send + Sync>;
 
 /// A store that reports its requests.

@@ -35,7 +35,7 @@ pub enum LedgerError {
     /// The store request failed.
     #[error("the ledger of {run} cannot be read")]
     Store {
-        /// Run of the ledger.
+        /// Run whose ledger cannot be read.
         run: RunId,
         /// Cause.
         source: StoreError,
@@ -58,7 +58,7 @@ pub enum AppendError {
     /// Another writer appended first: reload and decide again.
     #[error("another writer appended record {seq} of {run} first")]
     Conflict {
-        /// Run of the ledger.
+        /// Run of the contested ledger.
         run: RunId,
         /// Contested sequence number.
         seq: u64,
@@ -81,7 +81,7 @@ impl Loaded {
 }
 
 impl Ledger {
-    /// Uses the given store and nonce generator.
+    /// Creates the ledgers in the given store, with a generator of nonces.
     pub fn new(store: Arc<dyn Store>, nonces: Nonces) -> Self {
         Self { store, nonces, known: Arc::default() }
     }
@@ -126,7 +126,7 @@ impl Ledger {
         Ok(Loaded { run: run.clone(), records })
     }
 
-    /// The records of a run, at least up to number `seq`. Costs no store request if this process knows them.
+    /// The records of a run, at least up to number `seq`. Costs no store request if this process has read them.
     ///
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.

@@ -9,16 +9,16 @@ use model::{
 };
 use serde::Serialize;
 
-/// All that follows from the records of a run.
+/// State of a run, derived from its records alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
-    /// Run of the ledger.
+    /// Run that the ledger records.
     pub run: RunId,
     /// Resolved workflow from the first record.
     pub workflow: Workflow,
     /// Cause of the run.
     pub trigger: Trigger,
-    /// Time of the request.
+    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Number of the last record.
     pub seq: u64,
@@ -79,7 +79,7 @@ pub struct EarlierAttempt {
 pub enum AttemptEnd {
     /// The attempt succeeded with this fact.
     Succeeded(Box<Fact>),
-    /// The attempt failed.
+    /// The attempt failed for this reason.
     Failed(Failure),
     /// No fact arrived within the limit.
     TimedOut,
@@ -90,7 +90,7 @@ pub enum AttemptEnd {
 pub struct Lease {
     /// Time of the request.
     pub asked_at: Timestamp,
-    /// Time at which the cluster ends by itself.
+    /// Time at which the cluster ends without a request.
     pub expires_at: Timestamp,
     /// Whether the cluster may exist.
     pub state: LeaseState,
@@ -291,7 +291,7 @@ impl RunState {
             }
             Stage::Locate => {
                 let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
-                // Values of nodes, GPUs and pairs name the bad subject themselves.
+                // Values of nodes, GPUs and pairs already name the bad subject.
                 let searchable = self.workflow.benchmark_of(check).is_some_and(|benchmark| {
                     let of_all = |command: &CommandLine| {
                         command.measures_all_ranks() && !benchmark.criteria.metrics.is_empty()

@@ -88,7 +88,7 @@ fn a_failed_check_does_not_stop_the_next() {
 #[test]
 fn a_check_is_skipped_if_its_needed_check_did_not_pass() {
     for failed in [Verdict::Fail, Verdict::Inconclusive] {
-        // `c` needs `b`, which is skipped itself.
+        // `c` needs `b`, which is also skipped.
         let mut book = ready(with_checks(&["", "a", "b"]));
         feed(&mut book, A, measured());
         assert!(!book.state.skipped(B), "a result before the verdict is rejected");
@@ -149,7 +149,7 @@ fn a_lost_cluster_repeats_only_the_interrupted_check() {
     feed(&mut book, A, measured());
     feed(&mut book, A, [verdict(Verdict::Pass)]);
     feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::ClusterLost))]);
-    assert_eq!(book.owes(), ["cluster.1.delete"], "never two clusters at once");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "at most one cluster at a time");
     book.feed(1, deleted(book.now));
     assert_eq!(book.owes(), ["cluster.2.start"]);
     book.feed(2, Fact::ClusterReady(cluster()));

@@ -60,7 +60,7 @@ fn a_broken_cluster_is_deleted_before_the_next_request() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.cluster.accepted.v1");
     book.feed(1, Fact::ClusterFailed(failure(Class::Infrastructure)));
-    assert_eq!(book.owes(), ["cluster.1.delete"], "never two clusters for one run");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "at most one cluster for one run");
     book.feed(1, deleted(book.now));
     assert_eq!(book.owes(), ["cluster.2.start"]);
 }
@@ -204,7 +204,7 @@ fn a_failed_load_does_not_lose_the_verdict() {
     assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail);
 }
 
-/// A run up to the verdict fail.
+/// A run up to a verdict `fail`.
 fn failed(workflow: Workflow) -> Book {
     let mut book = Book::open(workflow);
     book.until("dev.burnin.logs.collected.v1");

@@ -67,7 +67,7 @@ pub struct Declaration {
     /// Lines that must all occur, or the log is not complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub must_see: Vec<String>,
-    /// Lines by which the program says that it cannot measure, with the groups of `row`.
+    /// Lines by which the program states that it cannot measure, with the groups of `row`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
     /// Exit statuses of a valid measurement.
@@ -138,11 +138,11 @@ const MATCHES: usize = 1000;
 const NAME: &str = "declared";
 
 impl Declaration {
-    /// Checks the declaration. `judged` says that criteria judge the metric.
+    /// Checks the declaration. `judged`: whether criteria judge the metric.
     ///
     /// # Errors
     ///
-    /// Returns all problems, if there is one.
+    /// Returns an error with all problems if the declaration has any.
     pub fn check(&self, judged: bool) -> Result<Declared, Vec<Problem>> {
         lint::check(self, judged)
     }
@@ -156,7 +156,7 @@ impl Declaration {
         self
     }
 
-    /// The problems of the declaration. `judged` says that criteria judge the metric.
+    /// The problems of the declaration. `judged`: whether criteria judge the metric.
     #[must_use]
     pub fn lint(&self, judged: bool) -> Vec<Problem> {
         self.check(judged).err().unwrap_or_default()
@@ -168,7 +168,7 @@ impl Declared {
     ///
     /// # Errors
     ///
-    /// Returns only errors of the reader itself.
+    /// Returns an error only if the reader fails.
     pub fn read(&self, input: impl io::Read) -> io::Result<Reading> {
         let (head, input) = input::beginning(input)?;
         let labels = Labels::of(&head);
@@ -181,7 +181,7 @@ impl Declared {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Returns an error only if the reader fails.
     pub fn explain(&self, input: impl io::Read) -> io::Result<(Reading, Vec<Matched>)> {
         let (head, input) = input::beginning(input)?;
         let labels = Labels::of(&head);
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// A value or the statement that there is none.
+    /// Adds a value, or a metric without value if the program states that it cannot measure.
     fn found(&mut self, cell: Cell<'_>, line: Line<'_>, out: &mut Out) {
         self.values += 1;
         self.ended = false;
@@ -360,12 +360,12 @@ impl State {
     }
 }
 
-/// What one line or JSON value says.
+/// Content of one line or JSON value: a measured value, or the reason for its absence.
 struct Cell<'a> {
     value: &'a str,
     unit: Option<&'a str>,
     groups: Vec<(&'a str, &'a str)>,
-    /// The statement that there is no value.
+    /// Text with which the program states that it has no value.
     reason: Option<&'a str>,
 }
 

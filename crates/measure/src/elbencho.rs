@@ -72,7 +72,7 @@ const READ: [&str; 9] = [
     "operation",
     "version",
 ];
-/// Indexes in [`READ`], and what they are.
+/// Indexes in [`READ`] with their metrics.
 const METRICS: [(usize, &Known); 4] = [(0, &BANDWIDTH), (1, &OPERATIONS), (2, &ENTRIES), (3, &LATENCY)];
 const LABELS: [(usize, &str); 3] = [(4, "label"), (5, "block"), (6, "file")];
 const OPERATION: usize = 7;

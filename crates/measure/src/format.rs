@@ -1,4 +1,4 @@
-//! The description of a format: each module of a benchmark has one, the registry lists them.
+//! The description of a format. The module of each benchmark has one, and the registry lists them.
 
 use crate::lines::Lines;
 
@@ -15,7 +15,7 @@ pub struct Format {
     pub end: &'static str,
     /// Numbers of the output that are not read.
     pub unread: &'static str,
-    /// Metrics of the format.
+    /// The metrics that logs of this format contain.
     pub metrics: &'static [Known],
     /// Codes of findings, and their meaning.
     pub findings: &'static [(&'static str, &'static str)],
@@ -41,10 +41,10 @@ impl Format {
 /// Reader of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// Read by the crate `nccl`.
+    /// The crate `nccl` reads the log.
     Nccl,
-    /// Read line by line, with a reader for each process of the log.
+    /// The log is read line by line, with a reader for each process.
     Lines(fn() -> Box<dyn Lines>),
-    /// Read line by line, with prefixes, which are part of the format.
+    /// The log is read line by line, with the prefixes of lines, which are part of the format.
     Raw(fn() -> Box<dyn Lines>),
 }

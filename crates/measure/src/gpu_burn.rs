@@ -147,7 +147,7 @@ fn is_error(text: &str) -> bool {
 }
 
 impl Burn {
-    /// The device of the process with this index: with `-i N` there is one process, for device N.
+    /// The device of the process with this index: with `-i N` only one process runs, for device N.
     fn device(&self, index: u32) -> u32 {
         match self.initialized.first() {
             Some(&device) if self.initialized.len() == 1 && self.gpus.len() <= 1 => device,
@@ -155,7 +155,7 @@ impl Burn {
         }
     }
 
-    /// `0: NVIDIA H100 (UUID: GPU-...)` of the header, or `0: OK` of the results.
+    /// Reads `0: NVIDIA H100 (UUID: GPU-...)` of the header, or `0: OK` of the results.
     fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
         let Some((index, rest)) = rest.split_once(": ") else { return };
         let Some(index) = count::<u32>(index).filter(|index| *index < GPUS) else { return };
@@ -183,7 +183,7 @@ impl Burn {
         }
     }
 
-    /// `280 (47782 Gflop/s) - ...   errors: 0 - ...   temps: 68 C - ...`.
+    /// Reads the progress: `280 (47782 Gflop/s) - ...   errors: 0 - ...   temps: 68 C - ...`.
     fn progress(&mut self, text: &str) -> Option<()> {
         let (rates, rest) = ERRORS_PART.split_once(text)?;
         let (errors, temperatures) = TEMPERATURES_PART.split_once(rest)?;

@@ -113,7 +113,7 @@ impl Lines for Fryer {
 }
 
 impl Fryer {
-    /// `7:  51494 Gflops/s (min: 50577.53, max: 51677.05, dev: 51493.79)`.
+    /// Reads the rates of a GPU: `7:  51494 Gflops/s (min: 50577.53, max: 51677.05, dev: 51493.79)`.
     fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
         let parsed = || {
             let (gpu, rest) = rest.split_once(':')?;
@@ -138,7 +138,7 @@ impl Fryer {
         }
     }
 
-    /// `48.83°C (min: 47.00, max: 50.00)`.
+    /// Reads a temperature: `48.83°C (min: 47.00, max: 50.00)`.
     fn temperature(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
         let Some(gpu) = self.gpu else { return };
         let parts = rest.split_once("°C (min: ").and_then(|(average, rest)| {
@@ -153,7 +153,7 @@ impl Fryer {
         out.put(&HOTTEST).gpu(gpu).read(highest, line.number);
     }
 
-    /// `false, Thermal SW: false, Thermal HW: false`.
+    /// Reads whether a GPU was throttled: `false, Thermal SW: false, Thermal HW: false`.
     fn throttling(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
         let words: Vec<_> =
             rest.split(", ").map(|word| word.rsplit(' ').next().unwrap_or_default()).collect();
@@ -165,7 +165,7 @@ impl Fryer {
         }
     }
 
-    /// One object of `--json`.
+    /// Reads one object of `--json`.
     fn object(&mut self, root: Value<'_>, out: &mut Out) -> LogEnd {
         match root.get_text("type").as_deref() {
             Some("detected_gpus") => {
@@ -242,7 +242,7 @@ impl Fryer {
     }
 }
 
-/// `0: "NVIDIA H100" (GPU-...)`.
+/// Reads a detected GPU: `0: "NVIDIA H100" (GPU-...)`.
 fn detected(rest: &str, out: &mut Out) {
     let Some((index, rest)) = rest.split_once(": ") else { return };
     let (name, uuid) = rest.rsplit_once(" (").unwrap_or((rest, ""));

@@ -146,7 +146,7 @@ impl Hpl {
         put.read(text, line.number);
     }
 
-    /// `||Ax-b||_oo/(...)=   4.12139792e-03 ...... PASSED`.
+    /// Reads a residual: `||Ax-b||_oo/(...)=   4.12139792e-03 ...... PASSED`.
     fn residual(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let Some((_, rest)) = text.rsplit_once('=') else { return };
         let mut words = rest.split_whitespace();

@@ -1,6 +1,6 @@
 //! Results in the formats of other tools: BMF, github-action-benchmark, OpenMetrics and key=value.
 //!
-//! None of them states a direction of improvement: the metrics are evidence until criteria say what is better.
+//! None of them states a direction of improvement: the metrics are evidence until criteria state a direction.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -188,7 +188,7 @@ impl Lines for OpenMetrics {
                 _ => {}
             }
         } else if self.ended || !line.whole || self.sample(text, line, out).is_none() {
-            // Nothing may follow the end.
+            // No line may follow the end.
             self.broken = true;
         }
     }
@@ -203,7 +203,7 @@ impl Lines for OpenMetrics {
 }
 
 impl OpenMetrics {
-    /// `name{label="value"} 1.5 [time]`.
+    /// Reads a sample: `name{label="value"} 1.5 [time]`.
     fn sample(&mut self, text: &str, line: Line<'_>, out: &mut Out) -> Option<()> {
         let end = text.find(['{', ' '])?;
         let (name, mut rest) = text.split_at(end);

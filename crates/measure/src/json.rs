@@ -1,6 +1,6 @@
 //! JSON documents with the position of each value and the printed text of each number.
 //!
-//! The parser accepts keys and values without quotes, because perftest prints a key so. Memory is bounded by
+//! The parser accepts keys and values without quotes, because perftest prints such a key. Memory is bounded by
 //! [`LONGEST`] and [`NODES`], depth by [`DEPTH`].
 
 use std::borrow::Cow;
@@ -312,7 +312,7 @@ impl<'d> Value<'d> {
         self.text().and_then(|text| crate::number::count(&text))
     }
 
-    /// Values of an array; none for other values.
+    /// Values of an array; empty for other values.
     pub(crate) fn items(self) -> impl Iterator<Item = Value<'d>> {
         let node = self.node();
         let end = if node.kind == Kind::Array { node.end as usize } else { 0 };
@@ -325,7 +325,7 @@ impl<'d> Value<'d> {
         })
     }
 
-    /// Keys and values of an object; none for other values.
+    /// Keys and values of an object; empty for other values.
     pub(crate) fn members(self) -> impl Iterator<Item = (Cow<'d, str>, Value<'d>)> {
         let node = self.node();
         let end = if node.kind == Kind::Object { node.end as usize } else { 0 };
@@ -549,7 +549,7 @@ impl Documents {
             Gathered::Open => return true,
             Gathered::Closed(text, first) => match Document::parse(&text, first) {
                 Ok(document) => read(document.root(), out),
-                // Text in brackets, such as a time, is no document.
+                // Text in brackets, such as a time, is not a document.
                 Err(_) if first == line.number => return false,
                 Err(error) => {
                     out.error(&error);

@@ -1,7 +1,7 @@
 //! The kernel log: Xid of GPUs, SXid of NVSwitches, machine checks, PCIe errors and processes killed for memory.
 //!
-//! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log never proves the
-//! absence of errors.
+//! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log is never
+//! evidence that errors are absent.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ pub(crate) const FORMAT: Format = Format {
     reader: Reader::Raw(|| Box::<Kernel>::default()),
 };
 
-/// Maximum number of GPUs whose serial numbers are remembered.
+/// Maximum number of GPUs whose serial numbers are stored.
 const GPUS: usize = 1024;
 
 /// Parts of the lines that are read.
@@ -145,14 +145,14 @@ fn node(text: &str, out: &mut Out) -> Subject {
     Subject { node: host(text, out), ..Subject::default() }
 }
 
-/// `(PCI:0000:9b:00): 79, GPU has ...`: bus id, code and the rest. The comma shows that the code is not cut.
+/// Parses `(PCI:0000:9b:00): 79, GPU has ...` into bus id, code and the rest. The comma shows that the code is not cut.
 fn code(rest: &str) -> Option<(&str, u32, &str)> {
     let (bus, rest) = AFTER_BUS.split_once(rest.strip_prefix('(')?)?;
     let (code, said) = rest.split_once(',')?;
     Some((bus.strip_prefix("PCI:").unwrap_or(bus), count(code.trim())?, said.trim()))
 }
 
-/// An NVSwitch: `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, ...`.
+/// Reads an error of an NVSwitch: `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, ...`.
 fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
     let Some((bus, code, said)) = rest.strip_prefix("SXid ").and_then(code) else { return };
     // A second line repeats the code with its raw data.

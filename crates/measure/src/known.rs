@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_stand_for_text() {
+    fn a_placeholder_matches_any_text() {
         let known = Known::new("a.<x>.b.<y>", "1", Better::None, Scope::World, "M");
         for (name, described) in
             [("a.1.b.2", true), ("a.1.2.b.3", true), ("a..b.2", false), ("a.1.b.", false), ("b.1.b.2", false)]

@@ -50,7 +50,7 @@ pub(crate) trait Lines {
 ///
 /// # Errors
 ///
-/// Returns an error of the reader. Damaged gzip data is no error: the log is incomplete.
+/// Returns an error if the reader fails. Damaged gzip data is not an error: the log is then incomplete.
 pub(crate) fn read(
     input: impl Read,
     labels: Labels,
@@ -114,7 +114,7 @@ impl Processes<'_> {
         let unlabelled = clean && first && origin.is_absent();
         let ahead = if unlabelled && self.labels.are_marked() { ahead } else { "" };
         if unlabelled && self.is_unlabelled() {
-            // Nearly all lines.
+            // Nearly all lines have no prefix of a launcher.
             if rest.is_empty() {
                 return 0;
             }
@@ -143,7 +143,7 @@ impl Processes<'_> {
         self.streams.get(self.current).is_some_and(|stream| stream.label.is_empty())
     }
 
-    /// Makes the stream of a process the current one; returns `false` if there are too many.
+    /// Makes the stream of a process the current one; returns `false` if the maximum of [`PROCESSES`] is reached.
     fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
         let is_current = |stream: &Stream| {
             let length = origin.outer.len() + origin.label.len();

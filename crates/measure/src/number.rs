@@ -87,7 +87,8 @@ fn exact(integer: u64, step: i32) -> Option<f64> {
     Some(if step < 0 { integer / power } else { integer * power })
 }
 
-/// Appends the digits at the start of a text to an integer; returns it with the rest of the text. Many digits overflow.
+/// Appends the digits at the start of a text to an integer; returns it with the rest of the text. More than 19 digits
+/// may overflow.
 fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
     let mut rest = text;
     while let [digit @ b'0'..=b'9', after @ ..] = rest {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_number() {
+    fn other_text_is_not_a_number() {
         for text in [
             "", "-", ".", "e5", "1e", "1e+", "1 ", " 1", "1,5", "0x10", "inf", "nan", "NaN", "1e400",
             "1.2.3", "１",

@@ -63,7 +63,7 @@ struct Test {
 #[derive(Default)]
 struct Matrix {
     unit: String,
-    /// Rows are GPUs as well.
+    /// Whether the rows are GPUs, like the columns.
     pairs: bool,
     part: Option<&'static str>,
     columns: usize,
@@ -245,7 +245,7 @@ impl Copies {
     }
 }
 
-/// `Device 0: NVIDIA H100 (00000000:00:06)` or `Process  3 (host): device 1: NVIDIA H100 (...)`.
+/// Reads a GPU: `Device 0: NVIDIA H100 (00000000:00:06)` or `Process  3 (host): device 1: NVIDIA H100 (...)`.
 fn device(text: &str, out: &mut Out) {
     let mut subject = Subject::default();
     let mut text = text;

@@ -97,7 +97,7 @@ impl Path {
         self.length = self.length.saturating_sub(1);
     }
 
-    /// Closes the sections that are indented at least so far.
+    /// Closes the sections with at least this indentation.
     fn close(&mut self, indent: usize) {
         while self.open().last().is_some_and(|(place, _)| *place >= indent) {
             self.pop();
@@ -147,7 +147,7 @@ impl Lines for Smi {
 }
 
 impl Smi {
-    /// `<name>value</name>`, `<name>` or `</name>`.
+    /// Reads an element of the XML: `<name>value</name>`, `<name>` or `</name>`.
     fn element(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let Some(end) = memchr(b'>', text.as_bytes()) else { return };
         let (tag, rest) = (&text[1..end], &text[end + 1..]);
@@ -213,7 +213,7 @@ impl Smi {
         }
     }
 
-    /// `    Name   : value`, or a section without colon.
+    /// Reads a line of text: `    Name   : value`, or the name of a section without a colon.
     fn text(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let indent = line.text.len() - line.text.trim_start().len();
         if let Some(bus) = text.strip_prefix("GPU ").filter(|_| indent == 0 && self.announced.is_some()) {
@@ -266,7 +266,7 @@ impl Smi {
         let part = part.and_then(|last| self.path.name(last)).unwrap_or_default();
         let known = with_name(name)
             .find(|rule| same_section(rule.section, section) && (rule.part == part || is_reason(rule, part)));
-        // A value with other values below it is a part itself.
+        // A line with a value can also be the section of the values below it.
         self.path.push(indent, name);
         if let Some(rule) = known.filter(|_| line.whole) {
             self.put(rule, value, line, out);

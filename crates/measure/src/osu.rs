@@ -101,7 +101,7 @@ impl Lines for Osu {
 }
 
 impl Osu {
-    /// `# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations`.
+    /// Reads the header: `# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations`.
     fn header(&mut self, text: &str) {
         let text = text.trim_start_matches(['#', ' ']);
         self.sized = text.starts_with("Size");

@@ -52,7 +52,7 @@ impl Out {
     /// Starts a metric of the registry.
     #[inline]
     pub(crate) fn put(&mut self, known: &'static Known) -> Put<'_> {
-        // After the first omitted value, none is kept.
+        // After the first omitted value all others are omitted as well.
         self.full |= self.used + METRIC > MOST;
         if !self.full {
             self.start(known);

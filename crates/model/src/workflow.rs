@@ -524,7 +524,7 @@ pub struct Limits {
     pub verdict: Span,
     /// Maximum duration of the search for bad nodes.
     pub locate: Span,
-    /// Lifetime of a provisioned cluster; it then ends by itself.
+    /// Lifetime of a provisioned cluster, after which it is deleted.
     pub lease: Span,
     /// Poll interval: time without a fact after which the stage is polled.
     pub patience: Span,

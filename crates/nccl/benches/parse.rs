@@ -1,4 +1,4 @@
-//! Speed of reading logs, compared with `grep -c` on the same file: `cargo bench -p nccl`, or some logs with
+//! Speed of reading logs, compared with `grep -c` on the same file: `cargo bench -p nccl`, or for selected logs
 //! `cargo bench -p nccl --bench parse -- rows`.
 //!
 //! The logs are generated, 64 MiB each. Each is read several times; the best pass counts, because other load on the
@@ -116,7 +116,7 @@ fn main() {
             black_box(nccl::read(log).expect("a readable file"));
         });
         let grep = best(|| {
-            // Not into /dev/null: grep would stop at the first match.
+            // The output is not /dev/null, because grep would then stop at the first match.
             let mut grep = Command::new("grep");
             grep.args(["-c", "float"]).arg(&path).stdout(Stdio::piped());
             black_box(grep.output().expect("grep"));

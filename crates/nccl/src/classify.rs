@@ -3,7 +3,7 @@
 use crate::number::unsigned;
 use crate::scan::is_blank;
 
-/// A failure line without pdsh's host prefix: such lines name their host themselves.
+/// A failure line without pdsh's host prefix: such lines contain the host name.
 pub(crate) fn without_collector(said: &[u8]) -> &[u8] {
     let Some(colon) = memchr::memmem::find(said, b": ").filter(|&colon| !said[..colon].contains(&b' '))
     else {
@@ -26,7 +26,7 @@ pub(crate) fn debug(line: &[u8]) -> Option<&[u8]> {
     rest[digits..].strip_prefix(b"] NCCL INFO ").filter(|_| digits > 0 && blank > 0)
 }
 
-/// Whether a line ends like a row: in a value after `padding` blanks. Fast, with few false positives.
+/// Whether a line ends like a row: in a value after `padding` blanks. A fast check with rare false positives.
 pub(crate) fn ends_like_row(line: &[u8], padding: usize) -> bool {
     let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |at| at + 1);
     let value = line[end.saturating_sub(12)..end].iter().rev().take_while(|byte| !is_blank(**byte)).count();

@@ -1,4 +1,4 @@
-//! JSON output of `-J`: one object per run, parsed in constant memory as far as possible.
+//! JSON output of `-J`: one object per run, parsed token by token, without storing the object.
 //!
 //! A killed run leaves an incomplete object, some versions misspell keys and write bare `inf`, and the
 //! environment (including secrets) is skipped without being stored.

@@ -64,7 +64,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("NCCL version", Library),
     ("RCCL version", Library),
     ("_perf", Program),
-    // The program at its exit.
+    // Messages of the program at its exit.
     ("NCCL failure ", Failure),
     ("CUDA failure ", Failure),
     ("Cuda failure ", Failure),
@@ -98,7 +98,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("was unable to launch the specified application", Failure),
     ("ORTE daemon has unexpectedly failed", Failure),
     ("PRTE has lost communication", Failure),
-    // The operating system.
+    // Messages of the operating system.
     ("Segmentation fault", Failure),
     ("Caught signal ", Failure),
     ("(core dumped)", Failure),

@@ -71,7 +71,7 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// `12: ` of `srun -l`; also a line number of `grep -n`, in which case every line has its own number.
+/// Matches `12: ` of `srun -l`, and line numbers of `grep -n`, where each line has another number.
 fn srun_label(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let count = digits(text);
     let ends =
@@ -79,7 +79,7 @@ fn srun_label(text: &[u8]) -> Option<FoundPrefix<'_>> {
     ends.then(|| ((count + 2).min(text.len()), Some(&text[..count]), true))
 }
 
-/// `[1,0]<stdout>:` and variants: one word, or a date, with this suffix.
+/// Matches `[1,0]<stdout>:` and variants: one word, or a date, with this suffix.
 fn open_mpi_tag(text: &[u8]) -> Option<FoundPrefix<'_>> {
     const DAYS: &[u8] = b"MonTueWedThuFriSatSun";
     let head = &text[..text.len().min(LONGEST)];
@@ -110,7 +110,7 @@ pub(crate) fn find_stream(text: &[u8]) -> Option<usize> {
     memchr_iter(b'<', text).find(|&open| text[open..].starts_with(b"<std"))
 }
 
-/// `[0] ` of MPICH, `[pod/name/container] `, `[rank0]: `, `[2026-01-05 12:00:07] `.
+/// Matches `[0] ` of MPICH, `[pod/name/container] `, `[rank0]: `, `[2026-01-05 12:00:07] `.
 fn bracket(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let head = &text[..text.len().min(LONGEST)];
     let close = memchr(b']', head)?;
@@ -130,7 +130,7 @@ fn bracket(text: &[u8]) -> Option<FoundPrefix<'_>> {
     ))
 }
 
-/// `2026-01-05T12:00:07.123Z `, `2026-01-05 12:00:07,123 `, `12:00:07 `, and the suffixes of CRI and GitLab.
+/// Matches `2026-01-05T12:00:07.123Z `, `2026-01-05 12:00:07,123 `, `12:00:07 `, and the suffixes of CRI and GitLab.
 fn timestamp(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     if text.len() > 10 && shaped(text, b"dddd-dd-dd") && matches!(text[10], b'T' | b' ') {
@@ -171,7 +171,7 @@ fn shaped(text: &[u8], shape: &[u8]) -> bool {
             .all(|(want, byte)| if *want == b'd' { byte.is_ascii_digit() } else { want == byte })
 }
 
-/// `Jan  5 12:00:07 host program[123]: ` of syslog, `Jan 05 12:00:07 ` of `ts`.
+/// Matches `Jan  5 12:00:07 host program[123]: ` of syslog and `Jan 05 12:00:07 ` of `ts`.
 fn month_timestamp(text: &[u8]) -> Option<usize> {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = text.get(..3)?;
@@ -193,7 +193,7 @@ fn month_timestamp(text: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// `service-1  | ` of compose and `node-1: ` of pdsh.
+/// Matches `service-1  | ` of compose, or `node-1: ` of pdsh.
 fn named(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let length = text.iter().take(LONGEST).take_while(|byte| is_name(**byte)).count();
     let name = &text[..length];

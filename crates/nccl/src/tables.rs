@@ -78,8 +78,8 @@ impl Tables {
         self.runs.len() - 1
     }
 
-    /// Ends the earlier runs of a process that starts another one. Programs started together have made little
-    /// progress; a run with a failure or a table has ended.
+    /// Ends the earlier runs of a process that starts another one. Programs that were started together have no table
+    /// header yet; a run with a failure or a table header has ended.
     fn supersede_earlier_runs(&mut self, stream: u64) {
         for run in self.runs.iter_mut().rev().take(STARTED_TOGETHER) {
             let over = run.step >= RunPhase::Header || run.notes.failure.is_some();

@@ -106,7 +106,7 @@ impl TextReader {
         let Some(start) = rest.iter().position(|&byte| !is_blank(byte) && byte != b'#') else { return };
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
         let taken = taken.or_else(|| {
-            // Rows after an unknown prefix.
+            // The line may contain a row after an unknown prefix.
             let at = ends_like_row(rest, 2).then(|| headerless::anchor(rest))??;
             self.row(line, at, Beginning::Unknown)
         });
@@ -373,8 +373,8 @@ impl TextReader {
         self.tables.runs[run].notes.summary_failed |= found.failed;
     }
 
-    /// The run of a summary line. A repeated summary is an echo; in a log without a run it is the only
-    /// remainder of one.
+    /// The run of a summary line. A repeated summary is an echo. In a log without a run, the summary is the only line
+    /// that remains of a run.
     fn summarised(&mut self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
         match self.tables.open(stream, fits) {
             Some(run) => Some(run),

@@ -1,6 +1,6 @@
 //! Bounds for any input: memory, time, no panic.
 //!
-//! Builds without optimisation read less data; `cargo test --release -p nccl --test bounds` reads gigabytes.
+//! Builds without optimisation read less data; `cargo test --release -p nccl --test bounds` reads the full sizes.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files and the clock")]
 
@@ -65,7 +65,7 @@ fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
 
 /// Repeats `unit`.
 fn endless(unit: &str, left: u64) -> impl Read {
-    // Several units at once: with a few bytes per call the calls would dominate the time.
+    // Returns several units in one call: with one unit per call the calls would dominate the time.
     let piece = unit.repeat(4096 / unit.len() + 1).into_bytes();
     made(left, move |_, out| out.extend_from_slice(&piece))
 }
@@ -537,7 +537,7 @@ fn parsing_time_is_linear() {
             [("one line", usize::MAX, 120_000), ("short lines", 100, many), ("long lines", 10_000, many)]
         {
             let logs = [of(unit, line, size / 2), of(unit, line, 2 * size)];
-            // The minimum of two measurements, and of more while in doubt: other load only adds time.
+            // The minimum of two measurements, or of up to 20 while it exceeds the limit: other load only adds time.
             let mut best = [f64::INFINITY; 2];
             for attempt in 0..20 {
                 best = [0, 1].map(|at| best[at].min(time(&logs[at])));

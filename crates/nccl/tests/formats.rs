@@ -39,7 +39,7 @@ fn sizes_may_increase_by_steps_and_repeat() {
 }
 
 #[test]
-fn prefixes_change_nothing() {
+fn a_prefix_of_every_line_is_removed() {
     for format in &FORMATS {
         let (lines, rows) = run(format, sizes());
         for prefix in PREFIXES {
@@ -50,7 +50,7 @@ fn prefixes_change_nothing() {
 }
 
 #[test]
-fn prefixes_nest() {
+fn nested_prefixes_are_removed() {
     let (lines, rows) = run(&FORMATS[13], sizes());
     for outer in PREFIXES {
         for inner in ["0: ", "[1,0]<stdout>:", "node-1: "] {
@@ -126,7 +126,7 @@ fn a_single_half_is_not_a_row() {
 }
 
 #[test]
-fn several_processes_interleave() {
+fn interleaved_rows_of_several_processes_are_read() {
     let (first, first_rows) = run(&FORMATS[13], sizes());
     let (second, second_rows) = run(&FORMATS[15], sizes().map(|size| size + 4));
     let mut log = String::new();
@@ -366,7 +366,7 @@ fn missing_parts_of_a_cut_log_are_reported() {
             let to = (from + left).min(lines.len() - 1);
             let cut: Vec<_> = lines[..from].iter().chain([&mark]).chain(&lines[to..]).cloned().collect();
             let reading = read_lines(&cut);
-            // After the summary nothing can be missing.
+            // A part cut out after the summary cannot contain results.
             let over = lines[..from].iter().any(|line| line.contains("Avg bus bandwidth"));
             assert_eq!(reading.ended == LogEnd::Complete, over, "{from} {left}: {:?}", reading.first_error);
             assert_eq!(reading.tables[0].ended == LogEnd::Complete, over, "{from} {left}");

@@ -322,7 +322,7 @@ fn a_count_wider_than_its_column_is_not_cut() {
 fn json_cut_at_any_byte_invents_no_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl");
     let real = fs::read_to_string(folder.join("h200/matrix-healthy-z3.json")).unwrap();
-    // The environment and most of the rows add no other kinds of content.
+    // Leaves out the environment and most rows, because they contain no other kinds of values.
     let start = real.find("\"results\"").unwrap();
     let third = real.match_indices("\"size\"").nth(2).unwrap().0;
     let end = real[third..].find("average_bus_bandwi").map_or(real.len(), |end| third + end);

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
 use crate::{Scenario, SimOutcome, process::Moment, run};
 
-/// Number of a call, and whether the process dies before or after its effect.
+/// Number of a call, and whether the process is killed before or after its effect.
 pub type CrashPoint = (u64, Moment);
 
 /// Results of many crashes.

@@ -70,7 +70,7 @@ impl Effects {
             inner.calls += u64::from(mortal);
             let call = inner.calls;
             if mortal && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
-                inner.effects.push(call); // only used by enumerations, which have no other faults
+                inner.effects.push(call); // only enumerations use these, and they have no other faults
             }
             let dies = |inner: &mut Inner, moment, fault| {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))

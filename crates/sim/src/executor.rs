@@ -54,7 +54,7 @@ impl Executor {
         Self { world, tasks: BTreeMap::new(), next: 0, ready: Queue::default() }
     }
 
-    /// Runs one task, or advances time until one is ready. Returns `false` if nothing happens before `limit`.
+    /// Runs one task, or advances time until one is ready. Returns `false` if no task becomes ready before `limit`.
     pub fn step(&mut self, limit: i64) -> bool {
         self.absorb();
         let chosen = {

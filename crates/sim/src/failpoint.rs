@@ -81,7 +81,7 @@ mod hunt {
             if let Some(violation) = outcome.violations.first() {
                 return Some((seed, violation.invariant));
             }
-            // Dependence on anything but the seed is detected by repeating the run.
+            // Repeating the run detects a dependence on any input but the seed.
             let again = || run(Scenario::of(seed)).digest != outcome.digest;
             (bug.name == "real_clock" && again()).then_some((seed, "I11 same seed, same history"))
         });

@@ -41,20 +41,20 @@ faults! {
     ProviderLies = "provider's call took effect, reported as failed", 250;
     /// A provider's call is reported as failed and has its effect much later.
     LandsLate = "effect occurs late", 200;
-    /// A process dies before a call has its effect.
+    /// A process is killed before a call has its effect.
     CrashBefore = "crash before effect", 12;
-    /// A process dies after the effect of a call, before it receives the result.
+    /// A process is killed after the effect of a call, before it receives the result.
     CrashAfter = "crash after effect", 12;
     /// An event is delivered more than once.
     Duplicate = "event duplicated", 400;
-    /// An event is delivered long after it was published.
+    /// The delivery of an event is delayed.
     Delay = "event delayed", 300;
     /// An event is never delivered. Requests and cancellations are exempt, because they would not be
     /// repeated.
     Drop = "event dropped", 250;
     /// An acknowledgement is lost, and the event is redelivered.
     AckLost = "acknowledgement lost", 250;
-    /// A process does not respond for a while.
+    /// A process does not respond for 10 s to 15 min.
     Silent = "process silent", 1000;
     /// Conductors and provisioner do not respond for hours, longer than any lease.
     Outage = "control plane out for hours", 1000;
@@ -64,7 +64,7 @@ faults! {
     Restart = "process restarted", 1000;
     /// A build fails because of the build service.
     BuildFlake = "build broken by its service", 500;
-    /// A build fails because of itself.
+    /// A build fails because of its own steps.
     BuildFails = "build fails", 250;
     /// A build exceeds its timeout.
     BuildHangs = "build hangs", 250;
@@ -72,15 +72,15 @@ faults! {
     StockOut = "cluster does not become ready", 400;
     /// A cluster becomes ready late.
     ClusterLate = "cluster late", 400;
-    /// A node dies.
+    /// A node fails.
     NodeFails = "node fails", 400;
     /// A cluster is preempted.
     Preempted = "cluster preempted", 400;
-    /// A cluster does not end by itself when its lease ends.
+    /// A cluster does not end when its lease ends.
     Outlives = "cluster outlives its lease", 1000;
     /// A deletion returns 200 and has no effect.
     DeleteSwallowed = "delete acknowledged, not executed", 600;
-    /// A node is slow as long as its cluster lives.
+    /// A node is slow while its cluster exists.
     SickNode = "node slow", 800;
     /// The benchmark itself fails.
     JobFails = "job fails", 300;
@@ -135,8 +135,7 @@ impl Faults {
                 for fault in Fault::ALL {
                     if dice.per_mille(share) {
                         let most = fault.most();
-                        // Mostly low rates, sometimes the maximum: if everything fails, nothing else is
-                        // found.
+                        // Three of four rates are low: if all calls fail, no other violation is found.
                         let most = if dice.once_in(4) { most } else { (most / 4).max(1) };
                         let sure = fault.most() == 1000;
                         faults.set(*fault, if sure { 1000 } else { 1 + dice.below(u64::from(most)) as u32 });

@@ -57,7 +57,7 @@ pub enum Happening {
         name: String,
         /// Run of the cluster.
         run: RunId,
-        /// Time at which the cluster ends by itself.
+        /// Time at which the cluster ends without a request.
         expires_at: Timestamp,
         /// Whether the cluster appeared after its confirmed deletion, so that no caller could have known it.
         late: bool,

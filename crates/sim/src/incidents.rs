@@ -57,7 +57,7 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimSer
             let bus = SimBus::new(door, fleet.roster());
             let number = world.inner().dice.number();
             for event in poison(number) {
-                bus.publish(event).await.ok(); // its loss is harmless
+                bus.publish(event).await.ok(); // the loss of an invalid event is harmless
             }
         }
     }

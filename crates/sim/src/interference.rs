@@ -13,7 +13,7 @@ use crate::{
     world::{Inner, SimWorld},
 };
 
-/// Sometimes publishes a false end of a stage.
+/// Publishes a false end of a stage if the fault occurs.
 pub fn contradict(inner: &mut Inner, world: Arc<SimWorld>, bus: impl Bus + 'static, event: &Event) {
     let Ok(message) = Message::from_event(event) else { return };
     let Content::Fact(fact) = &message.content else { return };

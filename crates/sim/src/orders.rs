@@ -43,7 +43,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     };
     let request = facts.iter().find(|fact| is(&fact.fact, true)).cloned();
     let gone = facts.iter().find(|fact| matches!(fact.fact, Fact::ClusterDeleted(_))).cloned();
-    // The last facts: the first ones of a run have the fewest effects.
+    // Use the last facts, because the first ones of a run have the fewest effects.
     let mut work: Vec<Occurrence> = facts.into_iter().filter(|fact| is(&fact.fact, false)).collect();
     work.drain(..work.len().saturating_sub(count));
     let (Some(request), Some(gone)) = (request, gone) else { return (0, Vec::new()) };

@@ -53,7 +53,7 @@ impl fmt::Display for SimService {
     }
 }
 
-/// Time of a process's death, relative to a call.
+/// Time at which a process is killed, relative to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     /// Before the effect of the call.

@@ -7,7 +7,7 @@ use model::SplitMix64;
 pub struct Dice(SplitMix64);
 
 impl Dice {
-    /// Uses this seed. Adjacent seeds give unrelated numbers.
+    /// Creates a generator with this seed. Adjacent seeds result in unrelated numbers.
     pub const fn new(seed: u64) -> Self {
         Self(SplitMix64(seed.wrapping_mul(0xd6e8_feb8_6659_fd93)))
     }

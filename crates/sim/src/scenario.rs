@@ -9,12 +9,12 @@ use crate::{
     world::START,
 };
 
-/// A request for a run, with its time.
+/// A run of the simulation, with the times of its request and its cancel.
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
-    /// Name of the run.
+    /// Id of the requested run.
     pub run: RunId,
-    /// Workflow of the run.
+    /// The workflow that the run executes.
     pub workflow: Workflow,
     /// Time of the request, milliseconds after the start.
     pub after: i64,
@@ -31,7 +31,7 @@ pub enum Blow {
     Slow(i64),
     /// Conductors and provisioner do not respond for this time.
     Outage(i64),
-    /// The process dies and is restarted.
+    /// The process is killed and restarted.
     Restart,
     /// The process's clock jumps by this time.
     Jump(i64),
@@ -58,7 +58,7 @@ pub struct Scenario {
     pub heals_after: i64,
     /// Resend interval of commands.
     pub resend: Span,
-    /// Calls at which a process dies.
+    /// Calls at which a process is killed.
     pub crash_at: Vec<(u64, Moment)>,
     /// Whether the trace is kept as text.
     pub traced: bool,

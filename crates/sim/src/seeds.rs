@@ -128,7 +128,7 @@ pub fn report(summary: &SeedSummary) -> ExitCode {
         }
     }
     println!("\n{} of {} seeds have violations", summary.failed.len(), summary.seeds);
-    // A quarter is far below the usual rate, and far above that of a broken simulator.
+    // The limit of 25 % is below the rate of a working simulator, and above that of a broken one.
     let too_little = summary.judged() * 4 < runs;
     if too_little {
         println!("only {} of {runs} runs reached a verdict: too few to be evidence", summary.judged());

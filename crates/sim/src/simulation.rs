@@ -158,7 +158,7 @@ impl Simulation {
         let stepped = self.executor.step(limit);
         let died = self.world.inner().take_died();
         for service in died {
-            // A process that is already dead restarts only once.
+            // A process that has already ended restarts only once.
             if !self.fleet.roster().gone(service) {
                 continue;
             }

@@ -67,7 +67,7 @@ pub fn whole() -> Workflow {
     }
 }
 
-/// Mostly workflows with all stages, sometimes with missing stages.
+/// Random workflows: most have all stages, the others lack stages.
 pub fn any(dice: &mut Dice) -> Workflow {
     let mut workflow = whole();
     match dice.below(20) {

@@ -51,7 +51,7 @@ pub struct Inner {
     /// Time each fact kept a conductor busy, until its commands were sent, nanoseconds. While this is
     /// measured, no history is kept, because it would use most of the memory.
     pub busy: Option<Vec<u32>>,
-    /// Calls at which a process dies, for enumerations.
+    /// Calls at which a process is killed, for enumerations of crashes.
     pub crash_at: Vec<(u64, Moment)>,
     /// Number of unacknowledged deliveries.
     pub in_flight: u64,

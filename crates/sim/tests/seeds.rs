@@ -1,4 +1,4 @@
-//! A short simulation: some seeds, every order, every single crash, and the same trace twice.
+//! A short simulation: a range of seeds, every order, every single crash, and the same trace twice.
 
 use std::{process::Command, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Baselines: the curve of a healthy cluster, learned robustly from a few runs.
+//! Baselines: the curve of a healthy cluster, learned robustly from five or more runs.
 //!
 //! Times are compared, not bandwidths: nccl-tests prints times with more digits, and small sizes have a
 //! bandwidth of `0.00`. Location is the median over runs; scale is the median absolute deviation, pooled over

@@ -19,7 +19,7 @@ pub fn same_size(measured: u64, stated: u64) -> bool {
     (measured as f64 - stated).abs() <= SAME_SIZE * stated
 }
 
-/// The measured operation, as far as known.
+/// The measured operation; an unknown property is `None`, or empty for the sizes.
 #[derive(Clone, Debug, Default)]
 pub struct Subject<'a> {
     /// Collective by its name in nccl-tests.
@@ -47,7 +47,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Words for a message: `all_gather over 32 ranks`.
+    /// Text for messages, such as `all_gather over 32 ranks`.
     #[must_use]
     pub fn name(&self) -> String {
         let collective = self.collective.as_deref().unwrap_or("an unknown collective");
@@ -55,8 +55,8 @@ impl<'a> Subject<'a> {
         format!("{collective}{ranks}")
     }
 
-    /// Whether this is the collective over this number of ranks. Old programs print neither: the ratio of bus to
-    /// algorithm bandwidth identifies them.
+    /// Whether this is the collective over this number of ranks. Old versions of nccl-tests print neither: the ratio of
+    /// bus to algorithm bandwidth identifies them.
     fn is(&self, collective: Collective, ranks: Option<u32>) -> bool {
         let same_name = self.collective.as_deref().is_none_or(|name| name == collective.as_str());
         let same_ranks = ranks.is_none_or(|of| self.ranks.is_none_or(|here| here == of));

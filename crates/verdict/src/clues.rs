@@ -130,7 +130,7 @@ impl Clues {
             match phrase.sign {
                 Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
                 Sign::Route => {
-                    // Text before a possibly interleaved line.
+                    // Text of the line up to the point where another line may be interleaved.
                     let route = value(&after).split(':').next().unwrap_or_default();
                     let network = network(route.split('/').next().unwrap_or_default());
                     let direct = route.contains("GDRDMA");
@@ -253,7 +253,7 @@ impl<R: Read> Listening<R> {
         Self { log, clues: Clues::default(), lines: 0, begun: Vec::new() }
     }
 
-    /// Clues from everything that was read.
+    /// Returns the clues of all data read, including an incomplete last line.
     pub fn finish(mut self) -> Clues {
         let last = std::mem::take(&mut self.begun);
         self.whole(&last);
@@ -281,8 +281,8 @@ impl<R: Read> Listening<R> {
         self.begun.extend_from_slice(&part[..part.len().min(room)]);
     }
 
-    /// Complete lines. Most contain no clue, so all are searched at once, and only lines with a match are
-    /// parsed.
+    /// Processes complete lines. Most contain no clue, so one pass searches all of them, and only lines with a match
+    /// are parsed.
     fn whole(&mut self, lines: &[u8]) {
         let (mut at, mut number) = (0, self.lines + 1);
         while let Some(found) = AUTOMATON.find(&lines[at..]) {

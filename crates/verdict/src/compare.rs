@@ -15,7 +15,7 @@ use crate::{
 /// Differences between two runs. This is the document `burnin/compare/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// `burnin/compare/v1`.
+    /// Schema of the document: always `burnin/compare/v1`.
     pub schema: String,
     /// Fields of the fingerprint that differ.
     pub fingerprint: Vec<ChangedField>,
@@ -30,7 +30,7 @@ pub struct Comparison {
 /// A field of the fingerprint with different values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedField {
-    /// Name of the field.
+    /// Name of the field, such as `nccl`.
     pub field: String,
     /// Value in the first run.
     pub a: String,
@@ -47,7 +47,7 @@ pub struct RegionChange {
     pub region: Region,
     /// Median excess time of the second run over the region's points, relative: 0.03 is 3 % more time.
     pub slower: f64,
-    /// Interquartile range of its points.
+    /// Interquartile range of the excess time over the region's points.
     pub quartiles: [f64; 2],
     /// Number of points.
     pub points: usize,

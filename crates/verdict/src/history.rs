@@ -1,12 +1,12 @@
 //! Change points in a series of runs.
 //!
 //! [`segments`] divides a series into stretches of constant level by penalised optimal partitioning under the biweight
-//! loss: Fearnhead and Rigaill, *Changepoint Detection in the Presence of Outliers*, Journal of the American Statistical
-//! Association 114 (2019). A point costs at most `K²`, and a change costs at least as much. So a single run is never
-//! taken for a change, however large its deviation: two runs that agree are required. Their functional pruning is
-//! replaced by a grid of levels, which is exact to a fifth of the noise and linear in the number of runs.
+//! loss: Fearnhead and Rigaill, *Changepoint Detection in the Presence of Outliers*, Journal of the American
+//! Statistical Association 114 (2019). A point costs at most `K²`, and a change costs at least as much. So a single run
+//! is never taken for a change, however large its deviation: two runs that agree are required. The paper's functional
+//! pruning is replaced by a grid of levels, which is exact to a fifth of the noise and linear in the number of runs.
 
-/// Deviations beyond this many standard deviations have a constant cost: the value of the paper.
+/// Number of standard deviations beyond which a deviation has a constant cost: the value of the paper.
 const K: f64 = 3.0;
 /// Grid step, in standard deviations.
 const STEP: f64 = 0.2;

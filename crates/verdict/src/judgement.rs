@@ -9,7 +9,7 @@ use crate::{diagnose::Diagnosis, fingerprint::Fingerprint, locate::Suspect};
 /// A verdict with its reasons. This is the document `burnin/verdict/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// `burnin/verdict/v1`.
+    /// Schema of the document: always `burnin/verdict/v1`.
     pub schema: String,
     /// Verdict by the most severe reason.
     pub verdict: Verdict,

@@ -215,7 +215,7 @@ impl Baseline {
 fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(Region, Reason)> {
     let slower = match region {
         Region::Plateau => baseline.level(table)?,
-        // Few, noisy points: a fault of the cluster slows both placements.
+        // The region has few and noisy points, so require both placements: a fault of the cluster slows both.
         Region::Slope | Region::Latency => baseline.both_placements(table, region)?,
     };
     let most = baseline.tolerated(region);

@@ -15,7 +15,7 @@ pub struct Pin {
     pub source: PinSource,
     /// Person who pinned it.
     pub by: String,
-    /// Time of the pin.
+    /// Time at which the run was pinned.
     pub at: Timestamp,
     /// Reason, for display.
     pub why: String,
@@ -28,7 +28,7 @@ pub enum PinSource {
     /// The run's own measurements.
     #[default]
     Run,
-    /// The baseline of its verdict.
+    /// The baseline by which the run was judged.
     Learned,
 }
 

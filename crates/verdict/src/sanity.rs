@@ -105,7 +105,7 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
         LogEnd::Complete => {}
         LogEnd::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("the log has no reason");
-            // An error printed while the job is being stopped is no failure of the benchmark.
+            // An error printed while the job is being stopped is not a failure of the benchmark.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
@@ -289,7 +289,7 @@ fn plausible(table: &Table, add: &mut impl FnMut(Verdict, &'static str, String))
         if numbers.iter().any(|number| !number.is_finite() || *number < 0.0) || half.time_us <= 0.0 {
             return true;
         }
-        // Below 1 GB/s two decimals are too few.
+        // Below 1 GB/s the two printed decimals are too imprecise for this check.
         let bytes = half.time_us * half.algbw * 1e3;
         half.algbw >= 1.0 && (bytes / *size as f64 - 1.0).abs() > TOLERANCE
     });

@@ -4,9 +4,9 @@
 //! bandwidth: the difference of the two largest sizes divided by the difference of their times. The overhead grows with
 //! the steps of the algorithm: those of a ring are `ranks - 1`; NCCL executes an all-reduce over many nodes by trees,
 //! whose depth is the logarithm of the number of nodes (NVIDIA, *Massively Scale Your Deep Learning Training with NCCL
-//! 2.4*). The bandwidth of the transfer stays: bus bandwidth does not depend on the number of ranks (nccl-tests
-//! `doc/PERFORMANCE.md`), except where it exceeds the line rate because few nodes exchange only a part of the message;
-//! then it falls with that part, down to [`RING`] of the line rate.
+//! 2.4*). The bandwidth of the transfer stays unchanged: bus bandwidth does not depend on the number of ranks
+//! (nccl-tests `doc/PERFORMANCE.md`), except where it exceeds the line rate because few nodes exchange only a part of
+//! the message; then it falls with that part, down to [`RING`] of the line rate.
 
 use model::{Collective, CurvePoint, Reference};
 

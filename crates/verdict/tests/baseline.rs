@@ -104,8 +104,8 @@ impl Noise {
     }
 }
 
-/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and sometimes a small
-/// size that takes half as long again.
+/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and 50 % for one in
+/// ten small measurements.
 fn noisy(noise: &mut Noise, step: f64) -> Reading {
     let mut reading = real("healthy-3.log");
     let whole_run = 0.001 * noise.normal();
@@ -181,7 +181,7 @@ fn a_changed_setup_is_named_and_blamed_only_when_the_curve_changed_with_it() {
     assert!(said(&slower).contains("a possible cause: nccl is 2.99.1 and was"), "{slower:#?}");
 }
 
-/// Runs of a history until the first alarm, and the verdict then.
+/// Index of the first run of a history whose verdict is not a pass.
 fn first_alarm(noise: &mut Noise, runs: usize, slower: impl Fn(usize) -> f64) -> Option<usize> {
     let baseline = learn(&(0..5).map(|_| noisy(noise, 0.0)).collect::<Vec<_>>()).unwrap();
     let mut earlier = Vec::new();
@@ -230,7 +230,7 @@ fn a_slow_drift_is_found_within_five_runs_after_it_reaches_one_percent() {
 fn an_outlier_is_not_a_change() {
     let mut noise = Noise(0x94D0_49BB_1331_11EB);
     for _ in 0..50 {
-        // Slow enough to stand out, not enough to fail on its own.
+        // One run is 1.4 % slower: an outlier, but within the tolerance of a single run.
         assert_eq!(first_alarm(&mut noise, 40, |run| if run == 20 { 0.014 } else { 0.0 }), None);
     }
 }
@@ -252,7 +252,7 @@ fn at(times: &[f64]) -> Vec<Reading> {
     times.iter().zip(healthy().into_iter().cycle()).map(|(times, run)| slower(run, *times)).collect()
 }
 
-/// The runs on each level.
+/// Indices of the runs on each level.
 fn groups(learned: Result<Baseline, Unlearnable>) -> Vec<Vec<usize>> {
     let Err(Unlearnable::Unrepeated { groups, .. }) = learned else { panic!("{learned:?}") };
     groups
@@ -277,15 +277,15 @@ fn learn_without_outliers(readings: &[Reading]) -> Result<(Baseline, Vec<usize>)
 
 #[test]
 fn runs_that_do_not_repeat_give_no_baseline() {
-    // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run with a large deviation; then one with a small
-    // one.
+    // First 356, 356, 151, 254 and 127 GB/s; then two series with two levels; then one run with a large deviation, and
+    // one with a small deviation.
     let poisoned = [1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0];
     assert_eq!(groups(learn(&at(&poisoned))), [vec![0, 1], vec![3], vec![2], vec![4]]);
     assert_eq!(groups(learn(&at(&[1.0, 2.0, 1.0, 2.0, 1.0]))), [vec![0, 2, 4], vec![1, 3]]);
     assert_eq!(groups(learn(&at(&[1.0, 2.0]))), [vec![0], vec![1]]);
     assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.0, 1.5, 1.0]))), [vec![0, 1, 2, 4], vec![3]]);
     assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.04, 1.0, 1.0]))), [vec![0, 1, 3, 4], vec![2]]);
-    // No gap between the runs, but far from the median.
+    // These runs have no gap between them, but the outermost ones are far from the median.
     assert_eq!(groups(learn(&at(&[0.94, 0.955, 0.97, 0.985, 1.0, 1.015, 1.03, 1.045, 1.06]))).len(), 1);
 }
 
@@ -345,7 +345,7 @@ fn a_baseline_that_does_not_repeat_judges_no_run() {
             assert_eq!((judgement.verdict, codes[0]), (Verdict::Inconclusive, "UNSTABLE_BASELINE"), "{why}");
         }
     }
-    // One deviating run among many did not change an old baseline.
+    // Accepted: an old baseline with one deviating run, and baselines whose runs repeat.
     for fine in [
         old(&[0.0, 0.001, -0.001, 0.002, 0.3], 0.002),
         old(&[], 0.004),

@@ -46,7 +46,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
 /// Continuation of a case after the lines that name its cause.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
-    /// A whole table.
+    /// The log continues with a complete table.
     Measures,
     /// The log ends without a table.
     Stops,
@@ -256,7 +256,7 @@ fn every_cause_is_found_by_its_phrases() {
     }
 }
 
-/// A job that ended with exit code 127 or the like, after these lines alone.
+/// Logs of jobs that failed before the benchmark started, with the expected cause.
 const NOT_STARTED: &[(&str, Option<Cause>)] = &[
     ("", None),
     ("loading modules\n+ srun ./run.sh", None),
@@ -310,7 +310,7 @@ fn a_benchmark_that_did_not_start_is_inconclusive_without_suspects() {
             let named = cause.is_none_or(|cause| causes(&judgement).contains(&cause));
             assert!(named, "{says}: {:?}", causes(&judgement));
         }
-        // The same message after the benchmark's start is a failure.
+        // After the benchmark's start the same message is a failure of the run.
         let began = judged(&format!("{HEADER}{says}\n"), None, "FAILED");
         assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{says}");
     }
@@ -445,7 +445,7 @@ fn an_unknown_network_does_not_pass() {
 
 #[test]
 fn interleaved_lines_give_no_false_network() {
-    // As a launcher prints it when one rank's newline comes after another rank's line.
+    // A launcher prints such a line if a rank's newline comes after the line of another rank.
     let glued = |network: &str| {
         format!(
             "node-1:21:26 [0] NCCL INFO Using network {network}node-2:22:27 [1] NCCL INFO Using network {network}\n\n"

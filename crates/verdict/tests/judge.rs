@@ -1,4 +1,4 @@
-//! A fault never gives a pass: each fault and its reason.
+//! Every fault prevents a pass, and is reported with its reason.
 
 use std::{io, sync::LazyLock};
 
@@ -167,7 +167,7 @@ fn every_kind_of_failure_is_reported() {
     }
 }
 
-/// Judged by criteria alone, without a workload.
+/// The judgement by criteria alone, without a workload.
 fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
     let (mut reading, _) = good();
     let table = &mut reading.tables[0];
@@ -382,7 +382,7 @@ fn missing_evidence_does_not_pass() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A healthy run without one of its parts does not pass.
+    /// A healthy run with one part of its log removed does not pass.
     #[test]
     fn a_run_without_a_part_of_its_evidence_does_not_pass(row in 0..3usize, which in 0..4u8) {
         let judgement = judged(|reading, _| {
@@ -472,7 +472,7 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
             assert_eq!((judgement.verdict, reason.text.as_str()), (verdict, *text));
         }
     }
-    // Without a request there is no comparison.
+    // If no variable was requested, the verdict has no reason about the environment.
     let alone = judged("a:1:2 [0] NCCL INFO NCCL_NET set by environment to Socket\n", Unequal::Fail);
     assert!(alone.reasons.iter().all(|reason| !reason.code.starts_with("ENVIRONMENT")));
 }

@@ -1,4 +1,4 @@
-//! Group tests find the bad members with few tests: simulated, with the counts printed.
+//! Number of group tests that find the bad members, in simulated searches.
 
 use model::SplitMix64;
 use verdict::locate::{
@@ -6,7 +6,7 @@ use verdict::locate::{
     plan_pairs, tests_for,
 };
 
-/// Random numbers.
+/// A seeded generator, so that a failure is reproducible.
 struct Seeded(SplitMix64);
 
 impl Seeded {
@@ -143,7 +143,7 @@ fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
     }
 }
 
-/// Planned for noise, the default, although the outcomes have none.
+/// The default options expect noise, although these outcomes have none.
 #[test]
 fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
     for (bad, most) in [(0, 22), (1, 22), (2, 31), (3, 39), (5, 55)] {
@@ -292,7 +292,7 @@ proptest::proptest! {
         };
         let outcomes: Vec<_> = outcomes.into_iter().map(outcome).collect();
         let options = PlanOptions { noise, doubt, sure: doubt, expected: noise, ..PlanOptions::default() };
-        // The search has no results of the last two.
+        // The search does not contain the last two members, which occur in the outcomes.
         let located = from_groups(&all[..10], &outcomes, &options);
         assert!(located.suspects.iter().all(|suspect| (0.0..=1.0).contains(&suspect.confidence)));
         for group in plan_groups(&all[..10], &outcomes, &options).groups {

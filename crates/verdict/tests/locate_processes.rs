@@ -73,7 +73,7 @@ impl Seeded {
         self.0.number()
     }
 
-    /// From 0 to 1.
+    /// Returns a random number from 0 to 1.
     fn part(&mut self) -> f64 {
         self.0.part()
     }
@@ -147,7 +147,7 @@ fn healthy_runs_raise_no_alarm() {
         for seed in 0..runs {
             let mut seeded = Seeded(SplitMix64(seed));
             let run = reading(healthy(&mut seeded, ranks, 12));
-            // Half of them without a reference.
+            // Half of the runs are judged without a reference.
             let reference: Vec<_> = (0..seed % 2).map(|_| reading(healthy(&mut seeded, ranks, 12))).collect();
             alarms += usize::from(!from_processes(&run, &reference).healthy);
         }
@@ -313,7 +313,7 @@ fn a_half_without_one_rank_is_ignored() {
 }
 
 #[test]
-fn a_million_values_are_processed_quickly() {
+fn a_million_healthy_values_give_no_suspect() {
     let mut seeded = Seeded(SplitMix64(9));
     assert!(from_processes(&reading(healthy(&mut seeded, 8, 16_000)), &[]).suspects.is_empty());
     assert!(from_processes(&reading(healthy(&mut seeded, 4000, 32)), &[]).suspects.is_empty());

@@ -71,7 +71,7 @@ fn a_healthy_cluster_is_confirmed_after_two_rounds() {
 
 #[test]
 fn a_bad_link_is_distinguished_from_its_members() {
-    // One of the pairs of the first round.
+    // The bad link is between the members of a pair of the first round.
     let (first, second) = (0, 7);
     let (located, _) = sweep(8, |_, a, b| Some(if (a, b) == (first, second) { 20.0 } else { 90.0 }));
     assert_eq!(named(&located), [] as [usize; 0]);
@@ -100,7 +100,7 @@ fn two_nodes_and_void_pairs_are_undecided() {
 
 #[test]
 fn an_unmeasured_member_is_undecided() {
-    // Another job holds two nodes.
+    // Two nodes cannot run pairs, because another job holds them.
     let taken = |a: usize, b: usize| [a, b].iter().any(|end| [2, 5].contains(end));
     let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
     assert_eq!((named(&located), located.healthy), (vec![], false));
@@ -114,7 +114,7 @@ fn an_unmeasured_member_is_undecided() {
         Some(if taken(a, b) && number < 9 { -1.0 } else { slow })
     });
     assert_eq!((named(&located), located.undecided), (vec![5], None));
-    // Pairs without remaining time.
+    // The maximum of two pairs leaves the other members without a measured pair.
     let few = next_pairs(&cluster(8), &[], &PairOptions::default(), 2);
     let measured = |(a, b): (String, String)| Tried { a, b, outcome: SweepOutcome::Measured { busbw: 90.0 } };
     let tried: Vec<_> = few.into_iter().map(measured).collect();

@@ -363,7 +363,7 @@ fn only_the_settled_window_is_judged() {
     let judgement = judged(&iterations(40, 107.0), Some(&window), Some(&baseline));
     assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
     assert!(judgement.reasons[0].text.contains("107 instead of 100 ms (+7.0 %"), "{:?}", judgement.reasons);
-    // Too short a run, and a label that the program does not print.
+    // A run that is too short, and a window over a label that the program does not print, give no settled value.
     assert_eq!(codes(&by(&iterations(20, 100.0), settled(10.0, 30))), ["NOT_SETTLED"]);
     let mut other = settled(10.0, 30);
     other.settled.as_mut().unwrap().by = "step".to_owned();

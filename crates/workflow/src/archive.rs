@@ -18,7 +18,7 @@ const MAX_SOURCE: u64 = 64 << 20;
 pub struct SourceArchive {
     /// Object name in the artefact bucket.
     pub object: String,
-    /// Bytes of the archive.
+    /// Content of the tar archive.
     pub bytes: Bytes,
 }
 

@@ -345,7 +345,7 @@ fn pointer(field: &str) -> String {
     parts.map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
-/// Reads at most enough of a file to detect that it is too large.
+/// Reads at most one byte more than the maximum of a file, to detect a larger one.
 fn read_some(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;

@@ -275,7 +275,7 @@ impl FeasibilityFindings {
             return;
         }
         if workflow.check_count() > 1 {
-            // Jobs seldom take their whole limit: with many checks the sum is a weak bound.
+            // Jobs rarely take their whole limit, so with many checks the sum exceeds the real duration.
             let message = format!(
                 "{} is shorter than the sum of all limits, {}: the cluster may end before the last check; raise it, or give \
                  the checks a `limit`",

@@ -33,7 +33,7 @@ impl<'a> Values<'a> {
                 Value::Number(_) | Value::Bool(_) => {
                     _ = substitutions.insert(name.clone(), value.to_string())
                 }
-                // Not filled in yet: the deployment's default, or reported as missing.
+                // Not filled in yet: the deployment's default applies, or the value is reported as missing.
                 Value::Null => {}
                 _ => problems.push(document.problem(name, "expected a text, a number, true or false")),
             }

@@ -109,7 +109,8 @@ pub fn resolve_on(
     resolve_document(YamlDocument::read(path)?, path, None, overrides, existing)
 }
 
-/// Reads a workflow file, with the user's values from a second file if there is one; it replaces the file's own `values`.
+/// Reads a workflow file, with the user's values from a second file if one is given; that file replaces the workflow's
+/// own `values`.
 ///
 /// # Errors
 /// Returns an error if a file is invalid, with all problems of all files.
@@ -153,7 +154,7 @@ pub fn resolve_document(
         found.extend(problems.0);
         None
     });
-    // A section with a problem is left out: other sections must not be reported for it.
+    // A section with a problem is left out, so that its problem causes none in other sections.
     let section = |problem: &FileProblem| {
         let section = problem.field.split(['.', '[']).next().unwrap_or_default().to_owned();
         (problem.file == document.file || problem.file == SET).then_some(section)
@@ -189,7 +190,7 @@ pub fn resolve_document(
         cost,
         notify,
     };
-    // Defaults replace fields with problems: a judgement would be about another workflow.
+    // Defaults replace fields with problems, so a check for feasibility would judge another workflow.
     let warnings = if found.is_empty() { reader.judge_feasibility(&workflow) } else { vec![] };
     let (archives, mut problems) = reader.finish();
     if !found.is_empty() {

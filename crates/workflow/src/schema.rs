@@ -54,7 +54,7 @@ impl YamlDocument {
     /// further. `required` has values for required fields of the document itself.
     ///
     /// # Errors
-    /// Returns an error if too little remains, with all problems.
+    /// Returns an error if the valid parts do not form a `T`, with all problems.
     pub(crate) fn read_in_part<T: JsonSchema + DeserializeOwned>(
         &self,
         required: &Value,
@@ -87,7 +87,7 @@ impl YamlDocument {
     /// A value that fits its schema but not its type.
     fn refused(&self, path: &str, why: &str) -> FileProblem {
         let field = if path == "." { "" } else { path };
-        // The texts of serde name Rust's types.
+        // serde's messages contain names of Rust types, which users do not know.
         let of_serde = ["invalid ", "missing field", "unknown ", "data did not match", "duplicate field"];
         if of_serde.iter().any(|begin| why.starts_with(begin)) {
             return self
@@ -268,7 +268,7 @@ impl<'a> Explain<'a> {
         if let [branch] = context[..] {
             return branch.iter().for_each(|error| self.error(error));
         }
-        // An alternative of the value's own type is meant, if there is one.
+        // Prefer an alternative of the value's own type.
         let here = error.instance_path().as_str().len();
         let fits = |branch: &&&Vec<ValidationError<'static>>| {
             !branch.iter().any(|error| {

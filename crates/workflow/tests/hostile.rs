@@ -1,4 +1,4 @@
-//! Hostile input costs little: 1 MB of anything uses at most 64 MiB and little time.
+//! Hostile input has a bounded cost: any text of 1 MB takes at most 64 MiB of memory and 10 s.
 
 use std::{fs, process::Command, time::Instant};
 
@@ -8,7 +8,7 @@ const MIB: usize = 1 << 20;
 /// Size of the largest file that is read.
 const LARGEST: usize = 256 << 10;
 
-/// Texts of a megabyte that could use gigabytes of memory.
+/// Texts of 1 MB whose parsing could use gigabytes of memory.
 fn hostile() -> Vec<(&'static str, String)> {
     let fill = |piece: &str| piece.repeat(MIB / piece.len());
     vec![

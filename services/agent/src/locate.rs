@@ -1,7 +1,7 @@
 //! Locates bad nodes: runs the benchmark on pairs of the job's nodes, round after round, until the results identify them.
 //!
 //! Each step starts from the objects in the bucket, which are created once and never changed. A retry after a crash, or a
-//! second agent, reads the same objects and does the same.
+//! second agent, reads the same objects and performs the same step.
 //!
 //! ```text
 //! artefacts/{run}/locate/{attempt}/
@@ -338,7 +338,7 @@ impl NodePair<'_> {
         format!("{}-p{}", self.id.resource_name(), self.number)
     }
 
-    /// nccl-tests use the largest size only: smaller sizes show a bad node less clearly and take longer.
+    /// nccl-tests measure only the largest size: smaller sizes show a bad node less clearly and take longer.
     fn job(&self, cluster: Cluster) -> JobSpec {
         let NodeSearch { image, program, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, repeat};
 
 type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
 
-/// Files in memory, read a few bytes at a time.
+/// Files in memory, read in small chunks.
 #[derive(Default)]
 struct Files {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -232,7 +232,7 @@ async fn without_random_access_only_the_beginning_is_kept() {
 async fn a_retry_reuses_stored_files_and_stores_changed_files_under_new_names() {
     let world = CollectedJob::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
     let (before, _) = world.collect().await;
-    // The crash: everything was stored except the manifest.
+    // Simulates a crash after every file was stored, and before the manifest was.
     let again = CollectedJob::of([("a.log", "one"), ("b.log", "two and more"), ("c.log", "three")]);
     for object in &before.objects {
         let name = format!("{}{}", Artefacts::folder(&id()), object.name);

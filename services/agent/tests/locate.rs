@@ -44,7 +44,7 @@ struct PairsScheduler {
     jobs: Mutex<BTreeMap<String, Known>>,
     fenced: Mutex<BTreeSet<String>>,
     drained: Mutex<Vec<String>>,
-    /// Calls that still succeed before one fails.
+    /// Number of calls that succeed before one fails.
     lasts: AtomicU32,
 }
 
@@ -178,7 +178,7 @@ fn log(time: f64, wrong: u32) -> String {
         _ = writeln!(text, "#  Rank {rank:2} Group  0 Pid  10{rank} on     n{rank} device  0 [cpu:00] CPU");
     }
     text += "#\n#                                                              out-of-place                       in-place\n#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n";
-    // Printed as 0.01 and less: only the time is precise.
+    // The bandwidth is printed as 0.01 or less, so only the time is precise.
     let half = format!("{time:7.2}    0.00    0.00  {wrong:6}");
     _ = writeln!(text, "     8388608       2097152     float     sum      -1  {half}  {half}");
     text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.00\n#\n"
@@ -392,7 +392,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
     }
 }
 
-/// A submission that is reported as failed may still arrive, long after the end of the search.
+/// A submission that is reported as failed may still arrive after the end of the search.
 #[tokio::test]
 async fn a_late_submission_of_a_pair_does_not_start() {
     for (at, cancelled) in [(0, true), (600_000, false)] {

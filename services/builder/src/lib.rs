@@ -22,7 +22,7 @@ use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 pub struct Builder {
     builds: Arc<dyn Builds>,
     watches: Pollers,
-    /// Poll interval of a build; only a fallback where builds send notifications.
+    /// Poll interval of a build; where builds send notifications, polls only replace lost ones.
     every: Span,
 }
 

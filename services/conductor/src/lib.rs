@@ -1,8 +1,8 @@
 //! The conductor: receives facts, appends to the ledger, sends commands.
 //!
 //! It is the only writer of the ledger and contains no rules itself: those are in `lifecycle`. On every wake-up (a
-//! fact, a tick, a restart) it does the same five steps: load, decide, append, compute the owed commands, send. Several
-//! conductors may run at once: after a lost append race a conductor loads again.
+//! fact, a tick, a restart) it performs the same five steps: load, decide, append, compute the owed commands, send.
+//! Several conductors may run at once: after a lost append race a conductor loads again.
 
 mod turns;
 mod wake;

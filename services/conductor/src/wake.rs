@@ -32,7 +32,7 @@ pub struct Settings {
     pub refresh: Span,
 }
 
-/// Called with every state after a wake-up.
+/// Function that is called with the state of a run after each of its wake-ups.
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
 /// Result of a wake-up.
@@ -300,7 +300,7 @@ impl Conductor {
         }
     }
 
-    /// Whether this process knows the run; adds it.
+    /// Adds the run to this process's memory. Returns whether the memory contained it before.
     fn knows(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);

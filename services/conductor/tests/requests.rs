@@ -61,7 +61,7 @@ async fn a_fact_costs_one_listing_and_its_own_records_are_never_read() {
         process.hear(&event).await; // a duplicate
     }
     assert_eq!(world.records().await.len(), 12);
-    assert_eq!(process.read, BTreeMap::new(), "a writer knows its own records");
+    assert_eq!(process.read, BTreeMap::new(), "a writer does not read its own records");
     process.conductor.tick().await.unwrap();
     assert_eq!(process.conductor.remembered(), 0, "the state of a closed run is dropped");
 }
@@ -113,7 +113,7 @@ async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
     feed(&world.conductor(), [event("cli", cancel)]).await;
 
-    // The known records say that the image is overdue; the ledger records that the run is cancelled.
+    // By the records in memory the image is overdue; the ledger also contains the run's cancel.
     world.clock.advance(Span::from_secs(24 * 3600));
     ours.conductor.tick().await.unwrap();
     let state = world.state().await;

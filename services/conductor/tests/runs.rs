@@ -238,7 +238,7 @@ async fn a_cluster_that_reappears_after_closing_is_released_again() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
+async fn a_cluster_that_reappears_during_hint_removal_keeps_its_hint() {
     let store = Moody::new(Temper::Honest);
     let world = Conductors::over(store.clone());
     let (closing, rival) = (world.conductor(), world.conductor());

@@ -42,8 +42,8 @@ async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_give_one_led
 async fn storm(seed: u64, temper: Temper) {
     let world = Conductors::over(Moody::new(temper));
     let conductors = [world.conductor(), world.conductor()];
-    // Facts that arrive before the run's request are parked, so the request is delivered first, to both conductors at
-    // once.
+    // Facts that arrive before the run's request are parked, so the request is delivered first, to both conductors
+    // concurrently.
     let request = requested();
     tokio::join!(deliver(&conductors[0], &request), deliver(&conductors[1], &request));
 
@@ -71,7 +71,7 @@ async fn storm(seed: u64, temper: Temper) {
             deliver(&conductors[round % 2], &event("provisioner", deleted(world.clock.now()))).await;
         }
         for conductor in &conductors {
-            conductor.tick().await.ok(); // with an unreliable store a tick may fail; another one follows
+            conductor.tick().await.ok(); // an unreliable store may fail the tick; another tick follows
         }
     }
 

@@ -109,7 +109,7 @@ pub async fn page(
             Ok((check, first, second)) => {
                 let found = compare((&first.0, &first.1), (&second.0, &second.1));
                 let part = comparison::part(RunPair { a: a.as_str(), b: b.as_str(), found: &found });
-                // This page has a title of its own.
+                // This page has its own title.
                 let body = part.split_once("</header>").map(|(_, body)| body.to_owned());
                 view.report = Some(body.unwrap_or(part));
                 // The comparison of the curves states the plateau, over the sizes that both runs measured.
@@ -121,7 +121,7 @@ pub async fn page(
             Err(why) => view.problem = Some(why),
         }
     } else if let [only] = &chosen[..] {
-        // The page asks for the other run.
+        // With one selected run the page has a form to select the other run; check that the selected run exists.
         named(only)?;
     }
     let mut chosen = chosen.into_iter();

@@ -39,7 +39,7 @@ pub use output::{JobOutput, OutputLines, RunningJob};
 /// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
 pub struct WorkflowPlan {
-    /// Workflow name.
+    /// Name of the workflow in its file.
     pub workflow: String,
     /// Description from the file.
     pub description: String,
@@ -47,7 +47,7 @@ pub struct WorkflowPlan {
     pub next: Option<Timestamp>,
     /// Whether its validation is overdue.
     pub stale: bool,
-    /// Whether it cannot be started: its file has errors, and there is no earlier valid version.
+    /// Whether it cannot be started: its file has errors, and no earlier valid version exists.
     pub broken: bool,
     /// Errors in the current file, one line each.
     pub problems: Vec<String>,

@@ -66,7 +66,7 @@ pub async fn page(
     let raw = dashboard.beside_gateway.then(|| format!("/api/v1/runs/{run}/logs/{log}"));
     let title = format!("{log} of {run}");
     let from = from.max(1);
-    // With a search the number of lines before is unknown: back to the first match.
+    // With a search the number of earlier lines is unknown, so the previous page begins at the first match.
     let previous = (from > 1).then(|| if q.is_empty() { from.saturating_sub(LINES).max(1) } else { 1 });
     let view = LogPage { run: run.to_string(), log, q, lines, next, from, previous, raw };
     Ok(frame::page(dashboard.beside_gateway, &title, "log.html", view))

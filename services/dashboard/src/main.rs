@@ -20,7 +20,7 @@ struct NoSubscription;
 #[async_trait]
 impl Handler for NoSubscription {
     async fn handle(&self, event: &Event) -> Disposition {
-        // Retry instead of park: the sender then sees that the event was not accepted.
+        // Return a retryable error instead of parking the event, so that the sender is notified of the refusal.
         Disposition::Retry(format!("the dashboard handles no events, found `{}`", event.ty()))
     }
 }

@@ -48,7 +48,7 @@ pub struct SystemRow {
     pub stale: bool,
     /// Whether errors in its file keep it from starting.
     pub broken: bool,
-    /// Whether it has runs, and so a page of its own.
+    /// Whether it has runs, and therefore its own page.
     pub runs: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct CellMark {
     pub runs: usize,
 }
 
-/// Short form of a run.
+/// A run as shown in a cell: its result as tone, mark and word.
 #[derive(Clone, Debug, Serialize)]
 pub struct NightRun {
     pub run: RunId,
@@ -205,7 +205,8 @@ pub fn place(line: &RunSummary) -> &str {
     }
 }
 
-/// One cell per night, newest first. Every run of a night is visible: a system that passes and fails in turn has both marks.
+/// One cell per night, newest first. Every run of a night is visible: a system with passed and failed runs has both
+/// marks.
 fn cells(
     lines: &[&RunSummary],
     values: &KnownValues,
@@ -242,7 +243,7 @@ fn marks(night: &[&RunSummary]) -> Vec<CellMark> {
     marks
 }
 
-/// `2026-11-20: 1 fail, 2 pass; the last: all_reduce plateau 351 GB/s`.
+/// Text of a night, such as `2026-11-20: 1 fail, 2 pass; the last: all_reduce plateau 351 GB/s`.
 fn night_in_words(date: &str, night: &[&RunSummary], values: &KnownValues) -> String {
     let of = |mark: &CellMark| match night.len() {
         1 => mark.word.clone(),
@@ -280,7 +281,7 @@ fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", NightRun::of(after).word, NightRun::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
-    // Nearly always equal, and there are thousands of them.
+    // A page compares thousands of pairs, and most setups are equal: build fingerprints only for different ones.
     if before.setup != after.setup {
         let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
         let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();

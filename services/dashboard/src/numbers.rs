@@ -8,12 +8,12 @@ use serde::Serialize;
 /// Maximum number of checks in a description.
 const CHECKS: usize = 6;
 
-/// The metric that stands for a run: of the first check with one, the first that is judged.
+/// The metric that represents a run: the main metric of the first check that has metrics.
 pub fn main_metric(values: &RunValues) -> Option<(&CheckValues, &MetricValue)> {
     values.checks.iter().find_map(|check| Some((check, main_of(check)?)))
 }
 
-/// The metric that stands for a check: the first that is judged, otherwise the first.
+/// The metric that represents a check: the first judged metric, or without one the first metric.
 pub fn main_of(check: &CheckValues) -> Option<&MetricValue> {
     let metrics = &check.values.metrics;
     metrics.iter().find(|metric| metric.better != Better::None).or(metrics.first())
@@ -24,7 +24,7 @@ pub fn main_of(check: &CheckValues) -> Option<&MetricValue> {
 pub struct MetricKey {
     /// Name of the check; `None` for a single benchmark.
     pub check: Option<String>,
-    /// Name of the metric.
+    /// Name of the metric, such as `gemm.throughput`.
     pub name: String,
     /// Unit of its values.
     pub unit: String,
@@ -36,19 +36,19 @@ impl MetricKey {
         Self { check: check.check.clone(), name: metric.name.clone(), unit: metric.unit.clone() }
     }
 
-    /// Its metric in a run.
+    /// The metric with this key in a run.
     pub fn find<'a>(&self, values: &'a RunValues) -> Option<(&'a CheckValues, &'a MetricValue)> {
         let check = values.checks.iter().find(|check| check.check == self.check)?;
         let same = |metric: &&MetricValue| metric.name == self.name && metric.unit == self.unit;
         Some((check, check.values.metrics.iter().find(same)?))
     }
 
-    /// Its value in a run, without the unit.
+    /// The metric's value in a run, without the unit.
     pub fn number(&self, values: &RunValues) -> Option<String> {
         self.find(values).map(|(_, metric)| number(metric.value))
     }
 
-    /// `all_reduce plateau, GB/s`, for a head.
+    /// Title for a column or a chart, such as `all_reduce plateau, GB/s`.
     pub fn title(&self) -> String {
         match &self.check {
             // A metric that repeats the name of its check is stated once.
@@ -65,21 +65,21 @@ impl MetricKey {
 pub struct ShownValue {
     /// Value without unit.
     pub number: String,
-    /// Unit.
+    /// Unit of `number`.
     pub unit: String,
     /// The values of all checks, for a tooltip.
     pub all: String,
 }
 
 impl ShownValue {
-    /// The value that stands for a run.
+    /// The value that represents a run.
     pub fn of(values: Option<&RunValues>) -> Option<Self> {
         let (_, metric) = main_metric(values?)?;
         Some(Self { number: number(metric.value), unit: metric.unit.clone(), all: described(values?) })
     }
 }
 
-/// `all_reduce plateau 351 GB/s; memory: memory.copy 12.3 GB/s`.
+/// The values of all checks as one text, such as `all_reduce plateau 351 GB/s; memory: memory.copy 12.3 GB/s`.
 pub fn described(values: &RunValues) -> String {
     let of_check = |check: &CheckValues| {
         let metric = main_of(check)?;
@@ -93,7 +93,7 @@ pub fn described(values: &RunValues) -> String {
     all.join("; ")
 }
 
-/// `higher is better`.
+/// Direction of improvement as text, such as `higher is better`.
 pub const fn direction(better: Better) -> &'static str {
     match better {
         Better::Higher => "higher is better",

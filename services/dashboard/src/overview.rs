@@ -112,7 +112,7 @@ impl WorkflowProblems {
     }
 }
 
-/// A run in a list.
+/// A run as a row of a list.
 #[derive(Serialize)]
 pub struct ListedRun {
     pub shown: NightRun,
@@ -126,7 +126,7 @@ pub struct ListedRun {
     took: Option<String>,
     stage: Option<String>,
     value: Option<ShownValue>,
-    /// Whether it can be compared.
+    /// Whether the run has a verdict and can be compared.
     judged: bool,
 }
 

@@ -53,7 +53,7 @@ struct RunPageData {
     values: String,
     /// Names of the checks, in order of execution; empty for a single benchmark.
     checks: Vec<String>,
-    /// The check that the page is about; none for the most severe one.
+    /// The selected check; `None`: the most severe one.
     check: Option<String>,
     /// Title of the report as HTML, escaped by its own crate.
     head: String,

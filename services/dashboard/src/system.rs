@@ -1,4 +1,4 @@
-//! The page of a system: its metrics over dates, what changed, its nodes and its runs.
+//! The page of a system: its metrics over dates, its changes, its nodes and its runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +27,9 @@ use crate::{
     times::{Moment, date},
 };
 
-/// Choices of the range in days; the last one is all.
+/// Choices of the range in days; the last one is unlimited.
 const RANGES: [(&str, Option<i64>); 4] = [("7", Some(7)), ("30", Some(30)), ("90", Some(90)), ("all", None)];
-/// Range without a choice.
+/// Default range.
 const USUAL: &str = "30";
 /// Maximum wait for values that are not read yet; the page is updated once they are.
 const PATIENCE: Span = Span::from_millis(400);
@@ -59,9 +59,9 @@ pub struct SystemQuery {
     on: Option<String>,
     /// Range: `7`, `30`, `90` or `all` days.
     days: String,
-    /// Name of a check.
+    /// Name of the check to show.
     check: String,
-    /// Name of a metric of that check.
+    /// Name of the metric to show, of that check.
     metric: String,
     /// Date of the runs in the table.
     night: String,
@@ -301,7 +301,7 @@ impl Series<'_> {
             }
         }
         let asked = !query.metric.is_empty() || !query.check.is_empty();
-        // Values that are still being read may contain it.
+        // Values that are still being read may contain the selected metric.
         if keys.is_empty() && asked && self.values.pending == 0 {
             return Err(ErrorPage::none("No such check or metric in this range."));
         }
@@ -496,14 +496,15 @@ fn log_line(run: &str, log: &str, line: u64) -> String {
     format!("/runs/{run}/logs/{name}?from={from}#L{line}")
 }
 
-/// Whether a reason reports a change of the level against the system's past. Changes of the setup have marks of their own.
+/// Whether a reason reports a change of the level since the system's earlier runs. Changes of the setup have their own
+/// marks.
 fn is_change(code: &str) -> bool {
     let compared = ["BELOW_BASELINE", "WORSE_THAN_BASELINE", "DIP"].contains(&code);
     let changed = ["SHIFTED", "DRIFTED", "CHANGED"].iter().any(|word| code.contains(word));
     compared || (changed && code != "SETUP_CHANGED")
 }
 
-/// At most `most` points: all that did not pass as far as possible, and evenly spread others.
+/// At most `most` points, evenly spread. Points that did not pass take up to half of them, passed points the rest.
 fn thinned(points: Vec<TrendPoint>, most: usize) -> Vec<TrendPoint> {
     let all = points.len();
     if all <= most {
@@ -520,7 +521,7 @@ fn thinned(points: Vec<TrendPoint>, most: usize) -> Vec<TrendPoint> {
             _ => (&mut other, grave, others),
         };
         *seen += 1;
-        // The count of kept points grows evenly with the count of seen ones.
+        // The number of kept points grows evenly with the number of examined ones.
         *seen * share / of > (*seen - 1) * share / of
     };
     let mut keep = keep;

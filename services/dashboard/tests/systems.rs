@@ -175,7 +175,7 @@ async fn a_run_page_offers_to_start_the_workflow_again() {
     let page = page.replace("&#x2f;", "/");
     assert!(page.contains("all-reduce: all_reduce plateau ") && page.contains(" GB/s</p>"), "{page}");
     assert!(page.contains("<time datetime="), "{page}");
-    // Without the gateway nothing can be started.
+    // Without the gateway no workflow can be started.
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     run(&store, 0, 0, 1.0, Verdict::Pass, "1").await;
     let pages = Dashboard { beside_gateway: false, ..dashboard_of(store) }.routes();

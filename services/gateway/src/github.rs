@@ -57,13 +57,13 @@ impl WebhookSecrets {
         self.0.is_empty()
     }
 
-    /// Whether one of the secrets gives this signature for the body.
+    /// Whether this is the signature of the body by one of the secrets.
     fn made(&self, signature: &[u8], body: &[u8]) -> bool {
         let made = |secret: &String| {
             let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
             mac.is_ok_and(|mut mac| {
                 mac.update(body);
-                mac.verify_slice(signature).is_ok() // in constant time
+                mac.verify_slice(signature).is_ok() // compares in constant time
             })
         };
         self.0.iter().any(made)
@@ -117,7 +117,7 @@ struct GithubUser {
 }
 
 impl PushPayload {
-    /// Files changed by the push; `None` if unknown: a new or rewritten branch, or too many commits.
+    /// Files changed by the push; `None` if unknown: a new or rewritten branch, or more commits than GitHub lists.
     fn paths(&self) -> Option<Vec<String>> {
         if self.forced || self.created || self.commits.len() >= MOST_COMMITS {
             return None;
@@ -174,7 +174,7 @@ enum Unread {
 }
 
 impl Unchecked {
-    /// Reads a body. Bytes count on arrival: a sender that only announces a length uses nothing.
+    /// Reads a body. Bytes count on arrival: a length that is only announced reserves no memory.
     async fn read(
         &self,
         body: Body,
@@ -371,7 +371,7 @@ mod tests {
         assert!("short".parse::<WebhookSecrets>().is_err());
     }
 
-    /// A body that never ends: `count` parts of one MiB, then nothing.
+    /// A body that never ends: `count` parts of 1 MiB, and then no further data.
     fn unfinished(count: usize) -> Body {
         let parts =
             futures::stream::iter(vec![

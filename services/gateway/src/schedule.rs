@@ -1,4 +1,4 @@
-//! Schedules: exactly one run for each scheduled time, however many gateways check it.
+//! Schedules: exactly one run for each scheduled time, for any number of gateways that check it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,7 +81,7 @@ impl Calendar {
         Ok(names)
     }
 
-    /// Time at which this schedule was first seen: earlier times were not missed.
+    /// Time of the first check of this schedule: scheduled times before it do not count as missed.
     async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
         let digest = hex::encode(start::digest(&[&on.cron, &on.zone]));
         self.known_since(workflow, digest.get(..12).unwrap_or(&digest), now).await

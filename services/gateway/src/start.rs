@@ -24,9 +24,9 @@ const HINTS: &str = "requests/open/";
 /// A request for a run.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
-    /// Idempotency key: requests with the same key start one run, at any distance in time.
+    /// Idempotency key: requests with the same key start one run, whatever the time between them.
     pub key: EventKey,
-    /// Workflow name.
+    /// Name of the requested workflow.
     pub workflow: String,
     /// Overridden fields. Only those that the workflow lists in `parameters`.
     pub set: BTreeMap<String, String>,
@@ -65,7 +65,7 @@ pub enum StartError {
     /// The field must not be overridden.
     #[error("workflow `{workflow}` does not allow overriding `{field}`; allowed: {allowed}")]
     Forbidden {
-        /// Workflow name.
+        /// Name of the requested workflow.
         workflow: String,
         /// Path of the field.
         field: String,

@@ -52,7 +52,7 @@ async fn unauthenticated_callers_are_refused_and_keys_are_per_caller() {
     ] {
         assert_eq!(ask(&front, method, path, None, wish).await.0, 401, "{method} {path}");
     }
-    // The webhook needs a signature; this one has none.
+    // A webhook needs a signature, and this request has no signature.
     assert_eq!(ask(&front, "POST", "/hooks/github", Some("a@x"), wish).await.0, 401);
     assert_eq!(ask(&front, "GET", "/healthz", None, "").await.0, 200);
     assert!(front.runs().await.is_empty());

@@ -1,4 +1,4 @@
-//! Workflow files with problems: shown at once, and replaced by their last valid version.
+//! Workflow files with problems: the API shows the problems, and their last valid version stays in use.
 
 mod support;
 
@@ -90,7 +90,7 @@ async fn the_last_valid_version_of_a_changed_file_stays_in_use() {
     }
     write(&front, "w.yaml", &text(10, "any.criteria"));
     assert_eq!(broken(&front).await, 0);
-    // A new process knows no earlier version.
+    // A new process has no earlier version of the file.
     write(&front, "w.yaml", "name: w\n");
     let mut front = front;
     front.restart();

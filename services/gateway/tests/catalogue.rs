@@ -30,7 +30,7 @@ async fn a_workflow_in_a_bucket_is_read_with_its_referenced_files() {
     assert_eq!((names, read.problems.0.len()), (vec!["stored"], 1));
     let resolved = read.workflows["stored"].resolve(&[], None).await.unwrap();
     assert_eq!(resolved.workflow.benchmark.unwrap().criteria.name, "any");
-    // For a minute the copy is used: no list and no read for each request.
+    // The local copy is used for one minute, so requests cause neither lists nor reads.
     store.create("workflows/late.yaml", WORKFLOW.replace("stored", "late").into()).await.unwrap();
     assert_eq!(catalogue.read().await.unwrap().workflows.len(), 1);
     let nowhere = Arc::new(Catalogue::folder("/nowhere/at/all"));

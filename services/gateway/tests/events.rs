@@ -134,7 +134,7 @@ async fn a_refused_workflow_does_not_prevent_the_others_from_starting() {
     };
     assert_eq!(front.gateway.handle(&build("0f", DIGEST)).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 1);
-    // The same build with another image: the first workflow's key was used.
+    // The same build with another image is refused for the first workflow, whose key was used.
     let other = DIGEST.replace('2', "3");
     let said = front.gateway.handle(&build("all-images", &other)).await;
     assert!(
@@ -158,7 +158,8 @@ async fn push_message(front: &Front, attributes: &[(String, String)], data: &str
     front.runs().await
 }
 
-/// The documented examples start a run: gcloud's words, and the request that the Python program really sends.
+/// The documented examples start a run: the arguments of `gcloud`, and the request that the Python program sends when
+/// it is executed.
 #[tokio::test]
 async fn the_documented_messages_start_a_run() {
     let front = Front::new(&[("nightly", "")]);

@@ -75,7 +75,7 @@ fn the_program_serves_its_api_and_its_chores_over_folders() {
     for chore in ["schedule", "refs", "requests"] {
         assert_eq!(served.ask("POST", &format!("/chores/{chore}"), "").0, 204, "{chore}");
     }
-    // Unsigned: rejected by the service itself.
+    // A webhook without a signature is rejected by the service itself.
     assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401);
     // Pub/Sub is unavailable: the request is stored and published later.
     let (status, _) = served.ask("POST", "/api/v1/runs", r#"{"workflow":"quickstart"}"#);

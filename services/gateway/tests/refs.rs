@@ -53,7 +53,7 @@ async fn git_lists_branches_and_tags() {
 async fn http_lists_branches_and_tags() {
     use axum::{Router, extract::Query, http::StatusCode, routing::get};
 
-    // Responses of git's own server.
+    // `git upload-pack` computes the responses.
     let forge = forge();
     let repository = forge.url();
     let advertised = async move |Query(query): Query<std::collections::BTreeMap<String, String>>| {
@@ -72,7 +72,7 @@ async fn http_lists_branches_and_tags() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    // Set once in a program's `main`.
+    // A program sets the provider once in its `main`.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let refs = gateway::HttpRefs::new(Some("a token".to_owned())).unwrap();
     conforms(&refs, &forge, &format!("{at}/forge.git"), &format!("{at}/nowhere.git")).await;

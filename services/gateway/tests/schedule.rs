@@ -10,7 +10,7 @@ use support::{Front, at};
 const NIGHTLY: &str =
     "on: {schedule: [{cron: 30 2 * * *, zone: Europe/Zurich, window: 3h}], validated_every: 26h}\n";
 
-/// At noon of this day, with the schedule already known.
+/// A gateway at `now` that checked the schedule before.
 async fn front(more: &str, now: &str) -> Front {
     let front = Front::new(&[("w", more)]);
     let ahead = at(now).since(at("2026-11-20T12:00:00Z"));
@@ -46,12 +46,12 @@ async fn a_scheduled_time_starts_one_run_with_several_gateways() {
 #[tokio::test]
 async fn a_missed_time_runs_late_within_its_window_and_is_reported_afterwards() {
     let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
-    // Restarted two hours after the night.
+    // The gateway restarts two hours after the scheduled time.
     front.clock.advance(Span::from_secs(15 * 3600 + 30 * 60));
     front.chore("schedule").await;
     assert_eq!(front.runs().await.len(), 1);
     assert_eq!(nights(&front).await[0]["late"], true);
-    // Stopped for three nights, restarted at noon.
+    // The gateway is stopped for three nights and restarts at noon.
     front.clock.advance(Span::from_secs(3 * 24 * 3600 + 8 * 3600));
     for _ in 0..3 {
         assert_eq!(front.chore("schedule").await, 204);
@@ -123,7 +123,7 @@ async fn a_workflow_with_overdue_validation_is_stale() {
     assert_eq!(offer().await["stale"], false);
     front.clock.advance(Span::from_secs(1));
     assert_eq!(offer().await["stale"], true);
-    // A run that ends without a verdict validates nothing.
+    // A run that ends without a verdict does not count as a validation.
     let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
     let cancel = format!("{}/cancel", begun["links"]["run"].as_str().unwrap());
     front.post(&cancel, None, json!({"reason": "x"})).await;

@@ -33,7 +33,7 @@ fn main() {
     let bytes: usize = healthy.iter().map(String::len).sum();
     println!("{NODES} logs, {:.1} MB, {} values", bytes as f64 / 1e6, NODES * GPUS * METRICS);
     for (name, logs, expected) in
-        [("healthy", &healthy, Verdict::Pass), ("one sick GPU", &sick, Verdict::Fail)]
+        [("healthy", &healthy, Verdict::Pass), ("one slow GPU", &sick, Verdict::Fail)]
     {
         let (mut read, mut judged) = (Duration::MAX, Duration::MAX);
         for _ in 0..PASSES {
@@ -85,7 +85,7 @@ for _ in range(3):
 print(f"read {best[1]:.3f} s, compared {best[0] - best[1]:.3f} s, total {best[0]:.3f} s, {bad} values are low")
 "#;
 
-/// Runs [`PYTHON`] on the logs; a message if there is no Python.
+/// Runs [`PYTHON`] on the logs; returns a message if Python is not installed.
 fn python(logs: &[String]) -> String {
     let started =
         Command::new("python3").args(["-c", PYTHON]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

@@ -210,7 +210,7 @@ pub fn version(criteria: &Criteria) -> String {
     format!("{}@{}", criteria.name, digest(criteria))
 }
 
-/// Prefix of the content's SHA-256, long enough to distinguish versions.
+/// The first 12 hex digits of the content's SHA-256, which distinguish versions.
 fn digest(content: &impl Serialize) -> String {
     let content = serde_json::to_vec(content).unwrap_or_default();
     hex::encode(&Sha256::digest(&content)[..6])

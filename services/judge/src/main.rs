@@ -30,7 +30,7 @@ fn main() -> ExitCode {
                 warehouse::WarehouseLocation::BigQuery { project, dataset } => {
                     let endpoint =
                         wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
-                    // Read-only: the bucket is never used.
+                    // The judge only reads the warehouse, and reads do not use the bucket.
                     let store = Arc::clone(&store);
                     Arc::new(BigQuery::new(project, dataset, endpoint, store, BigQueryOptions::default()))
                 }

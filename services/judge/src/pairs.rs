@@ -84,7 +84,7 @@ pub(crate) fn read(
         }
         of_pair.ended = match (status, whole_section) {
             (Some(_), true) if failed => of_pair.ended.worse(LogEnd::Failed),
-            // A program that printed nothing measured nothing.
+            // A pair without output has no measurement.
             (Some(_), true) if of_pair.ended == LogEnd::Empty => LogEnd::Truncated,
             (Some(_), true) => of_pair.ended,
             _ => of_pair.ended.worse(LogEnd::Truncated),
@@ -184,7 +184,7 @@ mod tests {
         let without = good.replace("burnin pair: n2 to n0\nbw=11 GB/s\ndone\n\nburnin pair ended: 0\n", "");
         let read = reading(&without, None);
         assert_eq!(read.first_error.as_deref(), Some("no output of n2 to n0"));
-        // With one round, the pairs of the first round are all.
+        // With a maximum of one round, only the pairs of the first round are expected.
         let first = &good[..good.find("burnin pair: n2 to n0").unwrap()];
         assert_eq!(reading(first, Some(1)).ended, LogEnd::Complete);
     }

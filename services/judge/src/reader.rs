@@ -1,4 +1,4 @@
-//! How the logs of a program are read.
+//! Readers for the logs of each kind of program.
 
 use std::{collections::BTreeSet, io, io::Read};
 
@@ -38,7 +38,7 @@ impl LogReader {
     /// The reader for this program.
     ///
     /// # Errors
-    /// Returns a permanent error if this version does not know the format, or the declaration is invalid.
+    /// Returns a permanent error if this version does not support the format, or the declaration is invalid.
     pub fn of(program: &Program) -> Result<Self, PortError> {
         let Program::Command(CommandLine { every, rounds, read, .. }) = program else {
             return Ok(Self::detecting());

@@ -161,7 +161,7 @@ fn left_out(healthy: &[(usize, &Past)], out: &[RepeatLevel]) -> Option<Reason> {
     (!out.is_empty()).then(|| Reason { code: "OUTLIERS_LEFT_OUT".to_owned(), weighs: Verdict::Pass, text })
 }
 
-/// With [`ENOUGH`] passed runs or more, reports that they do not repeat.
+/// Reason for runs that do not repeat; `None` for fewer than [`ENOUGH`] passed runs.
 fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
     let runs = &runs[..runs.len().min(MOST as usize)];
     let Err(Unlearnable::Unrepeated { groups, .. }) = learn(runs) else { return None };

@@ -189,7 +189,7 @@ async fn earlier_runs_on_another_level_are_dropped_and_named() {
 
 #[tokio::test]
 async fn slow_first_runs_neither_define_nor_prevent_a_baseline() {
-    // Runs at half speed that passed, then the repair.
+    // The first runs pass at half speed, and later runs follow a repair.
     for beginning in [1, 2, 3, 4, 5, 8] {
         let past: Vec<_> = [2.0; 8].into_iter().take(beginning).chain([1.0; 6]).collect();
         let (verdict, reasons) = after(&past).await;

@@ -12,13 +12,13 @@ use crate::{
 /// Planned reaction of the receiver to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// Accepts it.
+    /// Accepts the delivery.
     Takes,
-    /// Accepts it, but its response is lost.
+    /// Accepts the delivery, but the response is lost.
     TakesInSilence,
     /// Requests a retry after this many seconds.
     Busy(u64),
-    /// Refuses it permanently.
+    /// Refuses the delivery permanently.
     Refuses,
 }
 

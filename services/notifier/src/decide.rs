@@ -76,7 +76,7 @@ pub enum Addressee {
     Channel {
         /// Kind of channel.
         kind: String,
-        /// Its name.
+        /// Name of the channel in the workflow.
         name: String,
     },
 }
@@ -97,7 +97,7 @@ pub enum Occasion {
 pub struct New {
     /// Kind of change.
     pub news: News,
-    /// Outcome of the run.
+    /// Outcome of the run that caused the news.
     pub outcome: RunOutcome,
     /// Start of the failure.
     pub since: Timestamp,
@@ -209,7 +209,8 @@ fn change(
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = trouble(outcome) else {
-        // Failures before the last pass with a decision do not count: their recovery was news then. A pass without one was not.
+        // Failures before the last pass with a decision do not count: their recovery was decided with that pass. A pass
+        // without a decision reported no recovery.
         let decided =
             |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && heard.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();

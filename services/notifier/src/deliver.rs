@@ -58,7 +58,8 @@ impl Notifier {
         if !self.outbox.claim(place, number, now).await? {
             return Ok(());
         }
-        // Check after the claim, because the other side checks for the claim: at least one sees the other.
+        // Check after the claim, because the other side checks for the claim: at least one of the two finds the other's
+        // object.
         let ended = NoticeKey { channel: ENDED.to_owned(), ..place.clone() };
         if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(place, now).await;
@@ -76,8 +77,8 @@ impl Notifier {
         self.note(&notice, number, reply).await
     }
 
-    /// A pending status after the final one would stay at the commit permanently: gives it up, and waits for an
-    /// attempt in progress.
+    /// Gives up the pending status, because sent after the final one it would stay at the commit permanently. Waits for
+    /// an attempt in progress.
     async fn beginning_is_over(&self, place: &NoticeKey) -> Result<bool, StoreError> {
         let begun = NoticeKey { channel: BEGUN.to_owned(), ..place.clone() };
         if self.outbox.get(&begun).await?.is_none() {

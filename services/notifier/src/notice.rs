@@ -87,7 +87,7 @@ pub struct CommitStatus {
 pub struct CheckRun {
     /// Commit that receives the check run.
     pub push: Push,
-    /// Name of the check.
+    /// Name of the check run on GitHub.
     pub name: String,
     /// `success`, `failure`, `timed_out`, `action_required` or `cancelled`.
     pub conclusion: String,
@@ -101,12 +101,12 @@ pub struct CheckRun {
     pub started_at: Timestamp,
     /// End of the run.
     pub completed_at: Timestamp,
-    /// URL of the run.
+    /// URL of the run's page, if configured.
     pub details_url: Option<String>,
 }
 
 impl Notice {
-    /// Id of a notice.
+    /// Id of a notice, derived from run, addressee and content.
     pub fn id(run: &RunId, to: &Addressee, what: &Occasion) -> String {
         let what = match what {
             Occasion::Begun => "begun",

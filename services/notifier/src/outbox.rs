@@ -10,8 +10,9 @@
 //! notices/open/{run}.{channel}             hint: not delivered or given up yet
 //! ```
 //!
-//! An attempt without a result may have delivered the notice before its process died. After [`UNDER_WAY`] the next attempt sends
-//! the same id: delivery is at least once, and duplicates occur only after a crash between sending and recording.
+//! An attempt without a result may have delivered the notice before its process ended. After [`UNDER_WAY`] the next
+//! attempt sends the same id: delivery is at least once, and duplicates occur only after a crash between sending and
+//! recording.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,7 +28,7 @@ use crate::{
 
 /// Prefix of the hints.
 pub const HINTS: &str = "notices/open/";
-/// An attempt without a result after this time has died. Longer than any delivery takes.
+/// An attempt without a result after this time counts as interrupted. Longer than the timeout of a delivery.
 pub const UNDER_WAY: Span = Span::from_secs(60);
 /// Delay after the first failed attempt; doubles with each further one.
 const FIRST: Span = Span::from_secs(2);
@@ -56,7 +57,7 @@ pub enum DeliveryStatus {
     Due(u32),
     /// The next attempt may start at this time.
     Wait(Timestamp),
-    /// An attempt is running or has died; at this time it counts as dead.
+    /// An attempt is running or was interrupted; from this time on it counts as interrupted.
     Busy(Timestamp),
     /// Delivered or given up.
     Over,
@@ -79,7 +80,7 @@ struct FailedAttempt {
 /// Final result of a delivery, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeliveryEnd {
-    /// Time of the end.
+    /// Time at which the delivery ended.
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
     pub how: String,
@@ -101,7 +102,7 @@ struct AttemptMark {
 }
 
 impl NoticeKey {
-    /// Key of a notice.
+    /// Key under which `notice` is stored.
     pub fn of(notice: &Notice) -> Self {
         Self { run: notice.run.clone(), channel: notice.channel() }
     }

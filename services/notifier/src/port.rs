@@ -38,7 +38,7 @@ impl Reply {
 /// Delivers notices. Repeated deliveries carry the same id, and a receiver that can check it gets the notice once.
 #[async_trait::async_trait]
 pub trait Sender: Send + Sync + 'static {
-    /// Makes one attempt, within half a minute.
+    /// Makes one attempt, within 30 s.
     async fn deliver(&self, notice: &Notice) -> Reply;
 
     /// Missing address, key or token of a receiver, and where to put it.

@@ -127,7 +127,7 @@ mod tests {
         assert!(!format!("{secrets:?} {found:?}").contains("s3cret"));
         let said = found.hidden_in("POST https://hooks.example/T/s3cret failed");
         assert_eq!(said, "POST [secret] failed");
-        // Read at each use: a changed file counts at once.
+        // Secrets are read at each use, so a changed file takes effect immediately.
         set("ops-channel.url", "https://hooks.example/new");
         assert_eq!(
             secrets.find("ops-channel", SecretOrigin::Url).unwrap().reveal(),

@@ -90,7 +90,7 @@ impl Notifier {
 
     /// Notices that channels received about earlier runs, back to the last pass with a decision.
     async fn channel_history(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
-        // Owned values: the compiler cannot prove that a stream of borrowed values is Send.
+        // The values are owned, because the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
             before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
         let marks = newest.into_iter().map(|(run, outcome)| {

@@ -111,21 +111,21 @@ fn only_changes_are_notified() {
 #[test]
 fn one_reminder_is_sent_after_a_day() {
     let all = News::ALL;
-    // Every eight hours: the fourth is a day after the first.
+    // A run ends every eight hours, so the fourth failure ends a day after the first.
     assert_eq!(
         told_to("pffffffffp", &all, 8.0),
         ["", "failed", "", "", "still-failing", "", "", "", "", "recovered"]
     );
-    // Less than a day with any number of failures; a day and a half.
+    // Failures over less than a day cause no reminder; a failure after a day and a half causes one.
     assert_eq!(told_to("fff", &all, 11.9), ["failed", "", ""]);
     assert_eq!(told_to("ff", &all, 36.0), ["failed", "still-failing"]);
-    // Each kind separately, and again after a recovery.
+    // Each kind of failure has its own reminder, and has another one after a recovery.
     assert_eq!(told_to("fiif", &all, 24.0), ["failed", "inconclusive", "still-failing", "still-failing"]);
     assert_eq!(
         told_to("ffpff", &all, 24.0),
         ["failed", "still-failing", "recovered", "failed", "still-failing"]
     );
-    // The exact moment counts.
+    // A failure exactly one day later causes a reminder.
     assert_eq!(STILL, Span::from_secs(86_400));
     assert_eq!(told_to("ff", &all, 24.0), ["failed", "still-failing"]);
 }
@@ -153,7 +153,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
             other => panic!("{other:?}"),
         })
     };
-    // Requested first, ended last.
+    // One run is requested first and ends last.
     let slow = RunSummary { requested_at: at(-9.0), ..line(1, 'f', 3.0) };
     let quick = line(2, 'p', 2.0);
     let next = line(3, 'f', 4.0);
@@ -162,7 +162,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
         assert_eq!(news(&quick, &others), None, "later endings do not count");
         assert_eq!(news(&next, &others), None);
     }
-    // Every process orders two simultaneous runs alike.
+    // Every process orders two simultaneous runs in the same way.
     let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
     let both = [two.clone(), one.clone()];
     assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
@@ -263,7 +263,7 @@ fn news_depends_on_what_the_channel_received() {
         ("f*b", all, 1.0, Some((Broken, "w-001"))),
         // A pass without a decision ends the failure, and the next failure is news.
         ("f*pf", all, 1.0, Some((Failed, "w-002"))),
-        // The channel received no failure, so there is no recovery.
+        // The channel received no failure, so it receives no recovery.
         ("fp", all, 1.0, None),
         ("f-p", all, 1.0, None),
         ("f*p", all, 1.0, Some((Recovered, "w-000"))),

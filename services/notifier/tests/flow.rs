@@ -40,7 +40,7 @@ async fn repeated_facts_give_one_notice_per_channel() {
     let mut arrived = channels(&sender);
     arrived.sort();
     assert_eq!(arrived, told);
-    // The second failure is no news for a channel, but is for its commit.
+    // The second failure is not news for a channel, but it is news for its commit.
     world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
     world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(to_all())).await;
     let mut arrived = channels(&sender).split_off(4);
@@ -77,7 +77,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         let until: model::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
         let wait = until.since(world.clock.now());
         waited.push(wait.0.as_secs());
-        // One millisecond too early the notifier sends nothing, even after a restart.
+        // One millisecond before the attempt is due the notifier sends no notice, even after a restart.
         world.clock.advance(Span::from_millis(wait.0.as_millis() as u64 - 1));
         world.restart();
         world.chore().await;
@@ -129,7 +129,7 @@ async fn a_notice_is_given_up_after_a_day() {
 async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, sender) = world();
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(pager());
-    // Decided and started by a process that died: the attempt exists, without a result.
+    // A process decided the notice, started an attempt and ended: the attempt exists without a result.
     sender.answer(false, Reply::transient("died"));
     world.ends(&failed).await;
     world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
@@ -142,7 +142,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
     assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
-    // Died between the response and its record: sent twice, with the same id.
+    // The process ended between the response and its record, so the notice is sent again with the same id.
     world.store.remove("notices/w-1/webhook-pager/end.json").await.unwrap();
     world.store.create("notices/open/w-1.webhook-pager", Default::default()).await.unwrap();
     world.clock.advance(notifier::outbox::UNDER_WAY);
@@ -169,7 +169,7 @@ async fn concurrent_notifiers_deliver_once() {
 #[tokio::test]
 async fn missed_endings_are_found_in_the_ledger() {
     let (mut world, sender) = world();
-    // Ended before the notifier ran: no notice, and no recovery from it.
+    // A run that ended before the first search causes no notice, and its recovery causes none.
     world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
     assert!(sender.taken().is_empty());
@@ -293,7 +293,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
     ] {
         let (world, sender) = world();
         let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
-        // The event arrives before its record: retried later.
+        // The event arrives before its record, so it is retried later.
         let said = world.notifier.handle(&requested(&open)).await;
         assert_eq!(said, Disposition::Retry("w-1 is not recorded yet".to_owned()));
         world.record(&open).await;

@@ -28,7 +28,7 @@ use support::{
 const KEY: &str = "a key for tests only";
 const TOKEN: &str = "ghs_s3cr3t";
 
-/// A receiver, and a sender that knows it as `pager`, as `ops` and as GitHub.
+/// A receiver, and a sender whose channels `pager` and `ops` and whose GitHub API have the receiver's address.
 async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpSender>) {
     let receiver = Receiver::default();
     let url = receiver.serve().await;
@@ -275,7 +275,7 @@ async fn github_requests_match_its_documentation() {
     );
     receiver.says(403, &[("x-ratelimit-remaining", "12")]);
     assert!(matches!(sender.deliver(&status("success")).await, Reply::Permanent { .. }));
-    // A failed lookup creates nothing.
+    // After a failed lookup no check run is created.
     receiver.says(502, &[]);
     assert!(matches!(sender.deliver(&checked(3)).await, Reply::Transient { .. }));
     assert_eq!(receiver.taken().len(), 5);

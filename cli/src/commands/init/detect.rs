@@ -54,7 +54,7 @@ pub struct Detected {
 }
 
 impl Detected {
-    /// With a kind, detects only what the kind uses; otherwise everything.
+    /// With a kind, detects only the parts of the host that the kind uses; otherwise all parts.
     pub fn on_this_host(kind: Option<InitKind>) -> Self {
         let any = kind.is_none();
         let slurm = any || kind == Some(InitKind::Slurm);
@@ -145,7 +145,7 @@ fn parse_partitions(text: &str) -> Option<Partition> {
     })
 }
 
-/// `gpu:8`, `gpu:h100:8(S:0-1)`.
+/// Number of GPUs in Slurm's generic resources of a node, such as `gpu:8` or `gpu:h100:8(S:0-1)`.
 fn gpus_of_gres(gres: &str) -> Option<u32> {
     let gres = gres.trim().split('(').next()?;
     let mut parts = gres.split(':');

@@ -34,7 +34,7 @@ use crate::{
 #[exclude = "dgx-slurm-perf/events*"]
 struct Repository;
 
-/// Excluded above together with the files of runs in the same folder.
+/// Embedded separately: the patterns above exclude it with the files that runs write into the same folder.
 const A4_PINS: (&str, &[u8]) = (
     "a4-gke-testbed/cluster/pins.json",
     include_bytes!("../../../../workflows/a4-gke-testbed/cluster/pins.json"),

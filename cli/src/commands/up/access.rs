@@ -19,7 +19,7 @@ pub struct AccessFiles {
 }
 
 impl AccessFiles {
-    /// For the server on `port`, in the folder `host` of the data folder.
+    /// Files of the server on `port`, in the folder `host` of the data folder.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or belongs to another user.
@@ -91,7 +91,7 @@ mod tests {
         fs::set_permissions(&host, Permissions::from_mode(0o777)).unwrap();
         let files = AccessFiles::new(&host, 8080).unwrap();
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
-        // Left over from a process that was killed.
+        // A draft that a killed process left.
         fs::write(files.header.with_extension(format!("draft-{}", std::process::id())), "old").unwrap();
         for line in ["Authorization: Bearer a", "Authorization: Bearer b"] {
             AccessFiles::write(&files.header, line).unwrap();

@@ -51,7 +51,7 @@ struct Tail {
     last: u64,
     /// Bytes read of all files.
     read: u64,
-    /// Number of the last request, to forget the least recently shown job.
+    /// Number of the last request: the least recently shown job is removed first.
     asked: u64,
 }
 
@@ -78,7 +78,7 @@ impl JobOutput for RunningOutput {
             oldest.and_then(|name| jobs.remove(&name));
         }
         match read {
-            // The known lines are worth more than the error: the next request tries again.
+            // Return the known lines instead of the error; the next request retries the read.
             Err(_) if !answer.lines.is_empty() => Ok(answer),
             Err(PortError::Transient(why)) => Err(why),
             Err(PortError::Permanent(failure)) => Err(failure.message),
@@ -102,7 +102,7 @@ impl RunningOutput {
         Ok(())
     }
 
-    /// Reads what was written to a file since the last request.
+    /// Reads the bytes that were written to a file since the last request.
     async fn step(
         &self,
         tail: &mut Tail,

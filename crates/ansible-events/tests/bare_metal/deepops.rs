@@ -75,7 +75,7 @@ fn playbooks_are_called_by_the_age_of_the_checkout() {
         assert_eq!(calls(&folder), expected);
         let text = fs::read_to_string(folder.path().join("calls")).unwrap();
         let place = folder.path().canonicalize().unwrap();
-        // The variables as stated. Ansible changes from DeepOps' folder to that of the playbook.
+        // The playbook receives the variables as stated. Ansible changes from DeepOps' folder to that of the playbook.
         let end = format!(" it's $(red) {}/playbooks", place.display());
         assert!(text.lines().all(|line| line.contains(&end)), "{text}");
         assert!(workspace.findings("deepops-cluster-0").good());

@@ -95,7 +95,7 @@ impl Workspace {
 }
 
 #[test]
-fn the_configs_are_good() {
+fn the_build_configs_pass_the_plan_check() {
     for config in ["provision.yaml", "release.yaml"] {
         let plan = plan(config, &BTreeMap::new());
         assert!(plan.steps.len() >= 3, "{config}");

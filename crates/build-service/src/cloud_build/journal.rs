@@ -64,7 +64,7 @@ pub fn folder(key: &BuildKey) -> String {
 }
 
 impl Journal {
-    /// Uses this bucket.
+    /// Creates the journals in this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
@@ -127,7 +127,7 @@ impl Journal {
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// Records that a claim certainly created no build. Only its owner may do this: nothing is removed, the
+    /// Records that a claim certainly created no build. Only its owner may do this. No object is removed, and the
     /// number stays taken.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ pub fn ended(build: &Build) -> bool {
 }
 
 impl Submissions {
-    /// Uses a client and a journal in a bucket.
+    /// Creates the submissions of a client, with their journal in a bucket.
     pub fn new(
         client: CloudBuildClient,
         store: Arc<dyn Store>,
@@ -123,8 +123,8 @@ impl Submissions {
         if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
             return Err(PortError::Transient(format!("{key}: another builder is creating it")));
         }
-        // A cancellation writes its mark before it reads the claims: at least one of both sides sees the
-        // other.
+        // A cancellation writes its mark before it reads the claims, so at least one of the two finds the other's
+        // object.
         if self.journal.cancelled(key).await.map_err(PortError::transient)? {
             self.journal.release(key, claim).await.map_err(PortError::transient)?;
             return Ok(Submitted::Cancelled);

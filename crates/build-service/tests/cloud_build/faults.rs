@@ -63,7 +63,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_was_not_created_is_created_again_once_that_is_certain() {
     let world = CloudBuildBed::new().await;
-    world.cloud.next_create(Fault::Refused(503)); // no build was created, but the builder cannot know
+    world.cloud.next_create(Fault::Refused(503)); // no build was created, but no response reports this
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert_eq!(world.cloud.asked().0, 1);
@@ -224,8 +224,8 @@ async fn a_build_is_found_among_many_pages_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_journal_entry_is_found_by_its_tag() {
-    // The builder died between the response and its record.
+async fn a_missing_journal_entry_is_found_by_its_tag() {
+    // The builder ended between the response and its record.
     let world = CloudBuildBed::new().await;
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     let noted = world.store.list("builds/a-run-image-1/journal/build-").await.unwrap();

@@ -30,7 +30,7 @@ async fn an_image_of_files_is_stored_with_its_log() {
     assert_eq!(
         world.another().poll(&id()).await.unwrap(),
         Some(BuildPhase::Built(image)),
-        "any builder sees the same state"
+        "every builder returns the same state"
     );
 }
 

@@ -85,7 +85,7 @@ fn a_repository_is_fetched_by_cloud_build() {
 #[test]
 fn every_field_reaches_the_api_unchanged() {
     let mut expected = everything();
-    // As on this host, files go to Burnin's bucket, and the bucket in the config is ignored.
+    // As in local builds, files go to Burnin's bucket, and the bucket in the config is ignored.
     expected["artifacts"]["objects"]["location"] = "gs://bucket/builds/r-image-1/1/files/".into();
     // The client writes an enum's word as its number, which proto's JSON accepts as well.
     for (field, number) in [

@@ -14,7 +14,7 @@ impl Duration {
         Self(std::time::Duration::from_secs(seconds))
     }
 
-    /// As a standard library duration.
+    /// The duration as a type of the standard library.
     pub const fn get(self) -> std::time::Duration {
         self.0
     }

@@ -2,7 +2,7 @@ use std::ffi::{OsStr, OsString};
 
 use crate::plan::PlannedStep;
 
-/// Variables inherited by default: enough to find tools, a home and certificates, without the caller's
+/// Variables inherited by default: they locate tools, the home folder and certificates, and exclude the caller's
 /// tokens.
 pub const INHERITED: [&str; 9] = [
     "PATH",

@@ -17,7 +17,7 @@ use super::output::StepOutput;
 use super::process::{self, StartedProcess};
 use super::{BuildEvent, PlanRequest, environment, tools, workdir};
 
-/// Maximum wait for the output of a dead group: a process that left the group may still hold it open.
+/// Maximum wait for the output of an ended group: a process that left the group may still hold the pipe open.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Shared state of the steps of a build.
@@ -31,7 +31,7 @@ pub(super) struct StepContext<'a> {
 }
 
 pub(super) enum StepEnd {
-    /// The process of the step ended by itself.
+    /// The process of the step ended without a stop by the runner.
     Exited(Option<i32>),
     /// The step exceeded its own timeout.
     TimedOut(Duration),

@@ -42,7 +42,7 @@ pub(super) fn declared(
     declared
 }
 
-/// The value of a secret variable on this host, or why it has none.
+/// The value of a secret variable on this host, or the reason why no value exists.
 pub(super) fn find(variable: &str, declared: &Declared, inputs: &Inputs) -> Result<Secret, String> {
     let version = match declared.get(variable) {
         None => {

@@ -24,7 +24,8 @@ fn built() -> &'static Path {
         }
         let kept = Path::new(SHELF).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
         if !kept.exists() {
-            // Moved instead of copied: a file that this process has just written may be too busy to be executed.
+            // Moves instead of copying: executing a file that this process has just written can fail with "text file
+            // busy".
             let (_world, artifacts) = build();
             let artifact = artifacts.iter().find(|artifact| artifact.name == "all_reduce_perf").unwrap();
             std::fs::rename(&artifact.path, &kept).unwrap();
@@ -57,7 +58,7 @@ fn sources() -> Vec<PathBuf> {
     paths
 }
 
-/// Makes a machine with GPUs look like one without.
+/// Hides this machine's GPUs from the build.
 fn hide_gpus(world: &mut BuildHost) {
     let fakes = world.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();
@@ -148,7 +149,8 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's program.
+/// A machine with a GPU and a part of the programs of nccl-tests: the image contains only these, and the quickstart's
+/// program.
 #[test]
 fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     let mut world = BuildHost::within(Path::new(SHELF));
@@ -277,7 +279,7 @@ fn wrong_data_is_counted_and_fails() {
 fn a_failed_rank_ends_the_others() {
     let started = Instant::now();
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "exit:1:9")]);
-    assert_eq!(code, 9, "the code of the rank that died: {text}");
+    assert_eq!(code, 9, "the code of the failed rank: {text}");
     assert!(text.contains(": Test failure collective_perf.rs:") && text.contains(" lost rank 1"), "{text}");
     assert!(!text.contains("Out of bounds"), "{text}");
     assert!(started.elapsed() < Duration::from_secs(10));

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{BuildHost, is_gone};
 
-/// A child of the step's process, and a process that ignores SIGTERM.
+/// A step with a child process, and with another process that ignores SIGTERM.
 const FAMILY: &str = "sleep 100 & echo $! > child
 sh -c 'trap \"\" TERM; echo $$ > stubborn.part; mv stubborn.part stubborn; while :; do sleep 0.05; done' &
 wait";
@@ -33,7 +33,7 @@ async fn a_steps_time_limit_ends_its_whole_group() {
 async fn a_group_gets_its_grace_period() {
     let mut world = BuildHost::new();
     world.request.grace = Duration::from_secs(20);
-    // The child of the step's process, not the process itself, has to clean up.
+    // The child process, and not the step's own process, performs the cleanup.
     let script =
         "(trap 'sleep 0.2; touch tidy; exit' TERM; touch ready; while :; do sleep 0.02; done) & wait";
     let outcome = world.run(json!({"steps": [{"name": "bash", "timeout": "1.5s", "script": script}]})).await;

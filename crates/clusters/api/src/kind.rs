@@ -34,10 +34,11 @@ pub trait ClusterKind: Send + Sync {
     /// The scheduler of such clusters. `store`: bucket of the images and of the jobs' records.
     fn scheduler(&self, store: Arc<dyn Store>) -> Arc<dyn Scheduler>;
 
-    /// Whether an existing cluster accepts a job with these settings. `name` is the one in its own system.
+    /// Whether an existing cluster accepts a job with these settings. `name`: name of the cluster in its own system.
     ///
     /// # Errors
-    /// Returns an error if a request fails, or the cluster lacks something; then the error is permanent and names it.
+    /// Returns an error if a request fails. If the cluster cannot run the job, the error is permanent and names the
+    /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 }
 
@@ -65,7 +66,7 @@ pub struct SettingsForm {
 }
 
 impl SettingsForm {
-    /// The form of the settings `S`.
+    /// Functions and texts of the settings type `S`.
     pub const fn of<S: Settings>() -> Self {
         Self {
             kind: S::KIND,

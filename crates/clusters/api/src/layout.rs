@@ -1,4 +1,4 @@
-//! Size of a job as its settings state it, for crates that do not know the kind of cluster.
+//! Size of a job as its settings state it, for crates that do not depend on the kinds of clusters.
 
 /// Placement of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct ClusterLayout {
 /// A setting that the build steps of a deployed cluster may also receive as a substitution. Both must be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// Name of the substitution, `_NODES`.
+    /// Name of the substitution, such as `_NODES`.
     pub name: &'static str,
-    /// The setting, `nodes`.
+    /// Name of the setting, such as `nodes`.
     pub setting: &'static str,
     /// Value of the setting; `None` if it is not set.
     pub value: Option<String>,

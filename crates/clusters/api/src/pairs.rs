@@ -184,7 +184,7 @@ mod tests {
         let (text, status) = run(2, 0, "echo \"$NODE $BURNIN_PAIR_INDEX of $#: ${1:-}\"");
         let expected = "burnin pairs: n0 n1\nburnin pair: n1 to n0\nn1 1 of 1: a-n0\n\nburnin pair ended: 0\n\
                         server: n0 0 of 0: \nserver: burnin pair: ready\n";
-        // A server that ends at once may print its line before or after.
+        // This server ends immediately, so its line may come before or after the line `burnin pair: ready`.
         let other = expected
             .replace("server: n0 0 of 0: \nserver: burnin", "server: burnin")
             .replace("ready\n", "ready\nserver: n0 0 of 0: \n");

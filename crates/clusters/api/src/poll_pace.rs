@@ -35,7 +35,7 @@ impl PollPace {
         };
     }
 
-    /// Sends the next poll to the scheduler.
+    /// Removes the last result, so that the next poll reaches the scheduler.
     pub fn forget(&self, job: &str) {
         self.note(job, None);
     }

@@ -12,7 +12,7 @@ pub struct Order {
     pub name: String,
     /// Kind and settings.
     pub system: System,
-    /// End of the lease: the cluster must then end by itself, even if every service is down.
+    /// End of the lease: the cluster must then end without a request, even if every service is down.
     pub expires_at: Timestamp,
 }
 
@@ -41,7 +41,7 @@ pub struct ClusterListing {
 /// A cluster and its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedCluster {
-    /// Cluster name.
+    /// Name of the cluster at the provider.
     pub name: String,
     /// Label: the run it was created for.
     pub run: String,

@@ -21,7 +21,7 @@ pub struct JobSpec {
     pub environment: BTreeMap<String, String>,
     /// Whether the job takes [hardware evidence](crate::evidence) of each node.
     pub evidence: bool,
-    /// Time limit.
+    /// Maximum duration of the job.
     pub limit: Span,
     /// Labels that identify the run: `burnin-run`, `burnin-attempt`, `burnin-expires`.
     pub labels: BTreeMap<String, String>,
@@ -68,7 +68,7 @@ pub enum JobStatus {
     Absent,
     /// Pending or running.
     Going,
-    /// Ran to its own end, successful or not.
+    /// The job's program ended, with or without success.
     Ended(JobEnd),
     /// Ended by the infrastructure.
     Lost {
@@ -79,7 +79,7 @@ pub enum JobStatus {
     },
 }
 
-/// Output of a job.
+/// The files that a job wrote, and the entries that cannot be collected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Regular files.

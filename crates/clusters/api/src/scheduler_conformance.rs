@@ -31,8 +31,8 @@ pub const fn program() -> Program {
     })
 }
 
-/// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
-/// writes some output.
+/// Checks that the adapter fulfils the port. `job` makes a job with the given name that runs for about 1 s, succeeds
+/// and writes output.
 ///
 /// # Panics
 /// Panics if a check fails.
@@ -72,7 +72,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
 
     let ran = scheduler.nodes(cluster, "one").await.expect("nodes");
-    // A cluster may not know its nodes before a job runs on them.
+    // The nodes of a cluster may be unknown before a job runs on them.
     assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
     // A job on a part of the cluster runs on all nodes of the part, and on no other.
     if let [_, others @ ..] = &ran[..]
@@ -149,7 +149,7 @@ pub async fn program_of_each_pair(
     cluster: &Cluster,
     job: impl Fn(&str) -> JobSpec,
 ) {
-    // The server listens late, on every address, and stays after its client.
+    // The server starts to listen after 1 s, on every address, and runs longer than its client.
     let script = "set -u\nif [[ $BURNIN_PAIR_INDEX == 0 ]]; then exec python3 -c 'import socket, time; time.sleep(1)\n\
                   listening = socket.create_server((\"\", 18515), backlog=8)\nprint(\"serving\", flush=True); time.sleep(600)'; fi\n\
                   [[ $BURNIN_NODE_NAME != \"$1\" ]] || exit 7\nexec {to}<>/dev/tcp/\"$2\"/18515 && echo \"connected from $BURNIN_NODE_NAME\"";

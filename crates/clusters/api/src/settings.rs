@@ -140,7 +140,7 @@ pub fn check_job_name(name: &str) -> Result<(), PortError> {
     Err(PortError::Permanent(Failure::new(Class::Input, "SETTINGS", why)))
 }
 
-/// An invalid value as one short line.
+/// An invalid value as one line for a message, shortened.
 pub fn shown(text: &str) -> String {
     text.chars().take(60).flat_map(char::escape_debug).collect()
 }

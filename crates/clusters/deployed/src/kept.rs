@@ -6,7 +6,7 @@
 //! this object
 //! ```
 //!
-//! The first is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
+//! The first object is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
 //!
 //! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses
 //! only parts that it would have created itself. A part is kept by the run that created it, once its deployment

@@ -118,7 +118,7 @@ impl DeployedClusters {
         Ok(self.store.create_json(object, content).await?)
     }
 
-    /// The build with the substitutions that Burnin sets, as far as its config declares them.
+    /// The build with the substitutions that Burnin sets, if its config declares them.
     fn with_own_substitutions(
         &self,
         name: &str,
@@ -427,7 +427,8 @@ impl ClusterProvider for DeployedClusters {
             },
         };
         self.note(&open, &asked).await?;
-        // A deletion writes the mark first and then reads the request: at least one side sees the other.
+        // A deletion writes the mark first and then reads the request, so at least one of the two finds the other's
+        // object.
         if self.has(&mark).await? {
             return Err(given_back(name));
         }

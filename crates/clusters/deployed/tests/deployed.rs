@@ -400,7 +400,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
     assert_eq!(listed[0].expires_at, Some(world.clock.now() + month));
 
-    // Later runs create machines only; a repeated order changes nothing.
+    // Later runs create only machines; a repeated command changes nothing.
     let second = order_of(&world, "night-2", |deploy| {
         deploy.substitutions.insert("_NODES".to_owned(), "8".to_owned());
     });
@@ -420,7 +420,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert!(matches!(world.settled(&other.name).await, ClusterStatus::Ready(_)));
     assert!(world.has().contains(&format!("{}.base", other.name)));
 
-    // A run that would live longer than the parts creates its own.
+    // A run whose lease ends after that of the kept parts creates its own parts.
     world.clock.advance(Span::from_secs(30 * 24 * 3600 - 60));
     let late = order_of(&world, "late", |_| {});
     world.clusters.create(&late).await.unwrap();
@@ -428,8 +428,8 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert!(world.has().contains(&format!("{}.base", late.name)));
     world.keep.clear();
 
-    // At the end of the leases the sweeper releases everything, the kept parts of the late run at the end of their
-    // own lease.
+    // The sweeper releases every cluster at the end of its lease, and the kept parts of the late run at the end of
+    // their own lease.
     world.clock.advance(Span::from_secs(700));
     for _ in 0..3000 {
         let swept = sweep(&world.clusters, Span::from_secs(0), true).await.unwrap();

@@ -9,7 +9,7 @@ use crate::{settings::Hosts, ssh};
 /// Maximum number of hosts that a message names.
 const NAMED: usize = 8;
 
-/// Connects to every host, all at once.
+/// Connects to all hosts concurrently.
 ///
 /// # Errors
 /// Returns an error if this machine cannot write its temporary folder.

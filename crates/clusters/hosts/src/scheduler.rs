@@ -1,7 +1,8 @@
 //! Jobs on machines reached by ssh.
 //!
-//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs it. The
-//! start outlives the agent. If the start dies, its processes are ended on every host before the job counts as lost.
+//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs
+//! it. The start outlives the agent. If the start ends without a result, its processes are ended on every host before
+//! the job counts as lost.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -76,7 +77,7 @@ fn record(folder: &Folder, state: &str, why: &str) -> Result<JobStatus, PortErro
     folder.record(state, why, now()).map_err(PortError::transient)
 }
 
-/// Ends all processes of a job on this machine and on every host. Returns the hosts where some may be left.
+/// Ends all processes of a job on this machine and on every host. Returns the hosts where processes may be left.
 async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>, PortError> {
     let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
     let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);
@@ -157,7 +158,8 @@ impl Scheduler for HostsJobs {
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let (hosts, folder) = job_of(cluster, name)?;
-        // The launcher is read first: a result that it wrote just before its end is then found.
+        // Read the launcher's state before the result, so that a result that the launcher wrote just before its end is
+        // found.
         let launcher = folder.launcher().map_err(PortError::transient)?;
         if let Some(end) = folder.end().map_err(PortError::transient)? {
             return Ok(end);
@@ -170,7 +172,7 @@ impl Scheduler for HostsJobs {
         }
     }
 
-    /// The script sees the mark within a second, and ends the benchmark on every host before it writes the result.
+    /// The script finds the mark within 1 s, and ends the benchmark on every host before it writes the result.
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let (_, folder) = job_of(cluster, name)?;
         folder.cancel().map_err(PortError::transient)

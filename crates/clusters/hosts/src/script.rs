@@ -11,8 +11,8 @@ use model::Every;
 
 use crate::settings::Hosts;
 
-/// Kills all processes of this job on a host, and reports an error if some are left. `$1`: the variable with its value,
-/// `$2`: the job's folder on the host, which is removed; empty on the agent's machine, whose folder is kept.
+/// Kills all processes of this job on a host, and reports an error if processes are left. `$1`: the variable with its
+/// value, `$2`: the job's folder on the host, which is removed; empty on the agent's machine, whose folder is kept.
 pub const SWEEP: &str = r#"for try in {1..40}; do
   left=
   for process in /proc/[0-9]*; do

@@ -55,7 +55,7 @@ pub struct Hosts {
     /// Shell file on the hosts that sets up the network, sourced before each rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Environment variables of the ranks. They override the profile, which also sees them.
+    /// Environment variables of the ranks. They override the profile, and are also set while the profile runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// Value of `NCCL_DEBUG`.
@@ -68,7 +68,7 @@ pub struct Hosts {
     #[serde(default = "rank_port")]
     #[schemars(range(min = 1024))]
     pub rank_port: u16,
-    /// A host that does not answer for this long during a job is lost.
+    /// Maximum time without a response from a host during a job; then the host is lost.
     #[serde(default = "silent_after")]
     pub silent_after: Span,
 }

@@ -53,7 +53,7 @@ pub fn config(settings: &Hosts) -> String {
 pub async fn run(config: &Path, host: &str, script: &str) -> Result<String, String> {
     let command = format!("exec bash -c {}", quote(script));
     let argv = ["ssh", "-F", &config.display().to_string(), "-T", host, &command].map(str::to_owned);
-    // The ssh agent's socket is the one variable that ssh needs besides the usual ones.
+    // Besides the usual variables ssh needs only the ssh agent's socket.
     let socket = std::env::var_os("SSH_AUTH_SOCK");
     let env: Vec<_> = socket.into_iter().map(|socket| ("SSH_AUTH_SOCK", socket)).collect();
     match ask(&argv, &env, LIMIT).await {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use service::PortError;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Takes about a second and writes output.
+/// A benchmark that writes output and runs for about 1 s.
 const ABOUT_A_SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS on $(hostname): $*\"; sleep 1";
 
 struct HostsBed {
@@ -256,7 +256,7 @@ async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
 async fn missing_software_on_one_host_is_named() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
-    // Open MPI by its folder, which this host does not have.
+    // The setting names a folder of Open MPI that does not exist on this host.
     let folder = bed.work.path().join("mpi");
     bed.run(&format!("mkdir -p {0}/bin && ln -s $(type -P mpirun) {0}/bin/mpirun", folder.display()));
     let cluster = bed.cluster(&["h1", "h2"], &json!({"mpi": {"folder": folder}}));
@@ -324,7 +324,7 @@ async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
 #[ignore = "needs ssh hosts: .ci/hosts.sh"]
 async fn a_cancelled_job_leaves_no_process_on_any_host() {
     let bed = HostsBed::up();
-    // Ranks that ignore signals, and children that left their session.
+    // The ranks ignore signals, and their child processes have their own sessions.
     let (jobs, image) =
         jobs("trap '' TERM INT HUP; setsid sleep 601 & echo begun; while :; do sleep 1; done").await;
     let job = job("cancelled", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));

@@ -1,4 +1,4 @@
-//! The Kubernetes API, as far as a job needs it. Objects are read again for every decision, never cached.
+//! The requests to the Kubernetes API that a job needs. Objects are read again for every decision, never cached.
 
 use std::{
     collections::HashMap,
@@ -258,7 +258,8 @@ impl NamespacedCluster {
                 None => Err(left("already cordoned, without a reason".to_owned())),
             };
         }
-        // With the resource version that was read: after a concurrent change the request fails and the node is read again.
+        // The request has the resource version that was read: it fails after a concurrent change, and the node is read
+        // again.
         let patch = json!({
             "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: reason}},
             "spec": {"unschedulable": true},
@@ -286,7 +287,7 @@ impl NamespacedCluster {
                 left.push(format!("{}/{name}", kind.to_lowercase()));
             }
         }
-        // By name: the permission to list secrets includes reading all of them.
+        // Delete the secret by its name: the permission to list secrets would include reading all of them.
         for (kind, plural, name) in
             [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
         {

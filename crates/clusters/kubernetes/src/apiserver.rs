@@ -24,7 +24,7 @@ pub fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, PortError
 /// Applies the timeout to a request.
 ///
 /// # Errors
-/// Returns an error if the API does not respond within half a minute.
+/// Returns an error if the API does not respond within 30 s.
 pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
     let late =
         |_| PortError::Transient(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));

@@ -13,7 +13,7 @@ use crate::objects::{JobSet, Workload};
 pub struct PodState {
     /// Current JobSet.
     pub jobset: JobSet,
-    /// Every pod that was ever seen, in its last seen state.
+    /// Every observed pod, deleted ones included, in its last observed state.
     pub pods: Vec<Pod>,
     /// Jobs of the JobSet.
     pub jobs: Vec<Job>,
@@ -35,7 +35,7 @@ pub enum PodFinding {
         /// Message of the cluster.
         why: String,
     },
-    /// The job ran to its own end.
+    /// The job ran and has ended on its own.
     Ended(JobEnd),
     /// Ended by the infrastructure.
     Lost {

@@ -1,4 +1,4 @@
-//! Follows a job's pods: reads their output while they write, and remembers the last state of a pod beyond its deletion.
+//! Follows a job's pods: reads their output while they write, and keeps the last state of a pod after its deletion.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +67,7 @@ impl Follower {
         Self { seen, watching: tokio::spawn(watch).abort_handle() }
     }
 
-    /// Every pod that was seen, in its last seen state.
+    /// Every observed pod, deleted ones included, in its last observed state.
     pub fn seen(&self) -> BTreeMap<String, Pod> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

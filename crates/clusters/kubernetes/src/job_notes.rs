@@ -88,7 +88,7 @@ impl JobNotes {
         Ok(self.store.create_json(&format!("{}{name}", self.folder), content).await?)
     }
 
-    /// Uid of the JobSet; `None` if it was never seen.
+    /// Uid of the JobSet; `None` if it was never recorded.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.

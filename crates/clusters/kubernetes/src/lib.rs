@@ -87,7 +87,8 @@ impl ClusterKind for KubernetesKind {
     }
 }
 
-/// Ready. The scheduler chooses a job's nodes when it starts, so they are known only if the job uses all nodes.
+/// The status `Ready`. The scheduler chooses a job's nodes when it starts, so they are known only if the job uses all
+/// nodes.
 pub(crate) fn ready_on_any_nodes(name: &str, settings: &Kubernetes) -> ClusterStatus {
     ready(name, settings, (0..settings.nodes).map(|number| format!("any-{number}")).collect())
 }

@@ -36,9 +36,9 @@ pub struct ContainerOutput {
     pub cluster: NamespacedCluster,
     /// The job's notes.
     pub notes: JobNotes,
-    /// Pod name.
+    /// Name of the pod that writes the output.
     pub pod: String,
-    /// Container name.
+    /// Name of the container that writes the output.
     pub container: String,
     /// Name of the stored stream.
     pub stream: String,

@@ -12,7 +12,7 @@ use crate::{
     objects::LocalQueue,
 };
 
-/// Nodes per response: a node's object takes up to 50 KiB, and there may be thousands.
+/// Nodes per response: a node's object takes up to 50 KiB, and a cluster may have thousands of nodes.
 const PAGE: u32 = 100;
 
 /// Whether the API serves this kind. Discovery is available to every authenticated user.

@@ -5,7 +5,7 @@ use ledger::Digest;
 /// Name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. With named nodes each node has its own replicated
 /// job with a number in its name: pods are `{jobset}-{this}{number}-0-0-{random}`.
 pub const REPLICATED: &str = "n";
-/// The measured container.
+/// Name of the container that runs the benchmark.
 pub const CONTAINER: &str = "benchmark";
 /// Annotation with the full job name: an object without it belongs to another owner.
 pub const JOB: &str = "burnin.dev/job";

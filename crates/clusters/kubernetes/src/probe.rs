@@ -106,7 +106,7 @@ fn closed(queue: &str, namespace: &str, found: Option<&LocalQueue>) -> Option<St
 #[derive(Default)]
 struct Count {
     fit: Vec<String>,
-    /// By reason: number of nodes, and one of them.
+    /// Number of unfit nodes and the name of one of them, by reason.
     unfit: BTreeMap<String, (usize, String)>,
 }
 

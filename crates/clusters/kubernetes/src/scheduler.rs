@@ -95,7 +95,7 @@ impl KubernetesJobs {
         followed.get(name).map(Follower::seen).unwrap_or_default()
     }
 
-    /// Current objects of a job, and the last seen state of deleted pods.
+    /// Current objects of a job, and the last observed state of deleted pods.
     async fn known(&self, place: &JobContext, name: &str, jobset: JobSet) -> Result<PodState, PortError> {
         let JobContext { cluster, jobset: called, settings, .. } = place;
         let mut pods = self.seen(name);
@@ -184,7 +184,7 @@ impl KubernetesJobs {
                 read => drop(read?),
             }
         }
-        // Streams of deleted pods that only another agent saw.
+        // Streams of deleted pods whose output only another agent read.
         for stream in notes.streams().await? {
             let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
             let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };
@@ -268,7 +268,7 @@ impl Scheduler for KubernetesJobs {
         self.pace.forget(&job.name);
         let place = self.place(&job.cluster, &job.name).await?;
         let JobContext { settings, cluster, notes, .. } = &place;
-        // Never start again: ended, cancelled, or deleted after it existed.
+        // A job that has ended, was cancelled, or was deleted after it existed never starts again.
         if notes.recorded_end().await?.is_some() || notes.cancelled().await? {
             return Ok(place.handle());
         }
@@ -290,7 +290,7 @@ impl Scheduler for KubernetesJobs {
             notes.note_submitted(uid).await?;
             place.keys(&job.name, &jobset).await?;
             if notes.cancelled().await? {
-                self.cancel(&job.cluster, &job.name).await?; // cancelled meanwhile
+                self.cancel(&job.cluster, &job.name).await?; // cancelled since the submission began
             } else {
                 self.follow(&place, &job.name);
             }

@@ -83,7 +83,7 @@ wait "$started"
 finish $?
 "#;
 
-/// Starts sshd in every pod; the first pod connects to all others. The job ends with it.
+/// Starts sshd in every pod; the first pod connects to all others. The job ends when the first pod ends.
 const SSH: &str = r#"port=${BURNIN_SSH_PORT:?}
 for program in ssh ssh-keygen "${needs[@]}"; do
   [[ $program == mpirun && $index != 0 ]] || type -P "$program" >/dev/null || fail 85 UNFIT "the image has no $program"

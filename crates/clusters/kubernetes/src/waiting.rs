@@ -83,7 +83,7 @@ fn unschedulable(pod: &Pod) -> Option<Condition> {
     pod.condition("PodScheduled").filter(|said| said.status == "False" && said.reason == "Unschedulable")
 }
 
-/// Kueue has assigned the node and does not know the pods' anti-affinity: this cannot resolve itself.
+/// Kueue has assigned the node without regard to the pods' anti-affinity, so waiting cannot resolve this.
 fn never_schedulable(pod: &Pod, said: &Condition, settings: &Kubernetes) -> Option<PodFinding> {
     let conflict =
         settings.topology.is_some() && said.message.contains("didn't match pod anti-affinity rules");

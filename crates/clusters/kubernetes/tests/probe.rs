@@ -68,7 +68,7 @@ async fn a_complete_cluster_is_ready_with_its_nodes() {
     let bed = ProbeBed::up().await;
     assert_eq!(bed.nodes(json!({})).await, ["n1", "n2"]);
     assert_eq!(bed.nodes(json!({"queue": "a4", "node_selector": {"pool": "b200"}})).await, ["n1", "n2"]);
-    // Only the scheduler decides which one.
+    // The job uses one of two nodes, and the scheduler chooses it.
     assert_eq!(bed.nodes(json!({"nodes": 1})).await, ["any-0"]);
     assert_eq!(bed.nodes(json!({"nodes": 9, "autoscaled": true})).await.len(), 9);
     bed.api.deny("list nodes");
@@ -149,7 +149,7 @@ async fn missing_nodes_are_counted() {
         assert!(why.message.contains(expected), "{}", why.message);
     }
     assert_eq!(bed.nodes(json!({"nodes": 3, "tolerate": ["team"]})).await, ["n1", "n2", "n3"]);
-    // More than one page.
+    // The list of these nodes has more than one page.
     for number in 0..120 {
         bed.api.node(&format!("more-{number:03}"), &json!({}), &json!({}), &json!({"nvidia.com/gpu": "8"}));
     }
@@ -161,7 +161,7 @@ async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = ProbeBed::up().await;
     let why = bed.refused(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})).await;
     assert!(why.code == "CREDENTIALS" && why.message.contains("/nowhere"), "{why:?}");
-    // Only the agent's pod has these.
+    // In-cluster credentials exist only in the agent's pod, so nothing is checked here.
     assert_eq!(bed.nodes(json!({"access": "in_cluster"})).await, ["any-0", "any-1"]);
     drop(bed.api);
     let config = bed.root.path().join("kubeconfig");

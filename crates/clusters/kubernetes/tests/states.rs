@@ -46,7 +46,7 @@ fn typed<T: DeserializeOwned>(object: &Value) -> T {
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubernetes-1.32");
     let file = folder.join(format!("{scenario}.{kind}.watch.jsonl"));
-    // There was never a pod.
+    // No pod existed in this scenario.
     let none = (scenario, kind) == ("quota-pending-then-deleted", "pods");
     let text = if none { String::new() } else { fs::read_to_string(file).unwrap() };
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -248,7 +248,7 @@ fn a_request_above_the_maximum_quota_fails() {
     assert!(failure.message.contains("maximum capacity (40 > 32)"), "{}", failure.message);
 }
 
-/// Before any pod ran: the recorded job, with another first condition of Kueue's Workload.
+/// The recorded job before any pod ran, with another first condition of Kueue's Workload.
 fn queued(reason: &str, message: &str) -> Recorded {
     let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
@@ -257,7 +257,7 @@ fn queued(reason: &str, message: &str) -> Recorded {
     known
 }
 
-/// Scheduled pods that have not started: the recorded ones, with this patch of their status.
+/// The recorded pods, scheduled but not started, with this patch of their status.
 fn pending(status: Value) -> Recorded {
     let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
     for pod in &mut known.pods {

@@ -9,7 +9,7 @@ use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
 use service::{Clock, SystemClock};
 
-/// Long enough for the suite, and short, so that a failed test leaves no processes for long.
+/// End of the leases: later than the end of the suite, but after a failed test its processes end within 60 s.
 fn soon() -> Timestamp {
     SystemClock.now() + Span::from_secs(60)
 }

@@ -11,7 +11,7 @@ use model::{Class, Cluster, ClusterAccess, FileDigest, Image, Node, Span};
 use service::{Clock, PortError, SystemClock};
 use supervisor::{ClusterFolder, ClusterRequest, ClusterState};
 
-/// Takes about a second and writes output.
+/// A benchmark that writes output and runs for about 1 s.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
 
 fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
@@ -74,7 +74,7 @@ impl Drop for Rented {
 }
 
 #[tokio::test]
-async fn the_fake_conforms() {
+async fn the_fake_scheduler_conforms() {
     let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
     let cluster = Cluster { name: "c".into(), nodes, access: ClusterAccess::processes("paper") };
     let scheduler = FakeScheduler::new("some output\n");

@@ -1,7 +1,7 @@
 //! Logs of a benchmark that another program ran: a Helm chart, a colleague, a vendor.
 //!
-//! A run on such a cluster starts nothing. It stores the logs, reads their tables and judges them like those of its own jobs, so that
-//! they are in the ledger, the warehouse, the history and the reports.
+//! A run on such a cluster starts no job. It stores the logs, reads their tables and judges them like those of its own
+//! jobs, so that they are in the ledger, the warehouse, the history and the reports.
 
 mod marker;
 mod scheduler;
@@ -28,7 +28,7 @@ impl ClusterKind for LogsKind {
         SettingsForm::of::<LogSettings>()
     }
 
-    /// An offer could make this machine publish any of its folders.
+    /// No: an offer could make this machine publish any of its folders.
     fn can_be_offered(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! "Jobs" that have run elsewhere.
+//! Jobs that another program has already run.
 //!
 //! ```text
 //! logs/{job}/submitted.json   the job was submitted
@@ -17,7 +17,7 @@ use service::PortError;
 
 use crate::{LogSettings, found, marker::Marker};
 
-/// Scheduler of logs: it submits nothing.
+/// Scheduler of existing logs; submits no job.
 pub struct LogJobs {
     store: Arc<dyn Store>,
 }

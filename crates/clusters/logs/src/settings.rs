@@ -1,4 +1,4 @@
-//! Settings of the kind.
+//! Settings of the kind `logs`.
 
 use cluster_api::{
     ClusterLayout, Settings, SettingsProblems,
@@ -20,7 +20,7 @@ pub struct LogSettings {
     #[serde(default = "eight")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks_per_node: u32,
-    /// The benchmark's log below the folder, `all_reduce/slurm-17.out`; all files by default.
+    /// The benchmark's log below the folder, such as `all_reduce/slurm-17.out`; all files by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }

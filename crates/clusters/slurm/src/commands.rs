@@ -60,7 +60,7 @@ impl Commands {
         }
     }
 
-    /// All jobs of this name and user that the controller knows.
+    /// All jobs of this name and user in the controller's records.
     ///
     /// # Errors
     /// Returns an error if the controller request fails.
@@ -185,7 +185,7 @@ impl Commands {
     }
 }
 
-/// By id: the name may be unknown on this host.
+/// Users are identified by id, because the name may be unknown on this host.
 fn user() -> u32 {
     rustix::process::getuid().as_raw()
 }

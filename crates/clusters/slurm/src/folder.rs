@@ -41,7 +41,7 @@ impl Folder {
         Self { shared: shared.into(), name: name.to_owned() }
     }
 
-    /// Path of the folder.
+    /// Path of the folder, which is the same on this host and on the nodes.
     pub fn path(&self) -> PathBuf {
         self.shared.join("jobs").join(&self.name)
     }
@@ -98,8 +98,8 @@ impl Folder {
         Ok(told.map(JobStatus::from))
     }
 
-    /// Records an end state. Returns the first one recorded, which is final: Slurm forgets jobs, and its state of a job may change
-    /// while nodes come and go.
+    /// Records an end state. Returns the first one recorded, which is final: Slurm purges jobs, and its state of a job
+    /// may change when nodes fail or return.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.

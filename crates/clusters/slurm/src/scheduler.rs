@@ -46,8 +46,8 @@ impl SlurmJobs {
         self
     }
 
-    /// Everything known about a job: the controller's rows, the accounting's if the controller has purged the job, and the marks
-    /// of its folder. The marks are read last, so that they are not older than the rows.
+    /// All records of a job: the controller's rows, the accounting's if the controller has purged the job, and the
+    /// marks of its folder. The marks are read last, so that they are not older than the rows.
     async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let mut rows = self.commands.jobs(name).await?;
         if rows.is_empty() {
@@ -65,8 +65,8 @@ impl SlurmJobs {
         let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
             return Ok(None);
         };
-        // A second job, after a submission whose response was lost. It would end immediately, because the first job
-        // holds the claim.
+        // This is a second job, submitted after a lost response. It would end immediately, because the first job holds
+        // the claim.
         let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
         for row in
             rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
@@ -222,7 +222,7 @@ impl Scheduler for SlurmJobs {
             (None, Err(error)) => return Err(error),
         };
         if read(&folder, Folder::marks).await?.cancelled {
-            self.commands.cancel(&job.name).await?; // cancelled meanwhile
+            self.commands.cancel(&job.name).await?; // cancelled since the submission began
         }
         Ok(number.to_string())
     }

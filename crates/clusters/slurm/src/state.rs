@@ -1,7 +1,8 @@
 //! Combines Slurm's state of a job and the job's own record into one state. Pure.
 //!
-//! Slurm is read as text: the words of `scontrol show job` have been stable since long before 22.05, while the JSON forms of
-//! 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3 as a success).
+//! Slurm is read as text: the words of `scontrol show job` are stable since versions older than 22.05, while the JSON
+//! forms of 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3
+//! as a success).
 
 use chrono::{DateTime, NaiveDateTime};
 use model::{JobEnd, Timestamp};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlurmStateKind {
-    /// The job ran to an end: its own, a limit or a cancel.
+    /// The job ran and has ended: on its own, at a limit or by a cancel.
     Ended,
     /// Ended by the infrastructure.
     Lost,
@@ -59,7 +60,7 @@ pub fn canonical(word: &str) -> String {
 /// A job record of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmJobRow {
-    /// Job id.
+    /// Number that Slurm assigned to the job.
     pub id: u64,
     /// State word, as printed by Slurm.
     pub state: String,
@@ -69,9 +70,9 @@ pub struct SlurmJobRow {
     pub restarts: u32,
     /// Exit code and signal of the script.
     pub exit: (i32, i32),
-    /// Start time.
+    /// Start of the job, if Slurm states it.
     pub started_at: Option<Timestamp>,
-    /// End time.
+    /// End of the job, if Slurm states it.
     pub ended_at: Option<Timestamp>,
     /// Allocated nodes, as a Slurm node list.
     pub nodes: String,
@@ -208,9 +209,9 @@ pub enum SlurmFinding {
     Waiting(String),
     /// Running, or records that may still appear are missing.
     Going,
-    /// The job ran to an end.
+    /// The job ran and has ended.
     Ended(JobEnd),
-    /// Lost, or must be ended because it cannot end by itself.
+    /// Lost, or must be ended because it would never end.
     Lost {
         /// Slurm's code.
         code: String,

@@ -79,7 +79,7 @@ fn both_slurm_versions_give_the_same_states() {
         assert_eq!(found(&row, &ending(&row, true, 139)), "FAILED Some(139) Some(11)");
         assert_eq!(found(&row, &ending(&row, false, 1)), "lost: LAUNCH_FAILED");
     }
-    // 24.11 rejects such a job at once.
+    // 24.11 rejects such a job at its submission.
     assert_eq!(found(&shown("22.05", "pending-impossible"), &Marks::default()), "never: PartitionNodeLimit");
     assert_eq!(found(&shown("22.05", "pending"), &Marks::default()), "waiting: Priority");
     assert_eq!(found(&shown("24.11", "pending"), &Marks::default()), "waiting: Resources");
@@ -203,7 +203,7 @@ fn of_two_jobs_with_the_same_name_the_claiming_job_counts() {
     assert!(
         matches!(standing(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
     );
-    // Nothing started, and nothing may start.
+    // No start exists, and no later start may run.
     let marks = Marks { cancelled: true, ..Marks::default() };
     assert!(matches!(standing(&[], &marks, late()), SlurmFinding::Ended(end) if end.state == "CANCELLED"));
     assert_eq!(standing(&[], &Marks::default(), late()), SlurmFinding::Absent);

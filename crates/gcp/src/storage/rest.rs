@@ -37,7 +37,7 @@ pub struct CreatedObject {
 }
 
 impl CreatedObject {
-    /// Checks it against the sent data.
+    /// Compares the stored size and checksum with those of the sent data.
     pub fn check(&self, size: u64, crc32c: u32) -> Result<(), RequestError> {
         let (stored, sent) = (&self.crc32c, STANDARD.encode(crc32c.to_be_bytes()));
         if *stored == sent && self.size.parse() == Ok(size) {
@@ -71,7 +71,7 @@ struct Item {
 }
 
 impl Rest {
-    /// Uses a bucket at `base`.
+    /// Creates the API of a bucket at `base`.
     pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, RequestError> {
         let http = Client::builder()
             .connect_timeout(Duration::from_secs(5))

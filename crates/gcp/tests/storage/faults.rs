@@ -232,7 +232,7 @@ async fn a_stream_that_is_not_stored_leaves_nothing() {
         assert!(stored.is_err(), "{kind:?}: {stored:?}");
         assert!(standin.names(BUCKET).is_empty() && standin.unfinished() == 0, "{kind:?}");
     }
-    // An upload whose source fails, or that is dropped, stores nothing either.
+    // An upload whose source fails, or that is dropped, also stores no object.
     let standin = standin(Duration::ZERO).await;
     let breaks = breaking(body.slice(..9 << 20));
     let stored = store(&standin).create_from("name", breaks).await;

@@ -36,7 +36,7 @@ async fn a_faster_concurrent_writer_keeps_the_name() {
     let digest = Digest::of(&[&body[..], b"the end"].concat());
     assert_eq!(uploading.await.unwrap().unwrap(), (Creation::Exists, digest));
     assert_eq!(store.read("name").await.unwrap(), Some(Bytes::from_static(b"rival")));
-    // The next writer finds it before it sends anything, and still reads to the end.
+    // A later writer finds the existing object before it sends a chunk, and still reads its source to the end.
     let late = store.create_from("name", Box::new(std::io::Cursor::new(body.clone()))).await.unwrap();
     assert_eq!(late, (Creation::Exists, Digest::of(&body)));
     assert_eq!(standin.unfinished(), 0);

@@ -28,7 +28,7 @@ const SIZE: usize = 1 << 20;
 const LIST: usize = 16;
 /// Numbers that programs print; a value group must match each of them as a whole.
 const PROBES: [&str; 5] = ["9.5e-05", "1.25e+06", "12.5", "0.003", "417600"];
-/// Numbers of a counter.
+/// Numbers that a counter prints.
 const COUNTS: [&str; 3] = ["0", "7", "1234567"];
 
 struct Lint<'a> {

@@ -386,21 +386,21 @@ pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static Rule> {
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
 
-/// Names of elements differ between drivers.
+/// Whether an XML element is that of a rule: the names differ between drivers.
 pub(super) fn same(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == "clocks_event_reasons" && printed == "clocks_throttle_reasons"
         || ours == "gpu_power_readings" && printed == "power_readings"
 }
 
-/// Names of sections differ between drivers.
+/// Whether a section is that of a rule: the names differ between drivers.
 pub(super) fn same_section(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == REASONS && printed == "Clocks Throttle Reasons"
         || ours == "GPU Power Readings" && printed == "Power Readings"
 }
 
-/// Drivers print the two reasons of a slowdown below it or beside it, and the following ones deeper than it or not.
+/// Whether a part contains reasons: depending on the driver, some of them are below `HW Slowdown` or beside it.
 pub(super) fn is_reason(rule: &Rule, part: &str) -> bool {
     rule.section == REASONS && (part.is_empty() || part == "HW Slowdown")
 }

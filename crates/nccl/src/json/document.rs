@@ -122,7 +122,7 @@ impl JsonDocument {
                     run.notes.summary_failed |= ok == Some(false);
                     Ok(())
                 }
-                // Misspelt until 2.17.9.
+                // Versions until 2.17.9 misspell the key.
                 "average_bus_bandwidth" | "average_bus_bandwidith" => tokens.members(|tokens, name| {
                     match name {
                         "bandwidth" | "bandwidith" => {
@@ -309,7 +309,7 @@ fn half<R: Read>(tokens: &mut Tokens<R>, row: &mut Row, placement: Placement) ->
             "bus_bw" => (2, &mut draft.half.busbw),
             "nwrong" => {
                 (draft.half.wrong, draft.spoilt) = match tokens.nullable()? {
-                    // Unchecked data.
+                    // The program did not check the data.
                     Nullable::Null => (None, false),
                     Nullable::Number(number) => (number.count(), number.count().is_none()),
                     Nullable::Unreadable => (None, true),

@@ -14,7 +14,7 @@ pub use evidence::{CheckedRun, RunFiles};
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Name of the invariant.
+    /// Name of the violated invariant, such as `I1 one cluster per run`.
     pub invariant: &'static str,
     /// Description.
     pub what: String,
@@ -33,7 +33,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all invariants. `quiet`: the world became idle by itself.
+/// Checks all invariants. `quiet`: the world became idle before its deadline.
 pub fn all(evidence: &RunFiles, quiet: bool) -> Vec<Violation> {
     let mut found = Vec::new();
     resources::check(evidence, quiet, &mut found);

@@ -1,4 +1,4 @@
-//! Checks clusters, builds and jobs: never two, never leaked, never deleted too early.
+//! Checks that clusters, builds and jobs are unique, are released, and are not deleted while they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// A cluster must end by itself at the end of its lease, even if no process is alive.
+/// A cluster must end at the end of its lease without a request, even if no process is running.
 fn deadman(
     evidence: &RunFiles,
     place: usize,
@@ -192,7 +192,7 @@ fn named(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// Nothing of a closed run may be running.
+/// A closed run must have no running build, job or cluster.
 fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut alive: BTreeMap<&str, RunId> = BTreeMap::new();
     let mut closings = BTreeMap::new();
@@ -337,7 +337,7 @@ fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// Resources that still exist although the world had enough time.
+/// Resources that still exist at the deadline for becoming idle.
 fn left(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
     let clusters = clouds

@@ -52,7 +52,7 @@ fn manifest(evidence: &RunFiles, logs: &Logs) -> Option<Manifest> {
     serde_json::from_slice(evidence.objects.get(&logs.manifest)?).ok()
 }
 
-/// Every stored byte was written by the job, and none is missing.
+/// The stored logs contain every byte that the job wrote, and no other.
 fn bytes(
     evidence: &RunFiles,
     id: &RunId,

@@ -1,4 +1,4 @@
-//! Results of the providers' calls, as their callers see them.
+//! Results of the providers' calls, as their callers receive them.
 
 use model::{Class, Failure, planted};
 use service::PortError;

@@ -98,7 +98,7 @@ impl Inner {
         if stopped {
             return;
         }
-        // An idle cluster starts a job at once.
+        // An idle cluster starts a job without a delay.
         let longest = [1_000, 20_000][self.dice.index(2)];
         let (world, waits) = (Arc::clone(world), self.dice.between(0, longest));
         self.spawn(SimService::Outside, async move {

@@ -1,7 +1,7 @@
 //! Simulated external systems (builds, clusters, jobs, warehouse) behind the services' ports.
 //!
 //! Their events are written to the world's history. Clusters carry the labels of real ones (run, attempt,
-//! expiry) and end by themselves at their expiry, so that the independent sweeper, which deletes by labels
+//! expiry) and end at their expiry without a request, so that the independent sweeper, which deletes by labels
 //! alone, has all its inputs: [`Clouds::clusters`] and [`Inner::end_cluster`](crate::world::Inner::end_cluster).
 
 mod answer;

@@ -11,7 +11,7 @@ use model::{Attempt, JobEnd, Node, RunId, Timestamp};
 
 use crate::workload::{self, RankOutput};
 
-/// Everything outside the services.
+/// State of all systems outside the services.
 #[derive(Default)]
 pub struct Clouds {
     /// Builds by name.
@@ -37,7 +37,7 @@ pub struct Clouds {
 }
 
 impl Clouds {
-    /// Whether anything costs money, or will.
+    /// Whether a resource costs money, or will do so when a pending call takes effect.
     pub fn busy(&self) -> bool {
         self.landing > 0
             || self.builds.values().any(PlannedBuild::going)
@@ -89,7 +89,7 @@ pub struct SimCluster {
     pub run: Option<RunId>,
     /// Label: the attempt.
     pub attempt: Attempt,
-    /// Label: time at which it ends by itself.
+    /// Label: time at which it ends without a request.
     pub expires_at: Timestamp,
     /// Number of its nodes.
     pub nodes: u32,
@@ -97,7 +97,7 @@ pub struct SimCluster {
     pub sick: Option<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
-    /// Progress of the cluster's life.
+    /// Lifecycle state of the cluster.
     pub state: SimClusterState,
 }
 
@@ -123,7 +123,7 @@ pub enum SimJobStage {
     Pending,
     /// The job runs.
     Running,
-    /// Ended by itself or on request.
+    /// The job ended, on its own or on request.
     Ended(JobEnd),
     /// Lost, with the scheduler's code.
     Lost(&'static str),
@@ -131,7 +131,7 @@ pub enum SimJobStage {
 
 /// A job with its planned output.
 pub struct SimJob {
-    /// Cluster of the job.
+    /// Name of the cluster that runs the job.
     pub cluster: String,
     /// Names of the nodes that the job runs on.
     pub nodes: Vec<String>,

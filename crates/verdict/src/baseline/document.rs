@@ -21,7 +21,7 @@ pub const LEAST_SPREAD: f64 = 0.002;
 /// A baseline: the document `burnin/baseline/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Baseline {
-    /// `burnin/baseline/v1`.
+    /// Schema of the document: always `burnin/baseline/v1`.
     pub schema: String,
     /// Fields common to all runs; differences from a judged run are reported.
     pub fingerprint: Fingerprint,
@@ -46,7 +46,8 @@ pub struct Baseline {
 /// Healthy values of a metric of one subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricBaseline {
-    /// Name, unit, subject and labels, without serial number and bus id: a replaced device takes the place of the old one.
+    /// Name, unit, subject and labels, without serial number and bus id: a replacement device is compared with the
+    /// values of the old one.
     #[serde(flatten)]
     pub key: MetricKey,
     /// Median over the runs, in the metric's unit.
@@ -66,27 +67,27 @@ pub struct MetricBaseline {
 pub struct CommonSpread {
     /// Standard deviation of the mean over all subjects, relative.
     pub deviation: f64,
-    /// Number of runs.
+    /// Number of runs that the deviation is estimated from.
     pub runs: u32,
 }
 
 /// Fields in which two comparable values of a metric agree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct MetricKey {
-    /// Name of the metric.
+    /// Name of the metric, such as `gemm.throughput`.
     pub name: String,
     /// Unit of the value.
     pub unit: String,
     /// Direction of improvement.
     pub better: Better,
-    /// The measured part of the cluster.
+    /// The part of the cluster that the value was measured on.
     pub subject: model::metric::Subject,
-    /// Labels.
+    /// Labels by name, such as `dtype`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
-/// A point of the curve.
+/// A point of the healthy curve: the median over the runs and its spread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BaselinePoint {
     /// Measured size, type, operation and placement.
@@ -109,7 +110,7 @@ pub struct SizeKey {
     pub size_bytes: u64,
     /// Element type.
     pub dtype: String,
-    /// Reduction.
+    /// Reduction as printed, such as `sum`.
     pub redop: Option<String>,
     /// Input and output in the same buffer.
     pub in_place: bool,
@@ -119,7 +120,7 @@ pub struct SizeKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Region {
-    /// The time hardly depends on the size. Noisy.
+    /// The time hardly depends on the size. Times vary most from run to run here.
     Latency,
     /// Between latency region and plateau.
     Slope,
@@ -131,7 +132,7 @@ impl Region {
     /// All regions, most important first.
     pub const ALL: [Self; 3] = [Self::Plateau, Self::Slope, Self::Latency];
 
-    /// Name for display, as the subject of a sentence.
+    /// Name in reasons, where it is the subject of a sentence.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Plateau => "the plateau",

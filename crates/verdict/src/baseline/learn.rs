@@ -16,13 +16,13 @@ use crate::{
 /// Reason why no baseline can be learned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unlearnable {
-    /// There are no logs.
+    /// The list of logs is empty.
     Nothing,
     /// A log is not one complete healthy run.
     Unfit {
         /// Index of the log, starting at 0.
         log: usize,
-        /// The problem.
+        /// Reason why the run is incomplete or not healthy, for display.
         why: String,
     },
     /// The logs are not comparable.
@@ -50,8 +50,8 @@ pub struct Healthy<'a> {
     pub fingerprint: Fingerprint,
 }
 
-/// Learns from comparable healthy runs, oldest first. Five runs suffice. With fewer than five, the spread is hardly
-/// known: the minimum tolerances then apply, around a level that one outlier can shift.
+/// Learns from comparable healthy runs, oldest first. Five runs suffice. With fewer than five, the estimated spread is
+/// unreliable: the minimum tolerances then apply, around a level that one outlier can shift.
 ///
 /// # Errors
 /// Returns an error if a log is not one complete healthy run, the logs are not comparable, or they do not
@@ -111,7 +111,7 @@ fn of_metrics(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     })
 }
 
-/// The fields of all runs, which must agree where several runs know them.
+/// The fields of all runs. A field that several runs contain must have the same value in all of them.
 fn common_fingerprint(runs: &[Healthy<'_>]) -> Result<Fingerprint, Unlearnable> {
     let mut fingerprint = runs.first().ok_or(Unlearnable::Nothing)?.fingerprint.clone();
     for (log, run) in runs.iter().enumerate().skip(1) {
@@ -214,7 +214,7 @@ fn divide(points: &mut [BaselinePoint]) {
     }
 }
 
-/// A few runs are too few to estimate the spread of one point; use its neighbours in the region.
+/// Five runs are too few to estimate the spread of one point, so a point's spread is at least the median of its region.
 fn pool(points: &mut [BaselinePoint]) {
     for region in Region::ALL {
         let spreads =

@@ -53,7 +53,7 @@ pub enum Sign {
     Crash,
 }
 
-/// A phrase and its sign.
+/// A phrase that is searched in logs, with its meaning.
 pub struct CausePhrase {
     /// Exact text, case-sensitive.
     pub text: &'static str,

@@ -1,8 +1,8 @@
 //! Beliefs from group tests: a probability for each set of bad members.
 //!
-//! The belief covers whole *sets* of bad members. All sets are too many to enumerate, so a few hundred sampled sets are
-//! kept, each with a frequency proportional to its probability: after an outcome the consistent ones are duplicated and
-//! the others dropped (systematic resampling, Kitagawa 1996), then each is perturbed by Markov chain Monte Carlo, which
+//! The belief covers whole *sets* of bad members. All sets are too many to enumerate, so 256 sampled sets are kept,
+//! each with a frequency proportional to its probability: after an outcome the consistent ones are duplicated and the
+//! others dropped (systematic resampling, Kitagawa 1996), then each is perturbed by Markov chain Monte Carlo, which
 //! preserves the distribution and keeps the sets diverse (Chopin 2002; for noisy adaptive group tests: Cuturi, Teboul,
 //! Berthet, Doucet and Vert 2020). Around the most likely set, where the search ends, every set is weighted exactly.
 //!
@@ -23,7 +23,7 @@ pub(super) struct Belief {
     sampler: Sampler,
 }
 
-/// Number of sampled sets. In simulation, four times as many saved less than half a test of 54.
+/// Number of sampled sets. In simulated searches of 54 tests, four times as many sets saved less than half a test.
 const CARRIED: usize = 256;
 
 /// Moves per set and outcome.

@@ -37,7 +37,7 @@ pub use sweep::{SweepOutcome, Tried, best_of, from_tried, next_pairs};
 /// Location of a fault. This is the document `burnin/locate/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Located {
-    /// `burnin/locate/v1`.
+    /// Schema of the document: always `burnin/locate/v1`.
     pub schema: String,
     /// The evidence suffices, and no member is bad.
     pub healthy: bool,
@@ -69,7 +69,7 @@ pub struct Searched {
     pub tests: usize,
     /// Maximum number of tests.
     pub most: usize,
-    /// Estimated number of further tests; 0 if none would help.
+    /// Estimated number of further tests; 0 if no further test would help.
     pub more: usize,
 }
 
@@ -94,7 +94,7 @@ pub struct Suspect {
     /// Names of the metrics and codes of the findings that show it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// Confidence, 0 to 1.
+    /// Confidence that the member is bad, 0 to 1.
     pub confidence: f64,
 }
 
@@ -105,7 +105,7 @@ pub struct SuspectLink {
     pub a: String,
     /// Second member of the pair.
     pub b: String,
-    /// Confidence, 0 to 1.
+    /// Confidence that the link is bad, 0 to 1.
     pub confidence: f64,
 }
 

@@ -81,7 +81,7 @@ const SURE: f64 = 0.8;
 
 /// Finds the bad members, possibly several, from any subset of the pairs.
 ///
-/// A pair with a bad member is degraded, and some outcomes are wrong. The result is the most likely set of
+/// A pair with a bad member is degraded, but individual outcomes may be wrong. The result is the most likely set of
 /// bad members; a member is named only if no other explanation is nearly as likely. A repeatedly degraded
 /// pair whose members work with others is a bad link.
 #[must_use]
@@ -116,7 +116,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
         }
     }
     located.links.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    // Some of these may be noise. Do not guess; one more run of each decides.
+    // Noise may have caused these results, so the pairs are reported as undecided; one more run of each pair decides.
     if !open.is_empty() {
         located.undecided = Some(format!(
             "degraded for an undecided reason (a member, the link or chance): {}; run these pairs again, and each member with others",
@@ -186,7 +186,7 @@ impl<'a> PairEvidence<'a> {
         let pair = self.pairs.get(&(a.min(b), a.max(b))).copied().unwrap_or_default();
         let (good, bad) = (f64::from(pair.good), f64::from(pair.bad));
         let fault = (1.0 - self.noise).ln() * bad + self.noise.ln() * good;
-        // Between two good members: noise, or the link.
+        // If both members are good, a bad outcome is noise or a bad link.
         let chance = self.noise.ln() * bad + (1.0 - self.noise).ln() * good;
         fault - sum((1.0 - BAD_LINK).ln() + chance, BAD_LINK.ln() + fault)
     }

@@ -14,7 +14,7 @@ pub struct TestPlan {
     pub groups: Vec<Vec<String>>,
 }
 
-/// Result of a group test: a collective over some members.
+/// Result of a group test: a collective over a subset of the members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupOutcome {
     /// Participating members.
@@ -43,7 +43,7 @@ pub struct PlanOptions {
     pub noise: f64,
     /// Maximum remaining doubt at the end of the search: for each bad member, and for the other members together.
     pub doubt: f64,
-    /// Expected number of bad members. A wrong value costs only a few tests.
+    /// Expected number of bad members. A wrong value costs additional tests.
     pub expected: f64,
     /// Maximum number of tests; default: [`tests_for`].
     pub most: Option<usize>,
@@ -84,9 +84,9 @@ pub(super) fn told_by_a_test(noise: f64) -> f64 {
 
 /// The confirming round: each of `suspects` with a partner known to be good, all pairs disjoint.
 ///
-/// Partners are those of `members` that are not suspects, preferring those seen good in more pairs. A suspect
-/// already seen bad twice, or good twice, with such partners needs no further pair; a suspect without a
-/// remaining partner waits for the next round.
+/// Partners are those of `members` that are not suspects; members with more good pairs are preferred. A suspect with
+/// two bad or two good pairs with such partners needs no further pair; a suspect without a remaining partner waits for
+/// the next round.
 #[must_use]
 pub fn plan_pairs(
     members: &[String],

@@ -77,7 +77,7 @@ fn without_a_place(slowness: Slowness, why: &str) -> Located {
     }
 }
 
-/// With two ranks, each differs from the other equally.
+/// Result for two ranks: each differs from the other equally, so neither is the outlier.
 fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
     let same = seen.split_halves < 2 || 4 * seen.split_halves < seen.halves;
     match slowness {
@@ -112,7 +112,7 @@ fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Ve
         .collect()
 }
 
-/// For each process, the probability of its count if it were healthy: small is suspicious.
+/// For each process, the probability of its count if the process were healthy: a small one makes it suspicious.
 ///
 /// `draws` is the number of draws. With `None` it is the sum of the counts without those of suspects already found, so
 /// that one bad rank does not hide the next.

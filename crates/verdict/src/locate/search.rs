@@ -53,7 +53,7 @@ impl<'a> GroupSearch<'a> {
         options.doubt = within(options.doubt, 1e-9, 0.5, usual.doubt);
         options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
         options.sure = within(options.sure, 0.5, 1.0 - 1e-6, usual.sure);
-        // Without wrong outcomes, certainty costs hardly any tests.
+        // With less noise certainty costs fewer tests, so the permitted doubt is smaller.
         options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -138,7 +138,7 @@ impl<'a> GroupSearch<'a> {
         (degraded.min(1.0 - degraded) > self.options.doubt / 16.0).then_some(group)
     }
 
-    /// Estimated number of further tests; 0 if none would help.
+    /// Estimated number of further tests; 0 if no further test would help.
     ///
     /// The unknown information in bits, divided by the information per test, plus the tests to reach
     /// certainty, which depend on the likelihood ratio of an outcome under two sets.

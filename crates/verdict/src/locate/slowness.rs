@@ -14,11 +14,11 @@ const JITTER_US: f64 = 15.0;
 /// Result of the comparison with the references.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Slowness {
-    /// No comparable reference.
+    /// No reference is comparable.
     Unknown,
-    /// As fast as the references.
+    /// The run is as fast as the references.
     AsFast,
-    /// Slower, by this factor.
+    /// The run takes this factor of the references' time.
     Slower(f64),
 }
 
@@ -46,8 +46,8 @@ pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
         return Slowness::Unknown;
     }
     let beyond = |times: f64| ratios.iter().filter(|(ratio, allowed)| *ratio > 1.0 + times * allowed).count();
-    // Slow at most sizes, or so clearly at some that the run was slow part of the time. A single scheduler
-    // hiccup affects one size, so several sizes are required.
+    // The run is slow at most sizes, or clearly slow at several, if it was disturbed for part of the time. A single
+    // scheduler hiccup affects one size, so several sizes are required.
     let slow = 2 * beyond(1.0) > ratios.len() || (beyond(2.0) >= 3 && 8 * beyond(2.0) > 3 * ratios.len());
     if !slow {
         return Slowness::AsFast;

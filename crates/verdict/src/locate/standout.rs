@@ -13,13 +13,13 @@
 use super::odds::median;
 use super::timing_matrix::{Matrices, Matrix};
 
-/// Minimum distance of an outlier: in robust standard deviations of this half...
+/// Minimum distance of an outlier, in robust standard deviations of this half.
 const APART_SIGMAS: f64 = 8.0;
-/// ...as a fraction of the time...
+/// Minimum distance of an outlier, as a fraction of the time.
 const APART_PART: f64 = 0.01;
-/// ...and in microseconds: the effect of a scheduler hiccup on a healthy process.
+/// Minimum distance of an outlier, microseconds: the effect of a scheduler hiccup on a healthy process.
 const APART_US: f64 = 25.0;
-/// Minimum number of processes at which the spread is known well enough to detect several slow ones at once.
+/// Minimum number of processes at which the spread is precise enough to detect several slow ones in one run.
 const CROWD: usize = 8;
 /// Scales a median of absolute deviations to a standard deviation.
 const TO_SIGMA: f64 = 1.4826;

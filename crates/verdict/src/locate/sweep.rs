@@ -33,17 +33,17 @@ pub struct Tried {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SweepOutcome {
-    /// Completed with correct results.
+    /// The run completed with correct results.
     Measured {
         /// Bus bandwidth, GB/s.
         busbw: f64,
     },
-    /// Failed, or with wrong results.
+    /// The run failed, or its results are wrong.
     Broken {
         /// Reason.
         why: String,
     },
-    /// Could not be run.
+    /// The pair could not be run.
     Void {
         /// Reason.
         why: String,
@@ -162,7 +162,7 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     let unexplained: Vec<&PairResult> = results.iter().filter(open).collect();
     let suspects: BTreeSet<&String> = unexplained.iter().flat_map(|result| [&result.a, &result.b]).collect();
     let suspects: Vec<String> = suspects.into_iter().cloned().collect();
-    // A bad member gives no information about its partner.
+    // The result of a pair with a bad member is no evidence about its partner.
     let fit: Vec<String> = members.iter().filter(|member| !named.contains(&***member)).cloned().collect();
     let outcome = |result: &PairResult| PairOutcome {
         a: result.a.clone(),

@@ -16,7 +16,7 @@ pub(super) struct Matrices<'a> {
     pub table: &'a Table,
     /// Number of timed processes.
     pub processes: usize,
-    /// In file order, out-of-place before in-place.
+    /// The halves in file order, out-of-place before in-place.
     pub halves: Vec<Matrix>,
 }
 

@@ -11,13 +11,13 @@ use super::place::Place;
 pub struct DeviceReference {
     /// Kind of device, such as `H100 SXM`.
     pub device: &'static str,
-    /// Name of the metric.
+    /// Name of the metric, such as `gemm.throughput`.
     pub metric: &'static str,
     /// Labels that the metric must have; other labels do not matter.
     pub labels: &'static [(&'static str, &'static str)],
     /// Unit of the value.
     pub unit: &'static str,
-    /// The value.
+    /// Value that a healthy device reaches, in `unit`.
     pub value: f64,
     /// Origin: author, place and date.
     pub source: &'static str,
@@ -29,7 +29,7 @@ const OWN_H100: &str = "median of ten runs on two healthy H100 SXM, Burnin, 2026
 const OWN_H200: &str = "median of five runs on one healthy H200 SXM, Burnin, 2026-11";
 const OWN: &str = "median of three runs on one healthy H100 SXM, Burnin, 2026-11";
 
-/// The library.
+/// The references of all known kinds of devices.
 pub const REFERENCES: [DeviceReference; 14] = [
     DeviceReference::new("A100 SXM", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 271.0, MAMF),
     DeviceReference::new("A100 SXM", "gpu_burn.throughput", &[], "GFLOP/s", 15_000.0, CSCS),
@@ -59,7 +59,7 @@ impl DeviceReference {
         Self { device, metric, labels, unit, value, source }
     }
 
-    /// Whether it states this metric of this kind of device.
+    /// Whether this reference applies to the metric on this kind of device.
     fn is_of(&self, device: &str, metric: &Metric) -> bool {
         let labeled = |(name, value): &(&str, &str)| metric.labels.get(*name).is_some_and(|it| it == value);
         self.device == device && *metric.name == *self.metric && self.labels.iter().all(labeled)
@@ -104,7 +104,7 @@ impl<'a> Devices<'a> {
         Self { names: places.values().copied().collect(), places }
     }
 
-    /// The device of a value: the one of its label `device`, of its subject, or the only one of the log.
+    /// The device of a value: that of its label `device` or of its subject, or the only device of the log.
     fn name(&self, metric: &'a Metric) -> Option<&'a str> {
         let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);

@@ -16,7 +16,7 @@ use crate::statistics::median;
 
 use super::{Found, listed, place::Place};
 
-/// Metrics by name: a fleet has hundreds of thousands, and each criterion selects some.
+/// Metrics by name: a fleet has hundreds of thousands, and each criterion selects those of one name.
 pub(super) struct ByName<'a>(BTreeMap<&'a str, Vec<&'a Metric>>);
 
 impl<'a> ByName<'a> {
@@ -84,7 +84,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Subjects expected and seen, and values that the program could not measure.
+    /// Compares the expected subjects with the measured ones, and reports values that the program could not measure.
     pub(super) fn coverage(&self, reading: &Reading, found: &mut Found<'_>) {
         let Self { criterion, name, metrics } = self;
         if metrics.is_empty() {

@@ -148,7 +148,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Accuses ends and links by pairs whose program failed.
+/// Records evidence against ends and links, from pairs whose program failed.
 fn failed_pairs(reading: &Reading) -> Vec<Evidence> {
     let failed = reading.findings.iter().filter(|finding| finding.code == PAIR_FAILED);
     let failed: BTreeSet<_> = failed.map(|finding| &finding.subject).collect();
@@ -216,7 +216,7 @@ fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Foun
 
 fn stated<'a>(reading: &'a Reading, criteria: &'a Criteria) -> impl Iterator<Item = &'a Metric> {
     reading.metrics.iter().filter(|metric| {
-        // Other values are measurements whose exact value the criteria must name.
+        // Values other than 0 and 1 are measurements; a criterion must state their exact value.
         let states = metric.value.is_none_or(|value| value == 0.0 || value == 1.0);
         metric.better == Better::Exact
             && *metric.unit == *"1"
@@ -225,7 +225,7 @@ fn stated<'a>(reading: &'a Reading, criteria: &'a Criteria) -> impl Iterator<Ite
     })
 }
 
-/// A pass needs a bound on some value: a criterion, a baseline, or the program's own statement.
+/// A pass needs a bound on at least one value: a criterion, a baseline, or the program's own statement.
 fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, found: &mut Found<'_>) {
     let bounded = criteria.metrics.iter().any(MetricCriterion::bounds)
         || criteria.data_only

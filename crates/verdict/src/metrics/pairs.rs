@@ -8,8 +8,8 @@ use crate::locate::{PairOptions, PairResult, SuspectLink, from_pairs};
 
 use super::{place::owned, suspects::Evidence};
 
-/// Accuses ends and links by the pairs of one metric, some of which are bad. `what`: name of the metric, or code of the
-/// finding.
+/// Records evidence against ends and links, from the good and bad pairs of one metric. `what`: name of the metric, or
+/// code of the finding.
 ///
 /// `all`: every tested pair, good ones included, because they show which ends work.
 pub(super) fn evidence<'a>(what: &str, all: impl Iterator<Item = (&'a Subject, bool)>) -> Vec<Evidence> {

@@ -9,8 +9,8 @@ use super::{
     measured::{Value, worse_by},
 };
 
-/// Compares each subject with the median of all. Both estimators ignore up to half of the subjects, so that one bad subject
-/// does not hide itself.
+/// Compares each subject with the median of all. Both estimators ignore up to half of the subjects, so that a bad
+/// subject does not widen its own tolerance.
 pub(super) fn judge<'a>(group: &[Value<'a>], name: &str, peers: Peers, found: &mut Found<'a>) {
     if group.len() < peers.at_least as usize {
         let text = format!(
@@ -58,7 +58,7 @@ const LEVEL_SUBJECTS: usize = 4;
 /// Minimum distance of two levels, in robust standard deviations of each.
 const LEVEL_GAP: f64 = 4.0;
 
-/// A second level of healthy subjects.
+/// Values of the subjects at a second level, which is healthy.
 #[derive(Clone, Copy)]
 struct Level {
     middle: f64,
@@ -77,7 +77,8 @@ impl std::fmt::Display for Level {
     }
 }
 
-/// The level that the worse subjects form, if they are many, close to each other and close to the others.
+/// The level that the worse subjects form, if they reach the minimum number and are close to each other and to the
+/// others.
 fn second_level(
     worse: &[&Value<'_>],
     (all, middle, scale): (usize, f64, f64),

@@ -23,7 +23,7 @@ pub(super) struct Shift {
     pub(super) subjects: usize,
 }
 
-/// The shift of these relative differences, if there is one.
+/// The shift of these relative differences; `None` if they show no shift.
 ///
 /// `resolution`: the largest printed step relative to its value; smaller shifts are ignored. `common`: changes of all
 /// subjects together between the runs of the baseline; they do not count as a shift. `tests`: number of metrics tested
@@ -157,7 +157,7 @@ mod tests {
         differences[3] = 0.2;
         let Shift { mean, subjects, .. } = shift(differences, (0.000_37, None), 1).unwrap();
         assert!((mean + 0.001_3).abs() < 0.000_4 && subjects == 30, "{mean}");
-        // Equal rounded differences have no spread of their own; too few subjects show nothing.
+        // Equal rounded differences have no spread; fewer subjects than the minimum are no evidence.
         assert_eq!(shift(vec![-0.000_3; 30], (0.000_37, None), 1), None);
         assert!(shift(vec![-0.001; 30], (0.000_37, None), 1).is_some());
         assert_eq!(shift(vec![-0.01; 7], (0.000_37, None), 1), None);

@@ -48,7 +48,7 @@ impl WorkflowReader<'_> {
         Some(spec)
     }
 
-    /// Reads a build. `shared`: substitutions that apply as far as its config declares them.
+    /// Reads a build. `shared`: substitutions, of which those that its config declares apply.
     pub(super) fn build(
         &mut self,
         field: &str,

@@ -396,8 +396,8 @@ impl<'a> WorkflowReader<'a> {
     }
 }
 
-/// The message about an invalid pattern, without the drawing of the regular expressions' library: only its last line states the
-/// reason.
+/// The message about an invalid pattern. The regex library draws the pattern over several lines, and only the last line
+/// states the reason.
 fn pattern_in_words(message: String) -> String {
     match message.split_once("regex parse error:") {
         Some((before, drawing)) => {

@@ -24,7 +24,7 @@ pub(super) fn read(program: &Program, log: impl io::Read) -> io::Result<Reading>
     match read {
         OutputFormat::Format(name) => match measure::format(name) {
             Some(format) => measure::read_as(format, log),
-            None => Ok(Reading::default()), // of a later version: no measurement
+            None => Ok(Reading::default()), // a format of a later version: no measurement
         },
         OutputFormat::Declared(rules) => {
             let declaration = serde_json::from_value::<Declaration>(rules.clone()).ok();

@@ -156,10 +156,10 @@ impl Dice {
 /// Faults of a store's creations.
 pub enum Temper {
     Honest,
-    /// A quarter of the responses are wrong: the object was created and is reported as an error or as existing, or it was not
-    /// created and is an error.
+    /// A quarter of the responses are wrong: the object was created but the response is an error or "exists", or the
+    /// object was not created and the response is an error.
     Lies(Dice),
-    /// Fails after this many creations.
+    /// Number of creations after which the store fails.
     Dies(AtomicU64),
 }
 
@@ -298,7 +298,7 @@ impl Conductors {
     }
 }
 
-/// Delivers each event in turn, and expects success.
+/// Delivers the events one after the other, and expects success.
 pub async fn feed(conductor: &Conductor, events: impl IntoIterator<Item = Event>) {
     for event in events {
         assert_eq!(conductor.handle(&event).await, Disposition::Done);

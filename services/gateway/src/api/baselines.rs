@@ -44,7 +44,7 @@ pub struct PinRequest {
 /// Response of `GET /api/v1/baselines`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Baselines {
-    /// `burnin/baselines/v1`.
+    /// Schema of the document: always `burnin/baselines/v1`.
     schema: &'static str,
     /// Workflows with at least one pin, current or released, by name.
     workflows: Vec<PinHistory>,
@@ -124,7 +124,7 @@ fn nothing(workflow: &str) -> ApiProblem {
     ApiProblem::new(StatusCode::NOT_FOUND, format!("no pins for {workflow}"))
 }
 
-/// Checks a workflow name; an invalid name gives 404.
+/// Checks a workflow name; an invalid name results in status 404.
 fn named(workflow: &str) -> Result<String, ApiProblem> {
     let fit = workflow.len() <= 31
         && workflow.starts_with(|first: char| first.is_ascii_lowercase())

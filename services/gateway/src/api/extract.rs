@@ -45,7 +45,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Filtered<T> {
     }
 }
 
-/// Run in the path. An invalid run name gives 404.
+/// Run in the path. An invalid run name results in status 404.
 pub struct PathParam(pub RunId);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathParam {

@@ -30,7 +30,7 @@ use crate::Gateway;
 /// Logs of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileList {
-    /// `burnin/logs/v1`.
+    /// Schema of the document: always `burnin/logs/v1`.
     schema: &'static str,
     /// Whether the logs are complete and final.
     safe: bool,

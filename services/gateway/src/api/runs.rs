@@ -47,7 +47,7 @@ const LONGEST_REASON: usize = 500;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Begin {
-    /// Workflow name.
+    /// Name of the workflow to run.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,30}$"))]
     workflow: String,
     /// Fields to override, if the workflow allows it: `{"limits.job": "10m"}`.
@@ -58,7 +58,7 @@ pub struct Begin {
 /// Response to a request for a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StartedRun {
-    /// `burnin/begun/v1`.
+    /// Schema of the document: always `burnin/begun/v1`.
     schema: &'static str,
     /// Id of the new or existing run.
     run: RunId,
@@ -105,7 +105,7 @@ pub struct RunResource {
 /// The ledger of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunRecords {
-    /// `burnin/records/v1`.
+    /// Schema of the document: always `burnin/records/v1`.
     schema: &'static str,
     /// All records, oldest first.
     records: Vec<Record>,

@@ -14,7 +14,7 @@ use crate::{Gateway, schedule::Night};
 /// Response of `GET /api/v1/workflows`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowList {
-    /// `burnin/workflows/v1`.
+    /// Schema of the document: always `burnin/workflows/v1`.
     schema: &'static str,
     /// Workflows by name.
     workflows: Vec<WorkflowOffer>,
@@ -36,7 +36,7 @@ pub struct BrokenFile {
 /// A workflow that can be requested, with its state.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowOffer {
-    /// Workflow name.
+    /// Name of the workflow in its file.
     pub name: String,
     /// Description from the file.
     pub description: String,

@@ -71,7 +71,7 @@ pub fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A workflow without a cluster to rent; `more` is YAML.
+/// A workflow on an existing cluster of processes; `more` is YAML.
 pub fn workflow(name: &str, more: &str) -> String {
     format!("name: {name}\ncluster: {{existing: {{system: {{processes: {{nodes: 1}}}}, name: c}}}}\n{more}")
 }
@@ -197,7 +197,7 @@ impl Front {
         (status.as_u16(), serde_json::from_str(&body).unwrap_or_default())
     }
 
-    /// Runs that the ledger has, sorted.
+    /// Runs in the ledger, sorted.
     pub async fn runs(&self) -> Vec<String> {
         let runs = ledger(&self.store).runs().await.unwrap();
         runs.iter().map(ToString::to_string).collect()

@@ -38,11 +38,11 @@ impl Came {
 /// Planned response to a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// This status, with these headers.
+    /// Responds with this status and these headers.
     Says(u16, Vec<(&'static str, String)>),
-    /// Accepts it, and delays the response.
+    /// Accepts the request, and delays the response.
     Hangs,
-    /// Accepts it, and closes the connection.
+    /// Accepts the request, and closes the connection.
     Breaks,
 }
 
@@ -162,7 +162,7 @@ async fn hook(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body: 
     }
 }
 
-/// GitHub answers 401 to a wrong token, and 404 to a repository that it may not see.
+/// GitHub answers 401 to a wrong token, and 404 for a repository that the token may not read.
 fn denied(headers: &HeaderMap) -> Option<Response> {
     let said = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap());
     if said("authorization") != "Bearer ghs_s3cr3t" {

@@ -23,7 +23,7 @@ pub struct KubernetesBed {
 }
 
 impl KubernetesBed {
-    /// Programs called `all_reduce_perf` in the image are this shell text.
+    /// Starts the bed. `program` is the shell text of `all_reduce_perf` in the image.
     pub async fn up(program: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let api = Api::serve().await.unwrap();
@@ -104,11 +104,11 @@ pub fn job(name: &str, cluster: Cluster) -> JobSpec {
     }
 }
 
-/// Waits for a condition, a minute at most.
+/// Waits for a condition, at most 60 s.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "timeout: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -34,7 +34,7 @@ async fn the_kubernetes_scheduler_conforms_with_a_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_each_node_runs_once_in_each_pod() {
     let bed = KubernetesBed::up("true").await;
-    // Neither the number of ranks nor the launcher matters.
+    // The program runs once for any number of ranks and any launcher.
     for settings in [json!({"ranks_per_node": 2}), json!({"launch": "mpi", "queue": "a4"})] {
         let cluster = bed.cluster(settings.clone());
         let job = |name: &str| bed.job(name, settings.clone());

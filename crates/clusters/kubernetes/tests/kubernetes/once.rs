@@ -33,7 +33,7 @@ async fn a_lost_response_creates_no_second_jobset() {
     for (number, fault) in faults.into_iter().enumerate() {
         let job = bed.job(&format!("lost-{number}"), json!({}));
         bed.api.fault("POST", "jobsets", fault);
-        // After a failed attempt another process submits at once.
+        // After a failed attempt another process submits without a delay.
         while bed.jobs().submit(&job).await.is_err() {}
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_lost_response_creates_no_second_jobset() {
     }
 }
 
-/// An agent that dies at any await: its future is polled this many times and dropped.
+/// An agent that is interrupted at any await: its future is polled `polls` times and dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_crash_at_any_point_leaves_one_jobset() {
     let bed = KubernetesBed::up(COUNTED).await;
@@ -149,7 +149,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     assert!(JobNotes::of(&bed.store, "deleted").recorded_end().await.unwrap().is_some());
 }
 
-/// A running job: the response of its deletion is lost, or the deletion itself.
+/// Cancels a running job while the deletion request or its response is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_with_a_lost_response_still_ends_the_job() {
     let bed = KubernetesBed::up("sleep 30").await;

@@ -49,7 +49,7 @@ async fn broken_connections_neither_lose_nor_duplicate_lines() {
         .await;
         bed.api.cut();
     }
-    // A second agent: both compete for the next piece.
+    // A second agent reads the same output, so both compete for the next piece.
     let other = bed.jobs();
     other.poll(&job.cluster, "breaks").await.unwrap();
     std::fs::write(bed.root.path().join("enough"), "").unwrap();

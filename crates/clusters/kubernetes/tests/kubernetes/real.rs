@@ -1,6 +1,6 @@
-//! The same backend on a real API server, with the real definitions of JobSet and Kueue, Kubernetes' job and garbage
-//! controllers, and only the permissions of the manifest: `.ci/kubernetes.sh`. The tests simulate JobSet's controller, the
-//! scheduler and the kubelet.
+//! The Kubernetes backend on a real API server, with the real definitions of JobSet and Kueue, Kubernetes' job and
+//! garbage controllers, and only the permissions of the manifest: `.ci/kubernetes.sh`. The tests simulate JobSet's
+//! controller, the scheduler and the kubelet.
 
 use std::{path::PathBuf, process::Command, sync::Arc};
 
@@ -119,12 +119,12 @@ async fn every_manifest_is_accepted_by_jobset() {
         real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
     })
     .await;
-    // Its keys are deleted with it.
+    // The secret with the keys is owned by the JobSet and deleted with it.
     let secret: Value =
         serde_json::from_str(&real.kubectl("get secret everything-ssh -n burnin -o json")).unwrap();
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
     real.jobs().cancel(&job.cluster, "everything").await.unwrap();
-    // Cancelled, or failed before that, because this host has no mpirun.
+    // The job is cancelled, or has failed before that, because this host has no mpirun.
     _ = last(&real.jobs(), &job).await;
     until("its deletion is confirmed", async || {
         real.jobs().release(&job.cluster, "everything").await.is_ok()

@@ -12,7 +12,7 @@ use cluster_slurm::{Slurm, SlurmJobs};
 use ledger::MemoryStore;
 use model::{Cluster, JobEnd, Span};
 
-/// Timeout of all waits, for a busy machine. A silent node is down after half a minute.
+/// Timeout of all waits, for a busy machine. Slurm marks a node that does not respond as down after 30 s.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running Slurm of four nodes, with a shared folder for this test.
@@ -134,7 +134,7 @@ impl SlurmBed {
         status.is_some_and(|status| !status.contains("State:\tZ"))
     }
 
-    /// Ends a daemon at once, by its process id.
+    /// Kills a daemon, found by its process id, and waits for its end.
     pub fn kill(&self, daemon: &str) {
         let pid = self.pid(daemon).expect("the daemon has a process id");
         self.run(&format!("kill -9 {pid}"));
@@ -177,7 +177,7 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     }
 }
 
-/// Polls until a job has ended by itself, and returns its end.
+/// Polls until the job's program has ended, and returns its end.
 pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     match settled(jobs, job).await {
         JobStatus::Ended(end) => end,

@@ -25,7 +25,8 @@ async fn a_controller_outage_changes_nothing() {
     let job = bed.job("away", &format!("printf x >>'{count}'; sleep 15"));
     jobs.submit(&job).await.unwrap();
     running(&bed, "away");
-    // The controller saves jobs every few seconds. Killed before that it would forget this one and reuse its number.
+    // The controller saves jobs every few seconds. A controller killed before that would lose this job and reuse its
+    // number.
     let began = SystemTime::now();
     let state = bed.root.join("state/job_state");
     let saved = || state.metadata().and_then(|file| file.modified()).is_ok_and(|saved| saved > began);

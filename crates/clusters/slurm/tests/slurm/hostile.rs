@@ -118,7 +118,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn folders_of_any_name_work_or_are_refused() {
     let bed = SlurmBed::up("folders");
-    // Each folder is either accepted or rejected, never misread. Some of the accepted folders run a complete job.
+    // Each folder is either accepted or rejected, never misread. A sample of the accepted folders runs a complete job.
     let run = ["'", "\"", "$HOME", "`id`", "日本", "x y", "*", ";reboot", "#SBATCH --partition=short"];
     let (mut taken, mut refused) = (0, 0);
     for value in values() {

@@ -10,7 +10,7 @@ use bed::{SlurmBed, ended, text};
 use cluster_api::{JobStatus, Scheduler, scheduler_conformance};
 use model::Class;
 
-/// Takes about a second and writes output.
+/// A benchmark that writes output and runs for about 1 s.
 const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]

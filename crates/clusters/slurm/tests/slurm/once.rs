@@ -53,7 +53,7 @@ async fn a_lost_submission_is_repeated() {
 async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     let bed = SlurmBed::up("twice");
     let job = counting(&bed, "twice");
-    // The second sbatch of a race, without a poll in between.
+    // Each submission calls sbatch twice, as in a race of two agents that found no job.
     let twice = bed.shared.join("twice");
     wrapper(&twice, "sbatch", "/usr/bin/sbatch \"$@\" >/dev/null; exec /usr/bin/sbatch \"$@\"");
     let jobs = bed.jobs().with_commands(&twice);
@@ -80,8 +80,8 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     );
 }
 
-/// Dropped at any time, like a killed agent. The duration of a submission depends on the machine,
-/// so the times are fractions of a measured one.
+/// Each submission is dropped at another time, as when its agent is killed. The duration of a submission depends on the
+/// machine, so the times are fractions of a measured one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
 async fn an_agent_crash_during_a_submission_leaves_one_job() {
