@@ -308,6 +308,15 @@ pub enum CliCommand {
         #[arg(long, value_enum, default_value_t = ComparisonForm::Human)]
         output: ComparisonForm,
     },
+    /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first. Exit code 1 if some differ.
+    Audit {
+        /// Run id, the beginning of one, or `latest`; or logs with hardware evidence.
+        #[arg(required = true, value_name = "RUN|LOG", add = complete::runs())]
+        sources: Vec<PathBuf>,
+        /// Output format.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
     /// Locate the slow rank, GPU or node. Exit code 0 healthy, 1 located, 2 not located.
     Locate {
         /// One nccl-tests JSON file with per-process times (`-I 1 -J`, best with `-z 3`), or the logs of pair tests.

@@ -20,6 +20,7 @@ case "$1" in
     echo "0, GPU-cf8f9c59, 1752624007694, 00000000:00:06.0, $row, 0, 0, 0, No, No, Completed"
     echo "1, GPU-9686fc0c, 1752624018157, 00000000:00:07.0, $row, $errors, 0, 0, No, No, Completed" ;;
   --query-gpu=*)
+    touch "$FOLDER/sampled"
     printf '%s\n' '0, 1980, 62, 699.12, 0x0000000000000004' '1, 1980, 56, 697.30, 0x0000000000000004'
     exec sleep 60 ;;
   nvlink)
@@ -82,7 +83,8 @@ fn reason(shown: &Value, code: &str) -> String {
 fn unchanged_hardware_is_stated_with_temperature_power_and_clock() {
     let folder = tempfile::tempdir().unwrap();
     write_program(folder.path(), "dmesg", DMESG);
-    let (code, shown) = run(folder.path(), "required", "");
+    let (code, shown) =
+        run(folder.path(), "required", "until [ -e \"$FOLDER/sampled\" ]; do sleep 0.1; done");
     let text = "no error counter rose and no link went down on 1 node and 2 GPUs; at most 62 C, 699 W and 1980 MHz during the job";
     assert_eq!(reason(&shown, "HARDWARE_UNCHANGED"), text);
     assert_eq!(code, Some(0));

@@ -30,6 +30,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
         add(format!("bigquery/{}.json", table.name), table.bigquery());
     }
     add("notice.v1.json".to_owned(), schema::<channels::Posted>());
+    add("cli/audit.v1.json".to_owned(), schema::<verdict::audit::Audit>());
     add("cli/compare.v1.json".to_owned(), schema::<verdict::compare::Comparison>());
     add("cli/locate.v1.json".to_owned(), schema::<verdict::locate::Located>());
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());

@@ -1,5 +1,6 @@
 //! One file per kind of command.
 
+mod audit;
 mod baseline;
 mod bundles;
 mod explain;
@@ -121,6 +122,20 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Baseline { logs, save, drop_outliers, .. } => {
             baseline::baseline(&logs, &save.unwrap_or_default(), drop_outliers)
         }
+        CliCommand::Audit { sources, output } => match sources.as_slice() {
+            [one] if !one.exists() => {
+                let name = one.to_string_lossy();
+                let run = name.parse().map_err(|_| {
+                    CliError::usage(format!(
+                        "{name} is neither a file nor the id of a run; see `burnin runs`"
+                    ))
+                })?;
+                let data = readable(&cli.data)?;
+                let run = named(&data, run)?;
+                block_on(audit::run(data, &run, output))
+            }
+            logs => audit::logs(logs, output),
+        },
         CliCommand::Compare { a, b, output } => judge::compare(&a, &b, output),
         CliCommand::Locate { groups: Some(file), suspected, tests, output, .. } => {
             groups::groups(&file, suspected, tests, output)

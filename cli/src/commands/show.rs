@@ -137,7 +137,6 @@ pub async fn show(
     Ok(Exit::Pass)
 }
 
-/// Position of a check by its name.
 pub async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckIndex, CliError> {
     let (_, state) = data.state(run).await?;
     let names: Vec<_> = state.workflow.checks.iter().map(|check| check.name.as_str()).collect();

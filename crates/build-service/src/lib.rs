@@ -3,6 +3,8 @@
 //! A caller requests a build, of an image or a cluster, under a [`BuildKey`], any number of times. Each key has
 //! one build, despite lost responses, and its results are in the artefacts bucket when its end is reported.
 
+#![deny(missing_docs)]
+
 #[cfg(feature = "gcp")]
 pub mod cloud_build;
 pub mod conformance;

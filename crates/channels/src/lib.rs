@@ -87,7 +87,6 @@ impl SecretOrigin {
     }
 }
 
-/// The kind with this name.
 pub fn kind(name: &str) -> Option<&'static dyn ChannelKind> {
     KINDS.into_iter().find(|kind| kind.form().kind == name)
 }

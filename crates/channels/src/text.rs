@@ -41,7 +41,6 @@ pub struct FailureText {
     pub stage: String,
     /// Machine-readable code of the failure.
     pub code: String,
-    /// Message of the failure.
     pub message: String,
 }
 

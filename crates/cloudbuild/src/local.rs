@@ -84,7 +84,6 @@ pub enum BuildEvent {
         index: usize,
         /// Id in the config, if the step has one.
         id: Option<String>,
-        /// Time of the event.
         at: SystemTime,
     },
     /// A step's process is running; it leads this process group.
@@ -104,7 +103,6 @@ pub enum BuildEvent {
         status: BuildStatus,
         /// The exit code of its process.
         exit_code: Option<i32>,
-        /// Time of the event.
         at: SystemTime,
     },
 }

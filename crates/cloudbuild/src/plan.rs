@@ -16,7 +16,6 @@ use crate::{BuildProblem, Secret, image};
 
 use template::Templates;
 
-/// Default timeout of a build.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Maximum timeout in Cloud Build.

@@ -12,6 +12,8 @@
 //! `source` and `id` are derived from the content, so publishing the same content twice creates the same
 //! event.
 
+#![deny(missing_docs)]
+
 mod message;
 mod request;
 mod schema;

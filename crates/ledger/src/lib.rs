@@ -10,6 +10,8 @@
 //! may report a conflict, or an error, for a write that succeeded: every record has a nonce, and reading it back
 //! distinguishes the caller's write from a concurrent one. The order of listings is never used.
 
+#![deny(missing_docs)]
+
 mod artefacts;
 pub mod conformance;
 mod digest;

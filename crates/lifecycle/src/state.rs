@@ -77,7 +77,6 @@ pub struct EarlierAttempt {
 /// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
-    /// The attempt succeeded with this fact.
     Succeeded(Box<Fact>),
     /// The attempt failed for this reason.
     Failed(Failure),

@@ -1,4 +1,5 @@
-//! Declared parsers: the reading of a benchmark without code, from regular expressions, a table or a path in JSON.
+//! Declared parsers: a workflow describes the output of its benchmark by regular expressions, a table or paths in JSON, so that no
+//! parser code is needed.
 
 mod lint;
 mod path;

@@ -17,6 +17,8 @@
 //! assert_eq!(reading.findings[0].code, "GPU_FAULTY");
 //! ```
 
+#![deny(missing_docs)]
+
 mod dcgm;
 mod declared;
 mod elbencho;

@@ -126,7 +126,7 @@ fn positions(text: &[u8], most: usize) -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn a_cut_log_never_passes_with_less() {
+fn a_truncated_log_is_never_complete_with_missing_metrics_or_findings() {
     for sample in samples() {
         let whole = read(sample.format, &sample.text);
         for length in positions(&sample.text, 1500) {

@@ -52,7 +52,6 @@ pub struct ParsedLog {
 }
 
 impl Measurements {
-    /// The parsed `logs` of a job attempt.
     #[must_use]
     pub fn of(run: &RunId, logs: &Logs, job_attempt: Attempt, parsed: Vec<ParsedLog>) -> Self {
         Self {

@@ -10,6 +10,8 @@
 //! | [`Record`] | an accepted fact, or a decision of the conductor, with its sequence number in the ledger |
 //! | [`Verdict`] | judgement of the cluster by its measurements; independent of how the run ended |
 
+#![deny(missing_docs)]
+
 mod bytes;
 mod command;
 mod count;

@@ -291,7 +291,7 @@ pub struct Iterations {
 /// The summary line `Out of bounds values`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutOfBounds {
-    /// Number of halves in which a process found wrong elements.
+    /// Number of placements, over all rows, in which a process found wrong elements.
     pub count: u64,
     /// `OK` was printed. Meaningless for unchecked rows.
     pub ok: bool,

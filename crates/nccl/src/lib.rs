@@ -27,6 +27,8 @@
 //! assert_eq!(reading.tables[0].rows[0].out_of_place.unwrap().busbw, 33.84);
 //! ```
 
+#![deny(missing_docs)]
+
 mod banner;
 mod budget;
 mod classify;

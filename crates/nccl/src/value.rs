@@ -20,7 +20,7 @@ pub(crate) enum Value {
     NotFinite,
 }
 
-/// Parses a word as a value of a half.
+/// Parses a word as a value of one placement, out-of-place or in-place.
 pub(crate) fn value(word: &[u8]) -> Option<Value> {
     if let Some(number) = Number::parse(word) {
         return Some(Value::Number(number));

@@ -13,7 +13,7 @@ use crate::{
     plot::{Canvas, overlay, slower},
     reasons,
     render::{self, Drawing},
-    terminal::{Paint, Paper, Screen},
+    terminal::{Paint, Screen, TextReport},
     text::{self, figure},
 };
 
@@ -95,40 +95,40 @@ fn change(slower: f64) -> String {
 /// Text for a terminal: the result, fields and regions, and the sizes with the largest change.
 #[must_use]
 pub fn terminal(pair: RunPair<'_>, screen: impl Into<Screen>) -> String {
-    let mut paper = Paper::new(screen.into());
+    let mut text_report = TextReport::new(screen.into());
     let found = pair.found;
     let (tone, words) = headline(found);
     for (name, log) in [("A", pair.a), ("B", pair.b)] {
-        let name_of = text::ending(log, paper.width().saturating_sub(2));
-        paper.line(&[(Paint::Bold, &format!("{name} ")), (Paint::Dim, &name_of)]);
+        let name_of = text::ending(log, text_report.width().saturating_sub(2));
+        text_report.line(&[(Paint::Bold, &format!("{name} ")), (Paint::Dim, &name_of)]);
     }
-    paper.gap();
+    text_report.gap();
     for changed in found.fingerprint.iter().take(FIELDS / 2) {
         let [field, a, b] = [&changed.field, &changed.a, &changed.b].map(|it| text::shortened(it, 40));
         let what = if changed.identity { " (not comparable)" } else { "" };
-        paper.paragraph((Paint::None, &format!("  {field:<12} ")), &format!("{a} -> {b}{what}"), 3);
+        text_report.paragraph((Paint::None, &format!("  {field:<12} ")), &format!("{a} -> {b}{what}"), 3);
     }
     for region in &found.regions {
         let [low, high] = region.quartiles.map(percent);
         let (name, slower) = (region.region.words(), change(region.slower));
         let points = text::count(region.points as u64, "point");
         let line = format!("{slower}, half of {points} between {low} and {high}");
-        paper.paragraph((Paint::None, &format!("  {name:<22} ")), &line, 3);
+        text_report.paragraph((Paint::None, &format!("  {name:<22} ")), &line, 3);
     }
     for point in most_changed(found) {
         let (a, b) = (figure(point.a_busbw), figure(point.b_busbw));
         let head = format!("    {:>9} {:<12} ", text::size(point.key.size_bytes), placement(point));
-        paper.paragraph((Paint::Dim, &head), &format!("{a} -> {b} GB/s, {}", change(point.slower)), 2);
+        text_report.paragraph((Paint::Dim, &head), &format!("{a} -> {b} GB/s, {}", change(point.slower)), 2);
     }
     if let Some(rest) = unmatched(found) {
-        paper.line(&[(Paint::Dim, &format!("  {rest}"))]);
+        text_report.line(&[(Paint::Dim, &format!("  {rest}"))]);
     }
-    paper.gap();
-    paper.lines_in(tone.into(), &words);
+    text_report.gap();
+    text_report.lines_in(tone.into(), &words);
     if let Some(next) = next(found) {
-        paper.paragraph((Paint::Bold, "Next: "), &next, 3);
+        text_report.paragraph((Paint::Bold, "Next: "), &next, 3);
     }
-    paper.finish()
+    text_report.finish()
 }
 
 /// The next step after the comparison, which is that of the matching reason code in the documentation.

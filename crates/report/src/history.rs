@@ -102,8 +102,12 @@ impl LevelHistory {
         });
         told += &stretches.collect::<Vec<_>>().join("; ");
         if let Some(last) = self.levels.last() {
-            let name = last.name.as_deref().unwrap_or("the last run");
-            told += &format!(". The last, {}, is at {}.", text::shortened(name, 80), percent(last.slower));
+            let name = last.name.as_deref().map(|name| format!(", {},", text::shortened(name, 80)));
+            told += &format!(
+                ". The last run{} has a level of {}.",
+                name.unwrap_or_default(),
+                percent(last.slower)
+            );
         }
         told
     }

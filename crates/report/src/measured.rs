@@ -83,7 +83,6 @@ pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = MeasuredTable<'a>
     story.logs.iter().flat_map(|log| tables(story, log))
 }
 
-/// The tables of one log.
 pub fn tables<'a>(story: &Story<'a>, log: &LogStory<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
     let log = *log;
     let against = Against::of(story, &log);

@@ -2,8 +2,8 @@
 
 mod logs;
 mod metrics;
-mod paper;
 mod table;
+mod text_report;
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::{
     words,
 };
 
-pub(crate) use paper::{Paint, Paper};
-pub use paper::{Screen, Style, paragraph};
+pub(crate) use text_report::{Paint, TextReport};
+pub use text_report::{Screen, Style, paragraph};
 
 /// Maximum number of lines; the measurements use the remaining ones.
 const LINES: usize = 46;
@@ -39,23 +39,23 @@ const WRAPPED: usize = 2;
 const NOTE: usize = 4;
 
 /// Maximum lines of a reason or advice: more on a narrow terminal.
-const fn wrapped(paper: &Paper) -> usize {
-    (WRAPPED * 100).div_ceil(paper.width())
+const fn wrapped(text_report: &TextReport) -> usize {
+    (WRAPPED * 100).div_ceil(text_report.width())
 }
 
 /// The short report. Several logs have one line each; everything else has a maximum length.
 #[must_use]
 pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
     let screen = screen.into();
-    let mut paper = Paper::new(screen);
-    title(&mut paper, story, screen);
+    let mut text_report = TextReport::new(screen);
+    title(&mut text_report, story, screen);
     if let Some(run) = story.run {
         if screen.stages {
-            stages(&mut paper, &run);
+            stages(&mut text_report, &run);
         }
-        checks(&mut paper, &run);
+        checks(&mut text_report, &run);
     }
-    let mut rest = Paper::new(screen);
+    let mut rest = TextReport::new(screen);
     verdict(&mut rest, story);
     found(&mut rest, story);
     if let Some(next) = summary::next(story) {
@@ -65,41 +65,41 @@ pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
         places(&mut rest, &run);
     }
     // Two gaps, the caption, the header and the footer of the table.
-    let room = LINES.saturating_sub(paper.lines() + rest.lines() + 9).max(FEWEST);
-    let mut about_metrics = Paper::new(screen);
+    let room = LINES.saturating_sub(text_report.lines() + rest.lines() + 9).max(FEWEST);
+    let mut about_metrics = TextReport::new(screen);
     let others = story.logs.len() > 1 || story.logs.iter().any(|log| !log.reading.tables.is_empty());
     metrics::write(&mut about_metrics, story, if others { FEWEST } else { room });
-    measurements(&mut paper, story, room.saturating_sub(about_metrics.lines()).max(FEWEST));
+    measurements(&mut text_report, story, room.saturating_sub(about_metrics.lines()).max(FEWEST));
     if about_metrics.lines() > 0 {
-        paper.gap();
-        paper.append(about_metrics);
+        text_report.gap();
+        text_report.append(about_metrics);
     }
-    paper.gap();
-    paper.append(rest);
-    paper.finish()
+    text_report.gap();
+    text_report.append(rest);
+    text_report.finish()
 }
 
-fn title(paper: &mut Paper, story: &Story<'_>, screen: Screen) {
+fn title(text_report: &mut TextReport, story: &Story<'_>, screen: Screen) {
     let title = match story.run {
         None if story.logs.len() > 1 => summary::totals(story),
-        _ => text::ending(&story.title(), paper.width()),
+        _ => text::ending(&story.title(), text_report.width()),
     };
     let about = words::about_at(story, |at| screen.moment(at));
-    if title.chars().count() + 2 + about.chars().count() <= paper.width() {
-        paper.line(&[(Paint::Bold, &title), (Paint::None, "  "), (Paint::Dim, &about)]);
+    if title.chars().count() + 2 + about.chars().count() <= text_report.width() {
+        text_report.line(&[(Paint::Bold, &title), (Paint::None, "  "), (Paint::Dim, &about)]);
     } else {
-        paper.line(&[(Paint::Bold, &title)]);
-        paper.paragraph((Paint::None, "  "), &about, wrapped(paper));
+        text_report.line(&[(Paint::Bold, &title)]);
+        text_report.paragraph((Paint::None, "  "), &about, wrapped(text_report));
     }
 }
 
-fn stages(paper: &mut Paper, run: &RunStory<'_>) {
+fn stages(text_report: &mut TextReport, run: &RunStory<'_>) {
     let state = run.state;
     let lines = timeline(run.records);
-    paper.gap();
-    let room = paper.width().saturating_sub(23);
+    text_report.gap();
+    let room = text_report.width().saturating_sub(23);
     let mut say = |tone: Tone, name: &str, took: &str, outcome: &str| {
-        paper.line(&[
+        text_report.line(&[
             (tone.into(), &format!("  {} {name:<10}", tone.mark())),
             (Paint::Dim, &format!("{took:>7}  ")),
             (Paint::None, &text::shortened(outcome, room)),
@@ -117,23 +117,23 @@ fn stages(paper: &mut Paper, run: &RunStory<'_>) {
     if !unreached.is_empty() {
         let names: Vec<_> = unreached.iter().map(|stage| stage.as_str()).collect();
         let head = if state.settled.is_some() { "not reached" } else { "to come" };
-        paper.paragraph((Paint::Dim, "    "), &format!("{head}: {}", names.join(", ")), NOTE);
+        text_report.paragraph((Paint::Dim, "    "), &format!("{head}: {}", names.join(", ")), NOTE);
     }
 }
 
 /// One line for each check, worst first, and the name of the one whose measurements follow.
-fn checks(paper: &mut Paper, run: &RunStory<'_>) {
+fn checks(text_report: &mut TextReport, run: &RunStory<'_>) {
     let lines = checks::checks(run);
     if lines.is_empty() {
         return;
     }
-    paper.gap();
+    text_report.gap();
     let widest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-    let width = widest.min(paper.width() * 2 / 5);
-    let room = paper.width().saturating_sub(width + 20);
+    let width = widest.min(text_report.width() * 2 / 5);
+    let room = text_report.width().saturating_sub(width + 20);
     for line in lines.iter().take(CHECKS) {
         let name = text::shortened(&line.name, width);
-        paper.line(&[
+        text_report.line(&[
             (line.tone.into(), &format!("  {} {name:<width$}  ", line.mark)),
             (line.tone.into(), &format!("{:<12}  ", line.word)),
             (Paint::None, &text::shortened(&line.why, room)),
@@ -141,10 +141,10 @@ fn checks(paper: &mut Paper, run: &RunStory<'_>) {
     }
     if lines.len() > CHECKS {
         let more = text::count((lines.len() - CHECKS) as u64, "more check");
-        paper.line(&[(Paint::Dim, &format!("    {more}{}", elsewhere_of(run)))]);
+        text_report.line(&[(Paint::Dim, &format!("    {more}{}", elsewhere_of(run)))]);
     }
     if let Some(shown) = lines.iter().find(|line| line.is_shown) {
-        paper.line(&[(
+        text_report.line(&[(
             Paint::Dim,
             &format!("    measurements and verdict of {}:", text::shortened(&shown.name, 40)),
         )]);
@@ -155,34 +155,34 @@ fn elsewhere_of(run: &RunStory<'_>) -> String {
     run.places.report.as_ref().map_or_else(String::new, |page| format!(", all in {page}"))
 }
 
-fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
+fn measurements(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     if story.logs.len() > 1 {
-        return logs::write(paper, story);
+        return logs::write(text_report, story);
     }
     let Some(log) = story.logs.first() else { return };
     // The section about metrics names the program of a log with metrics.
     if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {
-        paper.gap();
-        paper.paragraph((Paint::None, "  "), &nothing, NOTE);
+        text_report.gap();
+        text_report.paragraph((Paint::None, "  "), &nothing, NOTE);
     }
     let Some(first) = measured::tables(story, log).next() else { return };
-    paper.gap();
-    paper.paragraph((Paint::None, "  "), &measured::caption(first.table), wrapped(paper));
+    text_report.gap();
+    text_report.paragraph((Paint::None, "  "), &measured::caption(first.table), wrapped(text_report));
     let all = if story.run.is_some() { "the report shows all" } else { "--output csv shows all" };
-    table::write(paper, &first, room, all);
+    table::write(text_report, &first, room, all);
     if let Some(average) = first.table.average_busbw {
         let average =
             format!("average bus bandwidth {} GB/s (not used for the verdict)", text::figure(average));
-        paper.painted(Paint::Dim, &average);
+        text_report.painted(Paint::Dim, &average);
     }
     let many = log.reading.tables.len();
     if many > 1 {
         let many = format!("the first of {many} tables in the log; the report shows more");
-        paper.painted(Tone::Unsure.into(), &many);
+        text_report.painted(Tone::Unsure.into(), &many);
     }
 }
 
-fn verdict(paper: &mut Paper, story: &Story<'_>) {
+fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
     let headline = findings::headline(story);
     let sentence = summary::sentence(story).unwrap_or_default();
     let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
@@ -195,26 +195,30 @@ fn verdict(paper: &mut Paper, story: &Story<'_>) {
     }
     let gap = if sentence.is_empty() { "" } else { "  " };
     let head = format!("{}{gap}", headline.word);
-    paper.paragraph((headline.tone.into(), &head), &format!("{code}{sentence}"), wrapped(paper));
+    text_report.paragraph((headline.tone.into(), &head), &format!("{code}{sentence}"), wrapped(text_report));
     // On a narrow terminal the text begins below its code.
     let widest = told.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);
-    let below = widest > paper.width() / 4;
+    let below = widest > text_report.width() / 4;
     for (code, tone, why) in &told {
         if below {
-            paper.line(&[((*tone).into(), &format!("  {code}"))]);
-            paper.paragraph((Paint::None, "    "), why, wrapped(paper));
+            text_report.line(&[((*tone).into(), &format!("  {code}"))]);
+            text_report.paragraph((Paint::None, "    "), why, wrapped(text_report));
         } else {
-            paper.paragraph(((*tone).into(), &format!("  {code:widest$}  ")), why, wrapped(paper));
+            text_report.paragraph(
+                ((*tone).into(), &format!("  {code:widest$}  ")),
+                why,
+                wrapped(text_report),
+            );
         }
     }
     if more > 0 {
         let more = text::count(more as u64, "more kind");
-        paper.painted(Paint::Dim, &format!("{more} of reasons{}", elsewhere(story)));
+        text_report.painted(Paint::Dim, &format!("{more} of reasons{}", elsewhere(story)));
     }
     for note in findings::notes(story) {
-        paper.painted(note.tone.into(), &text::shortened(&note.head, NOTE * paper.width()));
+        text_report.painted(note.tone.into(), &text::shortened(&note.head, NOTE * text_report.width()));
         for line in text::block(&note.text).lines().take(NOTE) {
-            paper.paragraph((Paint::None, "    "), line, NOTE);
+            text_report.paragraph((Paint::None, "    "), line, NOTE);
         }
     }
 }
@@ -256,56 +260,56 @@ const fn elsewhere(story: &Story<'_>) -> &'static str {
 }
 
 /// Probable causes and suspects.
-fn found(paper: &mut Paper, story: &Story<'_>) {
+fn found(text_report: &mut TextReport, story: &Story<'_>) {
     let (diagnoses, more) = evidence::diagnoses(story.whole(), DIAGNOSES, EVIDENCE);
     if !diagnoses.is_empty() {
-        paper.gap();
+        text_report.gap();
     }
     let folder = if story.logs.len() > 1 { text::line(summary::common_folder(story)) } else { String::new() };
     for diagnosis in &diagnoses {
         let head = format!("  {}  ", diagnosis.cause);
-        if head.len() > paper.width() / 3 {
-            paper.line(&[(Paint::Bold, &head)]);
-            paper.paragraph((Paint::None, "    "), &diagnosis.advice, wrapped(paper));
+        if head.len() > text_report.width() / 3 {
+            text_report.line(&[(Paint::Bold, &head)]);
+            text_report.paragraph((Paint::None, "    "), &diagnosis.advice, wrapped(text_report));
         } else {
-            paper.paragraph((Paint::Bold, &head), &diagnosis.advice, wrapped(paper));
+            text_report.paragraph((Paint::Bold, &head), &diagnosis.advice, wrapped(text_report));
         }
         for line in &diagnosis.lines {
             let line = line.strip_prefix(folder.as_str()).unwrap_or(line);
-            let line = text::shortened(line, paper.width().saturating_sub(4));
-            paper.line(&[(Paint::Dim, "    "), (Paint::Dim, &line)]);
+            let line = text::shortened(line, text_report.width().saturating_sub(4));
+            text_report.line(&[(Paint::Dim, "    "), (Paint::Dim, &line)]);
         }
         if diagnosis.more > 0 {
             let more = text::count(diagnosis.more, "more such line");
-            paper.line(&[(Paint::Dim, &format!("    and {more}"))]);
+            text_report.line(&[(Paint::Dim, &format!("    and {more}"))]);
         }
     }
     if more > 0 {
-        paper.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", elsewhere(story)))]);
     }
     let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
     for (name, confidence) in &suspects {
         let name = format!("{name}, confidence {confidence:.2}");
-        paper.paragraph((Tone::Bad.into(), "  suspect  "), &name, wrapped(paper) - 1);
+        text_report.paragraph((Tone::Bad.into(), "  suspect  "), &name, wrapped(text_report) - 1);
     }
     if more > 0 {
-        paper.line(&[(Paint::Dim, &format!("  more suspects{}: {more}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  more suspects{}: {more}", elsewhere(story)))]);
     }
 }
 
-fn places(paper: &mut Paper, run: &RunStory<'_>) {
-    paper.gap();
+fn places(text_report: &mut TextReport, run: &RunStory<'_>) {
+    text_report.gap();
     for (name, place) in words::places(run.places) {
         // Never truncated: these values are for copying. A note about one has its own line where both are too long.
         let head = format!("  {name:<10} ");
-        let fits = head.len() + place.chars().count() <= paper.width();
+        let fits = head.len() + place.chars().count() <= text_report.width();
         let (place, note) = match place.split_once(" (").filter(|_| !fits) {
             Some((place, note)) => (place, format!("({note}")),
             None => (place, String::new()),
         };
-        paper.line(&[(Paint::Dim, &head), (Paint::None, place)]);
+        text_report.line(&[(Paint::Dim, &head), (Paint::None, place)]);
         if !note.is_empty() {
-            paper.paragraph((Paint::None, &" ".repeat(head.len())), &note, NOTE);
+            text_report.paragraph((Paint::None, &" ".repeat(head.len())), &note, NOTE);
         }
     }
 }

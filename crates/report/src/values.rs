@@ -28,7 +28,6 @@ const TEXT: usize = 160;
 pub struct MetricValue {
     /// Name with its labels, such as `all_reduce plateau` or `memory.h2d size=8388608`.
     pub name: String,
-    /// Unit of the value.
     pub unit: String,
     /// Direction of improvement.
     pub better: Better,
@@ -51,10 +50,8 @@ pub struct NodeValue {
     pub suspected: Option<f64>,
 }
 
-/// A finding of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFinding {
-    /// Code of the finding.
     pub code: String,
     /// The program's own text.
     pub text: String,

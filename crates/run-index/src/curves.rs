@@ -22,9 +22,7 @@ const REMEMBERED: usize = 2000;
 /// The measurements of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunCurve {
-    /// Run that was measured.
     pub run: RunId,
-    /// Time of the request.
     pub requested_at: Timestamp,
     /// Its only table.
     pub table: Table,

@@ -99,7 +99,6 @@ pub struct StageDetail {
 }
 
 impl RunDetail {
-    /// Details of a run at `now`.
     pub fn of(state: &RunState, records: &[Record], now: Timestamp) -> Self {
         let stages = report::timeline(records).into_iter().map(StageDetail::from);
         Self {

@@ -24,7 +24,6 @@ pub struct RunFilter {
     pub state: Option<RunStatus>,
     /// Conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: Option<String>,
-    /// Verdict of the run.
     pub verdict: Option<Verdict>,
     /// Earliest time of the request.
     pub since: Option<Timestamp>,

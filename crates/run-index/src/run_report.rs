@@ -29,7 +29,6 @@ pub struct RunReport {
     pub state: RunState,
     check: Option<CheckIndex>,
     pub(crate) reading: Option<Reading>,
-    /// The logs one by one.
     logs: Vec<ParsedLog>,
     judged: Option<StoredVerdict>,
     places: Places,

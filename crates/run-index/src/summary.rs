@@ -167,7 +167,6 @@ impl RunCost {
 }
 
 impl RunSummary {
-    /// Summary of a run.
     pub fn of(state: &RunState) -> Self {
         let spec = state.workflow.cluster.as_ref();
         let existing = match spec {

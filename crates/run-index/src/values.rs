@@ -31,12 +31,10 @@ pub struct RunValues {
     pub checks: Vec<CheckValues>,
 }
 
-/// The values of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckValues {
     /// Name of the check; `None` for a single benchmark.
     pub check: Option<String>,
-    /// Verdict of the check.
     pub verdict: Verdict,
     /// Reasons of the verdict, most severe first.
     pub reasons: Vec<Reason>,
@@ -49,7 +47,6 @@ pub struct CheckValues {
 /// Values of runs that are already read.
 #[derive(Clone, Debug, Default)]
 pub struct KnownValues {
-    /// Values by run.
     pub runs: BTreeMap<RunId, Arc<RunValues>>,
     /// Number of runs that are still being read.
     pub pending: usize,

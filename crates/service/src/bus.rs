@@ -25,7 +25,6 @@ pub struct BusError {
 /// Publishes events. Returns once the bus has stored the event.
 #[async_trait::async_trait]
 pub trait Bus: Send + Sync + 'static {
-    /// Publishes one event.
     async fn publish(&self, event: Event) -> Result<(), BusError>;
 }
 

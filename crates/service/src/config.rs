@@ -79,7 +79,6 @@ impl VariableReader {
         value
     }
 
-    /// A variable with a default.
     pub fn or<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str, default: T) -> Option<T> {
         self.read(variable).map(|value| value.unwrap_or(default))
     }

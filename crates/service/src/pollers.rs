@@ -15,7 +15,6 @@ use crate::{CommandError, PortError, Publisher};
 pub enum PollResult {
     /// Still in progress.
     Running,
-    /// Ended with this fact.
     Ended(Fact),
 }
 

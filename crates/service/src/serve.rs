@@ -52,9 +52,7 @@ pub trait PeriodicTask: Send + Sync + 'static {
 
 /// Definition of a service.
 pub struct Service {
-    /// Name of the service.
     pub name: &'static str,
-    /// Version of the service.
     pub version: &'static str,
     /// Deployed revision, if the platform provides it.
     pub revision: Option<String>,
@@ -102,7 +100,6 @@ pub struct Routes {
     pub about: Option<More>,
 }
 
-/// The routes of a service.
 pub fn router(service: Service) -> Router {
     with_routes(service, Routes::default())
 }

@@ -151,7 +151,6 @@ impl Faults {
         self.per_mille[fault as usize] = per_mille;
     }
 
-    /// Rate of a fault.
     pub fn rate(&self, fault: Fault) -> u32 {
         self.per_mille[fault as usize]
     }

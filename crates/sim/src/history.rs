@@ -144,9 +144,9 @@ impl fmt::Display for Happening {
                 let late = if *late { ", after it was confirmed gone" } else { "" };
                 write!(f, "cluster starts: {name}, until {expires_at}{late}")
             }
-            Self::DeleteAsked { name } => write!(f, "cluster is to end: {name}"),
+            Self::DeleteAsked { name } => write!(f, "cluster deletion requested: {name}"),
             Self::ClusterEnded { name, why } => write!(f, "cluster ends: {name}, {why}"),
-            Self::StopAsked { name } => write!(f, "job is to end: {name}"),
+            Self::StopAsked { name } => write!(f, "job stop requested: {name}"),
             Self::JobBegan { name } => write!(f, "job begins: {name}"),
             Self::JobEnded { name, how } => write!(f, "job ends: {name}, {how}"),
             Self::Loaded { load, rows } => write!(f, "loaded: {rows} rows as {load}"),

@@ -26,7 +26,6 @@ pub enum Group {
 }
 
 impl Group {
-    /// All groups.
     pub const ALL: [Self; 6] = [
         Self::Conductors,
         Self::Worker(SimService::Builder),

@@ -12,7 +12,6 @@ use crate::{
 /// A run of the simulation, with the times of its request and its cancel.
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
-    /// Id of the requested run.
     pub run: RunId,
     /// The workflow that the run executes.
     pub workflow: Workflow,
@@ -97,7 +96,6 @@ impl Scenario {
         }
     }
 
-    /// The scenario of a seed.
     pub fn of(seed: u64) -> Self {
         let dice = &mut Dice::new(seed);
         let mut faults = Faults::choose(dice);

@@ -187,7 +187,6 @@ pub struct RankOutput {
     pub ranks: u32,
     /// Whether one of its nodes is slow.
     pub slow: bool,
-    /// End of the output.
     pub ends: Ends,
 }
 

@@ -37,7 +37,6 @@ pub enum ClusterState {
     Deleted(Deleted),
 }
 
-/// The clusters of a folder.
 #[derive(Clone, Debug)]
 pub struct ClusterFolder {
     root: PathBuf,

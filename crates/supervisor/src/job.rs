@@ -78,7 +78,6 @@ pub struct JobFolder {
 }
 
 impl JobFolder {
-    /// The jobs of the cluster in this folder.
     pub fn at(cluster: impl Into<PathBuf>) -> Self {
         Self { cluster: cluster.into() }
     }

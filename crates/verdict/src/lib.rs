@@ -3,8 +3,11 @@
 //! Sanity comes first: completeness and consistency of the measurements. Then performance. Missing data makes
 //! a verdict inconclusive, never a pass; a bad measurement makes it a failure. Then the cause, in
 //! [`diagnose`], and the location, in [`locate`]. [`baseline`] learns the healthy curve; [`history`] finds
-//! changes over many runs, and [`compare`] between two.
+//! changes over many runs, and [`compare`] between two. [`audit`] compares the settings of nodes.
 
+#![deny(missing_docs)]
+
+pub mod audit;
 pub mod baseline;
 pub mod bounds;
 pub mod clues;

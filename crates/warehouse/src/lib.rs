@@ -6,6 +6,8 @@
 //! define the columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a cluster's
 //! history.
 
+#![deny(missing_docs)]
+
 #[cfg(feature = "gcp")]
 pub mod bigquery;
 pub mod conformance;

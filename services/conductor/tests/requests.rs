@@ -53,7 +53,7 @@ fn facts() -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_fact_costs_one_listing_and_its_own_records_are_never_read() {
+async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_records() {
     let world = Conductors::new();
     let mut process = Process::new(&world, Span::default());
     for event in facts() {

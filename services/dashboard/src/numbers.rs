@@ -31,12 +31,10 @@ pub struct MetricKey {
 }
 
 impl MetricKey {
-    /// Key of a metric of a check.
     pub fn of((check, metric): (&CheckValues, &MetricValue)) -> Self {
         Self { check: check.check.clone(), name: metric.name.clone(), unit: metric.unit.clone() }
     }
 
-    /// The metric with this key in a run.
     pub fn find<'a>(&self, values: &'a RunValues) -> Option<(&'a CheckValues, &'a MetricValue)> {
         let check = values.checks.iter().find(|check| check.check == self.check)?;
         let same = |metric: &&MetricValue| metric.name == self.name && metric.unit == self.unit;

@@ -166,7 +166,6 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
 }
 
-/// Position of a check by its name.
 async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {
     let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
     let is_named = |check: &CheckIndex| state.workflow.check(*check).is_some_and(|it| it.name == name);

@@ -161,7 +161,6 @@ impl LogReader {
 pub struct CombinedLogs {
     /// The judged measurements.
     pub reading: Reading,
-    /// Clues of all logs.
     pub clues: Clues,
     /// SHA-256 of the last log with measurements, hex.
     pub log_sha256: Option<String>,

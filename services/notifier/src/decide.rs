@@ -86,7 +86,6 @@ pub enum Addressee {
 pub enum Occasion {
     /// The run was recorded and is in progress.
     Begun,
-    /// The run ended.
     Ended(RunOutcome),
     /// The system's state changed.
     New(New),

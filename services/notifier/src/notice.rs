@@ -36,7 +36,6 @@ pub enum OutgoingMessage {
     Channel {
         /// Kind of channel.
         kind: String,
-        /// Its name.
         name: String,
         /// Content as its kind wrote it.
         content: String,

@@ -44,7 +44,6 @@ pub struct Outbox(Arc<dyn Store>);
 /// Run and channel, which identify a notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoticeKey {
-    /// Run that the notice reports.
     pub run: RunId,
     /// Channel name, unique within the run.
     pub channel: String,

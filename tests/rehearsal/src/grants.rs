@@ -44,7 +44,6 @@ impl Resource {
         Self { policies: vec![what.to_owned()], attributes: Attributes::default() }
     }
 
-    /// The project.
     pub fn project() -> Self {
         Self { policies: vec!["project".to_owned()], attributes: Attributes::default() }
     }
@@ -137,7 +136,6 @@ impl Roles {
     }
 }
 
-/// All grants.
 #[derive(Clone, Debug)]
 pub struct Grants {
     /// Grants in the order of the plan.

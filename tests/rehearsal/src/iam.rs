@@ -14,7 +14,6 @@ pub struct Denial {
     pub member: String,
     /// The missing permission, or the method without a rule.
     pub permission: String,
-    /// The resource.
     pub resource: Resource,
 }
 

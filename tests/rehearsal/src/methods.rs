@@ -21,7 +21,6 @@ const fn rule(name: &'static str, rule: &'static str, source: &'static str, test
     Rule { name, rule, source, test }
 }
 
-/// All rules.
 pub const RULES: [Rule; 21] = [
     rule(
         "additive",
@@ -160,7 +159,6 @@ pub enum Api {
     /// Cloud Storage.
     Storage,
     CloudBuild,
-    /// BigQuery.
     BigQuery,
 }
 

@@ -53,7 +53,6 @@ impl Service {
         Self { name, handler, bus, clock }
     }
 
-    /// The command of a case.
     pub fn command(&self, case: &str) -> Value {
         command(self.name, case)
     }
@@ -126,7 +125,6 @@ fn folder(service: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/contract").join(service)
 }
 
-/// The command of a case.
 pub fn command(service: &str, case: &str) -> Value {
     read(&folder(service).join(format!("{case}.command.json")))
 }

@@ -411,7 +411,7 @@ fn filled(text: &str, workflow: &str, examples: &[(&str, &str)], project: Option
     if !examples.is_empty() {
         new += "# Replace every EXAMPLE: a run with one of them fails when it deploys.\n";
     }
-    // The repository's first lines describe copying the file.
+    // The header of the shipped file describes copying it, so it is omitted.
     let mut lines = text.lines().peekable();
     while lines.next_if(|line| !line.starts_with("# A name that begins with _")).is_some() {}
     for line in lines {

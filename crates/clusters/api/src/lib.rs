@@ -9,6 +9,8 @@
 //!
 //! [`scheduler_conformance`] and [`provider_conformance`] check every adapter.
 
+#![deny(missing_docs)]
+
 pub mod evidence;
 pub mod fake_provider;
 pub mod fake_scheduler;

@@ -19,7 +19,7 @@ use crate::{
 /// Checks everything that a job needs from the cluster.
 ///
 /// # Errors
-/// Returns an error if the cluster lacks something, with a code, or the API request fails.
+/// Returns an error if a requirement is not met, with its code, or the API request fails.
 pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     let client = match client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.

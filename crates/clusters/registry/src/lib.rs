@@ -21,7 +21,6 @@ pub static KINDS: [&dyn ClusterKind; 5] = [
     &cluster_logs::LogsKind,
 ];
 
-/// The kind with this name.
 pub fn kind(name: &str) -> Option<&'static dyn ClusterKind> {
     KINDS.into_iter().find(|kind| kind.form().kind == name)
 }

@@ -136,7 +136,7 @@ fn json_states_are_parsed_in_both_forms() {
 }
 
 #[test]
-fn every_state_of_the_documentation_has_its_kind() {
+fn every_state_in_slurms_documentation_is_classified() {
     let table = [
         (SlurmStateKind::Ended, "CANCELLED COMPLETED DEADLINE FAILED OUT_OF_MEMORY TIMEOUT"),
         (SlurmStateKind::Lost, "BOOT_FAIL LAUNCH_FAILED NODE_FAIL PREEMPTED RECONFIG_FAIL REVOKED"),

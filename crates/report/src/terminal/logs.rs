@@ -4,7 +4,7 @@ use model::Verdict;
 
 use super::{
     NOTE,
-    paper::{Paint, Paper},
+    text_report::{Paint, TextReport},
 };
 use crate::{
     Story,
@@ -18,42 +18,42 @@ const FEWEST: usize = 30;
 
 /// Writes the logs by verdict and reason, worst first; a series in its order. Every log is listed, because a failed log
 /// that is left out would have to be found by hand.
-pub fn write(paper: &mut Paper, story: &Story<'_>) {
-    let names = Names::of(story, paper.width());
+pub fn write(text_report: &mut TextReport, story: &Story<'_>) {
+    let names = Names::of(story, text_report.width());
     if !names.folder.is_empty() {
-        paper.painted(Paint::Dim, &format!("in {}", names.folder));
+        text_report.painted(Paint::Dim, &format!("in {}", names.folder));
     }
     if story.series {
-        paper.gap();
+        text_report.gap();
         for log in &story.logs {
-            line(paper, &names, &LogSummary::of(story, log));
+            line(text_report, &names, &LogSummary::of(story, log));
         }
         return;
     }
     for group in summary::groups(story) {
-        paper.gap();
+        text_report.gap();
         let count = text::count(group.logs.len() as u64, "log");
         let head = match group.verdict {
             Verdict::Pass => format!("pass: {count}"),
             _ => format!("{}: {count}", group.code),
         };
-        paper.painted(Tone::from(group.verdict).into(), &head);
+        text_report.painted(Tone::from(group.verdict).into(), &head);
         let action = summary::action(story, group.code).filter(|_| group.verdict != Verdict::Pass);
         if let Some(action) = action {
-            paper.paragraph((Paint::Dim, "  next: "), &action, NOTE);
+            text_report.paragraph((Paint::Dim, "  next: "), &action, NOTE);
         }
         for log in &group.logs {
-            line(paper, &names, log);
+            line(text_report, &names, log);
         }
     }
 }
 
-fn line(paper: &mut Paper, names: &Names, log: &LogSummary<'_>) {
+fn line(text_report: &mut TextReport, names: &Names, log: &LogSummary<'_>) {
     let tone = Tone::from(log.verdict);
     let name = text::ending(&names.short(log.log.name), names.width);
     let width = names.width;
-    let room = paper.width().saturating_sub(width + 6);
-    paper.line(&[
+    let room = text_report.width().saturating_sub(width + 6);
+    text_report.line(&[
         (tone.into(), &format!("  {} ", tone.mark())),
         (Paint::None, &format!("{name:<width$}  ")),
         (Paint::Dim, &text::shortened(&log.text, room)),

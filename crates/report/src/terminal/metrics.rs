@@ -2,7 +2,7 @@
 
 use super::{
     NOTE, elsewhere,
-    paper::{Paint, Paper},
+    text_report::{Paint, TextReport},
 };
 use crate::{
     Story,
@@ -19,40 +19,40 @@ const NAME: usize = 40;
 const SUBJECT: usize = 12;
 
 /// Writes the section within `room` rows, if the logs are about metrics.
-pub fn write(paper: &mut Paper, story: &Story<'_>, room: usize) {
+pub fn write(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     // Findings and metrics share the rows; few findings leave more of them for metrics.
     let Some(all) = MetricsSection::of(story, room, FINDINGS.min(room / 2)) else { return };
     let findings = all.findings.len() + usize::from(all.more_findings > 0);
     let rows = room.saturating_sub(findings).max(room / 2);
     let more = all.more_rows + all.rows.len().saturating_sub(rows);
-    paper.line(&[(Paint::None, "  "), (Paint::Bold, "Metrics")]);
+    text_report.line(&[(Paint::None, "  "), (Paint::Bold, "Metrics")]);
     for program in &all.programs {
-        paper.paragraph((Paint::Dim, "  "), program, NOTE);
+        text_report.paragraph((Paint::Dim, "  "), program, NOTE);
     }
-    table(paper, &all.rows[..all.rows.len().min(rows)]);
+    table(text_report, &all.rows[..all.rows.len().min(rows)]);
     if more > 0 {
         let more = text::count(more as u64, "more metric");
-        paper.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
     }
     for line in &all.unmeasured {
-        paper.paragraph((Paint::Dim, "  "), line, NOTE);
+        text_report.paragraph((Paint::Dim, "  "), line, NOTE);
     }
     for finding in &all.findings {
         let head = format!("  {}  {}  {}  ", finding.code, finding.severity, finding.subject);
-        let room = paper.width().saturating_sub(head.chars().count()).max(SUBJECT);
-        paper.line(&[(Tone::Bad.into(), &head), (Paint::None, &text::shortened(&finding.text, room))]);
+        let room = text_report.width().saturating_sub(head.chars().count()).max(SUBJECT);
+        text_report.line(&[(Tone::Bad.into(), &head), (Paint::None, &text::shortened(&finding.text, room))]);
     }
     if all.more_findings > 0 {
         let more = text::count(all.more_findings as u64, "more finding");
-        paper.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
     }
 }
 
-fn table(paper: &mut Paper, rows: &[MetricRow]) {
+fn table(text_report: &mut TextReport, rows: &[MetricRow]) {
     if rows.is_empty() {
         return;
     }
-    let most = NAME.min(paper.width() * 2 / 5);
+    let most = NAME.min(text_report.width() * 2 / 5);
     type Cell = fn(&MetricRow) -> &String;
     let figures: [(&str, Cell); 4] = [
         ("unit", |row| &row.unit),
@@ -68,7 +68,7 @@ fn table(paper: &mut Paper, rows: &[MetricRow]) {
     let mut columns = figures.to_vec();
     for left_out in ["subjects", "median"] {
         if 2 + name + columns.iter().map(|column| 2 + width(column)).sum::<usize>() + 2 + SUBJECT
-            <= paper.width()
+            <= text_report.width()
         {
             break;
         }
@@ -81,7 +81,7 @@ fn table(paper: &mut Paper, rows: &[MetricRow]) {
             line +=
                 &if column.0 == "unit" { format!("  {cell:<width$}") } else { format!("  {cell:>width$}") };
         }
-        let room = paper.width().saturating_sub(line.chars().count() + 2);
+        let room = text_report.width().saturating_sub(line.chars().count() + 2);
         if room >= SUBJECT { line + "  " + &text::shortened(subject, room) } else { line }
     };
     let head = line("metric", &|(head, _)| (*head).to_owned(), "worst subject");
@@ -89,9 +89,9 @@ fn table(paper: &mut Paper, rows: &[MetricRow]) {
         .iter()
         .map(|row| line(&text::shortened(&row.name, most), &|(_, cell)| cell(row).clone(), &row.subject))
         .collect();
-    paper.line(&[(Paint::Dim, &head)]);
+    text_report.line(&[(Paint::Dim, &head)]);
     for (row, line) in rows.iter().zip(lines) {
         let paint = if row.is_bad { Tone::Bad.into() } else { Paint::None };
-        paper.line(&[(paint, &line)]);
+        text_report.line(&[(paint, &line)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 
-use super::paper::{Paint, Paper};
+use super::text_report::{Paint, TextReport};
 use crate::{
     findings::Tone,
     history::percent,
@@ -55,7 +55,7 @@ impl Columns {
 }
 
 /// Writes a part of the table within `room` lines. `all` names the format with the full table.
-pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: &str) {
+pub fn write(text_report: &mut TextReport, measured: &MeasuredTable<'_>, room: usize, all: &str) {
     let rows = &measured.rows;
     let shown = shown(rows, room);
     let mut columns = Columns {
@@ -71,7 +71,7 @@ pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: 
         let (table, paints) = filled(rows, &shown, columns);
         // Each line is indented by one blank.
         let wide = table.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0) + 1;
-        match columns.narrower().filter(|_| wide > paper.width()) {
+        match columns.narrower().filter(|_| wide > text_report.width()) {
             Some(narrower) => columns = narrower,
             None => break (table, paints),
         }
@@ -80,12 +80,12 @@ pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: 
     // Two header lines and the rule; then one line per row.
     let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
     for (line, paint) in table.lines().zip(paints) {
-        paper.line(&[(Paint::None, " "), (paint, line.trim_end())]);
+        text_report.line(&[(Paint::None, " "), (paint, line.trim_end())]);
     }
     let some = (shown.len() < rows.len()).then(|| format!("{} of {} sizes", shown.len(), rows.len()));
     let left: Vec<_> = some.into_iter().chain(columns.left_out().map(str::to_owned)).collect();
     if !left.is_empty() {
-        paper.paragraph((Paint::Dim, "  "), &format!("{}; {all}", left.join(", ")), 2);
+        text_report.paragraph((Paint::Dim, "  "), &format!("{}; {all}", left.join(", ")), 2);
     }
 }
 

@@ -8,7 +8,7 @@ use model::{Fact, RecordEntry};
 use super::{CheckedRun, RunFiles, Violation};
 use crate::{Happening, process::SimService};
 
-const VANISHED: &str = "I7 nothing vanishes";
+const VANISHED: &str = "I7 no event is lost";
 const EARLY: &str = "I8 acknowledged after the ledger";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {

@@ -42,7 +42,7 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// All commands that are pending in any state of the run, with the number of records from which they are.
+/// All commands that are pending in any state of the run, each with the number of records after which it is pending.
 fn wishes(states: &[lifecycle::RunState]) -> Wishes {
     let mut wishes = Wishes::new();
     for (records, state) in (1..).zip(states) {

@@ -21,7 +21,6 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// A violation of this invariant.
     pub fn new(invariant: &'static str, what: impl Into<String>) -> Self {
         Self { invariant, what: what.into() }
     }

@@ -223,9 +223,12 @@ impl<'a> WorkflowReader<'a> {
             return None;
         }
         for (at, word) in file.command.iter().enumerate() {
-            if word.contains('\0') || (at == 0 && word.trim().is_empty()) {
-                self.complain(&format!("{field}.command[{at}]"), "is not a word of a command line");
-            }
+            let why = match word {
+                _ if word.contains('\0') => "contains a zero byte, which no command line can have; remove it",
+                _ if at == 0 && word.trim().is_empty() => "is empty; write the name of the program",
+                _ => continue,
+            };
+            self.complain(&format!("{field}.command[{at}]"), why);
         }
         if let Some(image) = &file.image {
             let digest = image.rsplit_once("@sha256:").map_or("", |(_, digest)| digest);

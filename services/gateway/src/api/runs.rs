@@ -77,7 +77,7 @@ pub struct Links {
     events: String,
     /// Logs of the run.
     logs: String,
-    /// Report of the run.
+    /// Link to the report page.
     report: String,
 }
 

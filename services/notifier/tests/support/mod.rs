@@ -43,7 +43,6 @@ pub const PASS: How = How::Verdict(Verdict::Pass);
 pub const FAIL: How = How::Verdict(Verdict::Fail);
 pub const UNSURE: How = How::Verdict(Verdict::Inconclusive);
 
-/// A simulated run.
 #[derive(Clone)]
 pub struct SimulatedRun {
     pub run: String,

@@ -74,7 +74,6 @@ impl Objects {
         self.all.get(key)
     }
 
-    /// Objects of a kind, in a namespace or in all.
     pub fn list(&self, kind: &str, namespace: Option<&str>) -> Vec<Value> {
         let ours = |key: &Key| key.0 == kind && namespace.is_none_or(|namespace| key.1 == namespace);
         self.all.iter().filter(|(key, _)| ours(key)).map(|(_, object)| object.clone()).collect()

@@ -53,7 +53,6 @@ impl Drop for KubernetesControllers {
 }
 
 impl KubernetesControllers {
-    /// Starts the controllers.
     pub fn start(wants: Wants, logs: Logs) -> Self {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let client =

@@ -10,13 +10,11 @@ pub struct Message {
     /// Content.
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
-    /// Attributes.
     #[prost(map = "string, string", tag = "2")]
     pub attributes: HashMap<String, String>,
     /// Id, set by Pub/Sub.
     #[prost(string, tag = "3")]
     pub message_id: String,
-    /// Ordering key.
     #[prost(string, tag = "5")]
     pub ordering_key: String,
 }

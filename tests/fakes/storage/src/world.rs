@@ -42,7 +42,6 @@ impl Object {
         self.given.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
     }
 
-    /// The object resource.
     pub fn resource(&self, bucket: &str, name: &str) -> Value {
         let created = self.created.to_rfc3339_opts(SecondsFormat::Millis, true);
         let mut resource = json!({

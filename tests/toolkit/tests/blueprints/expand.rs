@@ -26,7 +26,6 @@ pub struct Expanded {
     pub settings: BTreeMap<String, Map<String, Value>>,
 }
 
-/// Modules of a blueprint.
 pub fn modules(blueprint: &Value) -> Vec<&Value> {
     let groups = blueprint["deployment_groups"].as_array().into_iter().flatten();
     groups.flat_map(|group| group["modules"].as_array().into_iter().flatten()).collect()

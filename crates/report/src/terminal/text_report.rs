@@ -91,14 +91,14 @@ impl Tone {
 }
 
 /// A report in progress.
-pub struct Paper {
+pub struct TextReport {
     style: Style,
     /// Maximum width of a line, columns.
     width: usize,
     text: String,
 }
 
-impl Paper {
+impl TextReport {
     pub fn new(screen: Screen) -> Self {
         Self { style: screen.style, width: screen.columns(), text: String::new() }
     }
@@ -132,7 +132,7 @@ impl Paper {
         self.text.matches('\n').count()
     }
 
-    /// Appends the lines of another paper.
+    /// Appends the lines of another text_report.
     pub fn append(&mut self, other: Self) {
         self.text.push_str(&other.text);
     }
@@ -189,9 +189,10 @@ impl Paper {
 /// Text wrapped at words to a width, indented by the width of its head.
 #[must_use]
 pub fn paragraph(head: &str, text: &str, width: usize) -> String {
-    let mut paper = Paper { style: Style::Plain, width: width.max(NARROWEST), text: String::new() };
-    paper.paragraph((Paint::None, head), text, usize::MAX);
-    paper.finish()
+    let mut text_report =
+        TextReport { style: Style::Plain, width: width.max(NARROWEST), text: String::new() };
+    text_report.paragraph((Paint::None, head), text, usize::MAX);
+    text_report.finish()
 }
 
 /// The words of a line; a number and its unit are one word.
