@@ -197,7 +197,8 @@ impl ClusterFolder {
             io::Error::new(error.kind(), why)
         })?;
         if left > 0 {
-            return Err(io::Error::other(format!("{left} processes of {name} are still running")));
+            let processes = if left == 1 { "process" } else { "processes" };
+            return Err(io::Error::other(format!("{name} still has {left} running {processes}")));
         }
         let evidence = format!(
             "{} {}: no lock held, no process carries the cluster's mark",

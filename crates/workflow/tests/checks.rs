@@ -177,7 +177,7 @@ fn problems_of_a_command_name_the_field() {
         ("criteria: any.yaml".to_owned(), "checks[0]: has neither `workload`, a program of nccl-tests, nor `command`"),
         (format!("{WORKLOAD}, command: [x]"), "checks[0].command: contradicts `workload`"),
         (format!("{WORKLOAD}, every: node"), "checks[0].every: contradicts `workload`"),
-        ("command: [''], read: hpl, criteria: any.yaml".to_owned(), "checks[0].command[0]: is not a word"),
+        ("command: [''], read: hpl, criteria: any.yaml".to_owned(), "checks[0].command[0]: is empty; write the name of the program"),
         ("command: [x], criteria: any.yaml".to_owned(), "checks[0].read: is missing; name the format"),
         ("command: [x], read: nvbandwith, criteria: any.yaml".to_owned(), "`nvbandwith` is not a format; known: nccl-tests, nvbandwidth"),
         ("command: [x], every: pod, read: hpl, criteria: any.yaml".to_owned(), "checks[0].every: "),

@@ -70,7 +70,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("started");
         let program =
-            format!("trap 'echo stopped; exit 7' TERM; : >{}; sleep 60 >/dev/null & wait", mark.display());
+            format!("sleep 60 & trap 'kill $!; echo stopped; exit 7' TERM; : >{}; wait", mark.display());
         let mut bash = Command::new("bash");
         bash.args(["-uc", &around_program(), "rank", "bash", "-c", &program])
             .stdout(std::process::Stdio::piped());
