@@ -23,6 +23,9 @@ struct GroupFile {
     members: Vec<String>,
     #[serde(default)]
     tests: Vec<GroupOutcome>,
+    /// Members with a hardware finding.
+    #[serde(default)]
+    findings: Vec<String>,
 }
 
 /// JSON output: state of the search, and the next test.
@@ -38,6 +41,7 @@ pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output)
     let tested = read(file)?;
     let options = PlanOptions { expected: f64::from(suspected), most: tests, ..PlanOptions::default() };
     let mut search = GroupSearch::new(&tested.members, &options);
+    tested.findings.iter().for_each(|member| search.suspect(member));
     tested.tests.iter().for_each(|outcome| search.learn(outcome));
     let located = search.located();
     let next = search.plan().groups.pop();
@@ -85,6 +89,11 @@ fn read(file: &Path) -> Result<GroupFile, CliError> {
     }
     if tested.tests.len() > MOST_TESTS {
         return Err(wrong(&format!("tests: expected at most {MOST_TESTS}")));
+    }
+    for (at, name) in tested.findings.iter().enumerate() {
+        if !members.contains(name.as_str()) {
+            return Err(wrong(&format!("findings[{at}]: {} is not in `members`", parse::shown(name))));
+        }
     }
     for (at, test) in tested.tests.iter().enumerate() {
         if let Some(unknown) = test.members.iter().find(|name| !members.contains(name.as_str())) {

@@ -131,6 +131,48 @@ fn suspecting(expected: f64) -> PlanOptions {
     PlanOptions { expected, ..PlanOptions::default() }
 }
 
+/// Mean number of tests of searches for one bad member of 232 with 5 % wrong outcomes, and the number of correct results. `prior`:
+/// the member with a hardware finding, if any.
+fn with_prior(seeds: u64, prior: impl Fn(&mut Seeded, &str) -> Option<String>) -> (f64, usize) {
+    let members = names(232);
+    let (mut total, mut right) = (0, 0);
+    for seed in 0..seeds {
+        let mut seeded = Seeded(SplitMix64(seed));
+        let bad = members[(seeded.next() % 232) as usize].clone();
+        let mut search = GroupSearch::new(&members, &PlanOptions::default());
+        if let Some(suspect) = prior(&mut seeded, &bad) {
+            search.suspect(&suspect);
+        }
+        while let Some(group) = search.plan().groups.pop() {
+            let degraded = group.contains(&bad) != seeded.chance(0.05);
+            search.learn(&GroupOutcome { members: group, degraded });
+            total += 1;
+        }
+        let located = search.located();
+        let named: Vec<_> = located.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();
+        right += usize::from(named == [bad.as_str()]);
+    }
+    (total as f64 / seeds as f64, right)
+}
+
+#[test]
+fn a_finding_on_the_bad_member_halves_the_tests_and_one_on_a_good_member_costs_two_at_most() {
+    let seeds = if cfg!(debug_assertions) { 40 } else { 200 };
+    let (without, right) = with_prior(seeds, |_, _| None);
+    let (helped, helped_right) = with_prior(seeds, |_, bad| Some(bad.to_owned()));
+    let (misled, misled_right) =
+        with_prior(seeds, |seeded, _| Some(format!("node-{:03}", seeded.next() % 232)));
+    println!(
+        "prior evidence: none {without:.1} tests, on the bad member {helped:.1}, on any member {misled:.1}"
+    );
+    println!("correct of {seeds}: {right}, {helped_right}, {misled_right}");
+    assert!(helped <= without / 2.0, "{helped} of {without}");
+    assert!(misled <= without + 2.0, "{misled} of {without}");
+    for right in [right, helped_right, misled_right] {
+        assert!(right as f64 >= 0.95 * seeds as f64, "{right} of {seeds}");
+    }
+}
+
 #[test]
 fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
     assert_eq!([1.0, 2.0, 3.0, 5.0].map(|suspected| tests_for(232, suspected, 0.05)), [22, 31, 39, 55]);

@@ -95,7 +95,8 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
 }
 
-/// Checks that a program of each node runs once on each node, and that a node where it fails does not end the others. `job`
+/// Checks that a program of each node runs once on each node, between two probes of the node, and that a node where it fails does not
+/// end the others. `job`
 /// makes a job with the given name on the cluster, which has at least two nodes.
 ///
 /// # Panics
@@ -110,7 +111,7 @@ pub async fn program_of_each_node(
         let argv = ["bash", "-c", script, "measure", failing, "it's \"$(all)\""].map(str::to_owned).into();
         let read = OutputFormat::Format("key-value".to_owned());
         let command = CommandLine { argv, every: Every::Node, rounds: None, image: None, read };
-        let spec = JobSpec { program: Program::Command(command), ..job(name) };
+        let spec = JobSpec { program: Program::Command(command), evidence: true, ..job(name) };
         scheduler.submit(&spec).await.expect("a handle");
         let end = ended(scheduler, cluster, name).await;
         let mut texts = Vec::new();
@@ -131,6 +132,16 @@ pub async fn program_of_each_node(
         let text = texts.iter().find(named).expect("the log of the node");
         assert_eq!(text.matches(&format!("measured by {node}\n")).count(), 1, "{text}");
         assert_eq!(text.matches("finished by it's \"$(all)\"\n").count(), 1, "{text}");
+        let marks = [
+            format!("burnin evidence: {node} before end complete\n"),
+            format!("measured by {node}\n"),
+            format!("burnin evidence: {node} after end complete\n"),
+        ];
+        let places = marks.map(|mark| text.find(&mark));
+        assert!(
+            places.iter().all(Option::is_some) && places.is_sorted(),
+            "evidence around the program: {text}"
+        );
     }
     let (end, texts) = run("each-node-fails", &nodes[1]).await;
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)), "{texts:?}");

@@ -7,6 +7,10 @@ use super::choose::most_telling;
 use super::plan::{GroupOutcome, MOST_NOISE, PlanOptions, TestPlan, distinct, tests_for, told_by_a_test};
 use super::{Located, Searched, Suspect};
 
+/// Weight of a hardware finding, in degraded tests of the member alone. With more, a finding on a good member costs more than two
+/// tests; with fewer, one on the bad member saves less than half of them.
+const PRIOR_TESTS: usize = 3;
+
 /// Maximum total doubt, as a multiple of the doubt per bad member.
 const MOST_DOUBTS: usize = 4;
 
@@ -63,6 +67,21 @@ impl<'a> GroupSearch<'a> {
         let belief = believed(options.noise);
         let most = options.most.unwrap_or_else(|| tests_for(members.len(), options.expected, options.noise));
         Self { members, number, belief, hedged, options, most, tests: 0 }
+    }
+
+    /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
+    ///
+    /// It weighs as much as [`PRIOR_TESTS`] degraded tests of this member alone, and does not count as a test.
+    pub fn suspect(&mut self, member: &str) {
+        let Some(at) = self.number.get(member) else { return };
+        let mut group = vec![false; self.members.len()];
+        group[*at] = true;
+        for _ in 0..PRIOR_TESTS {
+            self.belief.learn(&group, true);
+            if let Some(hedged) = &mut self.hedged {
+                hedged.learn(&group, true);
+            }
+        }
     }
 
     /// Adds one outcome, of a test planned here or of any other. Unknown members are ignored.
