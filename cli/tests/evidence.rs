@@ -123,3 +123,30 @@ fn missing_evidence_is_stated_and_never_passes_where_it_is_required() {
         assert_eq!(code, Some(expected), "{rule}");
     }
 }
+
+#[test]
+fn a_log_of_nccl_tests_has_the_same_table_with_and_without_evidence() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let log = fs::read_to_string(logs.join("tests/data/evidence/h100-all-reduce.log")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let without: String =
+        log.split_inclusive('\n').filter(|line| !line.starts_with("burnin evidence: ")).collect();
+    assert_ne!(without, log);
+    let criteria = logs.join("workflows/criteria/correct-data.yaml");
+    let judged = |name: &str, text: &str| -> Value {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let arguments =
+            ["judge", "--criteria", criteria.to_str().unwrap(), "--output", "json", path.to_str().unwrap()];
+        let output = burnin(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (with, without) = (judged("with.log", &log), judged("without.log", &without));
+    assert_eq!(with["logs"][0]["measurements"], without["logs"][0]["measurements"]);
+    assert!(with["logs"][0]["measurements"].as_array().is_some_and(|rows| rows.len() == 20));
+    assert!(reason(&with, "HARDWARE_UNCHANGED").contains("1 node and 2 GPUs"));
+    // A log of another launcher has no evidence, and its verdict does not mention any.
+    let codes = without["reasons"].to_string();
+    assert!(!codes.contains("EVIDENCE") && !codes.contains("HARDWARE"), "{codes}");
+}

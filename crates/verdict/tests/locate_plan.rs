@@ -174,6 +174,24 @@ fn a_finding_on_the_bad_member_halves_the_tests_and_one_on_a_good_member_costs_t
 }
 
 #[test]
+fn a_finding_alone_names_no_member() {
+    for count in [2_u32, 3, 6, 20, 64, 232, 500] {
+        for noise in [0.0, 0.001, 0.05, 0.3] {
+            // An expected number of more than half of the members names them without a finding as well.
+            for expected in [1.0, 5.0].into_iter().filter(|expected| 2.0 * expected <= f64::from(count)) {
+                let members = names(count as usize);
+                let mut search = GroupSearch::new(&members, &PlanOptions { noise, ..suspecting(expected) });
+                search.suspect("node-001");
+                search.suspect("unknown");
+                let located = search.located();
+                assert!(located.suspects.is_empty(), "{count} members, noise {noise}, expected {expected}");
+                assert!(!located.search.unwrap().sure);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
     assert_eq!([1.0, 2.0, 3.0, 5.0].map(|suspected| tests_for(232, suspected, 0.05)), [22, 31, 39, 55]);
     assert_eq!(tests_for(232, 1.0, 0.0), 22);

@@ -7,9 +7,9 @@ use super::choose::most_telling;
 use super::plan::{GroupOutcome, MOST_NOISE, PlanOptions, TestPlan, distinct, tests_for, told_by_a_test};
 use super::{Located, Searched, Suspect};
 
-/// Weight of a hardware finding, in degraded tests of the member alone. With more, a finding on a good member costs more than two
-/// tests; with fewer, one on the bad member saves less than half of them.
-const PRIOR_TESTS: usize = 3;
+/// Maximum odds that a hardware finding alone gives a member. Higher odds would name it without a test; lower ones save less than half of
+/// the tests.
+const PRIOR_ODDS: f64 = 33.0;
 
 /// Maximum total doubt, as a multiple of the doubt per bad member.
 const MOST_DOUBTS: usize = 4;
@@ -41,6 +41,8 @@ pub struct GroupSearch<'a> {
     most: usize,
     /// Number of tests run.
     tests: usize,
+    /// Whether some member has a hardware finding.
+    has_findings: bool,
 }
 
 impl<'a> GroupSearch<'a> {
@@ -66,17 +68,22 @@ impl<'a> GroupSearch<'a> {
         let hedged = (options.noise > 0.01).then(|| believed(1.0 / (1.0 + odds.powf(hedge(&options)))));
         let belief = believed(options.noise);
         let most = options.most.unwrap_or_else(|| tests_for(members.len(), options.expected, options.noise));
-        Self { members, number, belief, hedged, options, most, tests: 0 }
+        Self { members, number, belief, hedged, options, most, tests: 0, has_findings: false }
     }
 
     /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
     ///
-    /// It weighs as much as [`PRIOR_TESTS`] degraded tests of this member alone, and does not count as a test.
+    /// It weighs as much as degraded tests of this member alone, as many as keep its odds below [`PRIOR_ODDS`]: three with 232 members
+    /// and one expected bad one. It does not count as a test, and names no member.
     pub fn suspect(&mut self, member: &str) {
         let Some(at) = self.number.get(member) else { return };
+        self.has_findings = true;
         let mut group = vec![false; self.members.len()];
         group[*at] = true;
-        for _ in 0..PRIOR_TESTS {
+        let of_a_test = (1.0 - self.options.noise) / self.options.noise;
+        let unlikely = (self.members.len() as f64 / self.options.expected).max(1.0);
+        let weight = (PRIOR_ODDS * unlikely).ln() / of_a_test.ln();
+        for _ in 0..weight as usize {
             self.belief.learn(&group, true);
             if let Some(hedged) = &mut self.hedged {
                 hedged.learn(&group, true);
@@ -100,8 +107,13 @@ impl<'a> GroupSearch<'a> {
     /// Whether all bad members are known.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let likeliest = self.belief.sets.first();
+        let likeliest = self.belief.sets.first().filter(|_| !self.rests_on_findings());
         likeliest.is_some_and(|(bad, likely)| 1.0 - likely < self.doubt(bad.len()))
+    }
+
+    /// Whether hardware findings are the only evidence, which names no member.
+    const fn rests_on_findings(&self) -> bool {
+        self.has_findings && self.tests == 0
     }
 
     /// The next test: the most informative one. Empty if the search is complete, no test could complete it,
@@ -126,8 +138,9 @@ impl<'a> GroupSearch<'a> {
         let suspect = |member: usize| -> Suspect {
             self.options.members.suspect(self.members[member], chances[member].clamp(0.0, 1.0))
         };
-        let (named, suspected): (Vec<usize>, Vec<usize>) =
-            bad.into_iter().partition(|member| chances[*member] >= self.options.sure);
+        let (named, suspected): (Vec<usize>, Vec<usize>) = bad
+            .into_iter()
+            .partition(|member| chances[*member] >= self.options.sure && !self.rests_on_findings());
         let searched = Searched {
             sure: done && suspected.is_empty(),
             confidence: likely.clamp(0.0, 1.0),

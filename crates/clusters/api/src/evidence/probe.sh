@@ -92,7 +92,7 @@ burnin_run() {
   local fields=index,clocks.sm,temperature.gpu,power.draw,clocks_throttle_reasons.active
   exec {samples}< <(exec nvidia-smi "--query-gpu=$fields" --format=csv,noheader,nounits -l 5 2>&1)
   sampler=$!
-  burnin_samples <&"$samples" > >(burnin_lines during samples) &
+  burnin_samples <&"$samples" | burnin_lines during samples &
   folded=$!
   "$@" <&0 &
   program=$!
