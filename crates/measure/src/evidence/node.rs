@@ -66,6 +66,9 @@ impl NodeLines {
     }
 }
 
+/// Reads the lines of a source; the flag: those after the job. Returns the reason why they could not be read.
+type ReadSource<'a> = dyn FnMut(&[Line], bool) -> Result<(), String> + 'a;
+
 /// Compares the lines before and after the job.
 pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     let NodeLines { before, during, after } = lines;
@@ -78,7 +81,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     }
     let mut changes = Changes::of(name.clone());
     let mut gpus = Gpus::default();
-    let mut both = |source: &str, what: &str, read: &mut dyn FnMut(&[Line], bool) -> Result<(), String>| {
+    let mut both = |source: &str, what: &str, read: &mut ReadSource<'_>| {
         for (sources, moment) in [(before, "before"), (after, "after")] {
             if !sources.is_complete() {
                 continue;
