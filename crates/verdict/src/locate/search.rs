@@ -73,7 +73,7 @@ impl<'a> GroupSearch<'a> {
 
     /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
     ///
-    /// It weighs as much as degraded tests of this member alone, as many as keep its odds below [`PRIOR_ODDS`]: three with 232 members
+    /// It weighs as much as degraded tests of this member alone, as many as keep its odds below 33 to 1: three with 232 members
     /// and one expected bad one. It does not count as a test, and names no member.
     pub fn suspect(&mut self, member: &str) {
         let Some(at) = self.number.get(member) else { return };
