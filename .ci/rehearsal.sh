@@ -8,7 +8,7 @@ terraform_stand_in || exit 77
 folder=$(mktemp -d "${TMPDIR:-/tmp}/burnin-rehearsal.XXXXXX")
 "$stand_in/bin/python" -B tests/terraform/plan.py >"$folder/plan.json"
 status=0
-"$programs/rehearsal" --programs "$programs" --plan "$folder/plan.json" --rights infra/rights.json --page docs/RIGHTS.md "$@" "$folder/worlds" || status=$?
+"$programs/rehearsal" --programs "$programs" --plan "$folder/plan.json" --rights infra/rights.json --page docs/RIGHTS.md "$@" "$folder/rehearsals" || status=$?
 # Keep the files only after a failure.
 if ((status == 0)); then rm -rf "$folder"; else echo "all files are in $folder"; fi
 exit "$status"

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use measure::evidence::Separated;
+use measure::evidence::EvidenceFilter;
 use model::{
     measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table},
     metric::{Finding, Metric, Scope, Severity},
@@ -82,7 +82,7 @@ fn content(
 ) -> Result<(Reading, Vec<measure::Matched>), CliError> {
     body(log)
         .and_then(|input| {
-            let mut input = Separated::unpacked(input);
+            let mut input = EvidenceFilter::unpacked(input);
             let (mut reading, matched) = match rules {
                 Some(rules) => rules.explain(&mut input)?,
                 None => (measure::read(&mut input)?, Vec::new()),

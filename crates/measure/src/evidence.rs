@@ -6,15 +6,15 @@
 //! burnin evidence: NODE before kernel [   85.387863] NVRM: Xid (PCI:0000:00:07): 43, pid=914, ...
 //! ```
 //!
-//! The script is `evidence/probe.sh` of the crate `cluster-api`. Its lines are not part of the program's output: [`Separated`] removes
+//! The script is `evidence/probe.sh` of the crate `cluster-api`. Its lines are not part of the program's output: [`EvidenceFilter`] removes
 //! them from the log, and every format is read as if they were absent.
 
 mod changes;
+mod filter;
 mod kernel;
 mod links;
 mod node;
 mod ports;
-mod separated;
 mod smi;
 
-pub use separated::Separated;
+pub use filter::EvidenceFilter;

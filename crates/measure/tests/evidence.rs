@@ -4,7 +4,7 @@
 
 use std::{io::Read, path::Path};
 
-use measure::evidence::Separated;
+use measure::evidence::EvidenceFilter;
 use model::{NodeEvidence, metric::Severity};
 
 /// `h100-load`: matrix products on both GPUs. `h100-xid-43`: a kernel that failed an assertion on GPU 1. `h100-xid-31`: a kernel
@@ -16,9 +16,9 @@ fn log(name: &str) -> String {
 }
 
 fn node(log: &str) -> NodeEvidence {
-    let mut separated = Separated::new(log.as_bytes());
-    separated.read_to_end(&mut Vec::new()).unwrap();
-    let [node] = <[NodeEvidence; 1]>::try_from(separated.finish()).unwrap();
+    let mut filter = EvidenceFilter::new(log.as_bytes());
+    filter.read_to_end(&mut Vec::new()).unwrap();
+    let [node] = <[NodeEvidence; 1]>::try_from(filter.finish()).unwrap();
     node
 }
 
@@ -131,7 +131,8 @@ fn nvlinks_that_are_down_are_found_also_if_they_were_down_before() {
     assert!(
         found.iter().all(|(code, severity, _)| code == "NVLINK_DOWN" && *severity == Severity::Configuration)
     );
-    assert_eq!(findings(&every.replace("H100 80GB HBM3", "H100 PCIe")), [], "cards without a bridge");
+    let cards = every.replace("H100 80GB HBM3", "H100 PCIe").replace("No, Completed", "No, N/A");
+    assert_eq!(findings(&cards), [], "cards without a bridge");
 }
 
 #[test]
@@ -206,13 +207,22 @@ fn what_could_not_be_read_is_missing() {
 }
 
 #[test]
+fn a_program_that_answers_before_the_job_and_not_after_it_is_a_finding() {
+    let load = log("h100-load");
+    let rows = |line: &&str| !line.contains("after gpus 0,") && !line.contains("after gpus 1,");
+    let silent: String = load.lines().filter(rows).map(|line| line.to_owned() + "\n").collect();
+    assert_eq!(findings(&silent), one("SMI_ERROR", Severity::Unknown, "node vm"));
+    assert_eq!(node(&silent).gpus.len(), 2, "the GPUs before the job");
+}
+
+#[test]
 fn a_cut_log_is_never_complete_evidence() {
     let load = log("h100-load");
     let last = load.rfind("burnin evidence: vm after end").unwrap();
     for cut in (0..last).step_by(97) {
-        let mut separated = Separated::new(&load.as_bytes()[..cut]);
-        separated.read_to_end(&mut Vec::new()).unwrap();
-        for node in separated.finish() {
+        let mut filter = EvidenceFilter::new(&load.as_bytes()[..cut]);
+        filter.read_to_end(&mut Vec::new()).unwrap();
+        for node in filter.finish() {
             assert!(!node.missing.is_empty(), "cut at {cut}");
         }
     }

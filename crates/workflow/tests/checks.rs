@@ -19,6 +19,10 @@ fn read(text: &str) -> Result<(Workflow, Vec<String>), Vec<String>> {
         .unwrap();
     fs::write(folder.path().join("other.yaml"), "name: other\nmetrics: [{metric: hpl.gflops, floor: 9}]\n")
         .unwrap();
+    for rule in ["off", "judged", "required"] {
+        let criteria = format!("name: evidence\ndata_only: true\nevidence: {rule}\n");
+        fs::write(folder.path().join(format!("{rule}.yaml")), criteria).unwrap();
+    }
     fs::write(folder.path().join("w.yaml"), text).unwrap();
     let lines = |problems: &[workflow::FileProblem]| {
         let root = format!("{}/", folder.path().display());
@@ -169,6 +173,23 @@ fn a_check_runs_any_program() {
     assert!(
         stored["checks"][0]["command"]["every"] == "node" && stored["checks"][0].get("workload").is_none()
     );
+}
+
+#[test]
+fn pairs_of_nodes_cannot_require_evidence() {
+    let check = |every: &str, rule: &str| {
+        let text = format!(
+            "{{name: a, command: [x, '{{peer}}'], every: {every}, read: perftest, criteria: {rule}.yaml}}"
+        );
+        read(&format!("{HEAD}checks: [{text}]\n"))
+    };
+    let problems = check("pair", "required").unwrap_err().join("\n");
+    assert!(problems.contains("checks[0].criteria: require evidence of the nodes"), "{problems}");
+    for (every, rule) in [("node", "required"), ("pair", "judged"), ("pair", "off")] {
+        let (workflow, _) = check(every, rule).unwrap();
+        let taken = workflow.checks[0].benchmark.criteria.evidence.is_taken();
+        assert_eq!(taken, rule != "off");
+    }
 }
 
 #[test]

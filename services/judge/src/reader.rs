@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io, io::Read};
 
-use measure::{Declaration, Declared, Format, evidence::Separated};
+use measure::{Declaration, Declared, Format, evidence::EvidenceFilter};
 use model::{
     Class, Cluster, CommandLine, Every, Failure, JobEnd, OutputFormat, Program,
     measurement::{LogEnd, Reading},
@@ -91,7 +91,7 @@ impl LogReader {
     /// # Errors
     /// Returns an error if reading fails. A damaged archive is a finding, not an error.
     pub fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
-        let mut log = Separated::unpacked(log);
+        let mut log = EvidenceFilter::unpacked(log);
         let mut listening = Listening::new(&mut log);
         let mut reading = match self.every {
             Every::Pair => {

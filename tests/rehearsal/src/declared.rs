@@ -1,11 +1,7 @@
 //! Operations that the rehearsal checks without executing them: steps of builds that provision clusters, and the delivery of Burnin
 //! itself. Each is derived from a file of this repository.
 
-use crate::{
-    grants::Resource,
-    plan::PROJECT,
-    world::{Rehearsal, member},
-};
+use crate::{deployment::Rehearsal, grants::Resource, iam::member, plan::PROJECT};
 
 /// An operation outside the services.
 pub struct Operation {
@@ -55,20 +51,23 @@ pub const OPERATIONS: [Operation; 6] = [
 ///
 /// # Errors
 /// Returns an error at the first denial.
-pub fn perform(world: &Rehearsal) -> Result<(), String> {
+pub fn perform(rehearsal: &Rehearsal) -> Result<(), String> {
     let email = |name: &str| match name {
         "nodes" => format!("nodes@{PROJECT}.iam.gserviceaccount.com"),
         name => format!("burnin-{name}@{PROJECT}.iam.gserviceaccount.com"),
     };
     let check = |account: &str, permission: &str, on: &Resource| {
-        world.iam.check(&member(&email(account)), permission, on).map_err(|denial| format!("403: {denial}"))
+        rehearsal
+            .iam
+            .check(&member(&email(account)), permission, on)
+            .map_err(|denial| format!("403: {denial}"))
     };
     for Operation { account, permission, acts_as, .. } in OPERATIONS {
         let on = acts_as.map_or_else(Resource::project, |other| Resource::account(&email(other)));
         check(account, permission, &on)?;
     }
     // `.ci/rollout.sh` sets the image of each service, which needs to act as its account.
-    for service in world.plan.services.values() {
+    for service in rehearsal.plan.services.values() {
         for permission in ["run.services.get", "run.services.update"] {
             check("delivery", permission, &Resource::service(&service.name))?;
         }

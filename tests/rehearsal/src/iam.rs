@@ -1,4 +1,4 @@
-//! Records the checks of a world: the grants that each request used, and the denied requests.
+//! Records the checks of a rehearsal: the grants that each request used, and the denied requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,6 +6,11 @@ use std::{
 };
 
 use crate::grants::{Grant, Grants, Resource};
+
+/// The member of an account.
+pub fn member(email: &str) -> String {
+    format!("serviceAccount:{email}")
+}
 
 /// A request that no grant allows.
 #[derive(Clone, Debug)]

@@ -1,8 +1,11 @@
 //! Rehearses a deployment: the services of the Terraform plan run as processes, and each of their requests is checked against the
 //! plan's grants. Then each grant is removed in turn, and the rehearsal must fail.
 
+mod build_rights;
 mod condition;
 mod declared;
+mod deployment;
+mod front;
 mod grants;
 mod iam;
 mod methods;
@@ -11,7 +14,6 @@ mod proxy;
 mod receiver;
 mod report;
 mod scenario;
-mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +28,10 @@ use futures::{StreamExt, stream};
 
 use crate::{
     condition::{Attribute, Condition},
+    deployment::Rehearsal,
     grants::Grant,
     iam::Uses,
     plan::Plan,
-    world::Rehearsal,
 };
 
 /// Rehearses a deployment without a cloud.
@@ -88,9 +90,9 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
     // The services must pass with either order of Cloud Storage's checks.
     drop(whole(&plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
-    let world = whole(&plan, &arguments.programs, &folder.join("whole"), false).await?;
-    let (uses, sole) = world.iam.uses();
-    drop(world);
+    let rehearsal = whole(&plan, &arguments.programs, &folder.join("whole"), false).await?;
+    let (uses, sole) = rehearsal.iam.uses();
+    drop(rehearsal);
 
     let mut wrong = twice(&plan.grants.all);
     wrong.extend(unneeded(&plan.grants.all, &uses, &sole));
@@ -143,13 +145,13 @@ async fn whole(
     overwrite_first: bool,
 ) -> Result<Rehearsal, String> {
     let began = Instant::now();
-    let mut world = Rehearsal::new(plan.clone(), programs, folder, overwrite_first).await?;
-    let notes = scenario::rehearse(&mut world, false).await.map_err(|why| {
-        world.dump();
+    let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, overwrite_first).await?;
+    let notes = scenario::rehearse(&mut rehearsal, false).await.map_err(|why| {
+        rehearsal.dump();
         format!("{why}\nlogs and objects are in {}", folder.display())
     })?;
     println!("rehearsal: {} in {:.1} s", notes.join(", "), began.elapsed().as_secs_f64());
-    Ok(world)
+    Ok(rehearsal)
 }
 
 /// Grants without which every request of a rehearsal would have been allowed.
@@ -174,9 +176,9 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Result<(), Stri
             parts.retain(|part| !matches!(part, Condition::StartsWith(Attribute::ListPrefix, _)));
         }
     }
-    let mut world = Rehearsal::new(plan, programs, folder, false).await?;
-    let outcome = scenario::rehearse(&mut world, true).await;
-    match world.iam.denials().first() {
+    let mut rehearsal = Rehearsal::new(plan, programs, folder, false).await?;
+    let outcome = scenario::rehearse(&mut rehearsal, true).await;
+    match rehearsal.iam.denials().first() {
         Some(denial) if denial.permission == "storage.objects.list" => Ok(()),
         _ => Err(format!("a grant that does not cover lists is not found: {outcome:?}")),
     }
@@ -198,21 +200,21 @@ fn twice(grants: &[Grant]) -> Vec<String> {
 /// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
-    let mut world = Rehearsal::new(reduced, programs, &folder, false).await?;
-    let why = match scenario::rehearse(&mut world, true).await {
+    let mut rehearsal = Rehearsal::new(reduced, programs, &folder, false).await?;
+    let why = match scenario::rehearse(&mut rehearsal, true).await {
         Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
         Err(why) => why,
     };
-    let denials = world.iam.denials();
+    let denials = rehearsal.iam.denials();
     for denial in &denials {
         let allowing = plan.grants.allowing(&denial.member, &denial.permission, &denial.resource);
         if allowing.is_ok_and(|found| found.iter().any(|other| other.address == grant.address)) {
-            drop(world);
+            drop(rehearsal);
             drop(fs::remove_dir_all(&folder));
             return Ok(());
         }
     }
-    world.dump();
+    rehearsal.dump();
     Err(format!(
         "{}: without it the rehearsal failed for another reason: {why}; see {}",
         grant.address,

@@ -14,9 +14,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     declared,
+    deployment::{Rehearsal, WEBHOOK_SECRET},
+    front::Invocation,
     grants::Resource,
+    iam::member,
     plan::PROJECT,
-    world::{Invocation, Rehearsal, WEBHOOK_SECRET, member},
 };
 
 /// Maximum duration of all runs.
@@ -81,11 +83,11 @@ fn log(wrong: u32) -> String {
 }
 
 /// Objects that an operator puts into the bucket, and logs on the agents' hosts.
-fn prepare(world: &Rehearsal) -> Result<(), String> {
-    let bucket = world.plan.bucket("artefacts");
+fn prepare(rehearsal: &Rehearsal) -> Result<(), String> {
+    let bucket = rehearsal.plan.bucket("artefacts");
     let mut logs = BTreeMap::new();
     for (cluster, wrong) in [("c-1", 0), ("c-2", 7)] {
-        let folder = world.folder().join(format!("logs-{cluster}"));
+        let folder = rehearsal.folder().join(format!("logs-{cluster}"));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         std::fs::write(folder.join("all_reduce.log"), log(wrong)).map_err(|error| error.to_string())?;
         let system = format!(
@@ -94,7 +96,7 @@ fn prepare(world: &Rehearsal) -> Result<(), String> {
         );
         logs.insert(cluster, system);
     }
-    let (programs, shared) = (world.folder().join("bin"), world.folder().join("shared"));
+    let (programs, shared) = (rehearsal.folder().join("bin"), rehearsal.folder().join("shared"));
     for folder in [&programs, &shared] {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     }
@@ -137,7 +139,7 @@ fn prepare(world: &Rehearsal) -> Result<(), String> {
         ("source/readme", "nothing is needed\n".to_owned()),
     ];
     for (name, content) in files {
-        world.storage.put(&bucket, &format!("workflows/{name}"), content);
+        rehearsal.storage.put(&bucket, &format!("workflows/{name}"), content);
     }
     // The schedule was first read 61 s ago, so that its last time is due.
     let mut hash = Sha256::new();
@@ -149,7 +151,7 @@ fn prepare(world: &Rehearsal) -> Result<(), String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     let since = model::Timestamp::from_millis(i64::try_from(now.as_millis()).unwrap_or(0) - 61_000);
     let name = format!("schedules/by-schedule/since/{}.json", &digest[..12]);
-    world.storage.put(&bucket, &name, json!({"since": since}).to_string());
+    rehearsal.storage.put(&bucket, &name, json!({"since": since}).to_string());
     Ok(())
 }
 
@@ -158,17 +160,17 @@ pub type Failed = String;
 
 /// Waits until `done` returns a value; fails early at the first denial.
 async fn until<T>(
-    world: &Rehearsal,
+    rehearsal: &Rehearsal,
     what: &str,
     patience: Duration,
     mut done: impl AsyncFnMut() -> Result<Option<T>, String>,
 ) -> Result<T, Failed> {
     let began = Instant::now();
     loop {
-        if let Some(denial) = world.iam.denials().first() {
+        if let Some(denial) = rehearsal.iam.denials().first() {
             return Err(format!("403: {denial}"));
         }
-        if let Some(ended) = world.ended() {
+        if let Some(ended) = rehearsal.ended() {
             return Err(ended);
         }
         if let Some(found) = done().await? {
@@ -181,12 +183,12 @@ async fn until<T>(
     }
 }
 
-async fn api(world: &Rehearsal, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
+async fn api(rehearsal: &Rehearsal, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
     let headers =
         vec![("content-type", "application/json".to_owned()), ("idempotency-key", "rehearsal".to_owned())];
     let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
     let request = Invocation { method, path, headers, body };
-    let (status, text) = world.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
+    let (status, text) = rehearsal.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
     if !(200..300).contains(&status) {
         return Err(format!("{method} {path}: {status}: {text}"));
     }
@@ -194,9 +196,9 @@ async fn api(world: &Rehearsal, method: &str, path: &str, body: &Value) -> Resul
 }
 
 /// Publishes a request of a run on the gateway's topic, as the requester.
-fn request(world: &Rehearsal) -> Result<(), Failed> {
+fn request(rehearsal: &Rehearsal) -> Result<(), Failed> {
     let topic = format!("projects/{PROJECT}/topics/burnin-gateway");
-    world
+    rehearsal
         .iam
         .check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(&topic))
         .map_err(|denial| denial.to_string())?;
@@ -209,14 +211,14 @@ fn request(world: &Rehearsal) -> Result<(), Failed> {
     ];
     let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let data = json!({"workflow": "by-message"}).to_string().into();
-    world
+    rehearsal
         .broker
         .publish(&topic, pubsub_standin::Message { data, attributes, ..pubsub_standin::Message::default() });
     Ok(())
 }
 
 /// Delivers a push of GitHub, signed.
-async fn push(world: &Rehearsal) -> Result<(), Failed> {
+async fn push(rehearsal: &Rehearsal) -> Result<(), Failed> {
     let body = json!({
         "ref": "refs/heads/main", "before": "a".repeat(40), "after": COMMIT, "created": false, "deleted": false, "forced": false,
         "commits": [{"id": COMMIT, "added": [], "removed": [], "modified": ["build.yaml"]}],
@@ -234,15 +236,15 @@ async fn push(world: &Rehearsal) -> Result<(), Failed> {
         ("x-hub-signature-256", format!("sha256={}", hex::encode(mac.finalize().into_bytes()))),
     ];
     let request = Invocation { method: "POST", path: "/hooks/github", headers, body: body.into() };
-    match world.front.invoke(members::GITHUB, "burnin-hooks", request).await {
+    match rehearsal.front.invoke(members::GITHUB, "burnin-hooks", request).await {
         (200..300, _) => Ok(()),
         (status, text) => Err(format!("the webhook: {status}: {text}")),
     }
 }
 
 /// Runs of each workflow, by its name.
-async fn runs(world: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
-    let listed = api(world, "GET", "/api/v1/runs", &Value::Null).await?;
+async fn runs(rehearsal: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
+    let listed = api(rehearsal, "GET", "/api/v1/runs", &Value::Null).await?;
     let listed = listed["runs"].as_array().cloned().unwrap_or_default();
     Ok(listed.into_iter().map(|run| (run["workflow"].as_str().unwrap_or_default().to_owned(), run)).collect())
 }
@@ -251,50 +253,50 @@ async fn runs(world: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
 const EXPECTED: [(&str, &str); 4] =
     [("by-api", "pass"), ("by-message", "pass"), ("by-schedule", "fail"), ("by-push", "pass")];
 
-/// Runs the whole rehearsal in a world. With `quick` time limits are shorter, for a world that must fail.
+/// Runs the whole rehearsal in a rehearsal. With `quick` time limits are shorter, for a rehearsal that must fail.
 ///
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.
-pub async fn rehearse(world: &mut Rehearsal, quick: bool) -> Result<Vec<String>, Failed> {
+pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<String>, Failed> {
     let patience = if quick { QUICK } else { PATIENCE };
-    encrypt(world)?;
-    declared::perform(world)?;
+    encrypt(rehearsal)?;
+    declared::perform(rehearsal)?;
     let replies = format!("projects/{PROJECT}/subscriptions/burnin-replies-team");
-    world
+    rehearsal
         .iam
         .check(members::LISTENER, "pubsub.subscriptions.consume", &Resource::subscription(&replies))
         .map_err(|denial| denial.to_string())?;
-    let dead = dead_letters(world, patience).await?;
-    prepare(world)?;
-    world.start().await?;
-    dashboard(world, "/", "Burnin").await?;
-    let started = api(world, "POST", "/api/v1/runs", &json!({"workflow": "by-api"})).await?;
+    let dead = dead_letters(rehearsal, patience).await?;
+    prepare(rehearsal)?;
+    rehearsal.start().await?;
+    dashboard(rehearsal, "/", "Burnin").await?;
+    let started = api(rehearsal, "POST", "/api/v1/runs", &json!({"workflow": "by-api"})).await?;
     let mut notes = vec![format!("run {} started by the API", started["run"])];
-    request(world)?;
-    push(world).await?;
+    request(rehearsal)?;
+    push(rehearsal).await?;
     let (mut installed, mut repeated) = (false, false);
     let ended = {
         let began = Instant::now();
         loop {
-            if let Some(denial) = world.iam.denials().first() {
+            if let Some(denial) = rehearsal.iam.denials().first() {
                 return Err(format!("403: {denial}"));
             }
-            if let Some(ended) = world.ended() {
+            if let Some(ended) = rehearsal.ended() {
                 return Err(ended);
             }
-            let found = runs(world).await?;
-            if !installed && let Some(cluster) = deployed(world) {
-                install_agent(world, &cluster).await?;
+            let found = runs(rehearsal).await?;
+            if !installed && let Some(cluster) = deployed(rehearsal) {
+                install_agent(rehearsal, &cluster).await?;
                 installed = true;
             }
             // The service ended before it marked the push as handled, and GitHub delivers it again: it starts no second run.
             if !repeated && found.contains_key("by-push") {
-                for mark in world.storage.names(&world.plan.bucket("artefacts")) {
+                for mark in rehearsal.storage.names(&rehearsal.plan.bucket("artefacts")) {
                     if mark.starts_with("pushes/") {
-                        world.remove("artefacts", &mark).await?;
+                        rehearsal.remove("artefacts", &mark).await?;
                     }
                 }
-                push(world).await?;
+                push(rehearsal).await?;
                 repeated = true;
             }
             if EXPECTED
@@ -314,22 +316,22 @@ pub async fn rehearse(world: &mut Rehearsal, quick: bool) -> Result<Vec<String>,
         if run["verdict"] != verdict {
             let name_of_run = run["run"].as_str().unwrap_or_default();
             let object = format!("artefacts/{name_of_run}/verdict/1/verdict.json");
-            let why = world.storage.object(&world.plan.bucket("artefacts"), &object);
+            let why = rehearsal.storage.object(&rehearsal.plan.bucket("artefacts"), &object);
             let why =
                 why.map(|object| String::from_utf8_lossy(&object.body).into_owned()).unwrap_or_default();
             return Err(format!("{name}: expected the verdict {verdict}, found {run}: {why}"));
         }
     }
     notes.push(format!("{} runs reached their verdicts", ended.len()));
-    check_rows(world, &ended)?;
+    check_rows(rehearsal, &ended)?;
     let failed = ended["by-schedule"]["run"].as_str().unwrap_or_default().to_owned();
-    until(world, "the notice of the failed run", patience, async || {
-        Ok(world.receiver.has(&failed).then_some(()))
+    until(rehearsal, "the notice of the failed run", patience, async || {
+        Ok(rehearsal.receiver.has(&failed).then_some(()))
     })
     .await?;
     let mut ends = 0;
-    until(world, "the reply with the end of the requested run", patience, async || {
-        let replies = world.broker.drain(&replies);
+    until(rehearsal, "the reply with the end of the requested run", patience, async || {
+        let replies = rehearsal.broker.drain(&replies);
         ends += replies
             .iter()
             .filter(|reply| String::from_utf8_lossy(&reply.data).contains("\"ended\":{"))
@@ -337,10 +339,10 @@ pub async fn rehearse(world: &mut Rehearsal, quick: bool) -> Result<Vec<String>,
         Ok((ends > 0).then_some(()))
     })
     .await?;
-    let bucket = world.plan.bucket("artefacts");
+    let bucket = rehearsal.plan.bucket("artefacts");
     let hints = ["open/", "requests/open/", "clusters/open/", "notices/open/"];
-    until(world, "hints are removed", patience, async || {
-        let left = world
+    until(rehearsal, "hints are removed", patience, async || {
+        let left = rehearsal
             .storage
             .names(&bucket)
             .into_iter()
@@ -348,22 +350,24 @@ pub async fn rehearse(world: &mut Rehearsal, quick: bool) -> Result<Vec<String>,
         Ok(left.is_none().then_some(()))
     })
     .await?;
-    if let Some(parked) = world.storage.names(&bucket).into_iter().find(|name| name.starts_with("parked/")) {
+    if let Some(parked) =
+        rehearsal.storage.names(&bucket).into_iter().find(|name| name.starts_with("parked/"))
+    {
         return Err(format!("an event was parked: {parked}"));
     }
-    dashboard(world, &format!("/runs/{failed}"), "by-schedule").await?;
-    report(world, &failed).await?;
+    dashboard(rehearsal, &format!("/runs/{failed}"), "by-schedule").await?;
+    report(rehearsal, &failed).await?;
     notes.push(format!("{dead} dead letters forwarded"));
-    notes.push(format!("{} builds", world.builds().len()));
-    match world.iam.denials().first() {
+    notes.push(format!("{} builds", rehearsal.builds().len()));
+    match rehearsal.iam.denials().first() {
         Some(denial) => Err(format!("403: {denial}")),
         None => Ok(notes),
     }
 }
 
 /// The cluster of a successful deployment.
-fn deployed(world: &Rehearsal) -> Option<String> {
-    let builds = world.builds();
+fn deployed(rehearsal: &Rehearsal) -> Option<String> {
+    let builds = rehearsal.builds();
     let deployment = builds.iter().find(|build| {
         build["status"] == "SUCCESS"
             && !build["substitutions"]["_EXPIRES"].as_str().unwrap_or_default().is_empty()
@@ -373,37 +377,37 @@ fn deployed(world: &Rehearsal) -> Option<String> {
 
 /// Installs an agent on a deployed cluster, with the subscription and the grants of workflows/a3-mega/agent.py. The account of the steps
 /// that do this has further roles, which workflows/a3-mega/README.md lists and `infra/` does not grant.
-async fn install_agent(world: &mut Rehearsal, cluster: &str) -> Result<(), Failed> {
+async fn install_agent(rehearsal: &mut Rehearsal, cluster: &str) -> Result<(), Failed> {
     let account = format!("nodes@{PROJECT}.iam.gserviceaccount.com");
     let name = format!("{cluster}-agent");
-    let bucket = format!("bucket {}", world.plan.bucket("artefacts"));
+    let bucket = format!("bucket {}", rehearsal.plan.bucket("artefacts"));
     for (on, role) in [
         (format!("subscription {name}"), "roles/pubsub.subscriber"),
         ("topic burnin-facts".to_owned(), "roles/pubsub.publisher"),
         (bucket.clone(), "roles/storage.objectViewer"),
         (bucket, "roles/storage.objectCreator"),
     ] {
-        world.iam.grant_outside(&on, role, &member(&account));
+        rehearsal.iam.grant_outside(&on, role, &member(&account));
     }
     let id = format!("projects/{PROJECT}/subscriptions/{name}");
-    world.broker.subscribe(pubsub_standin::Subscription {
+    rehearsal.broker.subscribe(pubsub_standin::Subscription {
         name: id.clone(),
         topic: format!("projects/{PROJECT}/topics/burnin-agent"),
         filter: None,
         endpoint: None,
         dead_letters: None,
     });
-    world.agent(cluster, &id, &account).await
+    rehearsal.agent(cluster, &id, &account).await
 }
 
 /// Encrypts each resource that has a customer's key, as Google's agents do.
-fn encrypt(world: &Rehearsal) -> Result<(), Failed> {
-    for (address, agent, key) in &world.plan.encrypted {
+fn encrypt(rehearsal: &Rehearsal) -> Result<(), Failed> {
+    for (address, agent, key) in &rehearsal.plan.encrypted {
         let agent = format!("serviceAccount:service-data-number@{agent}.iam.gserviceaccount.com");
         for permission in
             ["cloudkms.cryptoKeyVersions.useToEncrypt", "cloudkms.cryptoKeyVersions.useToDecrypt"]
         {
-            let may = world.iam.check(&agent, permission, &Resource::key(key));
+            let may = rehearsal.iam.check(&agent, permission, &Resource::key(key));
             may.map_err(|denial| format!("403: {address}: {denial}"))?;
         }
     }
@@ -411,9 +415,9 @@ fn encrypt(world: &Rehearsal) -> Result<(), Failed> {
 }
 
 /// Checks that each run has its rows.
-fn check_rows(world: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(), Failed> {
+fn check_rows(rehearsal: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(), Failed> {
     for table in ["measurements", "verdicts"] {
-        let rows = world.bigquery.count(&format!("{PROJECT}.burnin.{table}"), &["run"])?;
+        let rows = rehearsal.bigquery.count(&format!("{PROJECT}.burnin.{table}"), &["run"])?;
         for (name, _) in EXPECTED {
             let run = ended[name]["run"].as_str().unwrap_or_default();
             let expected = if table == "verdicts" { 1 } else { 4 };
@@ -427,9 +431,9 @@ fn check_rows(world: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(), F
 }
 
 /// Opens a page, and checks that it contains the expected text.
-async fn dashboard(world: &Rehearsal, path: &str, expected: &str) -> Result<(), Failed> {
+async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<(), Failed> {
     let request = Invocation { method: "GET", path, headers: Vec::new(), body: Vec::new() };
-    let (status, text) = world.front.invoke(members::PERSON, "burnin-dashboard", request).await;
+    let (status, text) = rehearsal.front.invoke(members::PERSON, "burnin-dashboard", request).await;
     if status != 200 || !text.contains(expected) {
         return Err(format!("dashboard {path}: {status}: {}", text.chars().take(300).collect::<String>()));
     }
@@ -437,11 +441,11 @@ async fn dashboard(world: &Rehearsal, path: &str, expected: &str) -> Result<(), 
 }
 
 /// Reads a report through the API, and checks that the report names the ledger's bucket.
-async fn report(world: &Rehearsal, run: &str) -> Result<(), Failed> {
+async fn report(rehearsal: &Rehearsal, run: &str) -> Result<(), Failed> {
     let path = format!("/api/v1/runs/{run}/report");
     let request = Invocation { method: "GET", path: &path, headers: Vec::new(), body: Vec::new() };
-    let (status, text) = world.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
-    let ledger = format!("gs://{}/ledger/{run}", world.plan.bucket("ledger"));
+    let (status, text) = rehearsal.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
+    let ledger = format!("gs://{}/ledger/{run}", rehearsal.plan.bucket("ledger"));
     if status != 200 || !text.replace("&#x2f;", "/").contains(&ledger) {
         return Err(format!("{path}: {status}: expected {ledger} in the report"));
     }
@@ -449,33 +453,33 @@ async fn report(world: &Rehearsal, run: &str) -> Result<(), Failed> {
 }
 
 /// Rejects every delivery of each subscription until its message is a dead letter.
-async fn dead_letters(world: &Rehearsal, patience: Duration) -> Result<usize, Failed> {
+async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize, Failed> {
     let dead = format!("projects/{PROJECT}/subscriptions/burnin-dead");
     let failing: Vec<_> =
-        world.plan.subscriptions.iter().filter(|of| of.dead_letters.is_some()).cloned().collect();
-    world.broker.drain(&dead);
+        rehearsal.plan.subscriptions.iter().filter(|of| of.dead_letters.is_some()).cloned().collect();
+    rehearsal.broker.drain(&dead);
     for subscription in &failing {
-        world.broker.fail(&subscription.id, true);
+        rehearsal.broker.fail(&subscription.id, true);
     }
     for subscription in &failing {
         let attributes = subscription.filter.clone().into_iter().collect();
         let message = pubsub_standin::Message { data: b"{}".to_vec(), attributes, ..Default::default() };
-        world.broker.put(&subscription.id, message);
+        rehearsal.broker.put(&subscription.id, message);
     }
     let mut sources = std::collections::BTreeSet::new();
-    until(world, "dead letters are forwarded", patience, async || {
-        for letter in world.broker.drain(&dead) {
+    until(rehearsal, "dead letters are forwarded", patience, async || {
+        for letter in rehearsal.broker.drain(&dead) {
             sources.extend(letter.attributes.get("CloudPubSubDeadLetterSourceSubscription").cloned());
         }
         // A client that pulls rejects them as well.
         for subscription in failing.iter().filter(|of| of.push.is_none()) {
-            world.broker.reject_waiting(&subscription.id);
+            rehearsal.broker.reject_waiting(&subscription.id);
         }
         Ok(failing.iter().all(|of| sources.contains(&of.id)).then_some(()))
     })
     .await?;
     for subscription in &failing {
-        world.broker.fail(&subscription.id, false);
+        rehearsal.broker.fail(&subscription.id, false);
     }
     Ok(sources.len())
 }

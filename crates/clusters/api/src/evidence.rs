@@ -65,6 +65,44 @@ mod tests {
         assert_eq!(run(&["/missing/program"], &[]).status.code(), Some(127));
     }
 
+    /// Programs that never end and ignore SIGTERM, as a process in a broken driver does.
+    #[test]
+    fn programs_that_do_not_answer_neither_stop_the_program_nor_delay_it_for_long() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["timeout", "nvidia-smi"] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "#!/bin/bash\ntrap '' TERM\nwhile :; do sleep 30; done\n").unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let begun = std::time::Instant::now();
+        let output = run(&["echo", "measured"], &[("PATH", &path)]);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(40), "{:?}", begun.elapsed());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("\nmeasured\n") && text.contains("after end complete"), "{text}");
+        // The end of one starts the next one.
+        let hanging = format!("{}/", folder.path().display());
+        let left = || {
+            let processes = std::fs::read_dir("/proc").unwrap().flatten();
+            let line = |process: &std::fs::DirEntry| {
+                std::fs::read_to_string(process.path().join("cmdline")).unwrap_or_default()
+            };
+            processes
+                .filter(|process| line(process).contains(&hanging))
+                .map(|it| it.file_name())
+                .collect::<Vec<_>>()
+        };
+        for _ in 0..50 {
+            for pid in left() {
+                // It may have ended meanwhile.
+                let _ = Command::new("kill").arg("-KILL").arg(pid).output();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert!(left().is_empty());
+    }
+
     #[test]
     fn a_stopped_process_stops_its_program() {
         let folder = tempfile::tempdir().unwrap();

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use model::metric::Subject;
 
-use super::{changes::Changes, separated::Line, smi::Gpus};
+use super::{changes::Changes, filter::Line, smi::Gpus};
 use crate::{format, read_as};
 
-/// Whether the log could be read.
+/// The lines, the first of which states the length of the log.
 ///
 /// # Errors
 ///
-/// Returns the reason if it could not.
-pub(super) fn check(lines: &[Line]) -> Result<(), String> {
+/// Returns the reason if the log could not be read.
+pub(super) fn readable(lines: &[Line]) -> Result<&[Line], String> {
     let first = lines.first().map_or("nothing was printed", |line| line.text.as_str());
     match first.strip_prefix("lines ") {
-        Some(_) => Ok(()),
+        Some(_) => Ok(lines),
         None => Err(first.strip_prefix("unreadable ").unwrap_or(first).to_owned()),
     }
 }
 
 /// Findings of the lines that only the log after the job has.
-pub(super) fn compare([before, after]: [&[Line]; 2], gpus: &Gpus, changes: &mut Changes) {
+pub(super) fn compare(before: &[Line], after: &[Line], gpus: &Gpus, changes: &mut Changes) {
     let mut old: BTreeMap<&str, usize> = BTreeMap::new();
     for line in before {
         *old.entry(&line.text).or_default() += 1;

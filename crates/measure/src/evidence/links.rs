@@ -1,4 +1,7 @@
 //! NVLinks: lines of `nvidia-smi nvlink -s` that are inactive, and of `nvidia-smi nvlink -e` with other counts than 0.
+//!
+//! The lines of active links and of counters are those of driver 580.159 on two H100. A GPU all of whose links are inactive has the
+//! line `Unable to retrieve NVLink information as all links are inActive` instead (leptonai/gpud, issue 1085).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +10,28 @@ use model::metric::{
     Subject,
 };
 
-use super::{changes::Changes, separated::Line, smi::Gpus};
+use super::{changes::Changes, filter::Line, smi::Gpus};
 
-/// The links of the GPUs of a node.
+/// Inactive links of a GPU.
+#[derive(Debug, PartialEq, Eq)]
+enum Inactive {
+    /// These; none if the set is empty.
+    Some(BTreeSet<u32>),
+    All,
+}
+
+/// States of the links by GPU.
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    /// Inactive links by GPU. A GPU without inactive links has an empty set.
-    inactive: BTreeMap<u32, BTreeSet<u32>>,
-    /// GPUs all of whose links are inactive.
-    all_inactive: BTreeSet<u32>,
-    /// Count and line by GPU, link and kind of error.
-    errors: BTreeMap<(u32, u32, String), (u64, u64)>,
+pub(super) struct LinkStates {
+    gpus: BTreeMap<u32, Inactive>,
     line: u64,
+}
+
+/// Counters of errors.
+#[derive(Debug, Default)]
+pub(super) struct LinkErrors {
+    /// Count and line by GPU, link and kind of error.
+    counts: BTreeMap<(u32, u32, String), (u64, u64)>,
 }
 
 /// The number in `GPU 3: ...` or `Link 3: ...`, and the rest.
@@ -27,93 +40,114 @@ fn numbered<'a>(text: &'a str, word: &str) -> Option<(u32, &'a str)> {
     Some((number.parse().ok()?, rest.trim()))
 }
 
-impl Links {
-    /// # Errors
-    ///
-    /// Returns the first text if no line names a GPU.
-    pub fn read_states(&mut self, lines: &[Line]) -> Result<(), String> {
-        let mut gpu = None;
-        for Line { number, text } in lines {
-            self.line = *number;
-            if let Some((index, _)) = numbered(text, "GPU") {
-                gpu = Some(index);
-                self.inactive.entry(index).or_default();
-            } else if let (Some(gpu), Some((link, rest))) = (gpu, numbered(text, "Link")) {
-                if rest.contains("inactive") {
-                    self.inactive.entry(gpu).or_default().insert(link);
-                }
-            } else if let Some(gpu) = gpu.filter(|_| text.contains("all links are inActive")) {
-                self.all_inactive.insert(gpu);
-            }
+/// Lines below those that name a GPU, with this GPU.
+///
+/// # Errors
+///
+/// Returns the first text if no line names a GPU.
+fn by_gpu(lines: &[Line], mut each: impl FnMut(u32, Option<&Line>)) -> Result<(), String> {
+    let mut gpu = None;
+    for line in lines {
+        if let Some((index, _)) = numbered(&line.text, "GPU") {
+            gpu = Some(index);
+            each(index, None);
+        } else if let Some(gpu) = gpu {
+            each(gpu, Some(line));
         }
-        named(lines, !self.inactive.is_empty())
     }
+    let first = || lines.first().map_or("nvidia-smi printed nothing", |line| line.text.trim());
+    gpu.map(|_| ()).ok_or_else(|| first().to_owned())
+}
 
+impl LinkStates {
     /// # Errors
     ///
     /// Returns the first text if no line names a GPU.
-    pub fn read_errors(&mut self, lines: &[Line]) -> Result<(), String> {
-        let mut gpu = None;
-        for Line { number, text } in lines {
-            if let Some((index, _)) = numbered(text, "GPU") {
-                gpu = Some(index);
-            } else if let (Some(gpu), Some((link, rest))) = (gpu, numbered(text, "Link"))
+    pub fn read(lines: &[Line]) -> Result<Self, String> {
+        let mut states = Self { line: lines.last().map_or(0, |line| line.number), ..Self::default() };
+        by_gpu(lines, |gpu, line| {
+            let links = states.gpus.entry(gpu).or_insert_with(|| Inactive::Some(BTreeSet::new()));
+            let Some(line) = line else { return };
+            if line.text.contains("all links are inActive") {
+                *links = Inactive::All;
+            } else if let (Inactive::Some(links), Some((link, rest))) = (links, numbered(&line.text, "Link"))
+                && rest.contains("inactive")
+            {
+                links.insert(link);
+            }
+        })?;
+        Ok(states)
+    }
+}
+
+impl LinkErrors {
+    /// # Errors
+    ///
+    /// Returns the first text if no line names a GPU.
+    pub fn read(lines: &[Line]) -> Result<Self, String> {
+        let mut errors = Self::default();
+        by_gpu(lines, |gpu, line| {
+            if let Some(line) = line
+                && let Some((link, rest)) = numbered(&line.text, "Link")
                 && let Some((kind, count)) = rest.rsplit_once(": ")
                 && let Ok(count) = count.trim().parse()
             {
-                self.errors.insert((gpu, link, kind.to_owned()), (count, *number));
+                errors.counts.insert((gpu, link, kind.to_owned()), (count, line.number));
             }
-        }
-        named(lines, gpu.is_some())
+        })?;
+        Ok(errors)
     }
 }
 
-fn named(lines: &[Line], is_named: bool) -> Result<(), String> {
-    let first = || lines.first().map_or("nvidia-smi printed nothing", |line| line.text.trim());
-    if is_named { Ok(()) } else { Err(first().to_owned()) }
+fn subject(gpus: &Gpus, gpu: u32, link: Option<u32>) -> Subject {
+    Subject {
+        link: link.map(|link| format!("nvlink{link}").into()),
+        ..gpus.rows.get(&gpu).map_or_else(|| Subject::gpu(gpu), |row| row.subject(gpu))
+    }
 }
 
 /// Compares the links before and after the job, and with those of the node's other GPUs.
-pub(super) fn compare([before, after]: &[Links; 2], gpus: &Gpus, changes: &mut Changes) {
-    let subject = |gpu: u32, link: Option<u32>| Subject {
-        link: link.map(|link| format!("nvlink{link}").into()),
-        ..gpus.rows.get(&gpu).map_or_else(|| Subject::gpu(gpu), |row| row.subject(gpu))
-    };
-    let works = |links: &Links, gpu: u32| {
-        links.inactive.get(&gpu).is_some_and(BTreeSet::is_empty) && !links.all_inactive.contains(&gpu)
-    };
-    let one_works = after.inactive.keys().any(|gpu| works(after, *gpu));
-    for (gpu, links) in &after.inactive {
-        let earlier = before.inactive.get(gpu);
-        for link in links {
-            let became = earlier.is_some_and(|earlier| !earlier.contains(link));
-            if became || one_works {
-                let text = match became {
-                    true => "the link became inactive during the job",
-                    false => "the link is inactive; all links of another GPU of this node are active",
-                };
-                changes.add("NVLINK_DOWN", Hardware, subject(*gpu, Some(*link)), text, after.line);
+pub(super) fn compare_states(before: &LinkStates, after: &LinkStates, gpus: &Gpus, changes: &mut Changes) {
+    let works = |links: &Inactive| *links == Inactive::Some(BTreeSet::new());
+    let one_works = after.gpus.values().any(works);
+    for (gpu, links) in &after.gpus {
+        let earlier = before.gpus.get(gpu);
+        let inactive: Vec<Option<u32>> = match links {
+            Inactive::Some(links) => links.iter().copied().map(Some).collect(),
+            Inactive::All => vec![None],
+        };
+        for link in inactive {
+            let became = earlier.is_some_and(|earlier| match (earlier, link) {
+                (Inactive::Some(earlier), Some(link)) => !earlier.contains(&link),
+                (Inactive::Some(_), None) => true,
+                (Inactive::All, _) => false,
+            });
+            if became {
+                let text = "the link became inactive during the job";
+                changes.add("NVLINK_DOWN", Hardware, subject(gpus, *gpu, link), text, after.line);
+            } else if one_works {
+                let text = "the link is inactive; all links of another GPU of this node are active";
+                changes.add("NVLINK_DOWN", Hardware, subject(gpus, *gpu, link), text, after.line);
             }
         }
-        if after.all_inactive.contains(gpu) && !before.all_inactive.contains(gpu) {
-            let text = "all links became inactive during the job";
-            changes.add("NVLINK_DOWN", Hardware, subject(*gpu, None), text, after.line);
-        } else if !one_works && (after.all_inactive.contains(gpu) || !links.is_empty()) {
-            // Cards for PCIe slots have links that need a bridge.
-            let name = gpus.rows.get(gpu).map_or("", |row| row.name()).to_lowercase();
-            if !name.contains("pcie") && !name.contains("nvl") && after.inactive.len() > 1 {
-                let text = "links of each GPU of this node are inactive: check Fabric Manager";
-                changes.add("NVLINK_DOWN", Configuration, subject(*gpu, None), text, after.line);
-            }
+        let needs_links = gpus.rows.get(gpu).is_some_and(|row| row.needs_links());
+        if !one_works && needs_links && after.gpus.len() > 1 && earlier == Some(links) {
+            let text = "links of each GPU of this node are inactive: check Fabric Manager";
+            changes.add("NVLINK_DOWN", Configuration, subject(gpus, *gpu, None), text, after.line);
         }
     }
-    for ((gpu, link, kind), (count, line)) in &after.errors {
-        let earlier = before.errors.get(&(*gpu, *link, kind.clone())).map_or(0, |(count, _)| *count);
+}
+
+/// Compares the counters before and after the job; a counter of 0 is not printed.
+pub(super) fn compare_errors(before: &LinkErrors, after: &LinkErrors, gpus: &Gpus, changes: &mut Changes) {
+    for (key, (count, line)) in &after.counts {
+        let earlier = before.counts.get(key).map_or(0, |(count, _)| *count);
         if *count > earlier {
+            let (gpu, link, kind) = key;
             // Replays and checksum errors are corrected, at the cost of speed.
             let severity = if kind.contains("Recovery") { Hardware } else { Unknown };
             let text = format!("{kind} rose from {earlier} to {count} during the job");
-            changes.add("NVLINK_ERRORS", severity, subject(*gpu, Some(*link)), &text, *line);
+            changes.add("NVLINK_ERRORS", severity, subject(gpus, *gpu, Some(*link)), &text, *line);
         }
     }
 }

@@ -2,15 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use model::{GpuEvidence, NodeEvidence, metric::Subject};
+use model::{
+    GpuEvidence, NodeEvidence,
+    metric::{Severity, Subject},
+};
 
 use super::{
     changes::Changes,
+    filter::Line,
     kernel,
-    links::{self, Links},
+    links::{self, LinkErrors, LinkStates},
     ports::Ports,
-    separated::Line,
-    smi::{self, Gpus},
+    smi::{self, Gpus, Row},
 };
 
 /// When a line was printed.
@@ -66,67 +69,59 @@ impl NodeLines {
     }
 }
 
-/// Reads the lines of a source; the flag: those after the job. Returns the reason why they could not be read.
-type ReadSource<'a> = dyn FnMut(&[Line], bool) -> Result<(), String> + 'a;
+/// The content of all sources at one moment. A source that could not be read is `None`.
+struct Snapshot<'a> {
+    gpus: Option<Gpus>,
+    links: Option<LinkStates>,
+    link_errors: Option<LinkErrors>,
+    kernel: Option<&'a [Line]>,
+    ports: Ports,
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads all sources; `None` if the job ended before the last line. The reasons of sources without content go to `missing`.
+    fn read(sources: &'a Sources, moment: &str, missing: &mut Vec<String>) -> Option<Self> {
+        if !sources.is_complete() {
+            missing.push(format!("evidence {moment} the job, which ended without it"));
+            return None;
+        }
+        let mut state = |what: &str, why: String| missing.push(format!("{what} {moment} the job: {why}"));
+        let gpus = Gpus::read(sources.of("gpus")).map_err(|why| state("GPUs", why)).ok();
+        // Without nvidia-smi the GPUs are missing already.
+        let (mut links, mut link_errors) = (None, None);
+        if gpus.is_some() {
+            links = LinkStates::read(sources.of("links")).map_err(|why| state("NVLinks", why)).ok();
+            let errors = LinkErrors::read(sources.of("link_errors"));
+            link_errors = errors.map_err(|why| state("NVLink errors", why)).ok();
+        }
+        let kernel = kernel::readable(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
+        Some(Self { gpus, links, link_errors, kernel, ports: Ports::of(sources.of("ports")) })
+    }
+}
 
 /// Compares the lines before and after the job.
 pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
-    let NodeLines { before, during, after } = lines;
     let name: Arc<str> = node.into();
     let mut missing = Vec::new();
-    for (sources, moment) in [(before, "before"), (after, "after")] {
-        if !sources.is_complete() {
-            missing.push(format!("evidence {moment} the job, which ended without it"));
-        }
-    }
+    let before = Snapshot::read(&lines.before, "before", &mut missing);
+    let after = Snapshot::read(&lines.after, "after", &mut missing);
+    let none = Gpus::default();
+    let gpus = before.as_ref().and_then(|before| before.gpus.as_ref()).unwrap_or(&none);
     let mut changes = Changes::of(name.clone());
-    let mut gpus = Gpus::default();
-    let mut both = |source: &str, what: &str, read: &mut ReadSource<'_>| {
-        for (sources, moment) in [(before, "before"), (after, "after")] {
-            if !sources.is_complete() {
-                continue;
-            }
-            if let Err(why) = read(sources.of(source), moment == "after") {
-                missing.push(format!("{what} {moment} the job: {why}"));
-            }
+    if let (Some(before), Some(after)) = (&before, &after) {
+        compare(before, after, gpus, &mut changes);
+        if before.gpus.is_some() && after.gpus.is_none() {
+            let first = lines.after.of("gpus").first().map_or(0, |line| line.number);
+            let text = "nvidia-smi printed the GPUs before the job, and not after it";
+            changes.add("SMI_ERROR", Severity::Unknown, Subject::default(), text, first);
         }
-    };
-
-    let mut rows = [Gpus::default(), Gpus::default()];
-    both("gpus", "GPUs", &mut |lines, is_after| {
-        rows[usize::from(is_after)] = Gpus::read(lines)?;
-        Ok(())
-    });
-    let mut states = [Links::default(), Links::default()];
-    // Without nvidia-smi the GPUs are missing already.
-    if !rows[0].is_empty() && !rows[1].is_empty() {
-        both("links", "NVLinks", &mut |lines, is_after| states[usize::from(is_after)].read_states(lines));
-        both("link_errors", "NVLink errors", &mut |lines, is_after| {
-            states[usize::from(is_after)].read_errors(lines)
-        });
-        smi::compare(&rows, &mut changes);
-        links::compare(&states, &rows[0], &mut changes);
-        std::mem::swap(&mut gpus, &mut rows[0]);
     }
-    let mut kernel_lines: [&[Line]; 2] = [&[], &[]];
-    both("kernel", "kernel log", &mut |lines, is_after| {
-        kernel::check(lines)?;
-        kernel_lines[usize::from(is_after)] = if is_after { after.of("kernel") } else { before.of("kernel") };
-        Ok(())
-    });
-    if !kernel_lines[0].is_empty() && !kernel_lines[1].is_empty() {
-        kernel::compare(kernel_lines, &gpus, &mut changes);
-    }
-    if before.is_complete() && after.is_complete() {
-        Ports::of(before.of("ports")).compare(&Ports::of(after.of("ports")), &mut changes);
-    }
-
-    let samples = smi::samples(during.of("samples"), &gpus, &mut changes);
-    let gpus = gpus.rows.into_iter().map(|(index, row)| GpuEvidence {
-        subject: Subject { node: Some(name.clone()), ..row.subject(index) },
+    let samples = smi::samples(lines.during.of("samples"), gpus, &mut changes);
+    let gpu = |(index, row): (&u32, &Row)| GpuEvidence {
+        subject: Subject { node: Some(name.clone()), ..row.subject(*index) },
         settings: row.settings(),
-        during: samples.get(&index).cloned(),
-    });
+        during: samples.get(index).cloned(),
+    };
     let setting = |line: &Line| {
         let (name, value) = line.text.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
@@ -134,8 +129,25 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     NodeEvidence {
         node: node.to_owned(),
         missing,
-        gpus: gpus.collect(),
+        gpus: gpus.rows.iter().map(gpu).collect(),
         findings: changes.findings,
-        settings: before.of("settings").iter().filter_map(setting).collect(),
+        settings: lines.before.of("settings").iter().filter_map(setting).collect(),
     }
+}
+
+/// Compares each source that could be read at both moments.
+fn compare(before: &Snapshot<'_>, after: &Snapshot<'_>, gpus: &Gpus, changes: &mut Changes) {
+    if let (Some(before), Some(after)) = (&before.gpus, &after.gpus) {
+        smi::compare(before, after, changes);
+    }
+    if let (Some(before), Some(after)) = (&before.links, &after.links) {
+        links::compare_states(before, after, gpus, changes);
+    }
+    if let (Some(before), Some(after)) = (&before.link_errors, &after.link_errors) {
+        links::compare_errors(before, after, gpus, changes);
+    }
+    if let (Some(before), Some(after)) = (before.kernel, after.kernel) {
+        kernel::compare(before, after, gpus, changes);
+    }
+    before.ports.compare(&after.ports, changes);
 }

@@ -1,6 +1,6 @@
 //! Ports of InfiniBand and RoCE, and PCIe errors, from sysfs. Counters of 0 are not printed.
 //!
-//! Names: Linux, `Documentation/ABI/stable/sysfs-class-infiniband` and `Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats`.
+//! Names: Linux, `Documentation/ABI/stable/sysfs-class-infiniband` and `Documentation/ABI/testing/sysfs-bus-pci-devices-aer`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use model::metric::{
     Subject,
 };
 
-use super::{changes::Changes, separated::Line};
+use super::{changes::Changes, filter::Line};
 
 /// Counters of a port whose rise is a finding.
 const COUNTERS: [(&str, &str, Severity); 5] = [

@@ -12,7 +12,7 @@ use model::{
     },
 };
 
-use super::{changes::Changes, separated::Line};
+use super::{changes::Changes, filter::Line};
 
 /// Counters whose rise is a finding.
 const COUNTERS: [(&str, &str, Severity); 2] = [
@@ -58,8 +58,10 @@ impl Row {
         self.get(name)?.parse().ok()
     }
 
-    pub fn name(&self) -> &str {
-        self.get("name").unwrap_or_default()
+    /// Whether the GPU works only with NVLinks. Cards for PCIe slots have links that need a bridge, which most hosts lack; they have
+    /// neither `SXM` in their name nor a state of the fabric.
+    pub fn needs_links(&self) -> bool {
+        self.get("name").is_some_and(|name| name.contains("SXM")) || self.get("fabric.state").is_some()
     }
 
     pub fn subject(&self, index: u32) -> Subject {
@@ -116,14 +118,10 @@ impl Gpus {
                 _ => _ = other.get_or_insert(text.as_str()),
             }
         }
-        match gpus.is_empty() {
+        match gpus.rows.is_empty() {
             true => Err(other.unwrap_or("nvidia-smi printed nothing").to_owned()),
             false => Ok(gpus),
         }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
     }
 
     /// The GPU with this bus id, as the kernel log prints it.
@@ -135,7 +133,7 @@ impl Gpus {
 }
 
 /// Compares each GPU before and after the job.
-pub(super) fn compare([before, after]: &[Gpus; 2], changes: &mut Changes) {
+pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
     for (index, earlier) in &before.rows {
         let subject = || earlier.subject(*index);
         let uuid = earlier.get("uuid");

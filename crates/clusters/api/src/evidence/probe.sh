@@ -1,10 +1,15 @@
 # Hardware evidence of this node before and after the command of the arguments, and the state of its GPUs during it. Read-only. Each
-# line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A source that does not answer within 2 s is
-# missing, and the command runs anyway.
+# line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A source that does not answer is missing, and the
+# command runs anyway: a process in the driver of a broken GPU may ignore even SIGKILL, so nothing here waits for one without a limit.
 burnin_node=${BURNIN_NODE_NAME:-$(hostname)}
+# Prints the lines of standard input until it ends, or until $burnin_deadline of SECONDS.
 burnin_lines() {
-  local text
-  while IFS= read -r text || [[ -n $text ]]; do printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$1" "$2" "$text"; done
+  local text left
+  while :; do
+    left=$((burnin_deadline - SECONDS))
+    IFS= read -r -t "$((left > 0 ? left : 0)).1" text || [[ -n $text ]] || break
+    printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$1" "$2" "$text"
+  done
 }
 burnin_smi() { timeout -k 1 2 nvidia-smi "$@" 2>&1 || echo "nvidia-smi ended with status $?"; }
 burnin_query() { burnin_smi "--query-gpu=$1" --format=csv,noheader,nounits; }
@@ -50,20 +55,23 @@ burnin_settings() {
     [[ ! -e $file ]] || printf 'net/%s/mtu=%s\n' "$(basename "${file%/device}")" "$(<"${file%device}mtu")"
   done
 }
+# Arguments: moment, sources.
 burnin_evidence() {
-  local source descriptor
+  local moment=$1 source descriptor burnin_deadline=$((SECONDS + 5))
   local -A descriptors
+  shift
   # At the same time, then printed one after the other.
-  for source in gpus links link_errors ports kernel settings; do
-    exec {descriptor}< <("burnin_$source" 2>&1)
+  for source; do
+    # `exec`: a redirection of the function would keep the job's own standard error open.
+    exec {descriptor}< <(exec 2>&1; "burnin_$source")
     descriptors[$source]=$descriptor
   done
-  for source in gpus links link_errors ports kernel settings; do
+  for source; do
     descriptor=${descriptors[$source]}
-    burnin_lines "$1" "$source" <&"$descriptor"
+    burnin_lines "$moment" "$source" <&"$descriptor"
     exec {descriptor}<&-
   done
-  burnin_lines "$1" end <<<complete
+  printf 'burnin evidence: %s %s end complete\n' "$burnin_node" "$moment"
 }
 # Lowest and highest clock (MHz), highest temperature (C) and power (W), and all throttle reasons of each GPU.
 burnin_samples() {
@@ -81,18 +89,18 @@ burnin_samples() {
     [[ ${why[$gpu]:-} == *"$reasons"* ]] || why[$gpu]+=${why[$gpu]:+|}$reasons
   done
   for gpu in "${!count[@]}"; do
-    printf '%s\n' "$gpu ${count[$gpu]} ${low[$gpu]} ${high[$gpu]:-0} ${hot[$gpu]:-0} ${watts[$gpu]:-0} ${why[$gpu]}"
+    printf 'burnin evidence: %s during samples %s\n' "$burnin_node" "$gpu ${count[$gpu]} ${low[$gpu]} ${high[$gpu]:-0} ${hot[$gpu]:-0} ${watts[$gpu]:-0} ${why[$gpu]}"
   done
 }
 burnin_run() {
-  local program= status sampler samples folded stopped=0
+  local program= status sampler samples folded try stopped=0
   trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
-  burnin_evidence before
+  burnin_evidence before gpus links link_errors ports kernel settings
   ((stopped == 0)) || exit 143
   local fields=index,clocks.sm,temperature.gpu,power.draw,clocks_throttle_reasons.active
   exec {samples}< <(exec nvidia-smi "--query-gpu=$fields" --format=csv,noheader,nounits -l 5 2>&1)
   sampler=$!
-  burnin_samples <&"$samples" | burnin_lines during samples &
+  burnin_samples <&"$samples" &
   folded=$!
   "$@" <&0 &
   program=$!
@@ -105,8 +113,9 @@ burnin_run() {
     status=$?
   done
   kill "$sampler" 2>/dev/null
-  wait "$folded"
-  burnin_evidence after
+  for try in {1..20}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL "$sampler" "$folded" 2>/dev/null
+  burnin_evidence after gpus links link_errors ports kernel
   # Ended by a signal: so is this process, and the launcher reports the same as without evidence.
   trap - TERM INT
   ((status <= 128)) || kill -s "$((status - 128))" "$BASHPID" 2>/dev/null

@@ -1,7 +1,7 @@
 //! A rehearsal: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, File},
     net::TcpListener,
     path::{Path, PathBuf},
@@ -13,21 +13,20 @@ use std::{
     time::Duration,
 };
 
-use base64::{
-    Engine,
-    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
-};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bigquery_standin::BigQuery;
-use cloudbuild_standin::{BuildRights, CloudBuild};
+use cloudbuild_standin::CloudBuild;
 use pubsub_standin::{Access, Address, Broker, Endpoint, Message, Subscription};
-use serde_json::{Value, json};
+use serde_json::Value;
 use storage_standin::{Options, StandIn};
 
 use crate::{
+    build_rights::AccountRights,
+    front::{Front, Invocation, Push},
     grants::Resource,
-    iam::{AGENTS, Iam, PUBSUB},
+    iam::{AGENTS, Iam, PUBSUB, member},
     methods::Api,
-    plan::{PROJECT, Plan, PlannedService},
+    plan::{PROJECT, Plan},
     proxy::Proxy,
     receiver::Receiver,
 };
@@ -37,11 +36,6 @@ pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 /// Maximum number of deliveries before a message is a dead letter, instead of the plan's: the pauses would last an hour.
 const DELIVERIES: u32 = 5;
 
-/// The member of an account.
-pub fn member(email: &str) -> String {
-    format!("serviceAccount:{email}")
-}
-
 impl Access for Iam {
     fn admits(&self, caller: &str, permission: &'static str, resource: &str) -> Result<(), String> {
         let of = if resource.contains("/topics/") {
@@ -50,159 +44,6 @@ impl Access for Iam {
             Resource::subscription(resource)
         };
         self.check(caller, permission, &of).map_err(|denial| denial.to_string())
-    }
-}
-
-/// Cloud Run: receives requests for services, checks their callers, and forwards them to the processes.
-pub struct Front {
-    iam: Arc<Iam>,
-    ports: RwLock<BTreeMap<String, u16>>,
-    /// Services that only Google's services of the project reach.
-    internal: BTreeSet<String>,
-    http: reqwest::Client,
-}
-
-/// A request to a service.
-pub struct Invocation<'a> {
-    /// HTTP method.
-    pub method: &'a str,
-    /// Path with query.
-    pub path: &'a str,
-    /// Headers besides the token.
-    pub headers: Vec<(&'static str, String)>,
-    pub body: Vec<u8>,
-}
-
-impl Front {
-    /// Sends a request as `caller`. Returns status and body; 403 if the caller may not invoke the service.
-    pub async fn invoke(&self, caller: &str, service: &str, request: Invocation<'_>) -> (u16, String) {
-        // Pub/Sub and Cloud Scheduler of the project call with its own accounts. Cloud Run hides a service from all others.
-        if self.internal.contains(service)
-            && !caller.ends_with(&format!("@{PROJECT}.iam.gserviceaccount.com"))
-        {
-            return (404, format!("{service} is not reachable for {caller}: its ingress is internal"));
-        }
-        if let Err(denial) = self.iam.check(caller, "run.routes.invoke", &Resource::service(service)) {
-            return (403, denial.to_string());
-        }
-        let port = self.ports.read().unwrap_or_else(PoisonError::into_inner).get(service).copied();
-        let Some(port) = port else { return (404, format!("no service {service}")) };
-        // Cloud Run replaces the signature (its page "Troubleshoot").
-        let email = caller.split_once(':').map_or("", |(_, email)| email);
-        let claims = URL_SAFE_NO_PAD.encode(json!({"email": email, "email_verified": true}).to_string());
-        let token = format!(
-            "Bearer {}.{claims}.SIGNATURE_REMOVED_BY_GOOGLE",
-            URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}")
-        );
-        let url = format!("http://127.0.0.1:{port}{}", request.path);
-        let method = request.method.parse().unwrap_or(reqwest::Method::GET);
-        let mut sent = self.http.request(method, url).timeout(Duration::from_secs(50)).body(request.body);
-        if !email.is_empty() {
-            sent = sent.header("authorization", token);
-        }
-        for (name, value) in request.headers {
-            sent = sent.header(name, value);
-        }
-        match sent.send().await {
-            Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),
-            Err(error) => (503, error.to_string()),
-        }
-    }
-}
-
-/// Pushes of a subscription.
-struct Push {
-    front: Arc<Front>,
-    subscription: String,
-    /// Address of the account in the tokens.
-    account: String,
-    audience: String,
-    service: PlannedService,
-}
-
-#[async_trait::async_trait]
-impl Endpoint for Push {
-    async fn deliver(&self, message: &Message, attempt: u32) -> u16 {
-        let token = self.front.iam.check(
-            PUBSUB,
-            "iam.serviceAccounts.getOpenIdToken",
-            &Resource::account(&self.account),
-        );
-        if token.is_err() {
-            return 0;
-        }
-        // Cloud Run rejects tokens for another audience.
-        if self.audience != self.service.uri {
-            return 401;
-        }
-        let body = json!({
-            "message": {
-                "attributes": message.attributes, "data": STANDARD.encode(&message.data), "messageId": message.message_id,
-                "publishTime": "2026-11-24T00:00:00Z",
-            },
-            "subscription": self.subscription, "deliveryAttempt": attempt,
-        });
-        let headers = vec![("content-type", "application/json".to_owned())];
-        let request = Invocation { method: "POST", path: "/", headers, body: body.to_string().into() };
-        self.front.invoke(&member(&self.account), &self.service.name, request).await.0
-    }
-}
-
-/// Builds, with their accounts.
-struct Rights {
-    iam: Arc<Iam>,
-    storage: Arc<StandIn>,
-}
-
-impl Rights {
-    fn account(build: &Value) -> String {
-        let account = build["serviceAccount"].as_str().unwrap_or_default();
-        member(account.rsplit('/').next().unwrap_or(account))
-    }
-
-    fn may(&self, build: &Value, permission: &str, resource: &Resource) -> Result<(), String> {
-        self.iam.check(&Self::account(build), permission, resource).map_err(|denial| denial.to_string())
-    }
-}
-
-impl BuildRights for Rights {
-    fn begin(&self, build: &Value) -> Result<(), String> {
-        self.may(build, "logging.logEntries.create", &Resource::project())?;
-        let (log, id) =
-            (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
-        let log = log.strip_prefix("gs://").unwrap_or(log);
-        let (bucket, folder) = log.split_once('/').unwrap_or((log, ""));
-        self.write(
-            build,
-            bucket,
-            format!("{folder}/log-{id}.txt").trim_start_matches('/'),
-            b"starting build\n",
-        )?;
-        let source = &build["source"]["storageSource"];
-        if let (Some(bucket), Some(object)) = (source["bucket"].as_str(), source["object"].as_str()) {
-            self.may(build, "storage.objects.get", &Resource::object(bucket, object))?;
-            if self.storage.object(bucket, object).is_none() {
-                return Err(format!("could not resolve source: no object gs://{bucket}/{object}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String> {
-        let resource = Resource::object(bucket, object);
-        self.may(build, "storage.objects.create", &resource)?;
-        if self.storage.object(bucket, object).is_some() {
-            self.may(build, "storage.objects.delete", &resource)?;
-        }
-        self.storage.put(bucket, object, bytes.to_vec());
-        Ok(())
-    }
-
-    fn end(&self, build: &Value) -> Result<(), String> {
-        if build["images"].as_array().is_some_and(|images| !images.is_empty()) {
-            self.may(build, "artifactregistry.repositories.uploadArtifacts", &Resource::project())?;
-        }
-        Ok(())
     }
 }
 
@@ -250,7 +91,7 @@ pub struct Rehearsal {
     tasks: tokio::task::JoinSet<()>,
 }
 
-fn told(what: &str) -> impl Fn(std::io::Error) -> String {
+fn context(what: &str) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
@@ -282,32 +123,32 @@ impl Rehearsal {
         folder: &Path,
         overwrite_first: bool,
     ) -> Result<Self, String> {
-        fs::create_dir_all(folder).map_err(told(&folder.display().to_string()))?;
+        fs::create_dir_all(folder).map_err(context(&folder.display().to_string()))?;
         let iam = Arc::new(Iam::new(plan.grants.clone()));
         let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
-        let storage = Arc::new(StandIn::start(options).await.map_err(told("storage"))?);
+        let storage = Arc::new(StandIn::start(options).await.map_err(context("storage"))?);
         let loader =
             plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
         let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam), overwrite_first)
             .await
-            .map_err(told("storage"))?;
-        let bigquery = BigQuery::serve(&sources.url).await.map_err(told("bigquery"))?;
+            .map_err(context("storage"))?;
+        let bigquery = BigQuery::serve(&sources.url).await.map_err(context("bigquery"))?;
         for table in warehouse::TABLES {
             bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
         }
         let broker = Broker::new(Arc::clone(&iam) as _, PUBSUB, Duration::from_millis(30));
         plan.topics.iter().for_each(|topic| broker.topic(topic));
         let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
-        let builds = CloudBuild::serve(unused, "none").await.map_err(told("builds"))?;
-        builds.check(Arc::new(Rights { iam: Arc::clone(&iam), storage: Arc::clone(&storage) }));
+        let builds = CloudBuild::serve(unused, "none").await.map_err(context("builds"))?;
+        builds.check(Arc::new(AccountRights { iam: Arc::clone(&iam), storage: Arc::clone(&storage) }));
         let internal =
             plan.services.values().filter(|service| !service.reachable).map(|service| service.name.clone());
         let internal = internal.collect();
         let ports = RwLock::default();
         let front = Arc::new(Front { iam: Arc::clone(&iam), ports, internal, http: reqwest::Client::new() });
-        let receiver = Receiver::start().await.map_err(told("receiver"))?;
-        let mut world = Self {
+        let receiver = Receiver::start().await.map_err(context("receiver"))?;
+        let mut rehearsal = Self {
             iam,
             front,
             broker,
@@ -323,18 +164,18 @@ impl Rehearsal {
             processes: Mutex::default(),
             tasks: tokio::task::JoinSet::new(),
         };
-        world
+        rehearsal
             .addresses
-            .insert("sources of loads".to_owned(), world.addresses_of(&loader, Some(sources)).await?);
-        world.subscriptions()?;
-        Ok(world)
+            .insert("sources of loads".to_owned(), rehearsal.addresses_of(&loader, Some(sources)).await?);
+        rehearsal.subscriptions()?;
+        Ok(rehearsal)
     }
 
     async fn addresses_of(&self, member: &str, known: Option<Proxy>) -> Result<Addresses, String> {
         let open = async |api, upstream: &str| {
             Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.overwrite_first)
                 .await
-                .map_err(told("an address"))
+                .map_err(context("an address"))
         };
         Ok(Addresses {
             storage: match known {
@@ -343,7 +184,7 @@ impl Rehearsal {
             },
             builds: open(Api::CloudBuild, &self.builds.endpoint).await?,
             bigquery: Some(open(Api::BigQuery, &self.bigquery.endpoint).await?),
-            pubsub: Address::open(&self.broker, member).await.map_err(told("an address"))?,
+            pubsub: Address::open(&self.broker, member).await.map_err(context("an address"))?,
         })
     }
 
@@ -481,11 +322,11 @@ impl Rehearsal {
         environment.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let path = self.programs.join(format!("burnin-{program}"));
         let log = self.folder.join(format!("{name}.log"));
-        let log = File::create(&log).map_err(told(&log.display().to_string()))?;
-        let error = log.try_clone().map_err(told("a log"))?;
+        let log = File::create(&log).map_err(context(&log.display().to_string()))?;
+        let error = log.try_clone().map_err(context("a log"))?;
         let mut command = Command::new(&path);
         command.env_clear().envs(&environment).stdin(Stdio::null()).stdout(log).stderr(error);
-        let process = command.spawn().map_err(told(&path.display().to_string()))?;
+        let process = command.spawn().map_err(context(&path.display().to_string()))?;
         let process = Process { name: name.to_owned(), process };
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let http = reqwest::Client::new();
@@ -542,8 +383,8 @@ impl Rehearsal {
     /// Publishes Cloud Build's notifications on its topic, as Cloud Build's own account.
     async fn notifications(&mut self) -> Result<(), String> {
         let listener =
-            tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.map_err(told("notifications"))?;
-        let address = listener.local_addr().map_err(told("notifications"))?;
+            tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.map_err(context("notifications"))?;
+        let address = listener.local_addr().map_err(context("notifications"))?;
         let (broker, iam) = (Arc::clone(&self.broker), Arc::clone(&self.iam));
         let router = axum::Router::new().fallback(move |body: String| {
             let (broker, iam) = (Arc::clone(&broker), Arc::clone(&iam));
@@ -570,7 +411,7 @@ impl Rehearsal {
         answer.error_for_status().map(drop).map_err(|error| error.to_string())
     }
 
-    /// Writes all objects below the world's folder, to find the cause of a failure.
+    /// Writes all objects below the rehearsal's folder, to find the cause of a failure.
     pub fn dump(&self) {
         for bucket in &self.plan.buckets {
             for name in self.storage.names(bucket) {
@@ -583,7 +424,7 @@ impl Rehearsal {
         }
     }
 
-    /// The folder of the world's files.
+    /// The folder of the rehearsal's files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

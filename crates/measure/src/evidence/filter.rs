@@ -1,4 +1,4 @@
-//! Separates the lines of evidence from the program's output.
+//! Removes the lines of evidence from a log.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ pub(super) struct Line {
 
 /// Passes a log on without its lines of evidence. A removed line becomes an empty one, so that line numbers stay; at the end of the
 /// log removed lines leave nothing, because an empty line may end a document.
-pub struct Separated<R> {
+pub struct EvidenceFilter<R> {
     log: R,
     /// Bytes to pass on, from this position.
     ready: (Vec<u8>, usize),
@@ -52,7 +52,7 @@ pub struct Separated<R> {
     is_cut: bool,
 }
 
-impl<'a> Separated<Box<dyn Read + 'a>> {
+impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
     /// Wraps a log that may be compressed. An error of unpacking is returned by the first read.
     pub fn unpacked(log: impl Read + 'a) -> Self {
         Self::new(match nccl::unpacked(log) {
@@ -71,7 +71,7 @@ impl Read for Failing {
     }
 }
 
-impl<R: Read> Separated<R> {
+impl<R: Read> EvidenceFilter<R> {
     /// Wraps a plain-text log.
     pub fn new(log: R) -> Self {
         Self {
@@ -194,7 +194,7 @@ fn is_label(before: &[u8]) -> bool {
         && before.iter().all(|byte| byte.is_ascii_digit() || b" :,.[]<>stdoutrn".contains(byte))
 }
 
-impl<R: Read> Read for Separated<R> {
+impl<R: Read> Read for EvidenceFilter<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.ready.1 == self.ready.0.len() && !self.is_at_end {
             self.advance()?;
@@ -223,11 +223,11 @@ mod tests {
         }
     }
 
-    fn separated(log: &str, size: usize) -> (String, Vec<NodeEvidence>) {
-        let mut separated = Separated::new(Pieces(log.as_bytes(), size));
+    fn filtered(log: &str, size: usize) -> (String, Vec<NodeEvidence>) {
+        let mut filter = EvidenceFilter::new(Pieces(log.as_bytes(), size));
         let mut rest = String::new();
-        separated.read_to_string(&mut rest).unwrap();
-        (rest, separated.finish())
+        filter.read_to_string(&mut rest).unwrap();
+        (rest, filter.finish())
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         let log = "first\n0: burnin evidence: n1 before end complete\n0: second\n\
                    burnin evidence: n1 after end complete\nburnin evidence: n1 after end complete";
         for size in [1, 7, 4096] {
-            let (rest, nodes) = separated(log, size);
+            let (rest, nodes) = filtered(log, size);
             assert_eq!(rest, "first\n\n0: second\n", "{size}");
             assert_eq!(nodes.len(), 1);
         }
@@ -245,7 +245,7 @@ mod tests {
     fn text_of_a_program_around_the_mark_stays() {
         let log =
             "#  Using devicesburnin evidence: n1 before end complete\n \"burnin evidence: \" is quoted\n";
-        let (rest, nodes) = separated(log, 5);
+        let (rest, nodes) = filtered(log, 5);
         assert_eq!(rest, log);
         assert!(nodes.is_empty());
     }
@@ -253,15 +253,15 @@ mod tests {
     #[test]
     fn long_lines_pass_unchanged() {
         let log = format!("{}burnin evidence: n1 before end complete\nend\n", "x".repeat(3 * LINE));
-        assert_eq!(separated(&log, 1000).0, log);
+        assert_eq!(filtered(&log, 1000).0, log);
         let log = "y".repeat(2 * LINE + 1);
-        assert_eq!(separated(&log, LINE).0, log);
+        assert_eq!(filtered(&log, LINE).0, log);
     }
 
     proptest::proptest! {
         #[test]
         fn a_log_without_the_mark_is_unchanged(log in "([a-z\n:]|burnin ){0,200}", size in 1_usize..50) {
-            assert_eq!(separated(&log, size).0, log);
+            assert_eq!(filtered(&log, size).0, log);
         }
     }
 }

@@ -1,0 +1,67 @@
+//! The rights that a build needs, with its own account.
+
+use std::sync::Arc;
+
+use cloudbuild_standin::BuildRights;
+use serde_json::Value;
+use storage_standin::StandIn;
+
+use crate::{grants::Resource, iam::Iam, iam::member};
+
+/// Checks each request of a build against the grants of the build's account.
+pub struct AccountRights {
+    pub iam: Arc<Iam>,
+    pub storage: Arc<StandIn>,
+}
+
+impl AccountRights {
+    fn account(build: &Value) -> String {
+        let account = build["serviceAccount"].as_str().unwrap_or_default();
+        member(account.rsplit('/').next().unwrap_or(account))
+    }
+
+    fn may(&self, build: &Value, permission: &str, resource: &Resource) -> Result<(), String> {
+        self.iam.check(&Self::account(build), permission, resource).map_err(|denial| denial.to_string())
+    }
+}
+
+impl BuildRights for AccountRights {
+    fn begin(&self, build: &Value) -> Result<(), String> {
+        self.may(build, "logging.logEntries.create", &Resource::project())?;
+        let (log, id) =
+            (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
+        let log = log.strip_prefix("gs://").unwrap_or(log);
+        let (bucket, folder) = log.split_once('/').unwrap_or((log, ""));
+        self.write(
+            build,
+            bucket,
+            format!("{folder}/log-{id}.txt").trim_start_matches('/'),
+            b"starting build\n",
+        )?;
+        let source = &build["source"]["storageSource"];
+        if let (Some(bucket), Some(object)) = (source["bucket"].as_str(), source["object"].as_str()) {
+            self.may(build, "storage.objects.get", &Resource::object(bucket, object))?;
+            if self.storage.object(bucket, object).is_none() {
+                return Err(format!("could not resolve source: no object gs://{bucket}/{object}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String> {
+        let resource = Resource::object(bucket, object);
+        self.may(build, "storage.objects.create", &resource)?;
+        if self.storage.object(bucket, object).is_some() {
+            self.may(build, "storage.objects.delete", &resource)?;
+        }
+        self.storage.put(bucket, object, bytes.to_vec());
+        Ok(())
+    }
+
+    fn end(&self, build: &Value) -> Result<(), String> {
+        if build["images"].as_array().is_some_and(|images| !images.is_empty()) {
+            self.may(build, "artifactregistry.repositories.uploadArtifacts", &Resource::project())?;
+        }
+        Ok(())
+    }
+}
