@@ -41,6 +41,9 @@ fn a_cluster_is_provisioned() {
         "host names are unchanged"
     );
 
+    let fence = bed.on("login", "scontrol show config | grep PMIxCollFence");
+    assert!(fence.contains("ring"), "{fence}");
+
     bed.leave("cluster.json", &workspace.read("cluster.json"));
     let cluster: Cluster = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
     let nodes: Vec<_> = cluster.nodes.iter().map(|node| (node.name.as_str(), node.slots)).collect();
