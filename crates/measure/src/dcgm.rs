@@ -4,7 +4,7 @@
 //! separate hardware from settings.
 
 use std::{
-    fmt,
+    fmt, iter,
     sync::{Arc, LazyLock},
 };
 
@@ -134,6 +134,38 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 /// Reads a test; returns whether it has a result.
 fn read(test: Value<'_>, out: &mut Out) -> bool {
     let Some(title) = test.get_text("name") else { return false };
+    let name = if out.is_full() { String::new() } else { metric_name(&title) };
+    let (mut results, mut failed) = (0, false);
+    for result in test.get_items("results") {
+        let Some(status) = result.get("status") else { return false };
+        results += 1;
+        let status_text = status.text().unwrap_or_default();
+        failed |= is_bad(&status_text);
+        let (first, others) = subjects(result, out);
+        if !others.is_empty() && is_bad(&status_text) {
+            // The result of several GPUs together: an error may name the one that failed.
+            let among = iter::once(first).chain(others).collect();
+            put(&name, &title, &Entity { among, ..Entity::default() }, result, status, out);
+            continue;
+        }
+        for entity in iter::once(first).chain(others) {
+            put(&name, &title, &entity, result, status, out);
+        }
+    }
+    if let Some(summary) = test.get("test_summary")
+        && let Some(status) = summary.get("status")
+    {
+        let bad = status.text().is_some_and(|status| is_bad(&status));
+        if results == 0 || bad && !failed {
+            put(&name, &title, &Entity::default(), summary, status, out);
+        }
+        return true;
+    }
+    results > 0
+}
+
+/// Name of the metric of a test, such as `dcgm.memory_bandwidth`.
+fn metric_name(title: &str) -> String {
     let mut name = String::with_capacity("dcgm.".len() + 2 * title.len());
     name.push_str("dcgm");
     let mut separator = Some('.');
@@ -145,30 +177,7 @@ fn read(test: Value<'_>, out: &mut Out) -> bool {
             separator = separator.or(Some('_'));
         }
     }
-    let (mut results, mut failed) = (0, false);
-    for result in test.get_items("results") {
-        let Some(status) = result.get("status") else { return false };
-        results += 1;
-        let status_text = status.text().unwrap_or_default();
-        failed |= is_bad(&status_text);
-        let entities = subjects(result, out);
-        if entities.len() > 1 && is_bad(&status_text) {
-            // The result of several GPUs together: an error may name the one that failed.
-            put(&name, &title, Entity { among: entities, ..Entity::default() }, result, out);
-            continue;
-        }
-        for entity in entities {
-            put(&name, &title, entity, result, out);
-        }
-    }
-    if let Some(summary) = test.get("test_summary").filter(|summary| summary.get("status").is_some()) {
-        let bad = summary.get_text("status").is_some_and(|status| is_bad(&status));
-        if results == 0 || bad && !failed {
-            put(&name, &title, Entity::default(), summary, out);
-        }
-        return true;
-    }
-    results > 0
+    name
 }
 
 /// The tested part of a node.
@@ -190,19 +199,20 @@ impl Entity {
     }
 }
 
-/// GPUs and other devices that a result covers.
-fn subjects(result: Value<'_>, out: &mut Out) -> Vec<Entity> {
+/// GPUs and other devices that a result covers: the first, and the others. Most results cover one.
+fn subjects(result: Value<'_>, out: &mut Out) -> (Entity, Vec<Entity>) {
     if let Some(group) = result.get_text("entity_group") {
         let id = result.get_text("entity_id").unwrap_or_default();
         let gpu = count(&id).filter(|_| group == "GPU");
         let other = if gpu.is_none() { Some(out.name(&format!("{group} {id}"))) } else { None };
-        return vec![Entity { gpu, other, ..Entity::default() }];
+        return (Entity { gpu, other, ..Entity::default() }, Vec::new());
     }
-    let ids = result.get_text("gpu_ids").or_else(|| result.get_text("gpu_id")).unwrap_or_default();
-    let gpus = ids.split(',').filter_map(|id| count(id.trim()));
-    let entities: Vec<_> =
-        gpus.take(1024).map(|gpu| Entity { gpu: Some(gpu), ..Entity::default() }).collect();
-    if entities.is_empty() { vec![Entity::default()] } else { entities }
+    let Some(ids) = result.get_text("gpu_ids").or_else(|| result.get_text("gpu_id")) else {
+        return Default::default();
+    };
+    let gpus = ids.split(',').filter_map(|id| count(id.trim())).take(1024);
+    let mut entities = gpus.map(|gpu| Entity { gpu: Some(gpu), ..Entity::default() });
+    (entities.next().unwrap_or_default(), entities.collect())
 }
 
 fn is_bad(status: &str) -> bool {
@@ -210,8 +220,7 @@ fn is_bad(status: &str) -> bool {
 }
 
 /// Adds the metric and the findings of one entity.
-fn put(name: &str, title: &str, entity: Entity, result: Value<'_>, out: &mut Out) {
-    let Some(status) = result.get("status") else { return };
+fn put(name: &str, title: &str, entity: &Entity, result: Value<'_>, status: Value<'_>, out: &mut Out) {
     let (text, line) = (status.text().unwrap_or_default(), status.line());
     let subject = Subject { gpu: entity.gpu, ..Subject::default() };
     let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };

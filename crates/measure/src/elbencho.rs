@@ -177,6 +177,9 @@ impl Elbencho {
         for (column, known) in METRICS {
             let Some((value, line)) = cell(column) else { continue };
             self.rows += 1;
+            if out.omit() {
+                continue;
+            }
             let mut put: Put<'_> = out.put(known).parts(&[short(&self.operation)]);
             for (column, label) in LABELS {
                 if let Some((value, _)) = cell(column) {

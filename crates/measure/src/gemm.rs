@@ -150,7 +150,9 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
             ended = LogEnd::Truncated;
         }
         for (known, key) in [(&THROUGHPUT, "tflops"), (&TIME, "ms")] {
-            if let Some(value) = product.get(key) {
+            if let Some(value) = product.get(key)
+                && !out.omit()
+            {
                 let put = out.put(known).of(subject.clone()).label("dtype", &dtype).label("shape", &shape);
                 put.read(&value.text().unwrap_or_default(), value.line());
             }

@@ -102,6 +102,9 @@ impl Lines for Bmf {
                 for (measure, values) in measures.members() {
                     let Some(value) = values.get("value") else { return LogEnd::Truncated };
                     ended = LogEnd::Complete;
+                    if out.omit() {
+                        continue;
+                    }
                     let put = out.put(&MEASURE).parts(&[&plain(&measure)]).label("benchmark", &benchmark);
                     put.read(&value.text().unwrap_or_default(), value.line());
                 }
@@ -127,6 +130,9 @@ impl Lines for GithubBenchmark {
                     return LogEnd::Truncated;
                 };
                 ended = LogEnd::Complete;
+                if out.omit() {
+                    continue;
+                }
                 let unit = entry.get_text("unit").filter(|unit| !unit.is_empty());
                 let put =
                     out.put(&ENTRY).unit(unit.as_deref().unwrap_or("unknown")).label("benchmark", &name);
@@ -318,6 +324,9 @@ impl Lines for KeyValue {
             return;
         }
         self.values += 1;
+        if out.omit() {
+            return;
+        }
         let key = plain(key);
         let put = out.put(&PAIR).parts(&[&key]).unit(unit(&key));
         match number {

@@ -51,7 +51,7 @@ pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
     Ok((head, Failing(error).chain(input)))
 }
 
-/// A reader that may be absent.
+/// An optional reader.
 struct Maybe<R>(Option<R>);
 
 impl<R: Read> Read for Maybe<R> {

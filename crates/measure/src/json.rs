@@ -258,11 +258,13 @@ pub(crate) struct Value<'d> {
 }
 
 impl<'d> Value<'d> {
+    #[inline]
     fn node(self) -> Node {
         self.document.nodes[self.at]
     }
 
     /// Index of the first node after this value.
+    #[inline]
     fn after(self) -> usize {
         let node = self.node();
         if node.is_container() { node.end as usize } else { self.at + 1 }
@@ -274,6 +276,7 @@ impl<'d> Value<'d> {
     }
 
     /// Whether the printed text is this word.
+    #[inline]
     fn is(self, word: &str) -> bool {
         let Node { start, end, kind, .. } = self.node();
         let (start, end) = (start as usize, end as usize);
@@ -289,6 +292,7 @@ impl<'d> Value<'d> {
     }
 
     /// The printed text: a string's content, or a word such as a number.
+    #[inline]
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
         let Node { start, end, kind, .. } = self.node();
         let text = match kind {
@@ -356,6 +360,7 @@ impl<'d> Value<'d> {
     }
 
     /// The text of a member.
+    #[inline]
     pub(crate) fn get_text(self, name: &str) -> Option<Cow<'d, str>> {
         self.get(name)?.text()
     }

@@ -138,7 +138,9 @@ impl Osu {
         }
         self.rows += 1;
         for (known, word) in self.columns.iter().zip(cells) {
-            if let Some(known) = known {
+            if let Some(known) = known
+                && !out.omit()
+            {
                 let put = out.put(known).parts(&[&self.test]);
                 let put = if size.is_empty() { put } else { put.label("size", size) };
                 put.read(word, line.number);

@@ -60,6 +60,20 @@ impl Out {
         Put { out: self, known, whole: false }
     }
 
+    /// Whether no more metrics are kept.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
+    #[inline]
+    pub(crate) fn omit(&mut self) -> bool {
+        self.full |= self.used + METRIC > MOST;
+        self.left_out += usize::from(self.full);
+        self.full
+    }
+
     fn start(&mut self, known: &'static Known) {
         let (name, unit) = self.known(known);
         self.reading.metrics.push(Metric {
@@ -335,7 +349,16 @@ impl Put<'_> {
     }
 
     /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
+    #[inline]
     pub(crate) fn read(self, text: &str, line: u64) {
+        if self.out.full {
+            self.out.left_out += 1;
+        } else {
+            self.read_kept(text, line);
+        }
+    }
+
+    fn read_kept(self, text: &str, line: u64) {
         let text = trim(text);
         match crate::number::number(text) {
             Some(number) => self.value(number, line),

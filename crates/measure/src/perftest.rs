@@ -263,6 +263,9 @@ struct Row<'a> {
 
 impl Row<'_> {
     fn put(&self, known: &'static Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
+        if out.omit() {
+            return;
+        }
         let verb = if self.verb.is_empty() { "other" } else { self.verb };
         let mut put = out.put(known).parts(&[verb, name]).unit(unit).label("size", self.size);
         if self.both {

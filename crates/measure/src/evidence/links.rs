@@ -15,7 +15,7 @@ use super::{changes::Changes, filter::Line, smi::Gpus};
 /// Inactive links of a GPU.
 #[derive(Debug, PartialEq, Eq)]
 enum Inactive {
-    /// These; none if the set is empty.
+    /// The listed links; an empty set is the usual case.
     Some(BTreeSet<u32>),
     All,
 }
