@@ -145,7 +145,7 @@ pub fn systems(lines: &[Arc<RunSummary>]) -> BTreeMap<(&str, &str), Vec<&RunSumm
 
 /// The runs whose values the table shows, newest first: those of the nights shown, and the newest judged run of each system.
 pub fn valued(lines: &[Arc<RunSummary>], now: Timestamp) -> Vec<&RunSummary> {
-    let first = day(now) - NIGHTS as i64 + 1;
+    let first = first_day(now);
     let mut latest = BTreeSet::new();
     let mut shown = Vec::new();
     for line in lines.iter().filter(|line| line.verdict.is_some()) {
@@ -172,8 +172,9 @@ pub fn rows(
     let of = |((workflow, place), lines): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = lines.iter().find(|line| line.verdict.is_some());
-        let measured = |line: &&&RunSummary| values.of(&line.run).and_then(main_metric).is_some();
-        let metric = lines.iter().find(measured).and_then(|line| main_metric(values.of(&line.run)?));
+        // Only these runs have values: those of the nights shown, and the newest judged one.
+        let of_nights = lines.iter().take_while(|line| day(line.requested_at) >= first_day(now));
+        let metric = of_nights.chain(latest).find_map(|line| main_metric(values.of(&line.run)?));
         let metric = metric.map(MetricKey::of);
         SystemRow {
             cells: cells(&lines, values, metric.as_ref(), now),
@@ -305,7 +306,7 @@ pub fn field_of(field: &Difference<'_>) -> String {
 
 /// Cost of the nights shown: money by currency, and node hours.
 fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
-    let first = day(now) - NIGHTS as i64 + 1;
+    let first = first_day(now);
     let costs = lines.iter().filter(|line| day(line.requested_at) >= first);
     let costs: Vec<_> = costs.filter_map(|line| line.cost.as_ref()).collect();
     let mut money: BTreeMap<&str, Money> = BTreeMap::new();
@@ -321,6 +322,11 @@ fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
     let node_seconds: f64 = costs.iter().map(|cost| cost.held.0.as_secs_f64() * f64::from(cost.nodes)).sum();
     let hours = format!("{:.1} node h", node_seconds / 3600.0);
     (!costs.is_empty()).then_some(NightsCost { money, hours })
+}
+
+/// Number of the UTC day of the oldest night shown.
+fn first_day(now: Timestamp) -> i64 {
+    day(now) - NIGHTS as i64 + 1
 }
 
 /// Number of the UTC day.

@@ -23,7 +23,9 @@ use crate::{
 };
 
 /// Runs per page.
-const RUNS: usize = 50;
+const RUNS: usize = 30;
+/// Maximum number of open runs.
+const OPEN: usize = 50;
 /// Maximum wait for values that are not read yet; the page is updated once they are.
 pub const PATIENCE: Span = Span::from_millis(300);
 /// Poll interval for changes.
@@ -173,8 +175,14 @@ pub async fn page(
     let now = dashboard.clock.now();
     let valued = nights::valued(&all, now).into_iter().chain(&page.runs);
     let values = dashboard.view.values(valued, PATIENCE).await;
-    let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
-    let open = all.iter().filter(|line| line.state == run_index::RunStatus::Open).take(RUNS);
+    // Collecting all names would sort as many names as runs.
+    let mut workflows = BTreeSet::new();
+    for line in &all {
+        if !workflows.contains(line.workflow.as_str()) {
+            workflows.insert(line.workflow.as_str());
+        }
+    }
+    let open = all.iter().filter(|line| line.state == run_index::RunStatus::Open).take(OPEN);
     let view = OverviewPage {
         dates: nights::dates(now),
         rows: nights::rows(&all, &values, &plans, now),

@@ -9,8 +9,11 @@
   // Times: local first, UTC beside it.
   const pad = (number) => String(number).padStart(2, "0");
   const day = (at) => `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+  let zones = null;
   function zone(at) {
-    const part = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(at).find((it) => it.type === "timeZoneName");
+    // Creating the formatter takes longer than the other work for a page.
+    zones ??= new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+    const part = zones.formatToParts(at).find((it) => it.type === "timeZoneName");
     return part ? part.value : "local";
   }
   function localize(root) {
@@ -19,10 +22,12 @@
       if (Number.isNaN(at.getTime())) continue;
       time.dataset.local = "yes";
       const utc = at.toISOString().slice(0, 16).replace("T", " ");
-      const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}`, local = `${day(at)} ${clock} ${zone(at)}`;
       if (at.getTimezoneOffset() === 0) {
         if (!time.title) time.title = `${utc} UTC`;
-      } else if (time.classList.contains("age")) {
+        continue;
+      }
+      const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}`, local = `${day(at)} ${clock} ${zone(at)}`;
+      if (time.classList.contains("age")) {
         time.title = `${local} (${utc} UTC)`;
       } else if (time.closest(".ledger")) {
         time.textContent = `${clock}:${pad(at.getSeconds())} (${utc.slice(11)}:${pad(at.getSeconds())} UTC)`;
