@@ -30,7 +30,7 @@ static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Standard output is a pipe whose reader has ended.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the reader of standard output has ended: a command that prints until an event ends then.
+/// Whether standard output is a broken pipe: a command that prints continuously ends then.
 pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }

@@ -149,7 +149,7 @@ def contradictions(values, problems):
         problems.append("_FILESTORE_GB: expected 10240 or more with HIGH_SCALE_SSD")
     if values["system_range"] and values["gpu_range"]:
         if ipaddress.ip_network(values["system_range"]).overlaps(ipaddress.ip_network(values["gpu_range"])):
-            problems.append("_GPU_RANGE: expected a range that does not overlap _SYSTEM_RANGE")
+            problems.append(f"_GPU_RANGE: expected a range that does not overlap _SYSTEM_RANGE, {values['system_range']}")
     if values["storage"] == "lustre" and values["source_image"] and not values["source_image"].startswith("ubuntu-"):
         problems.append("_SOURCE_IMAGE: expected an Ubuntu 22.04 image with _STORAGE=lustre: Lustre has no client for Debian")
     if values["storage"] == "filestore" and values["source_image"] and not values["headers_from"]:
@@ -157,7 +157,7 @@ def contradictions(values, problems):
     if values["agent"]:
         for name, variable in (("agent_sha256", "_AGENT_SHA256"), ("artefacts", "_ARTEFACTS")):
             if values[name] == "":
-                problems.append(f"{variable}: expected a value with _AGENT, found none")
+                problems.append(f"{variable}: expected a value with _AGENT, found no value")
     mounts = [values.get(name) for name in ("lustre_mount", "gcs_mount")]
     if mounts[0] and mounts[0] == mounts[1]:
         problems.append("_GCS_MOUNT: expected a folder other than _LUSTRE_MOUNT")

@@ -143,7 +143,7 @@ impl Artefacts {
     /// A small JSON document by its object name, if it exists.
     ///
     /// # Errors
-    /// Returns an error if the store request fails or the object is not such a document.
+    /// Returns an error if the store request fails or the object is not a valid document.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ArtefactError> {
         let Some(body) = self.store.open(name).await? else { return Ok(None) };
         let mut bytes = Vec::new();

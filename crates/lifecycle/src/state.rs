@@ -331,7 +331,7 @@ impl RunState {
         matches!(self.workflow.cluster, Some(ClusterSpec::Rent(_)))
     }
 
-    /// Whether every opened lease is returned.
+    /// Whether every opened lease was returned.
     pub fn leases_returned(&self) -> bool {
         self.leases.values().all(|lease| lease.state == LeaseState::Returned)
     }

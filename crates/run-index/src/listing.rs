@@ -42,7 +42,7 @@ pub struct RunPage {
     pub next: Option<ListCursor>,
 }
 
-/// A position in the list of runs, directly after one of them. Newer runs do not move it.
+/// A cursor in the list of runs, directly after one of them. Newer runs do not move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListCursor {
     requested_at: Timestamp,

@@ -528,7 +528,7 @@ fn on_one_line(span: &Span) -> usize {
 fn in_words(info: &str) -> (&'static str, &'static str) {
     let has = |part: &str| info.contains(part);
     if has("tab") {
-        ("a tab cannot be used here", "indent with spaces")
+        ("a tab cannot be used for indentation", "indent with spaces")
     } else if has("mapping values are not allowed") || has("illegal placement of ':'") {
         (
             "a second `:` on the line, or a line that is indented too far",

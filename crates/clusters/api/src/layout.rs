@@ -28,7 +28,7 @@ impl Substitution {
         Self { name, setting, value: value.map(|value| value.to_string()) }
     }
 
-    /// A setting that is a text; an empty one counts as not set.
+    /// A text setting; an empty text counts as absent.
     pub fn text(name: &'static str, setting: &'static str, value: Option<&str>) -> Self {
         let value = value.filter(|value| !value.is_empty());
         Self { name, setting, value: value.map(str::to_owned) }

@@ -50,5 +50,9 @@ pub fn listed(mut reasons: Vec<String>) -> String {
     let more = reasons.len().saturating_sub(NAMED);
     reasons.truncate(NAMED);
     let text = reasons.join("; ");
-    if more == 0 { text } else { format!("{text}; and {more} more hosts") }
+    match more {
+        0 => text,
+        1 => format!("{text}; and 1 more host"),
+        _ => format!("{text}; and {more} more hosts"),
+    }
 }

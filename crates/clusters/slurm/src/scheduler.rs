@@ -283,7 +283,7 @@ impl Scheduler for SlurmJobs {
             nodes = rows.last().map(|row| row.nodes.clone()).unwrap_or_default();
         }
         if nodes.is_empty() {
-            let why = format!("the nodes of {name} are no longer known");
+            let why = format!("Slurm no longer lists the nodes of {name}");
             return Err(PortError::Permanent(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
         }
         self.commands.expand(&nodes).await

@@ -54,7 +54,7 @@ impl Columns {
     }
 }
 
-/// Writes a part of the table within `room` lines. `all` names the format with the full table.
+/// Writes a part of the table, at most `room` lines. `all` names the format with the full table.
 pub fn write(text_report: &mut TextReport, measured: &MeasuredTable<'_>, room: usize, all: &str) {
     let rows = &measured.rows;
     let shown = shown(rows, room);

@@ -7,7 +7,7 @@ use crate::baseline::document::CommonSpread;
 
 /// Minimum number of subjects.
 const FEWEST: usize = 8;
-/// Share of the differences that is cut off at each end: single bad subjects are judged on their own.
+/// Fraction of the differences that is trimmed at each end: single bad subjects are judged on their own.
 const TRIMMED: f64 = 0.1;
 /// Accepted probability of a false shift in one run, over all its metrics.
 const FALSE: f64 = 0.001;

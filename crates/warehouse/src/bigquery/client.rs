@@ -269,7 +269,7 @@ impl BigQueryClient {
         rows.into_iter().map(cells).collect()
     }
 
-    /// Retries until the response is final. The caller limits the duration.
+    /// Retries until the response is final. The caller sets the timeout.
     async fn until_answered<T, A>(&self, mut ask: impl FnMut() -> A) -> Result<T, Failed>
     where
         A: Future<Output = Result<T, Failed>>,

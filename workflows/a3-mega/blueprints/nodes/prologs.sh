@@ -25,6 +25,6 @@ for side in prolog epilog; do
 done
 
 # Slurm's multiplexer of toolkit v1.39.0 continues after a failed prolog, and the job would start without RxDM. The
-# multiplexer reads this file first, whenever it was created.
+# multiplexer reads this file first, regardless of its time of creation.
 mkdir -p "$root/etc"
 grep -qs '^set -e' "$root/etc/slurm_mux.conf" || echo 'set -e' >>"$root/etc/slurm_mux.conf"
