@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, copy, sink};
 use crate::local::DataFolder;
 
 /// Maximum number of bytes of one file in one poll.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Follows the output of the current job of a run.
 pub struct LiveOutput {
@@ -140,7 +140,7 @@ async fn unread(
         .await
         .map_err(PortError::transient)?;
     let mut new = Vec::new();
-    body.take(MOST).read_to_end(&mut new).await.map_err(PortError::transient)?;
+    body.take(MAX_BYTES).read_to_end(&mut new).await.map_err(PortError::transient)?;
     Ok(new)
 }
 

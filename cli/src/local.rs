@@ -126,8 +126,8 @@ impl DataFolder {
     pub async fn run_report(&self, run: &RunId, check: Option<CheckIndex>) -> Result<RunReport, CliError> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
-        let told = self.view().report_of(run, check, elsewhere).await.map_err(CliError::infrastructure)?;
-        told.ok_or_else(|| self.unknown(run))
+        let report = self.view().report_of(run, check, elsewhere).await.map_err(CliError::infrastructure)?;
+        report.ok_or_else(|| self.unknown(run))
     }
 
     /// Usage error for a run that this folder does not contain.
@@ -243,8 +243,8 @@ pub struct LocalServices {
 impl LocalServices {
     /// Wires every service for a run that this process has claimed.
     pub fn new(data: &DataFolder, run: RunId, claim: File) -> Result<Self, CliError> {
-        let (told, states) = watch::channel(None);
-        let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
+        let (sender, states) = watch::channel(None);
+        let observer = Arc::new(move |state: &RunState| drop(sender.send(Some(state.clone()))));
         let services = Services::new(data, Some(observer))?;
         let outages = Arc::new(Outages::default());
         let handler =
@@ -256,8 +256,8 @@ impl LocalServices {
     }
 
     pub async fn publish_fact(&self, fact: Fact) -> Result<(), CliError> {
-        let told = self.outbox.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
-        told.map_err(CliError::infrastructure)
+        let published = self.outbox.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
+        published.map_err(CliError::infrastructure)
     }
 
     /// Receiver of the run's states.
@@ -296,9 +296,9 @@ impl LocalServices {
     /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
     /// interrupted, and waits at most 3 s for the subscribers to record it.
     pub async fn end(self) -> Result<(), CliError> {
-        let told = self.services.conductor.wake(&self.run, Input::Tick).await;
+        let result = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
-        told.map(drop).map_err(CliError::infrastructure)
+        result.map(drop).map_err(CliError::infrastructure)
     }
 }
 

@@ -19,14 +19,14 @@ const SILENT: Duration = Duration::from_secs(1);
 pub fn report(what: &str, since: Duration, why: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     /// Maximum number of reported messages: messages that contain a changing number are all different.
-    const MOST: usize = 20;
+    const MAX_MESSAGES: usize = 20;
     if since < SILENT {
         return;
     }
     let what = what.trim_start_matches("dev.burnin.").trim_end_matches(".v1");
     let line = format!("  ! {what}: {}; trying again", redact::redacted(why));
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if reported.len() < MOST && reported.insert(line.clone()) {
+    if reported.len() < MAX_MESSAGES && reported.insert(line.clone()) {
         note(line);
     }
 }

@@ -17,7 +17,7 @@ use crate::output::{self, is_quiet, note_above, status};
 
 pub struct Progress {
     spinner: Option<ProgressBar>,
-    said: BTreeSet<String>,
+    shown: BTreeSet<String>,
     waiting: String,
 }
 
@@ -39,7 +39,7 @@ impl Progress {
             bar
         });
         note_above(spinner.clone());
-        Self { spinner, said: BTreeSet::new(), waiting: String::new() }
+        Self { spinner, shown: BTreeSet::new(), waiting: String::new() }
     }
 
     /// Prints stages that ended, and updates the moving line.
@@ -51,7 +51,7 @@ impl Progress {
     pub fn show_stages(&mut self, stages: &[StageLine], waiting: String) {
         for line in stages.iter().filter(|line| line.ended.is_some()) {
             let text = ended(line);
-            if self.said.insert(text.clone()) {
+            if self.shown.insert(text.clone()) {
                 status(text);
             }
         }

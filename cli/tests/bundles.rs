@@ -32,23 +32,26 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
 
     let verify = |arguments: &[&str]| {
         let output = lab.burnin(&[&["verify"], arguments].concat());
-        let said =
+        let message =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        (output.status.code(), said)
+        (output.status.code(), message)
     };
-    let (code, said) = verify(&["run.tar", "--key", "key.pub"]);
-    assert!(code == Some(0) && said.contains("verdict pass") && said.contains("the trusted key"), "{said}");
-    let (code, said) = verify(&["run.tar"]);
-    assert!(code == Some(0) && said.contains("any key can sign"), "{said}");
-    let (code, said) = verify(&["run.tar", "--key", "other.pub"]);
-    assert!(code == Some(1) && said.contains("untrusted key"), "{said}");
+    let (code, message) = verify(&["run.tar", "--key", "key.pub"]);
+    assert!(
+        code == Some(0) && message.contains("verdict pass") && message.contains("the trusted key"),
+        "{message}"
+    );
+    let (code, message) = verify(&["run.tar"]);
+    assert!(code == Some(0) && message.contains("any key can sign"), "{message}");
+    let (code, message) = verify(&["run.tar", "--key", "other.pub"]);
+    assert!(code == Some(1) && message.contains("untrusted key"), "{message}");
 
     // A device or a pipe is neither replaced nor opened.
     assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     let refused = lab.burnin(&["export", &run, "--key", "key", "--save", "pipe"]);
     assert_eq!(refused.status.code(), Some(64), "{refused:?}");
-    let (code, said) = verify(&["pipe"]);
-    assert!(code == Some(64) && said.contains("not a regular file"), "{said}");
+    let (code, message) = verify(&["pipe"]);
+    assert!(code == Some(64) && message.contains("not a regular file"), "{message}");
 
     // Change a byte anywhere: signed content, signature, ledger, log, page.
     let good = fs::read(path("run.tar")).unwrap();
@@ -65,8 +68,8 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
         let mut changed = good.clone();
         changed[place] ^= 1;
         fs::write(path("changed.tar"), &changed).unwrap();
-        let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
-        assert!(matches!(code, Some(1 | 64)), "byte {place}: {said}");
+        let (code, message) = verify(&["changed.tar", "--key", "key.pub"]);
+        assert!(matches!(code, Some(1 | 64)), "byte {place}: {message}");
     }
     // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header with a valid
     // checksum; and nothing may follow the end.
@@ -84,20 +87,20 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
         let sum: u32 = changed[page..page + 512].iter().map(|byte| u32::from(*byte)).sum();
         changed[page + 148..page + 156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         fs::write(path("changed.tar"), &changed).unwrap();
-        let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
+        let (code, message) = verify(&["changed.tar", "--key", "key.pub"]);
         assert!(
-            code == Some(1) && said.contains("report.html: it is missing, or its header"),
-            "{at}: {said}"
+            code == Some(1) && message.contains("report.html: it is missing, or its header"),
+            "{at}: {message}"
         );
     }
     for after in [&good[..], b"x", &[0; 512]] {
         fs::write(path("changed.tar"), [&good, after].concat()).unwrap();
-        let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
-        assert!(code == Some(1) && said.contains("the end of the archive"), "{said}");
+        let (code, message) = verify(&["changed.tar", "--key", "key.pub"]);
+        assert!(code == Some(1) && message.contains("the end of the archive"), "{message}");
     }
     fs::write(path("short.tar"), &good[..good.len() / 2]).unwrap();
-    let (code, said) = verify(&["short.tar"]);
-    assert!(matches!(code, Some(1 | 64)), "{said}");
+    let (code, message) = verify(&["short.tar"]);
+    assert!(matches!(code, Some(1 | 64)), "{message}");
     fs::write(path("none.tar"), "no archive").unwrap();
     assert_eq!(verify(&["none.tar"]).0, Some(64));
     assert_eq!(verify(&["nowhere.tar"]).0, Some(64));
@@ -137,9 +140,9 @@ fn a_run_with_changed_artefacts_is_not_exported() {
             }
             Some(text) => fs::write(&path, text).unwrap(),
         }
-        let (code, said) = export("run.tar");
-        assert!(matches!(code, Some(1 | 3)) && said.contains(name), "{name}: {code:?} {said}");
-        assert!(!folder.join("run.tar").exists() && !said.contains("panicked"));
+        let (code, message) = export("run.tar");
+        assert!(matches!(code, Some(1 | 3)) && message.contains(name), "{name}: {code:?} {message}");
+        assert!(!folder.join("run.tar").exists() && !message.contains("panicked"));
         fs::write(&path, before).unwrap();
     }
     // A log and its manifest changed together: the ledger has the digest of the manifest.
@@ -152,11 +155,11 @@ fn a_run_with_changed_artefacts_is_not_exported() {
     let old = sum(&log);
     fs::write(&log, "a changed log").unwrap();
     fs::write(&manifest, before.1.replace(&old, &sum(&log))).unwrap();
-    let (code, said) = export("run.tar");
+    let (code, message) = export("run.tar");
     assert!(
         code == Some(1)
-            && said.contains("image/1/manifest.json: its digest differs from the one in the ledger"),
-        "{said}"
+            && message.contains("image/1/manifest.json: its digest differs from the one in the ledger"),
+        "{message}"
     );
     fs::write(&log, before.0).unwrap();
     fs::write(&manifest, before.1).unwrap();
@@ -164,8 +167,8 @@ fn a_run_with_changed_artefacts_is_not_exported() {
     // `export` reports a pipe and does not block on it.
     let pipe = artefacts.join("verdict/1/pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let (code, said) = export("run.tar");
-    assert!(code == Some(3) && said.contains("not a regular file"), "{code:?} {said}");
+    let (code, message) = export("run.tar");
+    assert!(code == Some(3) && message.contains("not a regular file"), "{code:?} {message}");
     fs::remove_file(pipe).unwrap();
 
     // A file named like a draft and the target of a link stay unchanged.
@@ -173,16 +176,16 @@ fn a_run_with_changed_artefacts_is_not_exported() {
     fs::write(folder.join("victim"), "mine").unwrap();
     std::os::unix::fs::symlink("victim", folder.join("x.draft")).unwrap();
     for save in ["run.tar", "x.tar"] {
-        let (code, said) = export(save);
-        assert_eq!((code, said.as_str()), (Some(0), ""));
+        let (code, message) = export(save);
+        assert_eq!((code, message.as_str()), (Some(0), ""));
     }
     for name in ["run.draft", "victim"] {
         assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "mine");
     }
     // A key readable by others is used with a warning; an endless one is refused.
     fs::set_permissions(folder.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let (code, said) = export("run.tar");
-    assert!(code == Some(0) && said.contains("chmod 600 key"), "{said}");
+    let (code, message) = export("run.tar");
+    assert!(code == Some(0) && message.contains("chmod 600 key"), "{message}");
     let endless = lab.burnin(&["export", &run, "--key", "/dev/zero"]);
     assert_eq!(endless.status.code(), Some(64), "{endless:?}");
 }

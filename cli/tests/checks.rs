@@ -80,11 +80,11 @@ fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
     let shown = String::from_utf8(one("d").stdout).unwrap();
     assert!(shown.contains("\nPASS  ") && shown.contains("measurements and verdict of d"), "{shown}");
     let unknown = one("e");
-    let said = String::from_utf8(unknown.stderr).unwrap();
+    let stderr = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(
-        (unknown.status.code(), said.contains("no check `e`: a, b, c, d")),
+        (unknown.status.code(), stderr.contains("no check `e`: a, b, c, d")),
         (Some(64), true),
-        "{said}"
+        "{stderr}"
     );
     lab.assert_nothing_left();
 }
@@ -108,13 +108,13 @@ fn a_kill_in_any_check_repeats_no_work() {
         }
         run.wait().unwrap();
         let output = lab.burnin(&["run", "--resume", "--output", "json"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if !(output.status.code() == Some(64) && said.contains("no unfinished run")) {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !(output.status.code() == Some(64) && stderr.contains("no unfinished run")) {
             let document = json(&output);
             assert_eq!(
                 (output.status.code(), &document["verdict"]),
                 (Some(0), &"pass".into()),
-                "{document} {said}"
+                "{document} {stderr}"
             );
         }
         let story = lab.story();

@@ -47,13 +47,13 @@ fn checked(text: &str) -> String {
     let done = command.current_dir(folder.path()).args(["check", "--strict", "w.yaml"]).output().unwrap();
     assert_eq!(done.status.code(), Some(64), "{text}: {}", String::from_utf8_lossy(&done.stdout));
     assert!(done.stdout.is_empty());
-    let told = String::from_utf8(done.stderr).unwrap();
+    let message = String::from_utf8(done.stderr).unwrap();
     for word in INTERNAL {
-        assert!(!told.contains(word), "{word}: {told}");
+        assert!(!message.contains(word), "{word}: {message}");
     }
-    assert!(told.starts_with("error: "), "{told}");
-    assert!(!told.chars().any(|c| c.is_control() && c != '\n'), "{told:?}");
-    told
+    assert!(message.starts_with("error: "), "{message}");
+    assert!(!message.chars().any(|c| c.is_control() && c != '\n'), "{message:?}");
+    message
 }
 
 /// Messages of several cases.

@@ -100,8 +100,8 @@ fn every_kind_loads_without_a_warning_and_has_a_plan() {
         assert!(done.status.success(), "{kind}: {}", text(&done.stderr));
         let workflow = home.workflow();
         let named = workflow.strip_prefix(home.path("work")).unwrap().display().to_string();
-        let told = text(&done.stdout);
-        assert!(told.ends_with(&format!("burnin run {named}\n")), "{told}");
+        let stdout = text(&done.stdout);
+        assert!(stdout.ends_with(&format!("burnin run {named}\n")), "{stdout}");
         let checked = home.burnin(&["check", "--strict", &named]);
         assert!(checked.status.success(), "{kind}: {}", text(&checked.stderr));
         assert_eq!(text(&checked.stderr), "", "{kind}");
@@ -185,9 +185,9 @@ fn existing_files_are_kept_without_force() {
     std::os::unix::fs::symlink("absent", home.path("work/workflows/criteria/node-memory.yaml")).unwrap();
     let refused = home.burnin(&["init", "quickstart"]);
     assert_eq!(refused.status.code(), Some(64));
-    let told = text(&refused.stderr);
+    let stderr = text(&refused.stderr);
     for part in ["workflows/quickstart.yaml", "workflows/criteria/node-memory.yaml", "--force"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
     assert!(
         !home.path("work/workflows/quickstart").exists() && !home.path("work/workflows/schemas").exists()
@@ -306,10 +306,10 @@ fn without_a_command_the_first_commands_are_printed() {
     let home = Home::new();
     let done = home.burnin(&[]);
     assert_eq!(done.status.code(), Some(0));
-    let told = text(&done.stdout);
-    assert_eq!(told.lines().count(), 5);
-    assert!(told.lines().all(|line| line.len() <= 80), "{told}");
+    let stdout = text(&done.stdout);
+    assert_eq!(stdout.lines().count(), 5);
+    assert!(stdout.lines().all(|line| line.len() <= 80), "{stdout}");
     for command in ["burnin init", "burnin run", "burnin judge"] {
-        assert!(told.contains(command), "{told}");
+        assert!(stdout.contains(command), "{stdout}");
     }
 }

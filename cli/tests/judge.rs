@@ -112,9 +112,12 @@ fn a_single_rank_measures_no_link() {
 
     let save = folder.path().join("baseline.json").display().to_string();
     let refused = burnin(&["baseline", "--save", &save, &log]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(64), "{said}");
-    assert!(said.contains("226-own-one-gpu.log") && said.contains("one rank measures no link"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{stderr}");
+    assert!(
+        stderr.contains("226-own-one-gpu.log") && stderr.contains("one rank measures no link"),
+        "{stderr}"
+    );
     assert!(!Path::new(&save).exists());
 }
 
@@ -164,12 +167,12 @@ fn learn(save: &str, more: &[&str], logs: &[String]) -> Output {
 fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     let folder = tempfile::tempdir().unwrap();
     let save = folder.path().join("baseline.json").display().to_string();
-    let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let stderr = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
     // 356, 356, 151, 254 and 127 GB/s.
     let logs = written(folder.path(), &[1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0]);
     for more in [&[][..], &["--drop-outliers"]] {
         let refused = learn(&save, more, &logs);
-        let text = said(&refused);
+        let text = stderr(&refused);
         assert_eq!(refused.status.code(), Some(64), "{text}");
         assert!(text.contains("on 4 levels") && !Path::new(&save).exists(), "{text}");
         let group = text.find("group 1: ").unwrap();
@@ -179,29 +182,29 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
                 .lines()
                 .find(|line| line.ends_with(log.as_str()))
                 .unwrap_or_else(|| panic!("{log}: {text}"));
-            let said: f64 = line.split_whitespace().next().unwrap().parse().unwrap();
-            assert!((said / level - 1.0_f64).abs() < 0.02 && line.contains("GB/s"), "{line}");
+            let printed: f64 = line.split_whitespace().next().unwrap().parse().unwrap();
+            assert!((printed / level - 1.0_f64).abs() < 0.02 && line.contains("GB/s"), "{line}");
         }
     }
     let two = written(folder.path(), &[1.0, 2.0, 1.0, 2.0, 1.0]);
     let refused = learn(&save, &["--drop-outliers"], &two);
     assert_eq!(refused.status.code(), Some(64));
     assert!(
-        said(&refused).contains("on 2 levels") && said(&refused).contains("3 logs"),
+        stderr(&refused).contains("on 2 levels") && stderr(&refused).contains("3 logs"),
         "{}",
-        said(&refused)
+        stderr(&refused)
     );
 
     let one = written(folder.path(), &[1.0, 1.0, 1.0, 2.0, 1.0]);
     assert_eq!(learn(&save, &[], &one).status.code(), Some(64));
     let learned = learn(&save, &["--drop-outliers"], &one);
-    assert_eq!(learned.status.code(), Some(0), "{}", said(&learned));
+    assert_eq!(learned.status.code(), Some(0), "{}", stderr(&learned));
     assert!(
-        said(&learned).starts_with("left out: ") && said(&learned).contains(&one[3]),
+        stderr(&learned).starts_with("left out: ") && stderr(&learned).contains(&one[3]),
         "{}",
-        said(&learned)
+        stderr(&learned)
     );
-    assert_eq!(said(&learned).lines().count(), 1);
+    assert_eq!(stderr(&learned).lines().count(), 1);
     let baseline: Value = serde_json::from_str(&std::fs::read_to_string(&save).unwrap()).unwrap();
     assert_eq!(baseline["runs"], 4);
     assert!(baseline["repeats_within"].as_f64().unwrap() < 0.01, "{baseline:#}");
@@ -211,26 +214,26 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let refused = learn(&pipe, &["--drop-outliers"], &one);
     assert_eq!(refused.status.code(), Some(64));
-    assert!(said(&refused).contains("not a regular file"), "{}", said(&refused));
+    assert!(stderr(&refused).contains("not a regular file"), "{}", stderr(&refused));
     assert!(!std::fs::symlink_metadata(&pipe).unwrap().is_file());
 
     // Most logs may be slow: a faster one is dropped with a warning.
     let fast = written(folder.path(), &[2.0, 2.0, 2.0, 1.0, 2.0]);
     let learned = learn(&save, &["--drop-outliers"], &fast);
-    assert_eq!(learned.status.code(), Some(0), "{}", said(&learned));
-    let text = said(&learned);
+    assert_eq!(learned.status.code(), Some(0), "{}", stderr(&learned));
+    let text = stderr(&learned);
     assert!(text.contains(&fast[3]) && text.contains("% less time than the median"), "{text}");
     assert!(text.contains("the logs kept are not healthy"), "{text}");
 
     let shapes = learn(&save, &[], &[h200("healthy-1.log"), h200("pair-healthy-0,1.log")]);
-    let text = said(&shapes);
+    let text = stderr(&shapes);
     assert_eq!(shapes.status.code(), Some(64));
     assert!(text.contains("group 1: ranks 4") && text.contains("group 2: ranks 2"), "{text}");
     let sizes = [h200("healthy-1.log"), folder.path().join("short.log").display().to_string()];
     let short = slower("healthy-1.log", 1.0, None);
     let short: Vec<_> = short.lines().filter(|line| !line.starts_with("1073741824")).collect();
     std::fs::write(&sizes[1], short.join("\n") + "\n").unwrap();
-    let text = said(&learn(&save, &[], &sizes));
+    let text = stderr(&learn(&save, &[], &sizes));
     assert!(
         text.contains("11 sizes, 1 MiB to 1 GiB") && text.contains("10 sizes, 1 MiB to 512 MiB"),
         "{text}"
@@ -345,10 +348,10 @@ fn logs_are_a_series_only_with_the_flag_or_with_start_times() {
         verdict["logs"].as_array().unwrap().iter().map(|log| log["source"].as_str().unwrap()).collect();
     assert_eq!(order, logs);
     assert_eq!(verdict["logs"][2]["started_at"], "2026-01-07 12:00:07");
-    let said = String::from_utf8(timed.stderr).unwrap();
+    let stderr = String::from_utf8(timed.stderr).unwrap();
     assert!(
-        said.starts_with("series in the order of the times in the logs:\n  2026-01-05 12:00:07  "),
-        "{said}"
+        stderr.starts_with("series in the order of the times in the logs:\n  2026-01-05 12:00:07  "),
+        "{stderr}"
     );
     // The order of two logs with the same time is unknown.
     std::fs::copy(&logs[0], &logs[1]).unwrap();
@@ -475,10 +478,10 @@ fn logs_that_would_exhaust_memory_are_refused() {
                 None => std::thread::yield_now(),
             }
         };
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-        assert_eq!(status.code(), Some(64), "{said}");
-        assert!(said.contains("2.log: its 20000 rows") && said.contains("fewer logs"), "{said}");
+        let mut stderr = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
+        assert_eq!(status.code(), Some(64), "{stderr}");
+        assert!(stderr.contains("2.log: its 20000 rows") && stderr.contains("fewer logs"), "{stderr}");
         assert!(most > 0 && most <= 72 * 1024, "{most} KiB");
     }
     assert!(!Path::new(&save).exists());

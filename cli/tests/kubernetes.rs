@@ -59,19 +59,19 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     let port = format!("{settings}.rank_port={}", free_ports(8));
     let quick = [format!("{settings}.nodes=2"), port];
     let output = run("data", quick.to_vec()).await.unwrap();
-    let said =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let told: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let document: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {printed}"));
     let logs = Command::new("sh")
         .arg("-c")
         .arg("cat $(find . -name *.log)")
         .current_dir(root.path())
         .output()
         .unwrap();
-    let said = said + &String::from_utf8_lossy(&logs.stdout);
-    assert_eq!(told["verdict"], "pass", "{said}");
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = printed + &String::from_utf8_lossy(&logs.stdout);
+    assert_eq!(document["verdict"], "pass", "{printed}");
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     for kind in ["jobset.x-k8s.io/jobsets", "batch/jobs", "/pods", "/services"] {
         assert!(api.list(kind).is_empty(), "{kind}: {:?}", api.list(kind));
     }
@@ -103,8 +103,8 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     )
     .unwrap();
     let output = run("data-2", quick.to_vec()).await.unwrap();
-    let said =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("GLIBC_MISMATCH"), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("GLIBC_MISMATCH"), "{printed}");
 }

@@ -24,44 +24,44 @@ fn a_test_message_is_delivered_or_the_error_reported() {
     let receiver = Receiver::start();
     let test = |channel: &str| {
         let output = lab.burnin(&["notify", "test", channel, "--workflows", "."]);
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        (output.status.code().unwrap(), said)
+        let message = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), message)
     };
     let channel = |name: &str, text: &str| lab.write(&format!("data/channels/{name}"), text);
-    let (exit, said) = test("pager");
+    let (exit, message) = test("pager");
     assert_eq!(exit, 64);
     for missing in
         ["the url of `pager` is not set: set BURNIN_CHANNEL_PAGER_URL", "the key of `pager` is not set"]
     {
-        assert!(said.contains(missing), "{said}");
+        assert!(message.contains(missing), "{message}");
     }
     channel("pager.url", &receiver.url);
     channel("pager.key", "a signature by one of the two keys");
     assert_eq!(test("pager"), (0, "webhook pager: delivered, status 204 No Content\n".to_owned()));
     channel("ops-channel.url", &receiver.url);
     assert_eq!(test("ops-channel"), (0, "slack ops-channel: delivered, status 204 No Content\n".to_owned()));
-    let came = receiver.came();
-    let (head, body) = &came[0];
+    let requests = receiver.came();
+    let (head, body) = &requests[0];
     assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
     assert_eq!((&body["schema"], &body["target"]), (&json!("burnin/notice-test/v1"), &json!("pager")));
-    assert!(came[1].1["text"].as_str().unwrap().starts_with("Test message of `burnin notify test`"));
+    assert!(requests[1].1["text"].as_str().unwrap().starts_with("Test message of `burnin notify test`"));
     // A closed port; an address that must not receive tokens; a name that no workflow has.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     channel("ops-channel.url", &format!("http://{}/s3cret", closed.local_addr().unwrap()));
     drop(closed);
-    let (exit, said) = test("ops-channel");
+    let (exit, message) = test("ops-channel");
     assert!(
-        exit == 3 && said.contains("slack ops-channel: connection failed") && !said.contains("s3cret"),
-        "{said}"
+        exit == 3 && message.contains("slack ops-channel: connection failed") && !message.contains("s3cret"),
+        "{message}"
     );
     channel("ops-channel.url", "http://hooks.example/s3cret");
-    let (exit, said) = test("ops-channel");
-    assert!(exit == 64 && said.contains("expected https://") && !said.contains("s3cret"), "{said}");
-    let (exit, said) = test("unknown");
+    let (exit, message) = test("ops-channel");
+    assert!(exit == 64 && message.contains("expected https://") && !message.contains("s3cret"), "{message}");
+    let (exit, message) = test("unknown");
     assert_eq!(exit, 64);
     assert!(
-        said.contains("no workflow in . uses a channel `unknown`; channels in use: ops-channel, pager"),
-        "{said}"
+        message.contains("no workflow in . uses a channel `unknown`; channels in use: ops-channel, pager"),
+        "{message}"
     );
     assert_eq!(lab.burnin(&["notify", "test", "pager", "--workflows", "nowhere"]).status.code(), Some(64));
 }
@@ -80,9 +80,9 @@ fn a_failed_night_is_notified_after_an_unnotified_failure() {
     let run = up.begin("lab", "night");
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
     wait_for("the notice", || !receiver.came().is_empty());
-    let (_, told) = &receiver.came()[0];
+    let (_, notice) = &receiver.came()[0];
     assert_eq!(
-        (&told["news"], &told["run"], &told["first_run"]),
+        (&notice["news"], &notice["run"], &notice["first_run"]),
         (&json!("failed"), &json!(run), &json!(before))
     );
     // The next failure is not news for a channel that received the first.
@@ -100,8 +100,8 @@ fn a_channel_without_an_address_is_an_error_at_each_notice() {
     let up = Up::of(&lab);
     let run = up.begin("lab", "1");
     up.follow(&run);
-    let said = lab.data().join(format!("notices/{run}/webhook-pager/said-1.json"));
-    wait_for("the first attempt", || said.exists());
+    let attempt = lab.data().join(format!("notices/{run}/webhook-pager/said-1.json"));
+    wait_for("the first attempt", || attempt.exists());
     let logged = up.end("-TERM");
     let error = logged.lines().find(|line| line.contains("a notice cannot be sent")).unwrap_or_default();
     assert!(

@@ -55,8 +55,8 @@ fn an_unwritable_ledger_is_reported_and_the_cluster_released_without_it() {
     fs::remove_file(lab.data().join("ledger")).unwrap();
     fs::rename(lab.data().join("ledger.kept"), lab.data().join("ledger")).unwrap();
     let resumed = lab.burnin(&["run", "--resume"]);
-    let said = String::from_utf8_lossy(&resumed.stderr);
-    assert!(matches!(resumed.status.code(), Some(2 | 3)), "expected neither pass nor fail: {said}");
+    let stderr = String::from_utf8_lossy(&resumed.stderr);
+    assert!(matches!(resumed.status.code(), Some(2 | 3)), "expected neither pass nor fail: {stderr}");
     assert_eq!(lab.counts()[0], ("builds".to_owned(), 1));
     lab.assert_nothing_left();
 }
@@ -69,10 +69,10 @@ fn interrupted(breaks: impl Fn(&Lab, &Child)) {
     breaks(&lab, &run);
     let began = Instant::now();
     signal("-INT", run.id());
-    let mut said = String::new();
-    run.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {said}", began.elapsed());
+    let mut stderr = String::new();
+    run.stderr.as_mut().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(3), "{stderr}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {stderr}", began.elapsed());
     lab.assert_nothing_left();
 }
 
@@ -95,16 +95,16 @@ fn a_full_disk_ends_the_run_although_its_ledger_is_readable() {
     wait_for("the job to start", || lab.path("counts/rank-0").exists());
     fill_disk(&run);
     let began = Instant::now();
-    let mut said = String::new();
-    run.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}: {said}", began.elapsed());
-    assert!(said.contains("deleting the clusters without it"), "{said}");
+    let mut stderr = String::new();
+    run.stderr.as_mut().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(3), "{stderr}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}: {stderr}", began.elapsed());
+    assert!(stderr.contains("deleting the clusters without it"), "{stderr}");
     lab.assert_nothing_left();
 
     let resumed = lab.burnin(&["run", "--resume"]);
-    let said = String::from_utf8_lossy(&resumed.stderr);
-    assert!(matches!(resumed.status.code(), Some(0 | 2 | 3)), "{said}");
+    let stderr = String::from_utf8_lossy(&resumed.stderr);
+    assert!(matches!(resumed.status.code(), Some(0 | 2 | 3)), "{stderr}");
     assert_eq!(lab.counts()[0], ("builds".to_owned(), 1));
     lab.assert_nothing_left();
 }
@@ -144,8 +144,8 @@ fn a_missing_program_is_reported_within_seconds_and_the_limit_applies() {
     let mut run = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the build to start", || lab.path("counts/builds").exists());
     fs::remove_file(program).unwrap();
-    let (said, took) = line(&mut run, "  ! cluster.create");
-    assert!(said.contains("No such file") && took < Duration::from_secs(6), "{took:?}: {said}");
+    let (printed, took) = line(&mut run, "  ! cluster.create");
+    assert!(printed.contains("No such file") && took < Duration::from_secs(6), "{took:?}: {printed}");
     assert_eq!(run.wait().unwrap().code(), Some(3));
     lab.assert_nothing_left();
 }
@@ -158,9 +158,9 @@ fn a_damaged_ledger_is_reported_by_run() {
     let text = fs::read(&record).unwrap();
     fs::write(&record, &text[..text.len() / 2]).unwrap();
     let listed = lab.burnin(&["runs"]);
-    let said = String::from_utf8_lossy(&listed.stderr).into_owned();
-    assert_eq!(listed.status.code(), Some(3), "{said}");
-    assert!(said.contains(&format!("run {} is damaged", lab.run())), "{said}");
+    let stderr = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert_eq!(listed.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains(&format!("run {} is damaged", lab.run())), "{stderr}");
     let listed = support::json(&lab.burnin(&["runs", "--output", "json"]));
     assert!(listed["damaged"][lab.run()].is_string(), "{listed}");
 }
@@ -188,8 +188,8 @@ fn folders_writable_by_others_are_neither_created_nor_used() {
 
     fs::set_permissions(lab.data().join("host"), fs::Permissions::from_mode(0o777)).unwrap();
     let refused = lab.burnin(&["run", "w.yaml"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(64) && said.contains("others can write to it"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(64) && stderr.contains("others can write to it"), "{stderr}");
 }
 
 /// Exit codes are documented: a limit on open files or on the file size ends the command with neither exit code 101 nor
@@ -215,14 +215,17 @@ fn system_limits_end_with_a_documented_exit_code() {
             std::thread::sleep(Duration::from_millis(500));
             ended = run.try_wait().unwrap();
         }
-        let said = fs::read_to_string(lab.path("errors")).unwrap();
+        let printed = fs::read_to_string(lab.path("errors")).unwrap();
         let Some(ended) = ended else {
             run.kill().unwrap();
-            panic!("{limit}: the run continues after interrupts: {said}");
+            panic!("{limit}: the run continues after interrupts: {printed}");
         };
         // The number of open files differs between hosts, so the run may succeed with the largest limit.
-        assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");
-        assert!(ended.success() || said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
+        assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {printed}");
+        assert!(
+            ended.success() || printed.contains("error:") || printed.contains("  ! "),
+            "{limit}: {printed}"
+        );
         drop(fs::remove_dir_all(lab.data()));
     }
 }

@@ -70,9 +70,9 @@ fn a_command_with_lost_output_fails() {
     }
     for arguments in commands {
         let output = lab.command(&arguments).stdout(full()).stderr(Stdio::piped()).output().unwrap();
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {told}");
-        assert!(told.contains("cannot write standard output: No space left"), "{arguments:?}: {told}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("cannot write standard output: No space left"), "{arguments:?}: {stderr}");
         let output = closed(lab.command(&arguments));
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments:?}");
     }

@@ -116,17 +116,17 @@ fn a_declaration_reads_any_log_and_explains_it() {
     fs::write(&rules, text).unwrap();
     let rules = rules.display().to_string();
     let output = parse(&["--read", &rules, "-"], b"device 3\ntriad 7261.4\ndone\n");
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("declared, complete") && said.contains("7261.4"), "{said}");
-    assert!(said.contains("context[0]  device 3"), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("declared, complete") && stdout.contains("7261.4"), "{stdout}");
+    assert!(stdout.contains("context[0]  device 3"), "{stdout}");
     fs::write(folder.join("triad.yaml"), text.replace("end: ^done$\n", "").replace("\\S+", "[0-9.]+"))
         .unwrap();
     let refused = parse(&["--read", &rules, "-"], b"");
     assert_eq!(refused.status.code(), Some(64));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("triad.yaml:2:") && said.contains("row: the group `value`"), "{said}");
-    assert!(said.contains("end: is missing"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(stderr.contains("triad.yaml:2:") && stderr.contains("row: the group `value`"), "{stderr}");
+    assert!(stderr.contains("end: is missing"), "{stderr}");
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -156,13 +156,13 @@ fn fed(form: &str, log: impl FnOnce(&mut ChildStdin) -> io::Result<()>) -> (Opti
     let most = peak(id).unwrap();
     drop(input);
     let mut output = child.stdout.take().unwrap();
-    let mut said = vec![0; 1 << 20];
-    let begun = output.read(&mut said).unwrap();
-    said.truncate(begun);
+    let mut printed = vec![0; 1 << 20];
+    let begun = output.read(&mut printed).unwrap();
+    printed.truncate(begun);
     let printing = peak(id).unwrap_or(0);
     assert!(most.max(printing) <= 64 * 1024, "{most} KiB reading, {printing} KiB printing {form}");
-    output.read_to_end(&mut said).unwrap();
-    (child.wait().unwrap().code(), said)
+    output.read_to_end(&mut printed).unwrap();
+    (child.wait().unwrap().code(), printed)
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn memory_is_bounded_for_any_log() {
     for (head, unit, code) in &logs {
         for form in ["json", "csv", "table"] {
             let times = (6 << 20) / unit.len();
-            let (exit, said) = fed(form, |input| {
+            let (exit, printed) = fed(form, |input| {
                 input.write_all(head.as_bytes())?;
                 (0..times).try_for_each(|_| input.write_all(unit.as_bytes()))?;
                 // A row after other text is still a row.
@@ -190,7 +190,7 @@ fn memory_is_bounded_for_any_log() {
             });
             assert_eq!(exit, Some(*code), "{head}");
             if form == "json" {
-                let document: Value = serde_json::from_slice(&said).unwrap();
+                let document: Value = serde_json::from_slice(&printed).unwrap();
                 let rows = &document["tables"][0]["rows"];
                 if unit.contains("2 float") || unit.contains("46.48") {
                     assert!(rows.as_array().unwrap().len() > 20_000);
@@ -221,9 +221,9 @@ fn unreadable_files_are_reported_by_name() {
     let unreadable = "/proc/self/mem";
     for path in [folder.path().to_str().unwrap(), unreadable, "no-such.log"] {
         let output = parse(&["--output", "json", path], b"");
-        let said = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(64), 0), "{path}");
-        assert!(said.contains(path) && said.lines().count() == 1, "{said}");
+        assert!(stderr.contains(path) && stderr.lines().count() == 1, "{stderr}");
     }
     let empty = folder.path().join("empty.log");
     fs::write(&empty, "").unwrap();
@@ -247,18 +247,18 @@ fn a_named_pipe_is_read_as_a_log() {
 #[test]
 fn a_truncated_row_is_shown_up_to_the_cut() {
     let cut = format!("{HEADER}{ROW}16777216 4194304 float sum -1 700.0 23.97 33.84 0 44.4");
-    let said =
+    let printed =
         |form: &str| String::from_utf8(parse(&["--output", form, "-"], cut.as_bytes()).stdout).unwrap();
-    let document: Value = serde_json::from_str(&said("json")).unwrap();
+    let document: Value = serde_json::from_str(&printed("json")).unwrap();
     let row = &document["tables"][0]["rows"][1];
     assert_eq!((&document["ended"], &row["out_of_place"]["busbw"]), (&"truncated".into(), &33.84.into()));
     assert_eq!((&row["in_place"], &row["partial"]["placement"]), (&Value::Null, &"in_place".into()));
     assert_eq!(row["partial"]["unread"], serde_json::json!(["time_us", "algbw", "busbw", "wrong"]));
-    assert!(said("csv").lines().any(|line| line.ends_with("in_place,,,,")), "{}", said("csv"));
+    assert!(printed("csv").lines().any(|line| line.ends_with("in_place,,,,")), "{}", printed("csv"));
     assert!(
-        said("table").lines().any(|line| line.contains("33.84") && line.contains("?")),
+        printed("table").lines().any(|line| line.contains("33.84") && line.contains("?")),
         "{}",
-        said("table")
+        printed("table")
     );
 }
 
@@ -274,8 +274,8 @@ fn numbers_are_printed_as_in_the_log_or_omitted() {
                     parse(&["--output", form, "-"], format!("{HEADER}{}\n", row.join(" ")).as_bytes());
                 assert!(matches!(output.status.code(), Some(0 | 2)), "{hostile} in {column}");
                 assert_eq!(output.stderr, b"", "{hostile} in {column}");
-                let said = String::from_utf8(output.stdout).unwrap().to_lowercase();
-                assert!(!["nan", "inf", "e400"].iter().any(|word| said.contains(word)), "{said}");
+                let stdout = String::from_utf8(output.stdout).unwrap().to_lowercase();
+                assert!(!["nan", "inf", "e400"].iter().any(|word| stdout.contains(word)), "{stdout}");
             }
         }
     }

@@ -137,10 +137,10 @@ impl KubernetesBed {
 
     /// Checks that the run failed with this code and text, and left no object.
     fn failed(&self, output: &Output, code: &str, words: &[&str]) {
-        let said = said(output);
-        assert_eq!(output.status.code(), Some(3), "{said}");
+        let text = said(output);
+        assert_eq!(output.status.code(), Some(3), "{text}");
         for expected in [code].iter().chain(words) {
-            assert!(said.contains(expected), "no {expected} in {said}");
+            assert!(text.contains(expected), "no {expected} in {text}");
         }
         self.until("no object is left", || self.left().is_empty());
     }
@@ -161,9 +161,9 @@ fn said(output: &Output) -> String {
 }
 
 fn passed(output: &Output) {
-    let told: Value =
+    let document: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)));
-    assert_eq!((output.status.code(), &told["verdict"]), (Some(0), &"pass".into()), "{}", said(output));
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(0), &"pass".into()), "{}", said(output));
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn mpirun_ranks_use_the_network_plugin() {
     let near = Path::new("tests/testbed/kubernetes/mpi.yaml");
     passed(&bed.mpi("gib", near));
     let log = bed.kept("benchmark.log");
-    for said in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
-        assert!(log.contains(said), "no {said} in {log}");
+    for expected in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
+        assert!(log.contains(expected), "no {expected} in {log}");
     }
     assert_eq!(bed.left(), "", "after the end of the run");
     // The same run on named nodes of two blocks: each pod has its own job, and the first pod decides the result.
@@ -369,8 +369,8 @@ fn a_container_out_of_memory_is_reported() {
     let bed = KubernetesBed::new();
     let output =
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
-    let said = said(&output);
-    assert!(said.contains("OUT_OF_MEMORY") && said.contains("137"), "{said}");
+    let text = said(&output);
+    assert!(text.contains("OUT_OF_MEMORY") && text.contains("137"), "{text}");
     bed.until("no object is left", || bed.left().is_empty());
 }
 
@@ -420,8 +420,8 @@ fn a_killed_run_resumes_with_the_same_pods() {
         "the pods were not replaced"
     );
     let output = bed.resume();
-    let told: Value =
+    let document: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
-    assert_eq!(told["conclusion"], "completed", "{}", said(&output));
+    assert_eq!(document["conclusion"], "completed", "{}", said(&output));
     assert_eq!(bed.left(), "");
 }

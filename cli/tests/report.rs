@@ -38,11 +38,11 @@ fn text(output: &Output) -> String {
 #[test]
 fn every_format_of_a_verdict_has_its_exit_code() {
     let (log, criteria) = (data("ours/s01-a3-mega-allgather.log"), criteria());
-    for (form, said) in FORMS {
+    for (form, expected) in FORMS {
         let judged = burnin(&["judge", "--criteria", &criteria, "--output", form, &log]);
         // The log does not show its network, and its data was not checked.
         assert_eq!(judged.status.code(), Some(2), "{form}");
-        assert!(text(&judged).contains(said), "{form}: {}", text(&judged));
+        assert!(text(&judged).contains(expected), "{form}: {}", text(&judged));
     }
 }
 
@@ -57,7 +57,7 @@ fn a_degraded_log_fails_in_every_format() {
 
     let degraded = data("h200/degraded-proto-ll.log");
     let of = |form: &str, log: &str| burnin(&["judge", "--baseline", &baseline, "--output", form, log]);
-    for (form, said) in [
+    for (form, expected) in [
         ("human", "BELOW_BASELINE"),
         ("json", "\"verdict\":\"fail\""),
         ("csv", ",baseline,"),
@@ -67,7 +67,7 @@ fn a_degraded_log_fails_in_every_format() {
     ] {
         let judged = of(form, &degraded);
         assert_eq!(judged.status.code(), Some(1), "{form}");
-        assert!(text(&judged).contains(said), "{form}: {}", text(&judged));
+        assert!(text(&judged).contains(expected), "{form}: {}", text(&judged));
     }
     assert!(!text(&of("junit", &healthy[0])).contains("<failure"));
     let mut series: Vec<&str> = vec!["judge", "--baseline", &baseline, "--output", "junit"];
@@ -79,7 +79,7 @@ fn a_degraded_log_fails_in_every_format() {
 #[test]
 fn every_format_of_a_comparison_has_its_exit_code() {
     let (a, b) = (data("h200/healthy-1.log"), data("h200/degraded-max-nchannels-4.log"));
-    for (form, said) in [
+    for (form, expected) in [
         ("human", "B is slower: "),
         ("json", "burnin/compare/v1"),
         ("markdown", "| size | placement |"),
@@ -87,7 +87,7 @@ fn every_format_of_a_comparison_has_its_exit_code() {
     ] {
         let compared = burnin(&["compare", "--output", form, &a, &b]);
         assert_eq!(compared.status.code(), Some(1), "{form}");
-        assert!(text(&compared).contains(said), "{form}: {}", text(&compared));
+        assert!(text(&compared).contains(expected), "{form}: {}", text(&compared));
     }
     assert_eq!(burnin(&["compare", "--output", "csv", &a, &b]).status.code(), Some(64));
 }
@@ -97,11 +97,11 @@ fn every_format_of_a_run_is_written() {
     let lab = Lab::new("", "");
     let ran = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
     let run = ran["run"].as_str().unwrap();
-    for (form, said) in FORMS {
+    for (form, expected) in FORMS {
         let shown = lab.burnin(&["show", run, "--output", form]);
         assert_eq!(shown.status.code(), Some(0), "{form}");
-        let said = if form == "human" { "PASS" } else { said };
-        assert!(text(&shown).contains(said) && text(&shown).contains(run), "{form}: {}", text(&shown));
+        let expected = if form == "human" { "PASS" } else { expected };
+        assert!(text(&shown).contains(expected) && text(&shown).contains(run), "{form}: {}", text(&shown));
     }
     let page = text(&lab.burnin(&["show", run, "--output", "html"]));
     assert_eq!(page, std::fs::read_to_string(ran["report"].as_str().unwrap()).unwrap());

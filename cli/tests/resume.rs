@@ -15,20 +15,20 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
     run.wait().unwrap();
     let before = lab.records();
     let output = lab.burnin(&["run", "--resume", "--output", "json"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if before == 0 {
-        assert_eq!(output.status.code(), Some(64), "nothing was started: {said}");
+        assert_eq!(output.status.code(), Some(64), "nothing was started: {stderr}");
         return;
     }
-    if output.status.code() == Some(64) && said.contains("no unfinished run") {
+    if output.status.code() == Some(64) && stderr.contains("no unfinished run") {
         // The process ended before the signal.
-        assert_eq!(lab.story().last().map(String::as_str), Some("closed"), "{what}: {said}");
+        assert_eq!(lab.story().last().map(String::as_str), Some("closed"), "{what}: {stderr}");
     } else {
         let document = json(&output);
         assert_eq!(
             (output.status.code(), &document["verdict"]),
             (Some(0), &"pass".into()),
-            "{what}: {document} {said}"
+            "{what}: {document} {stderr}"
         );
     }
     let story = lab.story();
@@ -109,9 +109,9 @@ fn repeated_kills_cause_no_repeated_work() {
         std::thread::sleep(std::time::Duration::from_millis(pause));
         if let Some(ended) = run.try_wait().unwrap() {
             let output = run.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            let done = ended.success() || (ended.code() == Some(64) && said.contains("no unfinished run"));
-            assert!(done, "round {round}: {ended} {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let done = ended.success() || (ended.code() == Some(64) && stderr.contains("no unfinished run"));
+            assert!(done, "round {round}: {ended} {stderr}");
             if lab.records() == 0 {
                 run = lab.start(); // killed before its request
                 continue;

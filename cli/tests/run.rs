@@ -227,9 +227,9 @@ availableSecrets:
     );
     lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml}\n");
     let missing = lab.burnin(&["run", "w.yaml"]);
-    let told = String::from_utf8(missing.stdout).unwrap();
+    let stdout = String::from_utf8(missing.stdout).unwrap();
     assert_eq!(missing.status.code(), Some(3));
-    assert!(told.contains("registry-token") || told.contains("TOKEN"), "{told}");
+    assert!(stdout.contains("registry-token") || stdout.contains("TOKEN"), "{stdout}");
 
     lab.write("data/secrets/registry-token", "hunter2-hunter2\n");
     let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);

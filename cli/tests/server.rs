@@ -16,9 +16,9 @@ fn ended(output: &Output) -> (i32, String, String) {
 }
 
 /// Names of the stages that standard error shows as ended. Teardown and verdict run at the same time.
-fn stages(said: &str) -> Vec<&str> {
+fn stages(stderr: &str) -> Vec<&str> {
     let stages = ["image", "cluster", "job", "logs", "verdict", "results", "teardown"];
-    let mut ended: Vec<_> = said
+    let mut ended: Vec<_> = stderr
         .lines()
         .filter_map(|line| line.split_whitespace().next())
         .filter(|word| stages.contains(word))
@@ -34,13 +34,13 @@ fn commands_on_a_server_behave_like_local_ones() {
     let url = format!("http://{}", up.address);
     let on_server = |arguments: &[&str]| ended(&lab.burnin(&[&["--server", &url], arguments].concat()));
 
-    let (status, shown, said) = on_server(&["run", "lab"]);
-    assert_eq!(status, 0, "{said}");
-    let run = said.strip_prefix("run ").and_then(|said| said.split_once(' ')).unwrap().0.to_owned();
+    let (status, shown, stderr) = on_server(&["run", "lab"]);
+    assert_eq!(status, 0, "{stderr}");
+    let run = stderr.strip_prefix("run ").and_then(|rest| rest.split_once(' ')).unwrap().0.to_owned();
     assert!(shown.contains("PASS") && shown.contains("16 B"), "{shown}");
     let here = lab.burnin(&["run", "w.yaml"]);
-    let (status, shown_here, said_here) = ended(&here);
-    assert_eq!((status, stages(&said)), (0, stages(&said_here)), "{said}\n{said_here}");
+    let (status, shown_here, stderr_here) = ended(&here);
+    assert_eq!((status, stages(&stderr)), (0, stages(&stderr_here)), "{stderr}\n{stderr_here}");
     // A run whose bandwidth is below the printed digits has no sentence about its level.
     let lines = |text: &str| text.lines().filter(|line| !line.contains(" plateau ")).count();
     assert_eq!(
@@ -90,11 +90,11 @@ fn commands_on_a_server_behave_like_local_ones() {
     assert_eq!(on_server(&["baseline", "unpin", "lab"]).0, 0);
 
     // The beginning of an id names its run.
-    let (status, report, said) = on_server(&["show", &run[..run.len() - 2]]);
-    assert!(status == 0 && report.starts_with(&run), "{report}{said}");
+    let (status, report, stderr) = on_server(&["show", &run[..run.len() - 2]]);
+    assert!(status == 0 && report.starts_with(&run), "{report}{stderr}");
 
-    let (status, _, said) = on_server(&["cancel", second]);
-    assert!(status == 0 && said.contains("has already ended: completed"), "{said}");
+    let (status, _, stderr) = on_server(&["cancel", second]);
+    assert!(status == 0 && stderr.contains("has already ended: completed"), "{stderr}");
     for (arguments, expected) in [
         (&["show", "lab-zz"][..], "no run lab-zz"), // ids end in hexadecimal digits
         (&["run", "other"], "no workflow `other`; available: lab"),
@@ -104,12 +104,12 @@ fn commands_on_a_server_behave_like_local_ones() {
         (&["replay", "lab-00000000"], "no run lab-00000000"),
         (&["logs", &run, "no.log"], "no such log"),
     ] {
-        let (status, _, said) = on_server(arguments);
-        assert!(status == 64 && said.contains(expected), "{arguments:?}: {status} {said}");
+        let (status, _, stderr) = on_server(arguments);
+        assert!(status == 64 && stderr.contains(expected), "{arguments:?}: {status} {stderr}");
     }
     up.end("-TERM");
-    let (status, _, said) = on_server(&["runs"]);
-    assert!(status == 3 && said.contains("Connection refused"), "{status} {said}");
+    let (status, _, stderr) = on_server(&["runs"]);
+    assert!(status == 3 && stderr.contains("Connection refused"), "{status} {stderr}");
 }
 
 #[test]
@@ -119,17 +119,20 @@ fn a_server_is_addressed_safely() {
     let url = format!("http://{}", up.address);
     // Without the data folder of the server the command has no token.
     let mut command = lab.command(&["--server", &url, "runs"]);
-    let (status, _, said) =
+    let (status, _, stderr) =
         ended(&command.env("BURNIN_DATA", "elsewhere").args(["--data", "elsewhere"]).output().unwrap());
-    assert!(status == 64 && said.contains("set BURNIN_TOKEN"), "{status} {said}");
-    let (status, _, said) =
+    assert!(status == 64 && stderr.contains("set BURNIN_TOKEN"), "{status} {stderr}");
+    let (status, _, stderr) =
         ended(&lab.command(&["--server", &url, "runs"]).env("BURNIN_TOKEN", "wrong").output().unwrap());
-    assert!(status == 64 && said.contains("set BURNIN_TOKEN") && !said.contains("wrong"), "{status} {said}");
+    assert!(
+        status == 64 && stderr.contains("set BURNIN_TOKEN") && !stderr.contains("wrong"),
+        "{status} {stderr}"
+    );
     for (url, expected) in
         [("http://gateway.example", "unencrypted"), ("ftp://h", "expected https"), ("h:p", "expected https")]
     {
-        let (status, _, said) = ended(&lab.burnin(&["--server", url, "runs"]));
-        assert!(status == 64 && said.contains(expected), "{url}: {said}");
+        let (status, _, stderr) = ended(&lab.burnin(&["--server", url, "runs"]));
+        assert!(status == 64 && stderr.contains(expected), "{url}: {stderr}");
     }
     up.end("-TERM");
 }

@@ -19,8 +19,8 @@ fn said(output: &Output) -> String {
 fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let nobody = burnin(&data, &["sweep"]);
-    assert_eq!(nobody.status.code(), Some(64), "a read-only command creates no folder");
+    let missing = burnin(&data, &["sweep"]);
+    assert_eq!(missing.status.code(), Some(64), "a read-only command creates no folder");
 
     fs::create_dir_all(&data).unwrap();
     // Created by a process that has ended, as after a power failure of the lease holder.

@@ -172,8 +172,8 @@ fn followed_logs_show_a_running_job_until_the_run_is_closed() {
     assert!(String::from_utf8(again.stdout).unwrap().contains("Avg bus bandwidth"));
     let unknown = lab.burnin(&["logs", "latest", "--check", "memory"]);
     assert_eq!(unknown.status.code(), Some(64));
-    let said = String::from_utf8(unknown.stderr).unwrap();
-    assert!(said.contains("no check `memory`: it has a single benchmark"), "{said}");
+    let stderr = String::from_utf8(unknown.stderr).unwrap();
+    assert!(stderr.contains("no check `memory`: it has a single benchmark"), "{stderr}");
 }
 
 #[test]

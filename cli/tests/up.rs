@@ -142,10 +142,10 @@ fn only_the_user_who_started_the_server_is_admitted() {
     let next = next.trim().strip_prefix(&format!("http://{}", up.address)).unwrap();
     assert_eq!(up.ask_as("", "GET", next, "", "").0, 200);
     assert_eq!(up.ask_as("", "GET", next, "", "").0, 401, "once");
-    let said = up.end("-TERM");
-    assert!(said.contains(&format!("curl -H @{}", header.display())), "{said}");
-    assert!(said.contains("a browser signed in; the link for the next one is in "), "{said}");
-    assert!(!said.contains("?code="), "a log may be readable by other users: {said}");
+    let stderr = up.end("-TERM");
+    assert!(stderr.contains(&format!("curl -H @{}", header.display())), "{stderr}");
+    assert!(stderr.contains("a browser signed in; the link for the next one is in "), "{stderr}");
+    assert!(!stderr.contains("?code="), "a log may be readable by other users: {stderr}");
     assert!(!header.exists() && !link.exists(), "the secrets are removed with the server");
 }
 
@@ -196,14 +196,14 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let verdict: Value = serde_json::from_slice(&verdict).unwrap();
     assert_eq!((&verdict["pin"]["run"], &verdict["pin"]["number"]), (&json!(first), &json!(1)), "{verdict}");
     let reasons = verdict["reasons"].as_array().unwrap();
-    let said = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
-    assert!(said["text"].as_str().unwrap().ends_with(": after the repair"), "{said}");
+    let pinned = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
+    assert!(pinned["text"].as_str().unwrap().ends_with(": after the repair"), "{pinned}");
 
     // The same operations on the command line, with the same folder.
     let command = |arguments: &[&str]| {
         let output = lab.burnin(arguments);
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(printed).unwrap())
     };
     let again = command(&["baseline", "pin", &first]);
     assert_eq!(again, (0, format!("lab: {first} is already pinned\n")));
@@ -214,15 +214,15 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
         (200, &Value::Null, &json!("enough"))
     );
     assert_eq!(ask("DELETE", "?why=twice", ""), (200, released), "repeating the release has no effect");
-    let (status, said) = command(&["baseline", "pins"]);
+    let (status, printed) = command(&["baseline", "pins"]);
     assert!(
-        status == 0 && said.contains(&format!("pinned {first} by")) && said.contains("released by"),
-        "{said}"
+        status == 0 && printed.contains(&format!("pinned {first} by")) && printed.contains("released by"),
+        "{printed}"
     );
-    let (status, said) = command(&["baseline", "pin", "nobody"]);
-    assert!(status == 64 && said.contains("no run nobody"), "{said}");
-    let (status, said) = command(&["baseline", "unpin", "another"]);
-    assert!(status == 64 && said.contains("another has no pins"), "{said}");
+    let (status, printed) = command(&["baseline", "pin", "nobody"]);
+    assert!(status == 64 && printed.contains("no run nobody"), "{printed}");
+    let (status, printed) = command(&["baseline", "unpin", "another"]);
+    assert!(status == 64 && printed.contains("another has no pins"), "{printed}");
     assert_eq!(command(&["baseline"]).0, 64, "logs and --save are still asked for");
     up.end("-TERM");
 }
@@ -242,8 +242,8 @@ fn a_killed_server_resumes_its_runs() {
     for (name, count) in lab.counts() {
         assert_eq!(count, 1, "{name} was started {count} times");
     }
-    let said = up.end("-INT");
-    assert!(said.contains(&format!("resuming {run}")), "{said}");
+    let stderr = up.end("-INT");
+    assert!(stderr.contains(&format!("resuming {run}")), "{stderr}");
     lab.assert_nothing_left();
 }
 
@@ -337,13 +337,13 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     }
     assert!(!page.contains("data-begin"), "no run can be started");
     assert_eq!(server.get("/about")["workflows_broken"], 2);
-    let said = server.end("-TERM");
+    let stderr = server.end("-TERM");
     for line in [
         "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: has no effect",
         "  lab.yaml  BROKEN, cannot be started:\n    nightly/lab.yaml:",
         "on.schedule[0].zone: the time zone `Europe/Zurch` does not exist",
     ] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(stderr.contains(line), "{line}: {stderr}");
     }
     // The file is corrected, and then broken again while it is served.
     nightly("Europe/Zurich");
@@ -367,11 +367,14 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     }
     let run = server.begin("lab", "k");
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
-    let said = server.end("-TERM");
-    assert!(said.contains("  lab  next start 20"), "{said}");
-    assert!(said.contains("notices of lab cannot be sent: the url of `ops-channel` is not set"), "{said}");
-    assert!(said.contains("lab.yaml has errors; its last valid version stays in use"), "{said}");
-    assert!(!said.contains("stale"), "a new workflow is not overdue: {said}");
+    let stderr = server.end("-TERM");
+    assert!(stderr.contains("  lab  next start 20"), "{stderr}");
+    assert!(
+        stderr.contains("notices of lab cannot be sent: the url of `ops-channel` is not set"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("lab.yaml has errors; its last valid version stays in use"), "{stderr}");
+    assert!(!stderr.contains("stale"), "a new workflow is not overdue: {stderr}");
 }
 
 #[test]
@@ -381,7 +384,7 @@ fn a_plan_lists_triggers_and_notifications() {
     let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\nnotify: [{github: {check: true}}, {slack: {webhook: gpu-cluster, on: [failed, recovered]}}, {webhook: {target: pager}}]\n";
     lab.write("w.yaml", &format!("{workflow}{on}"));
     let output = lab.burnin(&["plan", "w.yaml"]);
-    let said = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     for line in [
         "Starts automatically: pushes to acme/images, main, v*.\n",
         "Starts automatically: 30 2 * * * in Europe/Zurich, next at ",
@@ -392,13 +395,13 @@ fn a_plan_lists_triggers_and_notifications() {
         "Notifies Slack gpu-cluster: failed, recovered.\n",
         "Notifies webhook pager: failed, inconclusive, broken, still-failing, recovered.\n",
     ] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(stdout.contains(line), "{line}: {stdout}");
     }
     lab.write("w.yaml", &format!("{workflow}{}", on.replace("30 2 * * *", "30 26 * * *")));
     let output = lab.burnin(&["check", "w.yaml"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64));
-    assert!(said.contains("on.schedule[0].cron: the hour, `26`, is not 0 to 23"), "{said}");
+    assert!(stderr.contains("on.schedule[0].cron: the hour, `26`, is not 0 to 23"), "{stderr}");
 }
 
 #[test]
@@ -418,14 +421,14 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
     let decided = |run: &str| lab.data().join("notices").join(run).join("ended.json").exists();
     let server = up();
     let mut runs = Vec::new();
-    for (number, told) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
+    for (number, expected) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
         if number == 3 {
             lab.write("criteria.yaml", "name: any\ndata_only: true\n");
         }
         let run = server.begin("lab", &number.to_string());
         assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
         wait_for("the notices to be decided", || decided(&run));
-        wait_for("the notice", || receiver.came().len() >= told);
+        wait_for("the notice", || receiver.came().len() >= expected);
         runs.push(run);
     }
     let address = server.address.clone();
@@ -435,12 +438,12 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
     let run = server.begin("lab", "5");
     server.follow(&run);
     wait_for("the notices to be decided", || decided(&run));
-    let said = server.end("-TERM");
-    let came = receiver.came();
-    let news: Vec<_> = came.iter().map(|(_, told)| (&told["news"], &told["run"])).collect();
+    let stderr = server.end("-TERM");
+    let requests = receiver.came();
+    let news: Vec<_> = requests.iter().map(|(_, notice)| (&notice["news"], &notice["run"])).collect();
     let of = |number: usize| json!(runs[number - 1]);
-    assert_eq!(news, [(&json!("failed"), &of(1)), (&json!("recovered"), &of(3))], "{said}");
-    let (head, failed) = &came[0];
+    assert_eq!(news, [(&json!("failed"), &of(1)), (&json!("recovered"), &of(3))], "{stderr}");
+    let (head, failed) = &requests[0];
     assert_eq!((&failed["verdict"], &failed["outcome"]), (&json!("fail"), &json!("failed")));
     assert_eq!(failed["link"], json!(format!("http://{address}/runs/{}", runs[0])));
     let id = failed["id"].as_str().unwrap();
@@ -468,10 +471,10 @@ fn a_host_without_certificates_performs_all_tasks_except_notices() {
     let server = Up::new(command);
     let run = server.begin("lab", "1");
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
-    let said = lab.data().join("notices").join(&run).join("webhook-pager/said-1.json");
-    wait_for("the first attempt to fail", || said.exists());
+    let attempt = lab.data().join("notices").join(&run).join("webhook-pager/said-1.json");
+    wait_for("the first attempt to fail", || attempt.exists());
     server.end("-TERM");
-    let why = fs::read_to_string(said).unwrap();
+    let why = fs::read_to_string(attempt).unwrap();
     assert!(why.contains("TLS is not available"), "{why}");
     assert!(receiver.came().is_empty());
 }

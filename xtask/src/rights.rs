@@ -73,12 +73,12 @@ struct Grant {
 /// Returns an error if the file cannot be read or a rule is broken.
 pub fn check(root: &Path) -> Result<(), String> {
     let path = root.join("infra/rights.json");
-    let told = |error: &dyn std::fmt::Display| format!("infra/rights.json: {error}");
-    let text = fs::read_to_string(path).map_err(|error| told(&error))?;
-    let rights: Rights = serde_json::from_str(&text).map_err(|error| told(&error))?;
+    let message = |error: &dyn std::fmt::Display| format!("infra/rights.json: {error}");
+    let text = fs::read_to_string(path).map_err(|error| message(&error))?;
+    let rights: Rights = serde_json::from_str(&text).map_err(|error| message(&error))?;
     match &broken(&rights)[..] {
         [] => Ok(()),
-        broken => Err(broken.iter().map(|what| told(what)).collect::<Vec<_>>().join("\n")),
+        broken => Err(broken.iter().map(|what| message(what)).collect::<Vec<_>>().join("\n")),
     }
 }
 
@@ -146,7 +146,8 @@ fn broken(rights: &Rights) -> Vec<String> {
     let roles = roles.chain(rights.builds.values().flat_map(|of| &of.project));
     let basic = |role: &&String| ["roles/owner", "roles/editor", "roles/viewer"].contains(&role.as_str());
     broken.extend(roles.filter(basic).map(|role| format!("{role} is a basic role: too broad")));
-    let said: BTreeSet<&str> = rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
+    let published: BTreeSet<&str> =
+        rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
     let taken = rights.services.values().filter_map(|of| of.takes.as_deref());
     for (name, service) in &rights.services {
         if service.image.as_ref().is_some_and(|image| !rights.services.contains_key(image)) {
@@ -165,7 +166,7 @@ fn broken(rights: &Rights) -> Vec<String> {
     }
     let topics: BTreeSet<&str> = events::topics().into_iter().collect();
     let known: BTreeSet<&str> =
-        said.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
+        published.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
     if known != topics {
         broken.push(format!("topics differ: code {topics:?}, rights.json {known:?}"));
     }

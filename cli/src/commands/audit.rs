@@ -30,8 +30,8 @@ pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, 
     let (_, state) = data.state(run).await?;
     let mut evidence: Vec<NodeEvidence> = Vec::new();
     for check in state.checks() {
-        let told = data.run_report(run, Some(check)).await?;
-        evidence.extend(told.story().logs.iter().flat_map(|log| log.reading.evidence.iter().cloned()));
+        let report = data.run_report(run, Some(check)).await?;
+        evidence.extend(report.story().logs.iter().flat_map(|log| log.reading.evidence.iter().cloned()));
     }
     Ok(shown(&Audit::of(&evidence), output))
 }

@@ -33,11 +33,11 @@ pub async fn export(
         ));
     }
     let key = BundleKey::read(&pem).map_err(|why| named(&why))?;
-    let told = data.run_report(run, None).await?;
+    let report = data.run_report(run, None).await?;
     let handover = handover_of(&data, run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     replaceable(&save)?;
-    let documents = bundle::Documents { report: report::html(&told.story()), handover };
+    let documents = bundle::Documents { report: report::html(&report.story()), handover };
     let contents =
         bundle::write(&data.store, run, documents, &key, &save).await.map_err(|error| match error {
             BundleError::NoRun(_) | BundleError::Open(_) => CliError::usage(error),
@@ -75,13 +75,13 @@ async fn handover_of(data: &DataFolder, run: &RunId) -> Result<Option<String>, C
 /// A key file and its permissions. A key has less than 1 KiB: the maximum stops an endless read from a device or a
 /// wrong file.
 fn read_key(path: &Path) -> io::Result<(String, u32)> {
-    const MOST: u64 = 16 << 10;
+    const MAX_BYTES: u64 = 16 << 10;
     let found = fs::metadata(path)?;
     if !found.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     let mut pem = String::new();
-    fs::File::open(path)?.take(MOST).read_to_string(&mut pem)?;
+    fs::File::open(path)?.take(MAX_BYTES).read_to_string(&mut pem)?;
     Ok((pem, found.permissions().mode() & 0o777))
 }
 

@@ -173,13 +173,13 @@ fn only_node(reading: &Reading) -> Option<&str> {
 
 /// Returns whether the logs are a series, and sorts them by time when each states a different one; with only `--series`
 /// the given order is kept.
-fn in_time(judged: &mut [JudgedLogs], asked: bool) -> bool {
+fn in_time(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
     if judged.len() < 2 {
         return false;
     }
     let times: Option<BTreeSet<_>> = judged.iter().map(|log| started(&log.reading)).collect();
     if times.is_none_or(|times| times.len() < judged.len()) {
-        return asked;
+        return is_requested;
     }
     judged.sort_by(|a, b| started(&a.reading).cmp(&started(&b.reading)));
     note("series in the order of the times in the logs:");

@@ -66,8 +66,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         }
         CliCommand::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
         CliCommand::Up { workflows, port, look, rates, link, github } => {
-            let asked = up::UpOptions { workflows, port, look, rates, secrets: up::secrets()?, link, github };
-            block_on(async { up::up(data()?, asked).await })
+            let options =
+                up::UpOptions { workflows, port, look, rates, secrets: up::secrets()?, link, github };
+            block_on(async { up::up(data()?, options).await })
         }
         CliCommand::Check { workflow, values, set, strict } => {
             plan::check(&workflow, values.as_deref(), &set, strict)

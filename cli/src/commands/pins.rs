@@ -65,9 +65,9 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
 
 /// All decisions, one line each.
 pub fn lines(workflows: &[PinHistory]) -> String {
-    let lines = workflows.iter().flat_map(|told| {
-        let newest = told.history.last().map(|newest| newest.number);
-        told.history.iter().map(move |noted| line(&told.workflow, noted, newest))
+    let lines = workflows.iter().flat_map(|pins| {
+        let newest = pins.history.last().map(|newest| newest.number);
+        pins.history.iter().map(move |noted| line(&pins.workflow, noted, newest))
     });
     let lines: String = lines.collect();
     if lines.is_empty() { "no pins\n".to_owned() } else { lines }

@@ -63,7 +63,8 @@ fn notify_text(notify: &[Notify]) -> String {
     let lines = notify.iter().map(|entry| match entry {
         Notify::Github(GithubNotify { status, check }) => {
             let marks = [(*status, "status"), (*check, "check")];
-            let marks: Vec<_> = marks.into_iter().filter(|(asked, _)| *asked).map(|(_, mark)| mark).collect();
+            let marks: Vec<_> =
+                marks.into_iter().filter(|(enabled, _)| *enabled).map(|(_, mark)| mark).collect();
             format!("Notifies GitHub: {} of the commit whose push starts the run.\n", marks.join(" and "))
         }
         Notify::Channel(ChannelNotify { kind, name, on, .. }) => {

@@ -203,8 +203,8 @@ async fn driving(
                 }
                 () = &mut ticking => unreachable!("ticks never end"),
                 closed = &mut watching => break closed?,
-                told = &mut interrupted, if !cancelling => {
-                    told?;
+                published = &mut interrupted, if !cancelling => {
+                    published?;
                     cancelling = true;
                     cancelled_at = Some(Instant::now());
                     note(format_args!("  cancelling: releasing everything; a second interrupt leaves the rest to `burnin run --resume`"));
@@ -323,13 +323,13 @@ fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
 
 async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output) -> Result<Exit, CliError> {
     let path = data.report(run);
-    let told = data.run_report(run, None).await?;
-    write_page(&path, &report::html(&told.story())).map_err(CliError::infrastructure)?;
+    let report = data.run_report(run, None).await?;
+    write_page(&path, &report::html(&report.story())).map_err(CliError::infrastructure)?;
     match output {
         // The progress on the same terminal has shown the stages.
         Output::Human => {
             let seen = is_moving() && std::io::stdout().is_terminal();
-            print(&report::terminal(&told.story(), report::Screen { stages: !seen, ..screen() }));
+            print(&report::terminal(&report.story(), report::Screen { stages: !seen, ..screen() }));
         }
         Output::Json => print_json(&RunDocument {
             schema: "burnin/run/v1",

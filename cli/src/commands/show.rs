@@ -126,13 +126,13 @@ pub async fn show(
         print_json(&detail.ok_or_else(|| data.unknown(run))?);
         return Ok(Exit::Pass);
     }
-    let told = data.run_report(run, check).await?;
+    let report = data.run_report(run, check).await?;
     match output {
-        ReportForm::Human | ReportForm::Json => print(&terminal(&told)),
-        ReportForm::Csv => print(&report::csv(&told.story())),
-        ReportForm::Markdown => print(&report::markdown(&told.story())),
-        ReportForm::Junit => print(&report::junit(&told.story())),
-        ReportForm::Html => print(&report::html(&told.story())),
+        ReportForm::Human | ReportForm::Json => print(&terminal(&report)),
+        ReportForm::Csv => print(&report::csv(&report.story())),
+        ReportForm::Markdown => print(&report::markdown(&report.story())),
+        ReportForm::Junit => print(&report::junit(&report.story())),
+        ReportForm::Html => print(&report::html(&report.story())),
     }
     Ok(Exit::Pass)
 }
@@ -146,6 +146,6 @@ pub async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<Chec
     found.ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
 }
 
-pub fn terminal(told: &RunReport) -> String {
-    report::terminal(&told.story(), screen())
+pub fn terminal(report: &RunReport) -> String {
+    report::terminal(&report.story(), screen())
 }

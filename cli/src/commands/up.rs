@@ -77,14 +77,14 @@ pub fn secrets() -> Result<WebhookSecrets, CliError> {
 }
 
 /// Serves until SIGTERM or Ctrl-C.
-pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
-    if !asked.workflows.is_dir() {
-        let folder = asked.workflows.display();
+pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> {
+    if !options.workflows.is_dir() {
+        let folder = options.workflows.display();
         return Err(CliError::usage(format!("--workflows: folder {folder} does not exist")));
     }
     let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, asked.port)).await;
-    let port = asked.port;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
+    let port = options.port;
     let listener = listener.map_err(|error| CliError::usage(format!("--port {port}: {error}")))?;
     let address = listener.local_addr().map_err(CliError::infrastructure)?;
 
@@ -97,8 +97,8 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
     let pages = Arc::clone(&view);
     let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
     let here = || format!("http://{address}/runs/{{run}}").parse().map_err(CliError::usage);
-    let link = asked.link.map_or_else(here, Ok)?;
-    let notifier = notifier(&data, &services, asked.github, link);
+    let link = options.link.map_or_else(here, Ok)?;
+    let notifier = notifier(&data, &services, options.github, link);
     let hears: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
     services.bus.subscribe(&notifier::TAKES, &hears);
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
@@ -107,11 +107,11 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
         view,
-        catalogue: Catalogue::folder(&asked.workflows),
+        catalogue: Catalogue::folder(&options.workflows),
         bus,
         clock: Arc::clone(&clock),
-        rates: asked.rates,
-        secrets: asked.secrets,
+        rates: options.rates,
+        secrets: options.secrets,
         refs: Arc::new(GitRefs),
         warehouse: local::table(&data),
     });
@@ -145,7 +145,7 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
     for chore in chores {
         let every = match chore.name() {
             "schedule" => SCHEDULE,
-            "refs" => asked.look,
+            "refs" => options.look,
             "notices" => NOTICES,
             _ => REQUESTS,
         };
@@ -159,7 +159,7 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
     let access = Arc::new(access(&address.to_string(), &files)?);
     print(&format!("{}\n", access.link()));
     let header = files.header.display();
-    let folder = asked.workflows.display();
+    let folder = options.workflows.display();
     note(format_args!(
         "burnin up: serving {folder} on http://{address}/; Ctrl-C ends it\n{summary}burnin up: the link above signs in one \
          browser; programs send the header in this file:\n    curl -H @{header} http://{address}/api/v1/workflows"
@@ -231,13 +231,13 @@ async fn resume(data: &DataFolder, view: &RunIndex) -> Result<(), CliError> {
 
 /// Runs a task at every interval; never returns. A failure is logged once until the task succeeds again.
 async fn again_and_again(chore: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
-    let mut said = None;
+    let mut reported = None;
     loop {
         let why = chore.run().await.err();
-        if let Some(why) = why.as_ref().filter(|why| said.as_ref() != Some(*why)) {
+        if let Some(why) = why.as_ref().filter(|why| reported.as_ref() != Some(*why)) {
             tracing::error!(chore = chore.name(), "task failed: {why}");
         }
-        said = why;
+        reported = why;
         clock.sleep(every).await;
     }
 }

@@ -11,15 +11,15 @@ use serde_json::Value;
 /// An HTTP server on 127.0.0.1 that records heads and bodies of requests.
 pub struct Receiver {
     pub url: String,
-    came: Arc<Mutex<Vec<(String, Value)>>>,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Receiver {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let came = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&came);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -31,14 +31,14 @@ impl Receiver {
                 });
                 let mut body = vec![0; length.unwrap()];
                 reader.read_exact(&mut body).unwrap();
-                heard.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
+                recorded.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
                 stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
             }
         });
-        Self { url, came }
+        Self { url, requests }
     }
 
     pub fn came(&self) -> Vec<(String, Value)> {
-        self.came.lock().unwrap().clone()
+        self.requests.lock().unwrap().clone()
     }
 }

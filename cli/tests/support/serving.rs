@@ -93,17 +93,17 @@ impl Up {
 
     /// Types of the run's records, followed until its end.
     pub fn follow(&self, run: &str) -> Vec<String> {
-        let mut told: Vec<(u64, String)> = Vec::new();
+        let mut steps: Vec<(u64, String)> = Vec::new();
         loop {
-            let after = told.last().map_or(0, |(seq, _)| *seq);
+            let after = steps.last().map_or(0, |(seq, _)| *seq);
             let (status, body) = self.ask("GET", &format!("/api/v1/runs/{run}/events?after={after}"), "", "");
             assert_eq!(status, 200, "{body}");
             for line in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
                 let step: Value = serde_json::from_str(line).unwrap();
                 let Some(seq) = step["seq"].as_u64() else {
-                    return told.into_iter().map(|(_, what)| what).collect();
+                    return steps.into_iter().map(|(_, what)| what).collect();
                 };
-                told.push((seq, step["what"].as_str().unwrap().to_owned()));
+                steps.push((seq, step["what"].as_str().unwrap().to_owned()));
             }
         }
     }
@@ -111,11 +111,11 @@ impl Up {
     pub fn end(mut self, by: &str) -> String {
         signal(by, self.process.id());
         let status = self.process.wait().unwrap();
-        let mut said = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut stderr = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         if by != "-KILL" {
-            assert!(status.success(), "{status}: {said}");
+            assert!(status.success(), "{status}: {stderr}");
         }
-        said
+        stderr
     }
 }

@@ -139,10 +139,10 @@ impl EventReader {
 
     /// Ends a run: with Ansible's counts if they are complete, otherwise with the counts of the events.
     fn settle(&mut self, stats: Option<BTreeMap<String, Counts>>) {
-        let told = std::mem::take(&mut self.counts);
+        let counted = std::mem::take(&mut self.counts);
         let counts = match stats {
             Some(stats) => stats.into_iter().map(|(host, counts)| (text::name(&host), counts)).collect(),
-            None => told,
+            None => counted,
         };
         let failed = std::mem::take(&mut self.failed);
         let stands =

@@ -100,8 +100,8 @@ proptest! {
             }
         }
         let whole = read(log.as_bytes()).unwrap();
-        let told: u64 = whole.hosts.values().map(|host| host.ok + host.failures + host.unreachable + host.skipped + host.ignored).sum();
-        prop_assert!(told <= results);
+        let counted: u64 = whole.hosts.values().map(|host| host.ok + host.failures + host.unreachable + host.skipped + host.ignored).sum();
+        prop_assert!(counted <= results);
         let mut reader = EventReader::default();
         let cut = cut.min(log.len());
         reader.take(&log.as_bytes()[..cut]);

@@ -126,8 +126,8 @@ mod tests {
             ("cloud-build:123456/l", "PROJECT is"),
             ("cloud-build:p q/l", "PROJECT is"),
         ] {
-            let said = wrong.parse::<BuildLocation>();
-            assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
+            let result = wrong.parse::<BuildLocation>();
+            assert!(result.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {result:?}");
         }
     }
 

@@ -218,23 +218,23 @@ fn check_artifacts<'a>(
     let records: Vec<&Record> = records.collect();
     let state = fold(records.iter().copied()).map_err(|error| InvalidBundle::Ledger(error.to_string()))?;
     let conclusion = state.closed.and(state.settled.as_ref()).map(|(conclusion, _)| conclusion.as_str());
-    let says = (
+    let recorded = (
         &state.run,
         records.len() as u64,
         conclusion,
         state.verdict().map(|reached| reached.verdict),
         state.requested_at,
     );
-    let said = (
+    let listed = (
         &contents.run,
         contents.records,
         Some(contents.conclusion.as_str()),
         contents.verdict,
         contents.requested_at,
     );
-    if says == said {
+    if recorded == listed {
         Ok(())
     } else {
-        Err(InvalidBundle::Ledger(format!("it states {says:?}, the bundle's list states {said:?}")))
+        Err(InvalidBundle::Ledger(format!("it states {recorded:?}, the bundle's list states {listed:?}")))
     }
 }

@@ -50,8 +50,8 @@ pub fn topic_of(event_type: &str) -> &'static str {
         RUN_ANSWERED => return REPLIES,
         _ => {}
     }
-    let said = event_type.strip_prefix("dev.burnin.").and_then(|rest| rest.strip_suffix(".v1"));
-    let takes = |topic: &&Topic| said.is_some_and(|said| topic.commands.contains(&said));
+    let name = event_type.strip_prefix("dev.burnin.").and_then(|rest| rest.strip_suffix(".v1"));
+    let takes = |topic: &&Topic| name.is_some_and(|name| topic.commands.contains(&name));
     COMMANDS.iter().find(takes).map_or(FACTS, |topic| topic.name)
 }
 

@@ -47,12 +47,12 @@ impl Published {
 #[async_trait::async_trait]
 impl KeySource for Published {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
-        let told = |error: reqwest::Error| format!("{}: {}", self.url, service::worker::chain(&error));
-        let answer = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(told)?;
-        let answer = answer.error_for_status().map_err(told)?;
+        let message = |error: reqwest::Error| format!("{}: {}", self.url, service::worker::chain(&error));
+        let answer = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(message)?;
+        let answer = answer.error_for_status().map_err(message)?;
         let control = answer.headers().get("cache-control").and_then(|value| value.to_str().ok());
         let good_for = control.and_then(max_age).unwrap_or(UNTOLD).min(LONGEST);
-        Ok((answer.json().await.map_err(told)?, good_for))
+        Ok((answer.json().await.map_err(message)?, good_for))
     }
 }
 

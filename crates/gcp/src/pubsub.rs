@@ -133,9 +133,9 @@ mod tests {
     fn a_published_event_equals_the_pushed_one() {
         let fact = Fact::JobAccepted(Handle { handle: "4711 é".to_owned() });
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let said = Ours::fact("agent", "run-1".parse().unwrap(), Attempt::new(2), fact)
+        let event = Ours::fact("agent", "run-1".parse().unwrap(), Attempt::new(2), fact)
             .stamped(Timestamp::from_millis(1_795_122_603_412), Some(trace.to_owned()));
-        let sent = message(&said.to_event());
+        let sent = message(&event.to_event());
         assert_eq!(sent.ordering_key, "runs/run-1");
         assert_eq!(sent.attributes["googclient_traceparent"], trace);
         let attributes: HashMap<_, _> = sent.attributes.iter().collect();
@@ -144,7 +144,7 @@ mod tests {
             "subscription": "projects/p/subscriptions/s",
         });
         let read = decode(&axum_headers(), pushed.to_string().as_bytes()).unwrap();
-        assert_eq!(Ours::from_event(&read).unwrap(), said);
+        assert_eq!(Ours::from_event(&read).unwrap(), event);
     }
 
     fn axum_headers() -> service::push::Headers {

@@ -162,8 +162,8 @@ async fn any_other_token_is_rejected() {
         ("endless", format!("Bearer {}", "a".repeat(1 << 20))),
     ];
     for (what, token) in unproven {
-        let said = scene.admit(&token).await;
-        assert!(matches!(said, Err(Denied::Unproven(_))), "{what}: {said:?}");
+        let result = scene.admit(&token).await;
+        assert!(matches!(result, Err(Denied::Unproven(_))), "{what}: {result:?}");
     }
     assert!(matches!(scene.verifier.admit(None).await, Err(Denied::Unproven(_))));
     let stranger = scene.admit(&changed("email", json!("stranger@gmail.com"))).await;

@@ -7,7 +7,7 @@ use model::{Record, RunId};
 
 /// Maximum size of all cached records, bytes as stored. A run has about a dozen records of 1 to 4 KiB: about
 /// a thousand runs fit.
-const MOST: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// The least recently used runs are evicted first; their records are read again when needed.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl RecordCache {
     fn insert(&mut self, run: &RunId, records: Arc<Vec<Record>>, size: usize) {
         self.runs.insert(run.clone(), Cached { records, size });
         self.size += size;
-        while self.size > MOST
+        while self.size > MAX_BYTES
             && let Some((_, evicted)) = self.runs.pop_front()
         {
             self.size -= evicted.size;
@@ -98,15 +98,15 @@ mod tests {
     fn the_least_recently_used_run_is_evicted_at_the_maximum_size() {
         let mut cache = RecordCache::default();
         for number in 0..4 {
-            cache.push(&run(number), Arc::default(), record(&run(number), 1), MOST / 4);
+            cache.push(&run(number), Arc::default(), record(&run(number), 1), MAX_BYTES / 4);
         }
         assert_eq!(cache.get(&run(0)).len(), 1, "used again: run 1 is now the oldest");
         let first = cache.get(&run(2));
-        let grown = cache.push(&run(2), first, record(&run(2), 2), MOST / 4);
+        let grown = cache.push(&run(2), first, record(&run(2), 2), MAX_BYTES / 4);
         assert_eq!(grown.len(), 2);
         let cached: Vec<_> = (0..4).map(|number| cache.get(&run(number)).len()).collect();
-        assert_eq!((cached, cache.size), (vec![1, 0, 2, 1], MOST));
-        cache.push(&run(9), Arc::default(), record(&run(9), 1), MOST + 1);
+        assert_eq!((cached, cache.size), (vec![1, 0, 2, 1], MAX_BYTES));
+        cache.push(&run(9), Arc::default(), record(&run(9), 1), MAX_BYTES + 1);
         assert_eq!((cache.runs.len(), cache.size), (0, 0), "a run above the maximum is not kept");
     }
 

@@ -225,7 +225,7 @@ fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
             true => RecordEntry::TimedOut { stage, attempt },
             false => RecordEntry::Overdue { stage, attempt },
         }),
-        Some(asked) if now >= asked + state.workflow.limits.grace => {
+        Some(overdue_at) if now >= overdue_at + state.workflow.limits.grace => {
             Some(RecordEntry::TimedOut { stage, attempt })
         }
         _ => None,

@@ -212,8 +212,8 @@ impl RunState {
         let attempt = state.attempt;
         let returned = self.leases_returned() || planted("second_cluster_at_once");
         if step.stage == Stage::Cluster && self.rents() && returned {
-            let asked = Lease::new(at, self.lease_ends(at), LeaseState::Asked);
-            self.leases.entry(attempt).or_insert(asked);
+            let lease = Lease::new(at, self.lease_ends(at), LeaseState::Asked);
+            self.leases.entry(attempt).or_insert(lease);
         }
     }
 }

@@ -43,7 +43,7 @@ pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
     let stage = state.stage(state.frontier()?)?;
     let limits = &state.workflow.limits;
     let limit = match stage.overdue {
-        Some(asked) => asked + limits.grace,
+        Some(overdue_at) => overdue_at + limits.grace,
         None => stage.since? + state.limit(state.frontier()?),
     };
     let limit = state.stops_at().map_or(limit, |stop| stop.min(limit));

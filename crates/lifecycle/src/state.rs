@@ -440,14 +440,14 @@ impl RunState {
             return None;
         }
         // The verdict is the answer: it is independent of the search for bad nodes, unless that keeps later checks from running.
-        let asked = |step: &Step| {
+        let relevant = |step: &Step| {
             let stops = || {
                 self.end(*step).is_some_and(|end| stops_jobs(step.stage, end))
                     && self.more_jobs_after(step.check)
             };
             self.wants(*step) && (step.stage != Stage::Locate || stops())
         };
-        let broken = self.steps().filter(asked).find_map(|step| {
+        let broken = self.steps().filter(relevant).find_map(|step| {
             let Step { check, stage } = step;
             match self.end(step)? {
                 AttemptEnd::Succeeded(_) => None,

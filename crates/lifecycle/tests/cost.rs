@@ -75,8 +75,8 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     assert_eq!(book.entries().last().unwrap().format(), 2);
     assert_eq!(book.owes(), ["cluster.1.delete", "job.1.cancel"]);
     let (conclusion, _) = book.state.settled.clone().unwrap();
-    let told = format!("{conclusion:?}");
-    assert!(told.contains("OVER_BUDGET") && told.contains("EUR of 20.00"), "{told}");
+    let text = format!("{conclusion:?}");
+    assert!(text.contains("OVER_BUDGET") && text.contains("EUR of 20.00"), "{text}");
     book.tick(grace.0.as_secs());
     book.feed(1, deleted(book.now));
     assert_eq!(book.conclusion(), Some("failed"));

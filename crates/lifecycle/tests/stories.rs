@@ -286,13 +286,13 @@ fn an_unneeded_search_is_stopped_before_the_run_closes() {
 fn a_search_ends_before_its_limit_and_before_the_lease() {
     let ends = |workflow: Workflow| {
         let mut book = failed(workflow);
-        let asked = |book: &Book| match lifecycle::owed(&book.state, book.now).remove(0).command.body {
+        let deadline = |book: &Book| match lifecycle::owed(&book.state, book.now).remove(0).command.body {
             Body::NodesLocate { search } => search.ends_at,
             other => panic!("{other:?}"),
         };
-        let first = asked(&book);
+        let first = deadline(&book);
         book.tick(30);
-        assert_eq!(asked(&book), first);
+        assert_eq!(deadline(&book), first);
         first.since(START)
     };
     let grace = workflow().limits.grace.0;

@@ -21,7 +21,7 @@ pub const COMPRESSED: &str = "measurements.json.gz";
 /// Maximum size of uncompressed JSON, bytes. A fleet of 2,048 nodes with 24 metrics of each GPU has about 100 MB.
 const PLAIN: u64 = 16 << 20;
 /// Maximum size of JSON before compression, bytes. Larger measurements are not stored, and their logs are parsed.
-const MOST: u64 = 512 << 20;
+const MAX_BYTES: u64 = 512 << 20;
 
 /// The parsed logs of a job attempt, and their source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -112,7 +112,7 @@ fn encoded(measurements: &Measurements) -> serde_json::Result<Option<(&'static s
         Err(error) => return Err(error),
     }
     let compressed = GzEncoder::new(Vec::new(), Compression::fast());
-    let mut limited = Limited { to: BufWriter::new(compressed), left: MOST };
+    let mut limited = Limited { to: BufWriter::new(compressed), left: MAX_BYTES };
     match serde_json::to_writer(&mut limited, measurements) {
         Ok(()) => {}
         Err(error) if error.is_io() => return Ok(None),
@@ -160,9 +160,9 @@ pub async fn read(
         return Ok(parsed.into_iter().map(log).collect());
     };
     let damaged = |why| ArtefactError::Damaged { name: file.object.clone(), why };
-    let body = artefacts.read_verified(&file.object, &file.sha256, MOST).await?;
+    let body = artefacts.read_verified(&file.object, &file.sha256, MAX_BYTES).await?;
     let stored: serde_json::Result<Measurements> = if file.object.ends_with(COMPRESSED) {
-        serde_json::from_reader(BufReader::new(GzDecoder::new(&body[..]).take(MOST)))
+        serde_json::from_reader(BufReader::new(GzDecoder::new(&body[..]).take(MAX_BYTES)))
     } else {
         serde_json::from_slice(&body)
     };

@@ -63,7 +63,7 @@ fn row(number: usize) -> String {
 
 fn debug(number: usize) -> String {
     let (rank, peer, channel) = (number % 8, (number + 1) % 8, number % 32);
-    let said = match number % 4 {
+    let message = match number % 4 {
         0 => format!("Channel {channel:02}/0 : {rank}[{rank}] -> {peer}[{peer}] via P2P/CUMEM/read"),
         1 => format!("Trees [0] {peer}/-1/-1->{rank}->-1 [1] -1/-1/-1->{rank}->{peer}"),
         2 => format!(
@@ -71,7 +71,7 @@ fn debug(number: usize) -> String {
         ),
         _ => format!("Channel {channel:02}/32 :    0   1   2   3   4   5   6   7"),
     };
-    format!("node-{}:{}:{} [{rank}] NCCL INFO {said}\n", number % 16, 4000 + rank, 4100 + number % 64)
+    format!("node-{}:{}:{} [{rank}] NCCL INFO {message}\n", number % 16, 4000 + rank, 4100 + number % 64)
 }
 
 /// Creates the line with this number.

@@ -4,17 +4,17 @@ use crate::number::unsigned;
 use crate::scan::is_blank;
 
 /// A failure line without pdsh's host prefix: such lines contain the host name.
-pub(crate) fn without_collector(said: &[u8]) -> &[u8] {
-    let Some(colon) = memchr::memmem::find(said, b": ").filter(|&colon| !said[..colon].contains(&b' '))
+pub(crate) fn without_collector(line: &[u8]) -> &[u8] {
+    let Some(colon) = memchr::memmem::find(line, b": ").filter(|&colon| !line[..colon].contains(&b' '))
     else {
-        return said;
+        return line;
     };
-    let after = &said[colon + 2..];
+    let after = &line[colon + 2..];
     let word = after.split(|&byte| byte == b' ').next().unwrap_or_default();
     let host = word.ends_with(b":") && after[word.len()..].starts_with(b" Test ");
     let process =
         word.split(|&byte| byte == b':').skip(1).filter(|part| unsigned(part).is_some()).count() == 2;
-    if host || process || after.trim_ascii_start().starts_with(b".. ") { after } else { said }
+    if host || process || after.trim_ascii_start().starts_with(b".. ") { after } else { line }
 }
 
 /// NCCL's message in `host:pid:tid [device] NCCL INFO ...`, the bulk of a debug log. No row can precede it in

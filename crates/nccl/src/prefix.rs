@@ -7,8 +7,8 @@ use memchr::{memchr, memchr_iter};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripped<'a> {
     /// The line without launcher tags and collector timestamps: the program's own output.
-    pub(crate) said: &'a [u8],
-    /// `said` without any other text that looks like a prefix (a host name and a colon, a bracket).
+    pub(crate) output: &'a [u8],
+    /// `output` without any other text that looks like a prefix (a host name and a colon, a bracket).
     pub(crate) rest: &'a [u8],
     /// Identifies the process, from the launcher's tag; 0 without a tag.
     pub(crate) stream: u64,
@@ -20,7 +20,7 @@ const LONGEST: usize = 160;
 /// Removes the prefixes of a line. Prefixes nest: a pod name, then a timestamp, then a rank.
 pub(crate) fn strip(line: &[u8]) -> Stripped<'_> {
     let line = unquoted(line);
-    let mut stripped = Stripped { said: line, rest: line, stream: 0 };
+    let mut stripped = Stripped { output: line, rest: line, stream: 0 };
     for _ in 0..6 {
         let blanks = leading_blanks(stripped.rest);
         let text = &stripped.rest[blanks..];
@@ -38,10 +38,10 @@ pub(crate) fn strip(line: &[u8]) -> Stripped<'_> {
         if let Some(name) = name {
             stripped.stream = fold(stripped.stream, name);
         }
-        let was_all_said = stripped.said.len() == stripped.rest.len();
+        let was_all_output = stripped.output.len() == stripped.rest.len();
         stripped.rest = &text[end..];
-        if trusted && was_all_said {
-            stripped.said = stripped.rest;
+        if trusted && was_all_output {
+            stripped.output = stripped.rest;
         }
     }
     stripped
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn the_host_of_a_failure_line_is_kept() {
         let line = b"2026-01-05T12:00:07Z node-2: Test NCCL failure";
-        assert_eq!(strip(line).said, b"node-2: Test NCCL failure");
+        assert_eq!(strip(line).output, b"node-2: Test NCCL failure");
     }
 
     #[test]

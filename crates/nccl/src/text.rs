@@ -51,7 +51,7 @@ struct StartedRow {
 /// A line with its prefixes removed, and whether it is terminated.
 #[derive(Clone, Copy)]
 struct LineParts<'a> {
-    said: &'a [u8],
+    output: &'a [u8],
     rest: &'a [u8],
     stream: u64,
     ended: bool,
@@ -63,10 +63,10 @@ impl TextReader {
         self.number += 1;
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         // Most lines of a long log are NCCL debug messages: detect them first.
-        if let Some(said) = debug(raw)
+        if let Some(output) = debug(raw)
             && !ends_like_row(raw, 4)
         {
-            return self.debug(said, 0);
+            return self.debug(output, 0);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let line = clean::clean(raw, &mut scratch);
@@ -92,16 +92,16 @@ impl TextReader {
     }
 
     fn stripped(&mut self, stripped: Stripped<'_>, ended: bool) {
-        let Stripped { mut said, mut rest, stream } = stripped;
+        let Stripped { mut output, mut rest, stream } = stripped;
         if let Some(after) = rest.strip_prefix(&self.constant[..]) {
-            said = if said.len() == rest.len() { after } else { said };
+            output = if output.len() == rest.len() { after } else { output };
             rest = after;
         }
-        let line = LineParts { said, rest, stream, ended };
-        if let Some(said) = debug(rest)
+        let line = LineParts { output, rest, stream, ended };
+        if let Some(output) = debug(rest)
             && !ends_like_row(rest, 4)
         {
-            return self.debug(said, stream);
+            return self.debug(output, stream);
         }
         let Some(start) = rest.iter().position(|&byte| !is_blank(byte) && byte != b'#') else { return };
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
@@ -116,8 +116,8 @@ impl TextReader {
                 // Output joined to a row is a separate line without the row's beginning.
                 let glued = &rest[at..];
                 match debug(glued) {
-                    Some(said) => self.debug(said, stream),
-                    None => self.phrases(LineParts { said: glued, rest: glued, ..line }),
+                    Some(output) => self.debug(output, stream),
+                    None => self.phrases(LineParts { output: glued, rest: glued, ..line }),
                 }
             }
             Some(_) => {}
@@ -125,9 +125,9 @@ impl TextReader {
     }
 
     /// Processes an NCCL debug message: only a version is used.
-    fn debug(&mut self, said: &[u8], stream: u64) {
+    fn debug(&mut self, output: &[u8], stream: u64) {
         if let Some(rest) =
-            said.strip_prefix(b"NCCL version ").or_else(|| said.strip_prefix(b"RCCL version "))
+            output.strip_prefix(b"NCCL version ").or_else(|| output.strip_prefix(b"RCCL version "))
             && let Some(version) = banner::printed_version(rest)
         {
             self.tables.library(stream, version);
@@ -232,9 +232,9 @@ impl TextReader {
 
     fn phrases(&mut self, line: LineParts<'_>) {
         let mut named = None;
-        let dots = line.said.trim_ascii_end().ends_with(b"...");
-        for (phrase, start, end) in phrases(line.said) {
-            let from = reach(&line.said[start..]);
+        let dots = line.output.trim_ascii_end().ends_with(b"...");
+        for (phrase, start, end) in phrases(line.output) {
+            let from = reach(&line.output[start..]);
             let rest = from.get(end - start..).unwrap_or_default();
             match phrase {
                 Phrase::Failure | Phrase::LastError | Phrase::Warning | Phrase::Hint => {
@@ -249,7 +249,7 @@ impl TextReader {
                 Phrase::OutOfBounds => self.out_of_bounds(line, rest),
                 Phrase::Average => self.average(line, rest),
                 Phrase::Program => {
-                    let Some(name) = collective(line.said, start) else { continue };
+                    let Some(name) = collective(line.output, start) else { continue };
                     match named {
                         Some(run) => {
                             let run: &mut OpenRun = &mut self.tables.runs[run];
@@ -321,7 +321,7 @@ impl TextReader {
 
     fn note(&mut self, phrase: Phrase, line: LineParts<'_>, rest: &[u8]) {
         let number = self.number;
-        let show = || text(without_collector(line.said), SHOWN);
+        let show = || text(without_collector(line.output), SHOWN);
         if phrase == Phrase::LastError && rest.iter().all(|&byte| is_blank(byte)) {
             return;
         }

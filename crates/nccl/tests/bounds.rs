@@ -22,7 +22,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const MIB: u64 = 1 << 20;
 /// Maximum memory for reading a log, buffers included.
-const MOST: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 const QUICK: bool = cfg!(debug_assertions);
 
 const HEADER: &str = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
@@ -45,7 +45,7 @@ fn measured(input: impl Read) -> (Reading, usize) {
 
 fn bounded(name: &str, input: impl Read) -> Reading {
     let (reading, peak) = measured(input);
-    assert!(peak <= MOST, "{name}: {peak} bytes");
+    assert!(peak <= MAX_BYTES, "{name}: {peak} bytes");
     println!("{name:40} {:6.2} MiB", peak as f64 / MIB as f64);
     reading
 }
@@ -282,10 +282,10 @@ fn important_data_is_kept_at_the_memory_limit() {
     let reading =
         bounded("a failure after too many rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
     assert_eq!(reading.ended, LogEnd::Failed);
-    let said = reading.first_error.unwrap();
+    let error = reading.first_error.unwrap();
     assert!(
-        said.contains("Test failure common.cu:401") && said.contains("exceeds the memory limit"),
-        "{said}"
+        error.contains("Test failure common.cu:401") && error.contains("exceeds the memory limit"),
+        "{error}"
     );
 
     // A run beyond the limit does not count as complete.

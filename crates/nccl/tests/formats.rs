@@ -250,16 +250,16 @@ fn the_header_names_a_single_placement() {
 
 #[test]
 fn a_failure_line_is_reported_without_its_prefixes() {
-    let said = "node-2: Test NCCL failure common.cu:1005 'unhandled cuda error / '";
+    let message = "node-2: Test NCCL failure common.cu:1005 'unhandled cuda error / '";
     let (lines, _) = run(&FORMATS[13], sizes().take(3));
     for prefix in
         PREFIXES.iter().filter(|prefix| !prefix.starts_with("[STAT]") && !prefix.starts_with("[2026"))
     {
         let mut log = lines[..18].to_vec();
-        log.push(said.to_owned());
+        log.push(message.to_owned());
         log.push(" .. node-2 pid 2006: Test failure common.cu:1454".to_owned());
         let reading = read_lines(&prefixed(&log, prefix));
-        assert_eq!(reading.first_error.as_deref(), Some(said), "{prefix:?}");
+        assert_eq!(reading.first_error.as_deref(), Some(message), "{prefix:?}");
         assert_eq!((reading.ended, reading.tables.len()), (LogEnd::Failed, 1), "{prefix:?}");
         assert_eq!(reading.tables[0].rows.len(), 3);
     }

@@ -62,13 +62,13 @@ async fn the_newest_decision_is_in_force_and_the_others_are_unchanged() {
     assert_eq!(pins.pin("w", pinned("w-1"), who("ann", 6)).await.unwrap(), Decided::Now);
 
     let history = pins.history("w").await.unwrap().unwrap();
-    let told: Vec<_> = history
+    let changes: Vec<_> = history
         .history
         .iter()
         .map(|noted| (noted.number, noted.change.as_str(), noted.by.as_str()))
         .collect();
     assert_eq!(
-        told,
+        changes,
         [(1, "pinned", "ann"), (2, "pinned", "bob"), (3, "released", "eve"), (4, "pinned", "ann")]
     );
     assert_eq!(history.pin.as_ref(), history.history.last());

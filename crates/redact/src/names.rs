@@ -122,9 +122,9 @@ fn trivial(view: &StreamWindow<'_>, at: usize) -> Result<bool, Undecided> {
     let value = &view.rest(at)[..length];
     let ends =
         view.byte(at + length)?.is_none_or(|byte| !word(byte) || matches!(byte, b',' | b';' | b')' | b'\\'));
-    let said = ["", "true", "false", "null", "none", "yes", "no", "on", "off"];
-    let said = said.iter().any(|said| value.eq_ignore_ascii_case(said.as_bytes()));
-    Ok(ends && length < 8 && (said || value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')))
+    let literals = ["", "true", "false", "null", "none", "yes", "no", "on", "off"];
+    let is_literal = literals.iter().any(|literal| value.eq_ignore_ascii_case(literal.as_bytes()));
+    Ok(ends && length < 8 && (is_literal || value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')))
 }
 
 fn part_of_name(byte: &u8) -> bool {

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn formulas_are_escaped_and_numbers_are_not() {
-        for (said, told) in [
+        for (input, expected) in [
             ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
             ("@SUM(1,2)", "'@SUM(1,2)"),
             ("+1+1", "'+1+1"),
@@ -202,7 +202,7 @@ mod tests {
             ("float", "float"),
             ("a=b", "a=b"),
         ] {
-            assert_eq!(cell(said), told);
+            assert_eq!(cell(input), expected);
         }
     }
 }

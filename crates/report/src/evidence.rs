@@ -55,8 +55,8 @@ fn line(line: &EvidenceLine) -> String {
 /// The first suspects with all their names and confidence, and the number of the others.
 pub fn suspects(judgement: Option<&Judgement>, most: usize) -> (Vec<(String, f64)>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.suspects);
-    let told = all.iter().take(most).map(|suspect| (name(suspect), suspect.confidence));
-    (told.collect(), all.len().saturating_sub(most))
+    let shown = all.iter().take(most).map(|suspect| (name(suspect), suspect.confidence));
+    (shown.collect(), all.len().saturating_sub(most))
 }
 
 fn name(suspect: &Suspect) -> String {

@@ -91,7 +91,7 @@ impl LevelHistory {
     /// The history as text. Runs are counted from 1.
     pub fn text(&self) -> String {
         let skipped = self.stretches.len().saturating_sub(STRETCHES);
-        let mut told = match skipped {
+        let mut text = match skipped {
             0 => String::new(),
             _ => format!("{} before. ", text::count(skipped as u64, "level")),
         };
@@ -100,16 +100,16 @@ impl LevelHistory {
             1 => format!("run {}: {}", stretch.end, percent(stretch.level)),
             _ => format!("runs {} to {}: {}", stretch.first + 1, stretch.end, percent(stretch.level)),
         });
-        told += &stretches.collect::<Vec<_>>().join("; ");
+        text += &stretches.collect::<Vec<_>>().join("; ");
         if let Some(last) = self.levels.last() {
             let name = last.name.as_deref().map(|name| format!(", {},", text::shortened(name, 80)));
-            told += &format!(
+            text += &format!(
                 ". The last run{} has a level of {}.",
                 name.unwrap_or_default(),
                 percent(last.slower)
             );
         }
-        told
+        text
     }
 }
 

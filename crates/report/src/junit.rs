@@ -106,11 +106,11 @@ fn suite(
         case.set_classname(name);
         suite.test_cases.push(case);
     }
-    let said = judgement_text(story, log, judgement);
-    if !said.is_empty() {
+    let output = judgement_text(story, log, judgement);
+    if !output.is_empty() {
         match suite.test_cases.iter_mut().find(|case| red(case)) {
-            Some(case) => _ = case.set_system_out(said),
-            None => _ = suite.set_system_out(said),
+            Some(case) => _ = case.set_system_out(output),
+            None => _ = suite.set_system_out(output),
         }
     }
     suite
@@ -142,7 +142,7 @@ fn areas(story: &Story<'_>, log: Option<&LogStory<'_>>, reasons: &[Reason]) -> B
 
 fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
     let here: Vec<_> = reasons.iter().filter(|reason| CheckArea::of(reason) == area).collect();
-    let told = |reasons: &[&Reason]| {
+    let description = |reasons: &[&Reason]| {
         let lines = reasons.iter().take(REASONS);
         let lines = lines.map(|it| text::shortened(&format!("{}: {}", it.code, it.text), TEXT));
         let more = reasons.len().saturating_sub(REASONS);
@@ -151,7 +151,7 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
     let gravest = |weighs| here.iter().find(|reason| reason.weighs == weighs);
     let broke = |kind, reason: &Reason| {
         let mut status = broken(kind, &reason.code, &reason.text);
-        status.set_description(told(&here));
+        status.set_description(description(&here));
         TestCase::new(area.name(), status)
     };
     match (gravest(Verdict::Fail), gravest(Verdict::Inconclusive)) {
@@ -165,7 +165,7 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
         (None, None) => {
             let mut case = TestCase::new(area.name(), TestCaseStatus::success());
             if !here.is_empty() {
-                case.set_system_out(told(&here));
+                case.set_system_out(description(&here));
             }
             case
         }

@@ -303,12 +303,12 @@ fn unmeasured(without: &[&MetricSummary]) -> Vec<String> {
 
 /// One line for each log of a program with metrics; for a run, one line for all of them.
 fn programs(story: &Story<'_>) -> Vec<String> {
-    let told = story.logs.iter().filter(|log| log.reading.format.is_some());
+    let logs = story.logs.iter().filter(|log| log.reading.format.is_some());
     let of = |log: &crate::LogStory<'_>| {
         let program = measured::nothing(log.reading)?;
         Some(if story.logs.len() > 1 { format!("{}: {program}", log.name) } else { program })
     };
-    let mut programs: Vec<_> = told.filter_map(of).collect();
+    let mut programs: Vec<_> = logs.filter_map(of).collect();
     let more = programs.len().saturating_sub(PROGRAMS);
     programs.truncate(PROGRAMS);
     programs.extend((more > 0).then(|| format!("and {}", text::count(more as u64, "more log"))));

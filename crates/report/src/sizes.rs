@@ -155,7 +155,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     }
     let tolerated = known.map(|(_, tolerated)| tolerated);
     let bad = tolerated.is_some_and(|tolerated| *slower > tolerated);
-    let told = match stretches.as_slice() {
+    let change = match stretches.as_slice() {
         [.., before, now] if (now.level - before.level).abs() >= TOLD => {
             let since = levels[now.first].0;
             format!("{} since {}, {}", percent(now.level - before.level), since.at, since.run)
@@ -163,16 +163,16 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
         _ => String::new(),
     };
     let picture = Picture::of(&values, &stretches, tolerated);
-    let described = match told.as_str() {
+    let described = match change.as_str() {
         "" => format!("{} on one level", text::count(values.len() as u64, "run")),
-        told => format!("{} runs: {told}", values.len()),
+        change => format!("{} runs: {change}", values.len()),
     };
     Some(SizeRow {
         size: text::size(size),
         busbw: reported.busbw(size).map_or_else(|| "-".to_owned(), figure),
         slower: percent(*slower),
         bad,
-        told,
+        told: change,
         view: format!("0 0 {WIDE} {HIGH}"),
         band: tolerated.map(|tolerated| picture.band(tolerated)),
         level: picture.steps(&stretches),

@@ -186,20 +186,20 @@ fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
     let headline = findings::headline(story);
     let sentence = summary::sentence(story).unwrap_or_default();
     let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
-    let (mut told, more) = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
+    let (mut shown, more) = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
     // A reason that is the sentence itself is not repeated: its code is beside it.
-    let repeated = told.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
+    let repeated = shown.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
     let code = repeated.map_or_else(String::new, |(code, ..)| format!("{code}: "));
     if !code.is_empty() {
-        told.remove(0);
+        shown.remove(0);
     }
     let gap = if sentence.is_empty() { "" } else { "  " };
     let head = format!("{}{gap}", headline.word);
     text_report.paragraph((headline.tone.into(), &head), &format!("{code}{sentence}"), wrapped(text_report));
     // On a narrow terminal the text begins below its code.
-    let widest = told.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);
+    let widest = shown.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);
     let below = widest > text_report.width() / 4;
-    for (code, tone, why) in &told {
+    for (code, tone, why) in &shown {
         if below {
             text_report.line(&[((*tone).into(), &format!("  {code}"))]);
             text_report.paragraph((Paint::None, "    "), why, wrapped(text_report));
@@ -233,10 +233,10 @@ fn reasons(story: &Story<'_>, most: usize) -> (Vec<(String, Tone, String)>, usiz
     }
     let mut all = findings::merged(findings::reasons(story));
     all.retain(|reason| !several || reason.weighs != model::Verdict::Pass);
-    let mut told: Vec<(String, Tone, String)> = Vec::new();
+    let mut shown: Vec<(String, Tone, String)> = Vec::new();
     let mut seen = BTreeSet::new();
     for reason in &all {
-        if told.len() == most {
+        if shown.len() == most {
             break;
         }
         let others = all.iter().filter(|other| other.code == reason.code).count() - 1;
@@ -248,10 +248,10 @@ fn reasons(story: &Story<'_>, most: usize) -> (Vec<(String, Tone, String)>, usiz
             _ => String::new(),
         };
         let why = text::shortened(&reason.text, WRAPPED * 70) + &more;
-        told.push((text::shortened(&reason.code, 24), reason.weighs.into(), why));
+        shown.push((text::shortened(&reason.code, 24), reason.weighs.into(), why));
     }
     let kinds = all.iter().map(|reason| &reason.code).collect::<BTreeSet<_>>().len();
-    (told, kinds.saturating_sub(seen.len()))
+    (shown, kinds.saturating_sub(seen.len()))
 }
 
 /// Name of the format that shows the omitted part.

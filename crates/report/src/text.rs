@@ -161,21 +161,21 @@ mod tests {
 
     #[test]
     fn sizes_use_readable_units() {
-        let said =
+        let texts =
             [0, 8, 1000, 1024, 1536, 65_536, 1 << 20, (1 << 20) + 4, 16 << 20, 8 << 30, u64::MAX].map(size);
         let expected = [
             "0 B", "8 B", "1000 B", "1 KiB", "1.5 KiB", "64 KiB", "1 MiB", "1.0 MiB", "16 MiB", "8 GiB",
             "16.0 EiB",
         ];
-        assert_eq!(said, expected);
+        assert_eq!(texts, expected);
     }
 
     #[test]
     fn spans_show_two_units() {
-        let said = [0, 999, 1000, 12_340, 59_949, 59_950, 185_000, 3_599_499, 3_599_500, 360_000_000]
+        let texts = [0, 999, 1000, 12_340, 59_949, 59_950, 185_000, 3_599_499, 3_599_500, 360_000_000]
             .map(|millis| took(Span::from_millis(millis)));
         assert_eq!(
-            said,
+            texts,
             ["0ms", "999ms", "1.0s", "12.3s", "59.9s", "1m 00s", "3m 05s", "59m 59s", "1h 00m", "100h 00m"]
         );
     }

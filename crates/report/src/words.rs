@@ -12,8 +12,8 @@ const NODES_NAMED: usize = 4;
 
 pub fn fact(fact: &Fact) -> String {
     match fact {
-        Fact::RunRequested(asked) => {
-            format!("{}, {}", asked.workflow.name, asked.trigger)
+        Fact::RunRequested(requested) => {
+            format!("{}, {}", requested.workflow.name, requested.trigger)
         }
         Fact::CancelRequested(cancel) => because(&cancel.by, &cancel.reason),
         Fact::ImageAccepted(it) | Fact::ClusterAccepted(it) | Fact::JobAccepted(it) => it.handle.clone(),

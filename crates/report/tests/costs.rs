@@ -70,8 +70,8 @@ fn reports_of_hostile_logs_are_bounded() {
     tables.logs[0].1.tables.resize(4096, table);
     costs("4,096 tables", &tables);
 
-    let mut told = bad();
-    for judgement in [&mut told.logs[0].2, &mut told.whole].into_iter() {
+    let mut logs = bad();
+    for judgement in [&mut logs.logs[0].2, &mut logs.whole].into_iter() {
         let text = "x y ".repeat(2500);
         let line = EvidenceLine { log: Some(text.clone()), line: 1, text: text.clone() };
         let diagnosis = Diagnosis {
@@ -87,9 +87,9 @@ fn reports_of_hostile_logs_are_bounded() {
         judgement.reasons = vec![reason; 500];
         judgement.fingerprint.0 = (0..500).map(|at| (format!("field {at}"), "v ".repeat(5000))).collect();
     }
-    let text = terminal(&told.story(), Style::Plain);
+    let text = terminal(&logs.story(), Style::Plain);
     assert!(text.lines().count() <= 48, "{} lines of {text}", text.lines().count());
-    costs("long texts", &told);
+    costs("long texts", &logs);
 
     let mut history = bad();
     history.earlier = (0..100_000).map(|run| f64::from(run % 977) * 1e-3).collect();

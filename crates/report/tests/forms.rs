@@ -75,12 +75,12 @@ fn junit_agrees_with_the_verdict() {
         for (suite, (name, _, judgement)) in parsed.test_suites.iter().zip(&logs.logs) {
             let kinds: Vec<_> = suite.test_cases.iter().filter_map(|case| red(&case.status)).collect();
             assert_eq!(suite.name.as_str(), name);
-            let said = match kinds.as_slice() {
+            let verdict = match kinds.as_slice() {
                 [] => Verdict::Pass,
                 kinds if kinds.contains(&NonSuccessKind::Failure) => Verdict::Fail,
                 _ => Verdict::Inconclusive,
             };
-            assert_eq!(said, judgement.verdict, "{name}");
+            assert_eq!(verdict, judgement.verdict, "{name}");
             let names: BTreeSet<_> = suite.test_cases.iter().map(|case| case.name.as_str()).collect();
             assert_eq!(names.len(), suite.test_cases.len(), "each case exists once");
         }
@@ -117,7 +117,7 @@ fn parsed(xml: &str) -> Report {
 #[test]
 fn a_page_has_curve_band_history_and_causes() {
     let page = html(&bad().story());
-    for said in [
+    for expected in [
         "<title>FAIL · logs&#x2f;degraded.log</title>",
         "reference: two nodes, the guide&#x27;s own table",
         "baseline, with its range of noise",
@@ -130,7 +130,7 @@ fn a_page_has_curve_band_history_and_causes() {
         "at 4 sizes from 512 MiB to 4 GiB both placements are at least 21 % below",
         "runs 156 to 206: +1.1 %",
     ] {
-        assert!(page.contains(said), "{said}");
+        assert!(page.contains(expected), "{expected}");
     }
     insta::assert_snapshot!("page_bad", bare(&page));
     insta::assert_snapshot!("page_several", bare(&html(&several().story())));

@@ -156,9 +156,9 @@ fn external_text_keeps_the_xml_valid() {
     let legal = |c: char| matches!(c, '\n' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     assert!(text.chars().all(legal), "XML 1.0 permits no other characters");
     let report = Report::deserialize_from_str(&text).expect("JUnit XML");
-    let said = report.test_suites[0].test_cases.iter().find_map(|case| case.system_out.as_ref());
+    let output = report.test_suites[0].test_cases.iter().find_map(|case| case.system_out.as_ref());
     assert!(
-        said.expect("diagnoses").as_str().contains("]]> --> \"'><img src=x"),
+        output.expect("diagnoses").as_str().contains("]]> --> \"'><img src=x"),
         "the log line is unchanged"
     );
 }
@@ -189,9 +189,9 @@ fn missing_figures_are_reported_as_missing() {
         logs.earlier = vec![value; 30];
         logs.baseline.as_mut().expect("a baseline").levels = vec![value; 5];
         let story: Story<'_> = logs.story();
-        let told =
+        let outputs =
             [csv(&story), markdown(&story), junit(&story), html(&story), terminal(&story, Style::Plain)];
-        for text in told {
+        for text in outputs {
             assert!(!text.contains("NaN") && !text.contains("<!doctype html><title>Burnin"), "{value}");
         }
     }

@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_millis(50);
 #[test]
 fn the_page_of_a_successful_run_is_complete() {
     let page = html(&good().story());
-    for said in [
+    for expected in [
         "<title>PASS · quickstart-1</title>",
         "Content-Security-Policy",
         "default-src &#x27;none&#x27;",
@@ -32,8 +32,8 @@ fn the_page_of_a_successful_run_is_complete() {
         "16 MiB",
     ] {
         // The policy is the template's own text and not escaped.
-        let said = said.replace("&#x27;", "'");
-        assert!(page.contains(&said), "{said}");
+        let expected = expected.replace("&#x27;", "'");
+        assert!(page.contains(&expected), "{expected}");
     }
     balanced(&page);
 }

@@ -9,11 +9,11 @@ use support::{Run, START, cancelled, good, handle, workflow};
 /// `name attempt: begin..end outcome`, milliseconds after the request.
 fn told(lines: &[StageLine]) -> Vec<String> {
     let after = |at: Timestamp| at.as_millis() - START.as_millis();
-    let told = |line: &StageLine| {
+    let text = |line: &StageLine| {
         let ended = line.ended.map_or_else(String::new, |at| after(at).to_string());
         format!("{} {}: {}..{ended} {}", line.name(), line.attempt, after(line.began), line.outcome)
     };
-    lines.iter().map(told).collect()
+    lines.iter().map(text).collect()
 }
 
 #[test]

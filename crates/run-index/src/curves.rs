@@ -13,7 +13,7 @@ use verdict::Fingerprint;
 use crate::{RunIndex, RunStatus, RunSummary, ViewError, run_report::together};
 
 /// Maximum runs in a series, including the current one.
-const MOST: usize = 60;
+const MAX_RUNS: usize = 60;
 /// Maximum concurrent reads.
 const ABREAST: usize = 16;
 /// Maximum cached curves: closed runs do not change. A curve takes several kilobytes.
@@ -51,7 +51,8 @@ impl RunIndex {
                 let judged = line.state == RunStatus::Closed && line.verdict.is_some();
                 judged && line.workflow == own.workflow && identity(line) == wanted
             });
-            let mut comparable: Vec<RunId> = earlier.take(MOST - 1).map(|line| line.run.clone()).collect();
+            let mut comparable: Vec<RunId> =
+                earlier.take(MAX_RUNS - 1).map(|line| line.run.clone()).collect();
             comparable.reverse();
             comparable.extend(own.verdict.map(|_| run.clone()));
             comparable

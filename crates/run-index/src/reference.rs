@@ -50,11 +50,11 @@ impl RunIndex {
         run: &RunId,
         source: PinSource,
     ) -> Result<ReferenceRun, NoReference> {
-        let told = self.report(run, Elsewhere::default()).await?;
-        let told = told.ok_or_else(|| NoReference::Unknown(run.clone()))?;
+        let report = self.report(run, Elsewhere::default()).await?;
+        let report = report.ok_or_else(|| NoReference::Unknown(run.clone()))?;
         let unfit = |why: String| NoReference::Unfit { run: run.clone(), why };
-        let (baseline, fingerprint) = measured(&told, workflow, source).map_err(unfit)?;
-        let workflow = told.state.workflow.name;
+        let (baseline, fingerprint) = measured(&report, workflow, source).map_err(unfit)?;
+        let workflow = report.state.workflow.name;
         let newest = self.all().await?.into_iter().find(|line| {
             let judged = matches!(line.verdict, Some(Verdict::Pass | Verdict::Fail));
             line.workflow == workflow && line.run != *run && line.state == RunStatus::Closed && judged
@@ -79,11 +79,11 @@ impl RunIndex {
 
 /// The measurements of the run and their fingerprint.
 fn measured(
-    told: &RunReport,
+    report: &RunReport,
     workflow: Option<&str>,
     source: PinSource,
 ) -> Result<(Baseline, Fingerprint), String> {
-    let state = &told.state;
+    let state = &report.state;
     let own = &state.workflow.name;
     if let Some(wanted) = workflow.filter(|wanted| wanted != own) {
         return Err(format!("it is a run of {own}; expected a run of {wanted}"));
@@ -105,12 +105,12 @@ fn measured(
         return Err(format!("{own} states a baseline in `benchmark.baseline`, which has priority"));
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
-    let baseline = match (source, told.judged_by()) {
+    let baseline = match (source, report.judged_by()) {
         (PinSource::Learned, Some(baseline)) => repeated(baseline)?,
         (PinSource::Learned, None) => {
             return Err("it was judged without a learned baseline; pin its own measurements".to_owned());
         }
-        (PinSource::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
+        (PinSource::Run, _) => itself(report.reading.as_ref(), fingerprint.clone())?,
     };
     Ok((baseline, fingerprint))
 }

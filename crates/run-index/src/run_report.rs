@@ -72,12 +72,12 @@ impl RunIndex {
     pub async fn report_of(
         &self,
         run: &RunId,
-        asked: Option<CheckIndex>,
+        requested_check: Option<CheckIndex>,
         elsewhere: Elsewhere,
     ) -> Result<Option<RunReport>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
-        let check = asked.unwrap_or_else(|| state.shown_check());
+        let check = requested_check.unwrap_or_else(|| state.shown_check());
         let logs = match state.logs_of(check) {
             Some(logs) => {
                 let logs = (logs, state.attempt(Stage::Job.of(check)));
@@ -103,7 +103,7 @@ impl RunIndex {
             warehouse: elsewhere.warehouse,
             report: elsewhere.report,
         };
-        Ok(Some(RunReport { records, state, check: asked, reading, logs, judged, places }))
+        Ok(Some(RunReport { records, state, check: requested_check, reading, logs, judged, places }))
     }
 }
 

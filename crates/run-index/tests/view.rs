@@ -168,8 +168,8 @@ async fn a_run_is_followed_from_any_record_to_its_end() {
         () = moves => unreachable!(),
     };
     let what: Vec<_> = steps.iter().map(|step| (step.seq, step.what.as_str())).collect();
-    let told = [(1, "dev.burnin.run.requested.v1"), (2, "dev.burnin.cancel.requested.v1"), (3, "closed")];
-    assert_eq!(what, told);
+    let expected = [(1, "dev.burnin.run.requested.v1"), (2, "dev.burnin.cancel.requested.v1"), (3, "closed")];
+    assert_eq!(what, expected);
     assert_eq!((steps[0].run.state, steps[2].run.state), (RunStatus::Open, RunStatus::Closed));
     let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
     assert_eq!(late, [3], "a follower that has seen two records receives the third");

@@ -38,7 +38,7 @@ use stream::Stream;
 const BUFFER: usize = 32 << 10;
 /// Maximum number of connections, even if the process may open more. Cloud Run gives an instance 1,000 requests at
 /// most.
-const MOST: usize = 1024;
+const MAX_CONNECTIONS: usize = 1024;
 /// Pause after a failed `accept`: usually the process has no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -63,7 +63,7 @@ impl ConnectionLimits {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
         Self {
-            connections: (files / 8).saturating_mul(3).clamp(4, MOST),
+            connections: (files / 8).saturating_mul(3).clamp(4, MAX_CONNECTIONS),
             head: Duration::from_secs(30),
             body: Duration::from_secs(30),
             stalled: Duration::from_secs(60),

@@ -47,12 +47,12 @@ impl Pollers {
             loop {
                 outbox.clock().sleep(every).await;
                 // Boxed: between polls, which is almost always, the poller is small.
-                let told = match Box::pin(look()).await {
+                let answered = match Box::pin(look()).await {
                     Ok(PollResult::Running) => continue,
                     Ok(PollResult::Ended(fact)) => outbox.answer(&id, Ok(Some(fact))).await,
                     Err(error) => outbox.answer(&id, Err(error)).await,
                 };
-                match told {
+                match answered {
                     Ok(()) => break,
                     Err(CommandError::Transient(why) | CommandError::Permanent(why)) => {
                         warn!(command = %id, "poll failed, will be retried: {why}")

@@ -254,11 +254,11 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
 ///
 /// # Errors
 /// Returns an error if the message is not an event: the problem.
-pub fn carried(said: BTreeMap<String, String>, data: &[u8]) -> Result<Event, String> {
+pub fn carried(received: BTreeMap<String, String>, data: &[u8]) -> Result<Event, String> {
     let mut attributes = BTreeMap::new();
     let mut media_type = None;
-    let changed = notification(&said);
-    for (name, value) in said {
+    let changed = notification(&received);
+    for (name, value) in received {
         // Producers use `content-type`, `Content-Type` and `ce-datacontenttype`.
         let name = name.to_ascii_lowercase();
         match name.strip_prefix("ce-") {

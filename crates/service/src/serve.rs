@@ -183,11 +183,11 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
         return StatusCode::NOT_FOUND.into_response();
     };
     // A separate task: the caller may disconnect, and a panic results in a response.
-    let said = match tokio::spawn(async move { chore.run().await }).await {
-        Ok(said) => said,
+    let result = match tokio::spawn(async move { chore.run().await }).await {
+        Ok(result) => result,
         Err(stopped) => Err(format!("it panicked: {stopped}")),
     };
-    match said {
+    match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(why) => {
             warn!(chore = name, "failed: {why}");

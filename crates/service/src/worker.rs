@@ -128,9 +128,9 @@ impl Publisher {
     pub async fn answer(
         &self,
         command: &CommandId,
-        said: Result<Option<Fact>, PortError>,
+        result: Result<Option<Fact>, PortError>,
     ) -> Result<(), CommandError> {
-        let fact = match said {
+        let fact = match result {
             Ok(None) => return Ok(()),
             Ok(Some(fact)) => fact,
             Err(PortError::Permanent(failure)) => Fact::failed(command.stage, failure),

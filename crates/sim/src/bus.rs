@@ -161,7 +161,7 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
             world.inner().say(SimService::Outside, || {
                 format!("delivers {} to {service}", event.ty().trim_start_matches("dev.burnin."))
             });
-            let (tell, told) = oneshot::channel();
+            let (sender, receiver) = oneshot::channel();
             let (at, delivered, parking) = (Arc::clone(&world), Arc::clone(&event), roster.parking(service));
             let early = planted("ack_before_handling");
             if early {
@@ -194,12 +194,12 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
                     at.inner().note(service, happening);
                 }
                 // No receiver exists after the deadline.
-                tell.send(done).ok();
+                sender.send(done).ok();
             });
             if early {
                 break;
             }
-            let answered = match select(told, world.sleep(ACK_DEADLINE)).await {
+            let answered = match select(receiver, world.sleep(ACK_DEADLINE)).await {
                 Either::Left((answer, _)) => answer.unwrap_or(false),
                 Either::Right(_) => false,
             };

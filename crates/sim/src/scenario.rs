@@ -109,7 +109,7 @@ impl Scenario {
         }
         let heals_after = dice.between(600_000, HOUR);
         let runs = if dice.once_in(4) { 2 } else { 1 };
-        let asked = |number, dice: &mut Dice| {
+        let requested = |number, dice: &mut Dice| {
             let latest = [1_500, 20_000, 300_000, 1_200_000][dice.index(4)];
             let cancelled = dice.between(0, latest);
             RequestedRun {
@@ -152,7 +152,7 @@ impl Scenario {
         }
         Self {
             seed,
-            asked: (0..runs).map(|number| asked(number, dice)).collect(),
+            asked: (0..runs).map(|number| requested(number, dice)).collect(),
             faults,
             blows,
             skews,

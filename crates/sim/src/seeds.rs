@@ -31,8 +31,8 @@ impl SeedSummary {
     fn add(&mut self, seed: u64, outcome: &SimOutcome) {
         self.seeds += 1;
         if !outcome.violations.is_empty() {
-            let told = outcome.violations.iter().map(ToString::to_string).collect();
-            self.failed.insert(seed, told);
+            let violations = outcome.violations.iter().map(ToString::to_string).collect();
+            self.failed.insert(seed, violations);
         }
         for ending in &outcome.endings {
             let verdict = ending.verdict.as_deref().unwrap_or("-");
@@ -121,9 +121,9 @@ pub fn report(summary: &SeedSummary) -> ExitCode {
     for (fault, (times, seeds)) in &summary.struck {
         println!("{:<36} {times:>9} {seeds:>8}", fault.as_str());
     }
-    for (seed, told) in summary.failed.iter().take(20) {
+    for (seed, violations) in summary.failed.iter().take(20) {
         println!("\nseed {seed}: cargo run -p sim -- replay {seed}");
-        for violation in told.iter().take(4) {
+        for violation in violations.iter().take(4) {
             println!("  {violation}");
         }
     }

@@ -118,7 +118,7 @@ impl Simulation {
         }
         let executor = Executor::new(Arc::clone(&world));
         let simulation = Self { scenario, world, bucket, fleet, executor };
-        simulation.scenario.asked.iter().for_each(|asked| simulation.ask(asked));
+        simulation.scenario.asked.iter().for_each(|requested| simulation.ask(requested));
         for (after, service, blow) in simulation.scenario.blows.clone() {
             let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
             simulation.world.spawn(SimService::Outside, befall(fleet, resend, after, service, blow));
@@ -127,11 +127,11 @@ impl Simulation {
     }
 
     /// Requests a run, and possibly its cancellation. Retries until the bus accepts both.
-    pub fn ask(&self, asked: &RequestedRun) {
+    pub fn ask(&self, requested: &RequestedRun) {
         let say = |after: i64, fact: Fact| {
             let door = Effects { world: Arc::clone(&self.world), service: SimService::Outside };
             let bus = SimBus::new(door, self.fleet.roster());
-            let message = Message::fact("cli", asked.run.clone(), Attempt::FIRST, fact);
+            let message = Message::fact("cli", requested.run.clone(), Attempt::FIRST, fact);
             let world = Arc::clone(&self.world);
             self.world.inner().in_flight += 1;
             self.world.spawn(SimService::Outside, async move {
@@ -142,11 +142,11 @@ impl Simulation {
                 world.inner().in_flight -= 1;
             });
         };
-        say(asked.after, workload::requested(asked.workflow.clone()));
-        if let Some(after) = asked.cancelled_after {
+        say(requested.after, workload::requested(requested.workflow.clone()));
+        if let Some(after) = requested.cancelled_after {
             let by = "alice".to_owned();
             let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
-            say(asked.after + after, Fact::CancelRequested(cancel));
+            say(requested.after + after, Fact::CancelRequested(cancel));
             let inner = &mut *self.world.inner();
             inner.faults.strike(Fault::Cancel, &mut inner.dice);
         }

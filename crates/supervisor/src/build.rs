@@ -231,8 +231,8 @@ fn check_out(repository: &SourceRepository, workspace: &Path) -> Result<(), Stri
             .output()
             .map_err(|error| format!("{url} cannot be fetched: program `git`: {error}; is it installed?"))?;
         if !git.status.success() {
-            let said = String::from_utf8_lossy(&git.stderr);
-            return Err(format!("revision {revision} of {url} cannot be fetched: git: {}", said.trim()));
+            let stderr = String::from_utf8_lossy(&git.stderr);
+            return Err(format!("revision {revision} of {url} cannot be fetched: git: {}", stderr.trim()));
         }
     }
     Ok(())
@@ -274,9 +274,9 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
         }
     }));
     let cancel = CancellationToken::new();
-    let asked = folder.join("cancel");
+    let cancel_request = folder.join("cancel");
     let watch = async {
-        while !asked.exists() {
+        while !cancel_request.exists() {
             tokio::time::sleep(LOOK).await;
         }
         cancel.cancel();

@@ -219,6 +219,6 @@ impl ClusterFolder {
 
 /// Whether the node may still be starting.
 fn young(place: &Path) -> bool {
-    let asked = fs::metadata(place.join("asked")).and_then(|asked| asked.modified());
-    asked.is_ok_and(|asked| asked.elapsed().is_ok_and(|age| age < Duration::from_secs(10)))
+    let modified = fs::metadata(place.join("asked")).and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age < Duration::from_secs(10)))
 }

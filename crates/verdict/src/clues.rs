@@ -83,17 +83,19 @@ impl Clues {
 
     /// Merges the clues of another log of the same run. `log` becomes the file name of its lines.
     pub fn add(&mut self, log: &str, other: Self) {
-        let named = |mut heard: NetworkHeard| {
-            heard.lines.iter_mut().for_each(|line| line.log = Some(log.to_owned()));
-            heard
+        let named = |mut occurrences: NetworkHeard| {
+            occurrences.lines.iter_mut().for_each(|line| line.log = Some(log.to_owned()));
+            occurrences
         };
         other
             .signs
             .into_iter()
-            .for_each(|(sign, heard)| self.signs.entry(sign).or_default().add(named(heard)));
+            .for_each(|(sign, occurrences)| self.signs.entry(sign).or_default().add(named(occurrences)));
         for (mine, theirs) in [(&mut self.networks, other.networks), (&mut self.interfaces, other.interfaces)]
         {
-            theirs.into_iter().for_each(|(name, heard)| mine.entry(name).or_default().add(named(heard)));
+            theirs
+                .into_iter()
+                .for_each(|(name, occurrences)| mine.entry(name).or_default().add(named(occurrences)));
         }
         self.cuda_driver = self.cuda_driver.take().or(other.cuda_driver);
         self.plugin = self.plugin.take().or(other.plugin);
@@ -106,10 +108,13 @@ impl Clues {
     fn unglue(&mut self) {
         let (glued, mut whole): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.networks).into_iter().partition(|(name, _)| name.contains(':'));
-        for (name, heard) in glued {
+        for (name, occurrences) in glued {
             let longest =
                 whole.keys().filter(|network| name.starts_with(*network)).max_by_key(|name| name.len());
-            whole.entry(longest.cloned().unwrap_or(name)).or_insert_with(NetworkHeard::default).add(heard);
+            whole
+                .entry(longest.cloned().unwrap_or(name))
+                .or_insert_with(NetworkHeard::default)
+                .add(occurrences);
         }
         self.networks = whole;
     }
@@ -126,7 +131,7 @@ impl Clues {
             // Two interleaved lines: the second cannot be attributed to a host.
             let glued = memmem::find_iter(&bytes[..found.end()], "] NCCL ").nth(1).is_some();
             let host = named.or(host.as_deref().filter(|_| !glued));
-            let mut say = |heard: &mut NetworkHeard| heard.hear(number, bytes, host);
+            let mut say = |occurrences: &mut NetworkHeard| occurrences.hear(number, bytes, host);
             match phrase.sign {
                 Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
                 Sign::Route => {
@@ -220,8 +225,8 @@ fn network(name: &str) -> String {
 
 /// The host in `host:pid:tid [device]`, NCCL's line prefix, or in `host: Test NCCL failure`.
 fn host(line: &str) -> Option<String> {
-    let said = line.find(" [").or_else(|| line.find(": Test "))?;
-    let before = &line[..said];
+    let end = line.find(" [").or_else(|| line.find(": Test "))?;
+    let before = &line[..end];
     let start =
         before.rfind(|c: char| c.is_whitespace() || matches!(c, '>' | '"' | ']')).map_or(0, |at| at + 1);
     let host = before[start..].split(':').next()?;

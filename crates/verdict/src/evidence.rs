@@ -41,7 +41,7 @@ impl Fingerprint {
             let hosts: BTreeSet<_> = table.devices.iter().map(|device| &device.host).collect();
             let clues = evidence.clues;
             let networks = clues.networks.keys().map(String::as_str).collect::<Vec<_>>().join("+");
-            let told = [
+            let values = [
                 ("collective", table.collective.clone()),
                 ("ranks", table.ranks.map(|ranks| ranks.to_string())),
                 ("nodes", (!hosts.is_empty()).then(|| hosts.len().to_string())),
@@ -52,7 +52,7 @@ impl Fingerprint {
                 ("plugin", clues.plugin.clone()),
                 ("network", (!networks.is_empty()).then_some(networks)),
             ];
-            fields.extend(told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+            fields.extend(values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         }
         let reading = evidence.reading;
         if let Some(format) = &reading.format {

@@ -21,7 +21,7 @@ pub fn judged(clues: &Clues, required: &str) -> Reason {
             format!("no line names the network in use, but {required} is required: run with NCCL_DEBUG=INFO");
         Reason::new(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
     } else if used == BTreeSet::from([required]) {
-        let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();
+        let lines = clues.networks.values().map(|occurrences| occurrences.times).sum::<u64>();
         let say = if lines == 1 { "line names" } else { "lines name" };
         Reason::new(
             Verdict::Pass,

@@ -21,8 +21,8 @@ pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>
         standard.baseline.map(|_| "the baseline".to_owned()),
     ];
     let demands: Vec<_> = demands.into_iter().flatten().collect();
-    let asked = evidence.workload.is_none_or(|workload| workload.check);
-    let checked = asked && !table.rows.is_empty() && !unchecked(table, evidence);
+    let requested = evidence.workload.is_none_or(|workload| workload.check);
+    let checked = requested && !table.rows.is_empty() && !unchecked(table, evidence);
     let (weighs, rest) = match (demands.is_empty(), checked) {
         (false, _) => {
             let demands = demands.join(" and ");

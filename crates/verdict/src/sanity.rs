@@ -118,10 +118,10 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
             add(Verdict::Inconclusive, "TRUNCATED", how);
         }
     }
-    if let Some(asked) = evidence.workload.map(|workload| workload.collective.as_str())
-        && let Some(found) = table.collective.as_deref().filter(|found| *found != asked)
+    if let Some(requested) = evidence.workload.map(|workload| workload.collective.as_str())
+        && let Some(found) = table.collective.as_deref().filter(|found| *found != requested)
     {
-        add(Verdict::Inconclusive, "WRONG_COLLECTIVE", format!("{asked} was requested, {found} was run"));
+        add(Verdict::Inconclusive, "WRONG_COLLECTIVE", format!("{requested} was requested, {found} was run"));
     }
     ranks(table, evidence, criteria, &mut add);
     if table.rows.is_empty() {
@@ -143,11 +143,11 @@ fn ranks(
     criteria: Option<&Criteria>,
     add: &mut impl FnMut(Verdict, &'static str, String),
 ) {
-    let asked = evidence.cluster.map(Cluster::slots);
-    if let Some(asked) = asked.filter(|asked| table.ranks != Some(*asked)) {
+    let requested = evidence.cluster.map(Cluster::slots);
+    if let Some(requested) = requested.filter(|requested| table.ranks != Some(*requested)) {
         let found = table.ranks.map_or_else(|| "an unknown number of".to_owned(), |ranks| ranks.to_string());
-        let were = if asked == 1 { "was" } else { "were" };
-        let text = format!("{} {were} requested, {found} participated", count(asked, "rank"));
+        let were = if requested == 1 { "was" } else { "were" };
+        let text = format!("{} {were} requested, {found} participated", count(requested, "rank"));
         return add(Verdict::Inconclusive, "WRONG_RANKS", text);
     }
     let mut per_node: BTreeMap<&str, u32> = BTreeMap::new();
@@ -262,8 +262,10 @@ fn values(
     } else if table.out_of_bounds.is_some_and(|bounds| !bounds.ok || bounds.count > 0) {
         add(Verdict::Fail, "WRONG_DATA", "the benchmark reports values out of bounds".to_owned());
     }
-    let asked = evidence.workload.is_none_or(|workload| workload.check);
-    if criteria.is_some_and(|criteria| criteria.require_check) && (unchecked(table, evidence) || !asked) {
+    let is_requested = evidence.workload.is_none_or(|workload| workload.check);
+    if criteria.is_some_and(|criteria| criteria.require_check)
+        && (unchecked(table, evidence) || !is_requested)
+    {
         add(Verdict::Inconclusive, "UNCHECKED", "the data was not checked".to_owned());
     }
 }

@@ -167,18 +167,18 @@ fn a_changed_setup_is_named_and_blamed_only_when_the_curve_changed_with_it() {
     let baseline = learn(&healthy()).unwrap();
     let mut upgraded = real("healthy-2.log");
     upgraded.tables[0].nccl_version = Some("2.99.1".into());
-    let said = |judgement: &Judgement| {
+    let text = |judgement: &Judgement| {
         let reason = judgement.reasons.iter().find(|reason| reason.code == "SETUP_CHANGED").unwrap();
         reason.text.clone()
     };
     let as_fast = judged(&upgraded, &baseline);
     assert_eq!(as_fast.verdict, Verdict::Pass);
-    assert!(said(&as_fast).ends_with("the curve is the same"), "{as_fast:#?}");
+    assert!(text(&as_fast).ends_with("the curve is the same"), "{as_fast:#?}");
     let mut slower = real("degraded-proto-ll.log");
     slower.tables[0].nccl_version = Some("2.99.1".into());
     let slower = judged(&slower, &baseline);
     assert_eq!(slower.verdict, Verdict::Fail);
-    assert!(said(&slower).contains("a possible cause: nccl is 2.99.1 and was"), "{slower:#?}");
+    assert!(text(&slower).contains("a possible cause: nccl is 2.99.1 and was"), "{slower:#?}");
 }
 
 /// Index of the first run of a history whose verdict is not a pass.

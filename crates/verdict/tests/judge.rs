@@ -227,12 +227,12 @@ fn gaps_in_a_table_are_found_without_a_request() {
             "between 16 MiB and 24 MiB a size of the series is missing",
         ),
     ];
-    for (change, said) in broken {
+    for (change, expected) in broken {
         let judgement = judged_alone(change);
         let reason = judgement.reasons.iter().find(|reason| reason.code == "MISSING_SIZE");
-        let text = &reason.unwrap_or_else(|| panic!("{said}: {:?}", judgement.reasons)).text;
-        assert!(text.starts_with(said), "{text}");
-        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{said}");
+        let text = &reason.unwrap_or_else(|| panic!("{expected}: {:?}", judgement.reasons)).text;
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{expected}");
     }
 }
 

@@ -33,7 +33,7 @@ struct Series {
     good_named: usize,
     bad_missed: usize,
     /// Sum of the reported confidences.
-    told: f64,
+    confidence: f64,
 }
 
 impl Series {
@@ -100,7 +100,7 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
         seeds,
         series.good_named,
         series.bad_missed,
-        100.0 * series.told / seeds as f64,
+        100.0 * series.confidence / seeds as f64,
     );
     series
 }
@@ -111,19 +111,19 @@ impl Series {
         let named = hosts(&located.suspects);
         let mut likeliest = [named.clone(), hosts(&located.suspected)].concat();
         likeliest.sort();
-        let told = located.search.as_ref().expect("a search reports its progress");
-        assert!(located.suspects.iter().all(|suspect| suspect.confidence >= told.named_from));
-        assert!(located.suspected.iter().all(|suspect| suspect.confidence < told.named_from));
-        assert_eq!(told.sure, located.undecided.is_none());
-        assert_eq!(told.tests, tests);
+        let progress = located.search.as_ref().expect("a search reports its progress");
+        assert!(located.suspects.iter().all(|suspect| suspect.confidence >= progress.named_from));
+        assert!(located.suspected.iter().all(|suspect| suspect.confidence < progress.named_from));
+        assert_eq!(progress.sure, located.undecided.is_none());
+        assert_eq!(progress.tests, tests);
         let right = likeliest == truth;
         self.counts.push(tests);
         self.right += usize::from(right);
-        self.sure += usize::from(told.sure);
-        self.sure_and_wrong += usize::from(told.sure && !right);
+        self.sure += usize::from(progress.sure);
+        self.sure_and_wrong += usize::from(progress.sure && !right);
         self.good_named += usize::from(named.iter().any(|name| !truth.contains(name)));
         self.bad_missed += usize::from(truth.iter().any(|name| !likeliest.contains(name)));
-        self.told += told.confidence;
+        self.confidence += progress.confidence;
     }
 }
 
@@ -230,8 +230,8 @@ fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_corr
                 series.good_named
             );
             // The reported confidence is correct within four deviations.
-            let said = series.told / seeds as f64;
-            assert!((said - series.correct()).abs() <= 0.09, "{bad} bad: said {said}");
+            let reported = series.confidence / seeds as f64;
+            assert!((reported - series.correct()).abs() <= 0.09, "{bad} bad: said {reported}");
         }
     }
 }
@@ -270,10 +270,10 @@ fn at_the_limit_likely_members_are_suspected_and_missing_tests_reported() {
         search.learn(&GroupOutcome { members: group, degraded });
     }
     let located = search.located();
-    let told = located.search.clone().expect("the search reports its progress");
-    assert!(!told.sure && !located.healthy && located.suspects.is_empty());
-    assert_eq!((told.tests, told.most), (9, 9));
-    assert!((1..=8).contains(&told.more), "{told:?}");
+    let progress = located.search.clone().expect("the search reports its progress");
+    assert!(!progress.sure && !located.healthy && located.suspects.is_empty());
+    assert_eq!((progress.tests, progress.most), (9, 9));
+    assert!((1..=8).contains(&progress.more), "{progress:?}");
     let why = located.undecided.expect("the search reports the reason");
     assert!(
         why.contains(", with a probability of ") && why.ends_with("the maximum number of tests is reached"),

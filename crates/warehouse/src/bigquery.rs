@@ -177,11 +177,11 @@ impl Warehouse for BigQuery {
 
 /// An error with all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        told = format!("{told}: {error}");
+        text = format!("{text}: {error}");
         source = error.source();
     }
-    told
+    text
 }

@@ -69,8 +69,8 @@ mod tests {
             ("bigquery:123.burnin", "PROJECT is"),
             ("bigquery:My Project.burnin", "PROJECT is"),
         ] {
-            let said = wrong.parse::<WarehouseLocation>();
-            assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
+            let result = wrong.parse::<WarehouseLocation>();
+            assert!(result.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {result:?}");
         }
     }
 }

@@ -55,7 +55,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
         fingerprint: Some(r#"{"nccl":"2.28.9"}"#.into()),
         ..MeasurementRow::default()
     };
-    let said = VerdictRow {
+    let verdict_row = VerdictRow {
         run: name.into(),
         workflow: "it's `nightly`".into(),
         attempt: 1,
@@ -67,7 +67,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
         measurements: busbw.len() as u64,
         ..VerdictRow::default()
     };
-    Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
+    Load { verdicts: vec![verdict_row], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
 }
 
 /// A metric of two GPUs on each of two nodes, one of which could not be measured, and a finding.
@@ -154,13 +154,13 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
     }
     let mut found = 0;
     for load in &runs {
-        let said = &load.verdicts[0];
-        assert_eq!(bigquery.rows(&said.run).await, sqlite.rows(&said.run).await);
-        assert_eq!(bigquery.verdicts(&said.run).await, sqlite.verdicts(&said.run).await);
+        let verdict_row = &load.verdicts[0];
+        assert_eq!(bigquery.rows(&verdict_row.run).await, sqlite.rows(&verdict_row.run).await);
+        assert_eq!(bigquery.verdicts(&verdict_row.run).await, sqlite.verdicts(&verdict_row.run).await);
         let wanted = PastQuery {
-            workflow: said.workflow.to_string(),
+            workflow: verdict_row.workflow.to_string(),
             identity: dice.choice(["a", "b", "' OR TRUE --"]).unwrap().to_owned(),
-            before: said.requested_at.unwrap(),
+            before: verdict_row.requested_at.unwrap(),
             oldest: dice.u32(..6),
             newest: dice.u32(..6),
             measured: Default::default(),
@@ -269,9 +269,9 @@ async fn views_have_descriptions() {
             _ => Some(before[middle]),
         };
         for (placement, less) in [("out_of_place", 0.), ("in_place", 8.)] {
-            let told = medians[&(format!("a-{at:02}"), placement.to_owned())];
+            let levels = medians[&(format!("a-{at:02}"), placement.to_owned())];
             assert_eq!(
-                told,
+                levels,
                 (Some(busbw - less), median.map(|median| median - less)),
                 "run {at}, {placement}"
             );
@@ -280,7 +280,8 @@ async fn views_have_descriptions() {
 
     let staleness = select("identity, hours_since_any, hours_since_pass", "staleness", "identity").await;
     let hours: Vec<_> = staleness.iter().map(|row| (number(&row[1]), number(&row[2]))).collect();
-    let close = |told: Option<f64>, hours: f64| told.is_some_and(|told| (told - hours).abs() < 0.1);
+    let close =
+        |reported: Option<f64>, hours: f64| reported.is_some_and(|reported| (reported - hours).abs() < 0.1);
     // The last passed run of the first cluster is a-10.
     assert!(close(hours[0].0, 8.) && close(hours[0].1, 10.), "{staleness:?}");
     assert!(close(hours[1].0, 0.5) && hours[1].1.is_none(), "never passed: {staleness:?}");

@@ -210,7 +210,8 @@ impl JsonSchema for DeployedFile {
             serde_json::json!({"description": parameters, "type": ["string", "null"]}),
         );
         let mut keep = generator.subschema_for::<cluster_deployed::Keep>();
-        let description = "Parts that outlive the run and serve later ones, with their retention period: {base: 30d}.";
+        let description =
+            "Parts that outlive the run and serve later ones, with their retention period: {base: 30d}.";
         keep.insert("description".to_owned(), description.into());
         properties.insert("keep".to_owned(), keep.into());
         for kind in clusters::KINDS.into_iter().filter(|kind| kind.can_be_deployed()) {

@@ -127,8 +127,8 @@ fn problems_name_the_check() {
         ),
     ];
     for (check, expected) in cases {
-        let told = one(&check).join("\n");
-        assert!(told.contains(expected), "{check}: {told}");
+        let message = one(&check).join("\n");
+        assert!(message.contains(expected), "{check}: {message}");
     }
     let both = format!("{HEAD}benchmark: {{{WORKLOAD}}}\nchecks: [{{name: a, {WORKLOAD}}}]\n");
     assert!(read(&both).unwrap_err()[0].contains("checks: cannot be combined with `benchmark`"));
@@ -140,8 +140,11 @@ fn problems_name_the_check() {
 fn an_unchecked_workload_contradicts_criteria_that_require_the_check() {
     let workload =
         "workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K, check: false}, criteria: any.yaml";
-    let told = read(&format!("{HEAD}checks: [{{name: a, {workload}}}]\n")).unwrap_err();
-    assert!(told[0].contains("checks[0].workload.check: false, but the criteria require"), "{told:?}");
+    let messages = read(&format!("{HEAD}checks: [{{name: a, {workload}}}]\n")).unwrap_err();
+    assert!(
+        messages[0].contains("checks[0].workload.check: false, but the criteria require"),
+        "{messages:?}"
+    );
 }
 
 #[test]
@@ -214,8 +217,8 @@ fn problems_of_a_command_name_the_field() {
         ("command: [x], read: hpl, criteria: high.yaml".to_owned(), "the floors and references are those of nccl-tests"),
     ];
     for (check, expected) in cases {
-        let told = read(&format!("{HEAD}checks: [{{name: a, {check}}}]\n")).unwrap_err().join("\n");
-        assert!(told.contains(expected), "{check}: {told}");
+        let message = read(&format!("{HEAD}checks: [{{name: a, {check}}}]\n")).unwrap_err().join("\n");
+        assert!(message.contains(expected), "{check}: {message}");
     }
 }
 
@@ -236,8 +239,8 @@ fn an_element_of_a_list_is_set_by_its_name_or_number() {
     let both = ["checks.two.workload.collective=alltoall", "checks[0].workload.collective=broadcast"];
     let resolved = set(&both).unwrap();
     assert_eq!(collectives(&resolved.workflow), [Collective::Broadcast, Collective::Alltoall]);
-    let told = set(&["checks.two.workload.max_bytes=1"]).unwrap_err().0[0].to_string();
-    assert!(told.contains("--set: checks[1].workload.max_bytes: is smaller than min_bytes"), "{told}");
+    let message = set(&["checks.two.workload.max_bytes=1"]).unwrap_err().0[0].to_string();
+    assert!(message.contains("--set: checks[1].workload.max_bytes: is smaller than min_bytes"), "{message}");
 }
 
 #[test]
@@ -263,15 +266,15 @@ fn a_suite_is_shared_by_workflows_and_a_check_is_excluded_only_with_a_reason() {
     assert_eq!(names(&workflow), ["two"]);
     assert!(workflow.checks[0].needs.is_empty(), "a check that needs an excluded one runs");
     assert_eq!(workflow.excluded, [("one".to_owned(), "no link".to_owned())].into());
-    let told = |settings: &[&str]| set(settings).unwrap_err().to_string();
+    let message = |settings: &[&str]| set(settings).unwrap_err().to_string();
     let all = ["checks.one.skip=x", "checks.two.skip=x"];
-    assert!(told(&all).contains("s.yaml:2:1: checks: are all skipped"), "{}", told(&all));
-    assert!(told(&["suite=gone.yaml"]).contains("suite: the file gone.yaml does not exist"));
-    assert!(told(&["checks.one.workload.max_bytes=1"]).contains("is smaller than min_bytes"));
+    assert!(message(&all).contains("s.yaml:2:1: checks: are all skipped"), "{}", message(&all));
+    assert!(message(&["suite=gone.yaml"]).contains("suite: the file gone.yaml does not exist"));
+    assert!(message(&["checks.one.workload.max_bytes=1"]).contains("is smaller than min_bytes"));
     write("suites/s.yaml", &format!("checks:\n  - {{name: one, {WORKLOAD}, skip: ' '}}\n"));
-    assert!(told(&[]).contains("checks[0].skip: is empty"), "{}", told(&[]));
+    assert!(message(&[]).contains("checks[0].skip: is empty"), "{}", message(&[]));
     write("w.yaml", &format!("{HEAD}suite: suites/s.yaml\nchecks: [{{name: a, {WORKLOAD}}}]\n"));
-    assert!(told(&[]).contains("suite: cannot be combined with"), "{}", told(&[]));
+    assert!(message(&[]).contains("suite: cannot be combined with"), "{}", message(&[]));
 }
 
 #[test]
@@ -316,7 +319,7 @@ fn options_of_nccl_tests_are_typed_and_checks_are_repeated() {
         ("all_reduce", "cudagraph: 0", "checks[0].workload.extra_args.cudagraph: "),
     ];
     for (collective, extra, expected) in cases {
-        let told = with(collective, extra).unwrap_err().join("\n");
-        assert!(told.contains(expected), "{extra}: {told}");
+        let message = with(collective, extra).unwrap_err().join("\n");
+        assert!(message.contains(expected), "{extra}: {message}");
     }
 }

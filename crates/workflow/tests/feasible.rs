@@ -62,13 +62,13 @@ fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<Stri
         fs::write(folder.path().join(name), text).unwrap();
     }
     let set: Vec<Override> = set.iter().map(|set| set.parse().unwrap()).collect();
-    let told = |problems: Vec<FileProblem>| {
+    let texts = |problems: Vec<FileProblem>| {
         let prefix = format!("{}/", folder.path().display());
         problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
     };
     match resolve(&folder.path().join("w.yaml"), &set) {
-        Ok(resolved) => (vec![], told(resolved.warnings)),
-        Err(FileProblems(problems)) => (told(problems), vec![]),
+        Ok(resolved) => (vec![], texts(resolved.warnings)),
+        Err(FileProblems(problems)) => (texts(problems), vec![]),
     }
 }
 

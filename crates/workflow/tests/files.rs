@@ -114,7 +114,7 @@ benchmark:
 limits: {job: 10 parsecs, attempts: 0}
 colour: red
 ";
-    let told = problems(wrong, &["limits.image=never"]);
+    let found = problems(wrong, &["limits.image=never"]);
     let expected = [
         "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
         "w.yaml:1:1: name: expected short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"; write bad-name",
@@ -133,7 +133,7 @@ colour: red
         "w.yaml:13:1: colour: is not a known field; known fields: name, description, values, image, cluster, benchmark, checks, suite, \
          locate, limits, cost, notify, on, parameters",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn a_build_config_is_checked_with_its_own_lines() {
 
     fs::write(&config, "steps:\n  - name: bash\n    script: echo\n    waitFor: [nobody]\n    colour: red\n")
         .unwrap();
-    let told = resolve(&path, &[]).unwrap_err().to_string();
-    assert!(told.contains("image.yaml:5:5: steps[0].colour: is not a known field"), "{told}");
+    let message = resolve(&path, &[]).unwrap_err().to_string();
+    assert!(message.contains("image.yaml:5:5: steps[0].colour: is not a known field"), "{message}");
     fs::write(&config, "steps:\n  - name: bash\n    script: echo\n    waitFor: [nobody]\n").unwrap();
-    let told = resolve(&path, &[]).unwrap_err().to_string();
-    assert!(told.contains("image.yaml:4:") && told.contains("nobody"), "{told}");
+    let message = resolve(&path, &[]).unwrap_err().to_string();
+    assert!(message.contains("image.yaml:4:") && message.contains("nobody"), "{message}");
 
     fs::write(&config, "steps:\n  - name: bash\n    script: echo\n").unwrap();
     let resolved = resolve(&path, &[]).unwrap();
@@ -209,9 +209,9 @@ fn repositories_of_builds_are_checked() {
         ("repository: {url: https://h/a/b, connection: mine}", "repository.connection: expected projects/"),
         ("source: ., repository: {url: https://h/a/b}", "repository: cannot be combined with `source`"),
     ] {
-        let said = of(repository);
-        assert!(said.contains(&format!("image.build.{expected}")), "{repository}: {said}");
-        assert!(!said.contains("secret"), "{said}");
+        let message = of(repository);
+        assert!(message.contains(&format!("image.build.{expected}")), "{repository}: {message}");
+        assert!(!message.contains("secret"), "{message}");
     }
 }
 
@@ -225,11 +225,11 @@ fn a_workflow_may_name_its_values_file() {
     let set = "limits.job=9m".parse().unwrap();
     assert_eq!(job(&[set]).unwrap().0.as_secs(), 9 * 60, "the command line has priority");
     fs::write(folder.path().join("mine.yaml"), "_NO_SUCH: 7\n").unwrap();
-    let said = job(&[]).unwrap_err().to_string();
-    assert!(said.contains("mine.yaml:1:") && said.contains("_NO_SUCH"), "{said}");
+    let message = job(&[]).unwrap_err().to_string();
+    assert!(message.contains("mine.yaml:1:") && message.contains("_NO_SUCH"), "{message}");
     fs::remove_file(folder.path().join("mine.yaml")).unwrap();
-    let said = job(&[]).unwrap_err().to_string();
-    assert!(said.contains("w.yaml:11:1: values: the file mine.yaml does not exist"), "{said}");
+    let message = job(&[]).unwrap_err().to_string();
+    assert!(message.contains("w.yaml:11:1: values: the file mine.yaml does not exist"), "{message}");
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn obscure_yaml_features_are_rejected() {
         ("? [a]\n: b\n", "a key must be a string"),
     ];
     for (text, expected) in cases {
-        let told = YamlDocument::parse("f", text).unwrap_err().to_string();
-        assert!(told.contains(expected), "{text:?}: {told}");
+        let message = YamlDocument::parse("f", text).unwrap_err().to_string();
+        assert!(message.contains(expected), "{text:?}: {message}");
     }
     let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
     assert!(YamlDocument::parse("f", &deep).unwrap_err().to_string().contains("nested too deeply"));
@@ -317,7 +317,7 @@ fn cluster_steps_must_use_substitutions_and_write_results() {
     assert_eq!(spec.deploy.source, spec.destroy.source);
 
     write(config("_OTHER: ''", "made"), config("_X: ''", "made"));
-    let told = resolve(&path, &[]).unwrap_err().to_string();
+    let message = resolve(&path, &[]).unwrap_err().to_string();
     for expected in [
         "up.yaml:5:1: substitutions: must declare `_CLUSTER: \"\"`",
         "up.yaml:5:1: substitutions: must declare `_EXPIRES: \"\"`",
@@ -325,17 +325,17 @@ fn cluster_steps_must_use_substitutions_and_write_results() {
         "down.yaml:5:1: substitutions: must declare `_CLUSTER: \"\"`",
         "down.yaml:7:32: artifacts.objects.paths: must name `gone.json`",
     ] {
-        assert!(told.contains(expected), "{expected}: {told}");
+        assert!(message.contains(expected), "{expected}: {message}");
     }
 
     write(config(all, "cluster.json"), config("_CLUSTER: ''", "gone.json"));
     let set = |text: &str| resolve(&path, &[text.parse().unwrap()]).unwrap_err().to_string();
-    let told = set("cluster.rent.deployed.deploy.substitutions={_CLUSTER: mine}");
-    assert!(told.contains("substitutions"), "{told}");
-    let told = set("cluster.rent.deployed.slurm.partition=a b");
-    assert!(told.contains("cluster.rent.deployed.slurm.partition"), "{told}");
-    let told = set("cluster.rent.deployed.destroy.config=nowhere.yaml");
-    assert!(told.contains("destroy.config: the file"), "{told}");
+    let message = set("cluster.rent.deployed.deploy.substitutions={_CLUSTER: mine}");
+    assert!(message.contains("substitutions"), "{message}");
+    let message = set("cluster.rent.deployed.slurm.partition=a b");
+    assert!(message.contains("cluster.rent.deployed.slurm.partition"), "{message}");
+    let message = set("cluster.rent.deployed.destroy.config=nowhere.yaml");
+    assert!(message.contains("destroy.config: the file"), "{message}");
 }
 
 #[test]
@@ -385,18 +385,18 @@ fn invalid_fields_of_a_kubernetes_cluster_are_reported_by_name() {
         ("launch", "by hand"),
     ] {
         let set = format!("cluster.existing.system.kubernetes.{field}={wrong}");
-        let told = resolve(&path, &[set.parse().unwrap()]).unwrap_err().to_string();
+        let message = resolve(&path, &[set.parse().unwrap()]).unwrap_err().to_string();
         let named = format!("cluster.existing.system.kubernetes.{field}");
-        assert!(told.contains(&named), "{told}");
+        assert!(message.contains(&named), "{message}");
     }
 }
 
 #[test]
 fn notification_targets_are_checked_with_positions() {
     let push = "on: {push: [{repository: acme/images}]}\n";
-    let told = |text: &str| problems(&format!("{GOOD}{push}{text}"), &[]);
+    let messages = |text: &str| problems(&format!("{GOOD}{push}{text}"), &[]);
     let good = "notify:\n  - github: {check: true}\n  - slack: {webhook: ops-channel, on: [failed, still-failing]}\n  - webhook: {target: pager}\n";
-    assert_eq!(told(good), [""; 0]);
+    assert_eq!(messages(good), [""; 0]);
     let folder = folder(&format!("{GOOD}{push}{good}"));
     let workflow = resolve(&folder.path().join("w.yaml"), &[]).unwrap().workflow;
     let [Notify::Github(github), slack, pager] = &workflow.notify[..] else { panic!("three") };
@@ -448,8 +448,8 @@ fn notification_targets_are_checked_with_positions() {
         ),
     ];
     for (text, expected) in cases {
-        let told = told(text);
-        assert!(told.len() == 1 && told[0].starts_with(&expected), "{text}: {told:?}");
+        let messages = messages(text);
+        assert!(messages.len() == 1 && messages[0].starts_with(&expected), "{text}: {messages:?}");
     }
     assert_eq!(
         problems(&format!("{GOOD}notify: [github: {{}}]\n"), &[]),

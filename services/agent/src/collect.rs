@@ -184,10 +184,10 @@ impl Collector {
         };
         for version in 1..=VERSIONS {
             let name = if version == 1 { name.to_owned() } else { format!("{name}~{version}") };
-            let (body, told) = body::body(&file, &self.rules, limit).await?;
+            let (body, collected) = body::body(&file, &self.rules, limit).await?;
             if let Some(mut object) = self.artefacts.offer(of.owner, &name, body).await.map_err(damaged)? {
-                let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                object.collected = Some(told.clone());
+                let collected = collected.lock().unwrap_or_else(PoisonError::into_inner);
+                object.collected = Some(collected.clone());
                 return Ok(object);
             }
         }

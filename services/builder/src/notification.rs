@@ -31,8 +31,8 @@ impl Notified {
         Self { builds, outbox, commands }
     }
 
-    async fn poll(&self, told: &BuildNotification) -> Result<(), CommandError> {
-        let BuildNotification { key, build } = told;
+    async fn poll(&self, notification: &BuildNotification) -> Result<(), CommandError> {
+        let BuildNotification { key, build } = notification;
         let command = key.command();
         let seen = async {
             self.builds.submissions().on_notification(key, build).await?;
@@ -54,6 +54,6 @@ impl Handler for Notified {
             return self.commands.handle(event).await;
         }
         let is_own = |key: &BuildKey| key.is_whole() && key.command().stage == Stage::Image;
-        notification::handle(event, is_own, async |told| self.poll(&told).await).await
+        notification::handle(event, is_own, async |notification| self.poll(&notification).await).await
     }
 }

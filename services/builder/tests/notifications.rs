@@ -35,7 +35,7 @@ impl Heard {
 
 struct Service {
     world: CloudBuildBed,
-    heard: Arc<Heard>,
+    bus: Arc<Heard>,
     door: Notified,
 }
 
@@ -43,11 +43,11 @@ impl Service {
     async fn new() -> Self {
         let world = CloudBuildBed::new().await;
         let builds: Arc<CloudBuilds> = Arc::new(world.another());
-        let heard = Arc::<Heard>::default();
-        let outbox = Publisher::new("builder", heard.clone(), world.clock.clone());
+        let bus = Arc::<Heard>::default();
+        let outbox = Publisher::new("builder", bus.clone(), world.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
-        let commands = WorkerHandler::new(worker, heard.clone(), world.clock.clone());
-        Self { world, heard, door: Notified::new(builds, outbox, Arc::new(commands)) }
+        let commands = WorkerHandler::new(worker, bus.clone(), world.clock.clone());
+        Self { world, bus, door: Notified::new(builds, outbox, Arc::new(commands)) }
     }
 
     async fn push(&self, body: &Value) -> Disposition {
@@ -75,7 +75,7 @@ fn notification(build: &Value) -> Value {
 async fn reordered_and_repeated_notifications_give_one_end() {
     for (ends, fact) in [("SUCCESS", "dev.burnin.image.built.v1"), ("FAILURE", "dev.burnin.image.failed.v1")]
     {
-        let mut told = Vec::new();
+        let mut published = Vec::new();
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let service = Service::new().await;
             service.world.start(&spec(ends)).await.unwrap();
@@ -85,15 +85,15 @@ async fn reordered_and_repeated_notifications_give_one_end() {
             for at in order.into_iter().chain(order) {
                 assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
             }
-            let mut facts = service.heard.take();
+            let mut facts = service.bus.take();
             assert_eq!(facts.len(), 6, "the polled state is published, regardless of the message");
             facts.dedup();
             assert_eq!(facts.len(), 1, "{facts:?}");
             assert_eq!(facts[0][0], fact);
-            told.push(facts.remove(0));
+            published.push(facts.remove(0));
         }
         // Failures quote the build's id, so only the kind of the fact is equal.
-        assert!(told.iter().all(|said| said[0] == told[0][0]), "{told:?}");
+        assert!(published.iter().all(|entry| entry[0] == published[0][0]), "{published:?}");
     }
 }
 
@@ -110,7 +110,7 @@ async fn notifications_of_running_builds_publish_nothing() {
         later["status"] = status.into();
         assert_eq!(service.push(&notification(&later)).await, Disposition::Done, "{status}");
     }
-    assert_eq!(service.heard.take(), Vec::<Value>::new(), "a message alone ends no build");
+    assert_eq!(service.bus.take(), Vec::<Value>::new(), "a message alone ends no build");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +159,7 @@ async fn foreign_builds_are_acknowledged() {
     service.world.builds.start(&BuildKey::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
     let pushes = service.world.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
-    assert_eq!(service.heard.take(), Vec::<Value>::new());
+    assert_eq!(service.bus.take(), Vec::<Value>::new());
     assert_eq!(service.world.builds.poll(&id()).await.unwrap(), None, "a forged build is not recorded");
 }
 
@@ -168,8 +168,8 @@ async fn invalid_notifications_are_parked() {
     let service = Service::new().await;
     for data in ["", "[]", "{}", "not json", r#"{"id": 5}"#] {
         let push = json!({"message": {"attributes": {"buildId": "b", "status": "SUCCESS"}, "data": STANDARD.encode(data)}});
-        let said = service.push(&push).await;
-        assert!(matches!(said, Disposition::Park(_)), "{data:?}: {said:?}");
+        let disposition = service.push(&push).await;
+        assert!(matches!(disposition, Disposition::Park(_)), "{data:?}: {disposition:?}");
     }
 }
 
@@ -182,7 +182,7 @@ async fn commands_are_passed_to_the_command_handler() {
     ));
     let event: Event = serde_json::from_slice(&command.unwrap()).unwrap();
     assert_eq!(service.door.handle(&event).await, Disposition::Done);
-    let facts = service.heard.take();
+    let facts = service.bus.take();
     assert_eq!(
         (facts.len(), &facts[0][0]),
         (1, &json!("dev.burnin.image.failed.v1")),
@@ -193,7 +193,7 @@ async fn commands_are_passed_to_the_command_handler() {
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_pushed_over_http_end_an_unpolled_build() {
     let service = Service::new().await;
-    let Service { world, heard, door } = service;
+    let Service { world, bus, door } = service;
     let parking = Arc::new(service::StoreParking::new(world.store.clone(), world.clock.clone()));
     let router = service::serve::router(service::serve::Service {
         name: "builder",
@@ -212,13 +212,13 @@ async fn notifications_pushed_over_http_end_an_unpolled_build() {
     let serving = tokio::spawn(service::serve::serve(listener, router, stop.clone()));
     world.start(&spec("SUCCESS")).await.unwrap();
     // Each push causes a poll, each poll advances the build, and each change is pushed.
-    let told = async {
-        while heard.0.lock().unwrap().is_empty() {
+    let end = async {
+        while bus.0.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.expect("the end is published");
-    assert_eq!(heard.take()[0][0], "dev.burnin.image.built.v1");
+    tokio::time::timeout(std::time::Duration::from_secs(20), end).await.expect("the end is published");
+    assert_eq!(bus.take()[0][0], "dev.burnin.image.built.v1");
     stop.cancel();
     serving.await.unwrap().unwrap();
     assert_eq!(ledger::Store::list(&*world.store, "parked/").await.unwrap(), Vec::<String>::new());

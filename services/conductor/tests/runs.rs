@@ -284,11 +284,11 @@ async fn closed_runs_are_not_kept_in_memory() {
     second.tick().await.unwrap();
     assert_eq!(second.remembered(), 0, "another closed the run");
 
-    let nobody = Conductors::new().conductor();
+    let empty = Conductors::new().conductor();
     for event in answers() {
-        assert!(matches!(nobody.handle(&event).await, Disposition::Park(_)));
+        assert!(matches!(empty.handle(&event).await, Disposition::Park(_)));
     }
-    assert_eq!(nobody.remembered(), 0, "facts about unrequested runs leave no state");
+    assert_eq!(empty.remembered(), 0, "facts about unrequested runs leave no state");
 }
 
 #[tokio::test]

@@ -303,7 +303,9 @@ impl Series<'_> {
         let asked = !query.metric.is_empty() || !query.check.is_empty();
         // Values that are still being read may contain the selected metric.
         if keys.is_empty() && asked && self.values.pending == 0 {
-            return Err(ErrorPage::none("The runs of this range measured no such check or metric; choose a longer range, or another metric."));
+            return Err(ErrorPage::none(
+                "The runs of this range measured no such check or metric; choose a longer range, or another metric.",
+            ));
         }
         Ok(keys)
     }

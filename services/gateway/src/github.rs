@@ -202,19 +202,19 @@ impl Unchecked {
 }
 
 async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Body) -> Response {
-    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let problem = |status, why: &str| ApiProblem::new(status, why).into_response();
     // Check for the signature header first: without it the body is not read.
-    let Some(signature) = signature(said("x-hub-signature-256")) else {
-        warn!(delivery = said("x-github-delivery"), "webhook refused: no signature");
+    let Some(signature) = signature(header("x-hub-signature-256")) else {
+        warn!(delivery = header("x-github-delivery"), "webhook refused: no signature");
         return problem(StatusCode::UNAUTHORIZED, "X-Hub-Signature-256: expected sha256= and 64 hex digits");
     };
-    let announced = said(CONTENT_LENGTH.as_str()).parse().ok();
+    let announced = header(CONTENT_LENGTH.as_str()).parse().ok();
     let read = gateway.unchecked.read(body, announced).await;
     let body = match read {
         Ok((body, held)) => {
             if !gateway.secrets.made(&signature, &body) {
-                warn!(delivery = said("x-github-delivery"), "webhook refused: wrong signature");
+                warn!(delivery = header("x-github-delivery"), "webhook refused: wrong signature");
                 let why = "X-Hub-Signature-256 does not match the secret of this webhook";
                 return problem(StatusCode::UNAUTHORIZED, why);
             }
@@ -230,7 +230,7 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body is incomplete"),
         Err(Unread::Full) => {
             warn!(
-                delivery = said("x-github-delivery"),
+                delivery = header("x-github-delivery"),
                 "webhook refused temporarily: too many unchecked bodies in memory"
             );
             return problem(
@@ -243,14 +243,14 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
     if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
         return problem(StatusCode::TOO_MANY_REQUESTS, "too many deliveries");
     }
-    match said("x-github-event") {
+    match header("x-github-event") {
         "ping" => return StatusCode::NO_CONTENT.into_response(),
         "push" => {}
         // The webhook is configured to send more event types than are used.
         _ => return StatusCode::NO_CONTENT.into_response(),
     }
-    let told: PushPayload = match serde_json::from_slice(&body) {
-        Ok(told) => told,
+    let payload: PushPayload = match serde_json::from_slice(&body) {
+        Ok(payload) => payload,
         Err(error) => {
             let why = format!(
                 "the payload is not a push: {error}; set the webhook's content type to application/json"
@@ -258,16 +258,17 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
             return ApiProblem::new(StatusCode::BAD_REQUEST, why).into_response();
         }
     };
-    if told.deleted || told.after.bytes().all(|byte| byte == b'0') {
+    if payload.deleted || payload.after.bytes().all(|byte| byte == b'0') {
         return StatusCode::NO_CONTENT.into_response();
     }
-    if !is_commit(&told.after) {
+    if !is_commit(&payload.after) {
         return ApiProblem::new(StatusCode::BAD_REQUEST, "after: expected a commit, in hex").into_response();
     }
-    let (paths, bot) = (told.paths(), told.bot());
-    let push = PushEvent { repository: told.repository.full_name, reference: told.reference, paths, bot };
-    let told_by = format!("delivery {}", said("x-github-delivery").chars().take(80).collect::<String>());
-    match gateway.pushed(DeliveryLog { push, commit: told.after, told_by }).await {
+    let (paths, bot) = (payload.paths(), payload.bot());
+    let push =
+        PushEvent { repository: payload.repository.full_name, reference: payload.reference, paths, bot };
+    let told_by = format!("delivery {}", header("x-github-delivery").chars().take(80).collect::<String>());
+    match gateway.pushed(DeliveryLog { push, commit: payload.after, told_by }).await {
         Ok(dealt) => (StatusCode::ACCEPTED, Json(json!({"runs": dealt.runs, "refused": dealt.refused})))
             .into_response(),
         Err(refused) => ApiProblem::from(refused).into_response(),

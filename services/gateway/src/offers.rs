@@ -128,8 +128,8 @@ impl Gateway {
     }
 
     /// Publishes the result on the reply topic.
-    async fn answer(&self, key: &EventKey, came: Result<RunId, String>) -> Result<(), Disposition> {
-        let (run, problem) = match came {
+    async fn answer(&self, key: &EventKey, result: Result<RunId, String>) -> Result<(), Disposition> {
+        let (run, problem) = match result {
             Ok(run) => (Some(run), None),
             Err(problem) => (None, Some(problem)),
         };

@@ -19,7 +19,7 @@ use crate::{Gateway, StartError, StartRequest, start};
 /// Maximum age of a scheduled time that is still handled.
 const WEEK: Span = Span::from_secs(7 * 24 * 3600);
 /// Maximum number of missed times that are handled, the newest.
-const MOST: usize = 500;
+const MAX_TIMES: usize = 500;
 /// A run that starts later than this counts as late.
 const PUNCTUAL: Span = Span::from_secs(120);
 
@@ -178,7 +178,7 @@ impl Gateway {
         let now = self.clock.now();
         let since = self.calendar.since(workflow, on, now).await?;
         let marks: BTreeSet<_> = self.calendar.marks(workflow, now).await?.into_iter().collect();
-        let moments = zoned.between(since.max(back(now, WEEK)), now, MOST);
+        let moments = zoned.between(since.max(back(now, WEEK)), now, MAX_TIMES);
         let open = moments.into_iter().filter(|moment| !marks.contains(&mark(workflow, *moment)));
         due.extend(open.map(|moment| (moment, on.window)));
         Ok(())

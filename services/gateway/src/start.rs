@@ -127,9 +127,9 @@ impl Starter {
     /// Returns an error if no run was started. After [`StartError::Transient`] the outcome is unknown: retry with the
     /// same key.
     pub async fn start(&self, wish: &StartRequest) -> Result<StartOutcome, StartError> {
-        let (name, asked) = (object(&wish.key, &wish.workflow), wish.digest());
+        let (name, digest) = (object(&wish.key, &wish.workflow), wish.digest());
         if let Some(before) = self.request(&name).await? {
-            return self.again(before, &asked).await;
+            return self.again(before, &digest).await;
         }
         let entry = self.entry(wish).await?;
         let set: Vec<_> = wish.set.iter().map(|(field, value)| (field.clone(), value.clone())).collect();
@@ -163,7 +163,7 @@ impl Starter {
         let (trigger, origin) = (wish.trigger.clone(), wish.origin.clone());
         let requested = RunRequested { workflow, trigger, origin };
         let request =
-            StoredRequest { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
+            StoredRequest { format: 1, key: wish.key.clone(), asked: digest.clone(), run, requested };
         // Write the hint first: a hint without a request is removed, a request without a hint would be lost.
         let hint = format!("{HINTS}{}", request.run);
         self.store.create(&hint, name.clone().into()).await.map_err(StartError::transient)?;
@@ -174,7 +174,7 @@ impl Starter {
             }
             // A concurrent request was faster, or an earlier response was lost: the stored request counts.
             Creation::Exists => match self.request(&name).await? {
-                Some(before) => self.again(before, &asked).await,
+                Some(before) => self.again(before, &digest).await,
                 None => Err(StartError::Transient(format!("{name} exists but cannot be read"))),
             },
         }
@@ -206,8 +206,8 @@ impl Starter {
         Ok(())
     }
 
-    async fn again(&self, before: StoredRequest, asked: &str) -> Result<StartOutcome, StartError> {
-        if before.asked != asked {
+    async fn again(&self, before: StoredRequest, digest: &str) -> Result<StartOutcome, StartError> {
+        if before.asked != digest {
             return Err(StartError::Reused { run: before.run });
         }
         if !self.ledger.exists(&before.run).await.map_err(StartError::transient)? {
@@ -302,12 +302,12 @@ impl StartRequest {
     fn digest(&self) -> String {
         // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of the
         // bytes.
-        let asked = (&self.workflow, &self.set, &self.image);
-        let asked = match &self.cluster {
-            None => serde_json::to_vec(&asked),
-            Some(offered) => serde_json::to_vec(&(asked, offered)),
+        let request = (&self.workflow, &self.set, &self.image);
+        let request = match &self.cluster {
+            None => serde_json::to_vec(&request),
+            Some(offered) => serde_json::to_vec(&(request, offered)),
         };
-        hex::encode(Sha256::digest(asked.unwrap_or_default()))
+        hex::encode(Sha256::digest(request.unwrap_or_default()))
     }
 }
 

@@ -100,9 +100,9 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
 #[tokio::test]
 async fn a_link_on_another_site_leads_to_a_page_with_a_local_link() {
     let front = Front::new(&[("w", "")]);
-    let asked = async |path: &str| front.ask("GET", path, &[("cookie", ""), HTML], "").await.2;
-    assert!(asked("/runs/w-1").await.contains(r#"<a href="/runs/w-1">continue here</a>"#));
-    let page = asked("/runs/%22onclick=x").await;
+    let fetch = async |path: &str| front.ask("GET", path, &[("cookie", ""), HTML], "").await.2;
+    assert!(fetch("/runs/w-1").await.contains(r#"<a href="/runs/w-1">continue here</a>"#));
+    let page = fetch("/runs/%22onclick=x").await;
     assert!(page.contains(r#"<a href="/">continue here</a>"#), "{page}");
 }
 

@@ -44,8 +44,8 @@ async fn a_key_always_gives_the_same_run_and_refuses_another_request() {
 #[tokio::test]
 async fn only_one_of_several_concurrent_requests_starts_a_run() {
     let front = Front::new(&[("w", OPEN)]);
-    let asked = (0..20).map(|_| front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})));
-    let answers = join_all(asked).await;
+    let requests = (0..20).map(|_| front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})));
+    let answers = join_all(requests).await;
     let new = answers.iter().filter(|(_, answer)| answer["new"] == true).count();
     assert_eq!((new, front.runs().await.len()), (1, 1));
     assert!(answers.iter().all(|(status, answer)| (*status, &answer["run"]) == (202, &answers[0].1["run"])));
@@ -90,16 +90,16 @@ async fn invalid_requests_are_refused_with_the_reason() {
         let (status, problem) = front.post("/api/v1/runs", None, body).await;
         (status, problem["detail"].as_str().unwrap_or_default().to_owned(), problem["errors"].clone())
     };
-    let told = begin(json!({"workflow": "x"})).await;
-    assert_eq!((told.0, told.1.as_str()), (404, "no workflow `x`; available: closed, w"));
-    let told = begin(json!({"workflow": "closed", "set": {"limits.job": "1s"}})).await;
-    assert_eq!(told.0, 403);
-    assert_eq!(told.1, "workflow `closed` does not allow overriding `limits.job`; allowed: none");
-    let told = begin(json!({"workflow": "w", "set": {"limits.job": "soon"}})).await;
-    assert_eq!(told.0, 422);
-    assert!(told.2[0].as_str().unwrap().starts_with("--set: limits.job: expected"), "{told:?}");
-    let told = begin(json!({"workflow": "w", "sets": {}})).await;
-    assert!(told.0 == 422 && told.1.contains("unknown field `sets`"), "{told:?}");
+    let answer = begin(json!({"workflow": "x"})).await;
+    assert_eq!((answer.0, answer.1.as_str()), (404, "no workflow `x`; available: closed, w"));
+    let answer = begin(json!({"workflow": "closed", "set": {"limits.job": "1s"}})).await;
+    assert_eq!(answer.0, 403);
+    assert_eq!(answer.1, "workflow `closed` does not allow overriding `limits.job`; allowed: none");
+    let answer = begin(json!({"workflow": "w", "set": {"limits.job": "soon"}})).await;
+    assert_eq!(answer.0, 422);
+    assert!(answer.2[0].as_str().unwrap().starts_with("--set: limits.job: expected"), "{answer:?}");
+    let answer = begin(json!({"workflow": "w", "sets": {}})).await;
+    assert!(answer.0 == 422 && answer.1.contains("unknown field `sets`"), "{answer:?}");
     for key in ["", " ", "a b", "é", &"x".repeat(201)] {
         let (status, _, _) = front
             .ask(
@@ -186,8 +186,8 @@ async fn only_closed_passed_runs_can_be_pinned() {
         let at = format!("/api/v1/baselines/{workflow}");
         let (status, headers, body) = front.ask("PUT", &at, &json, &body.to_string()).await;
         assert!(status == 200 || headers["content-type"] == "application/problem+json", "{body}");
-        let told: Value = serde_json::from_str(&body).unwrap();
-        (status.as_u16(), told["detail"].as_str().unwrap_or_default().to_owned())
+        let document: Value = serde_json::from_str(&body).unwrap();
+        (status.as_u16(), document["detail"].as_str().unwrap_or_default().to_owned())
     };
     for (workflow, body, status, why) in [
         ("w", json!({"run": run}), 422, "the run is not closed yet"),
@@ -199,13 +199,13 @@ async fn only_closed_passed_runs_can_be_pinned() {
         ("w", json!({"run": run, "why": "x".repeat(501)}), 422, "why: expected at most 500 characters"),
         ("..", json!({"run": run}), 404, "no workflow"),
     ] {
-        let told = put(workflow, body).await;
-        assert!(told.0 == status && told.1.contains(why), "{workflow} {told:?}");
+        let answer = put(workflow, body).await;
+        assert!(answer.0 == status && answer.1.contains(why), "{workflow} {answer:?}");
     }
     let cancel = json!({"reason": "enough"});
     front.post(&format!("/api/v1/runs/{run}/cancel"), None, cancel).await;
-    let told = put("w", json!({"run": run})).await;
-    assert!(told.0 == 422 && told.1.contains("the run has no verdict"), "{told:?}");
+    let answer = put("w", json!({"run": run})).await;
+    assert!(answer.0 == 422 && answer.1.contains("the run has no verdict"), "{answer:?}");
     assert_eq!(
         front.get("/api/v1/baselines").await,
         (200, json!({"schema": "burnin/baselines/v1", "workflows": []}))
@@ -220,15 +220,15 @@ async fn only_closed_passed_runs_can_be_pinned() {
 #[tokio::test]
 async fn callers_above_their_rate_are_refused() {
     let front = Front::with(&[("w", OPEN)], "1000,1");
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for _ in 0..12 {
         let (status, headers, _) = front
             .ask("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
             .await;
-        told.push((status.as_u16(), headers.contains_key("retry-after")));
+        answers.push((status.as_u16(), headers.contains_key("retry-after")));
     }
-    assert_eq!(told[..10], [(404, false); 10]);
-    assert!(told.contains(&(429, true)), "{told:?}");
+    assert_eq!(answers[..10], [(404, false); 10]);
+    assert!(answers.contains(&(429, true)), "{answers:?}");
     assert_eq!(front.get("/api/v1/runs").await.0, 200, "reads have a separate rate");
 }
 

@@ -68,8 +68,12 @@ async fn invalid_requests_are_parked_and_answered() {
         (json!(null), "payload of"),
     ];
     for (number, (data, expected)) in cases.iter().enumerate() {
-        let said = front.gateway.handle(&pushed(RUN_REQUEST, "//acme", &number.to_string(), data)).await;
-        assert!(matches!(&said, Disposition::Park(why) if why.contains(expected)), "{data}: {said:?}");
+        let disposition =
+            front.gateway.handle(&pushed(RUN_REQUEST, "//acme", &number.to_string(), data)).await;
+        assert!(
+            matches!(&disposition, Disposition::Park(why) if why.contains(expected)),
+            "{data}: {disposition:?}"
+        );
         let answers = front.said(RUN_ANSWERED);
         let answer = answers.last().unwrap();
         assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
@@ -136,10 +140,10 @@ async fn a_refused_workflow_does_not_prevent_the_others_from_starting() {
     assert_eq!(front.runs().await.len(), 1);
     // The same build with another image is refused for the first workflow, whose key was used.
     let other = DIGEST.replace('2', "3");
-    let said = front.gateway.handle(&build("all-images", &other)).await;
+    let disposition = front.gateway.handle(&build("all-images", &other)).await;
     assert!(
-        matches!(&said, Disposition::Park(why) if why.starts_with("a: this key was used before")),
-        "{said:?}"
+        matches!(&disposition, Disposition::Park(why) if why.starts_with("a: this key was used before")),
+        "{disposition:?}"
     );
     assert_eq!(front.runs().await.len(), 2);
 }

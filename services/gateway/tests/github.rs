@@ -51,12 +51,12 @@ async fn deliver(front: &Front, event: &str, delivery: &str, payload: &Value) ->
         ("x-github-delivery", delivery),
         ("x-hub-signature-256", &signature),
     ];
-    let (status, _, said) = front.ask("POST", "/hooks/github", &headers, &body).await;
-    (status, serde_json::from_str(&said).unwrap_or_default())
+    let (status, _, text) = front.ask("POST", "/hooks/github", &headers, &body).await;
+    (status, serde_json::from_str(&text).unwrap_or_default())
 }
 
-fn runs(said: &Value) -> usize {
-    said["runs"].as_array().map_or(0, Vec::len)
+fn runs(answer: &Value) -> usize {
+    answer["runs"].as_array().map_or(0, Vec::len)
 }
 
 #[tokio::test]
@@ -102,8 +102,9 @@ async fn a_push_builds_the_pushed_commit() {
         let file = front.folder.path().join(format!("{name}.yaml"));
         fs::write(&file, fs::read_to_string(&file).unwrap().replace("b.yaml", "configs/b.yaml")).unwrap();
     }
-    let (status, said) = deliver(&front, "push", "d-1", &push("refs/heads/main", B, A, &["images/a"])).await;
-    assert_eq!((status, runs(&said)), (StatusCode::ACCEPTED, 4), "{said}");
+    let (status, answer) =
+        deliver(&front, "push", "d-1", &push("refs/heads/main", B, A, &["images/a"])).await;
+    assert_eq!((status, runs(&answer)), (StatusCode::ACCEPTED, 4), "{answer}");
     for requested in front.said("dev.burnin.run.requested.v1") {
         let build = &requested["workflow"]["image"]["build"];
         let expected = if requested["workflow"]["name"] == "unrelated" { "release" } else { A };
@@ -128,8 +129,8 @@ async fn irrelevant_and_unsigned_pushes_start_nothing() {
         ("push", json!([]), 400),
     ];
     for (number, (event, payload, status)) in cases.into_iter().enumerate() {
-        let (answered, said) = deliver(&front, event, &format!("d-{number}"), &payload).await;
-        assert_eq!((answered.as_u16(), runs(&said)), (status, 0), "{payload}");
+        let (answered, answer) = deliver(&front, event, &format!("d-{number}"), &payload).await;
+        assert_eq!((answered.as_u16(), runs(&answer)), (status, 0), "{payload}");
     }
     let mut bot = push("refs/heads/main", B, "cccccccccccccccccccccccccccccccccccccccc", &["images/a"]);
     bot["sender"] = json!({"login": "renovate[bot]", "id": 2, "type": "Bot"});
@@ -280,8 +281,8 @@ async fn unsigned_deliveries_do_not_use_up_the_rate_of_signed_ones() {
         }
     }
     for number in 0..20 {
-        let (status, said) = deliver(&front, "ping", &number.to_string(), &json!({})).await;
-        assert_eq!(status, StatusCode::NO_CONTENT, "{number}: {said}");
+        let (status, answer) = deliver(&front, "ping", &number.to_string(), &json!({})).await;
+        assert_eq!(status, StatusCode::NO_CONTENT, "{number}: {answer}");
     }
     let mut refused = 0;
     for number in 0..100 {

@@ -52,8 +52,11 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
     // Another offer of the same cluster is another run; the same offer with other content is rejected.
     assert_eq!(front.gateway.handle(&offer("//acme/rack", "8", &slurm("gpu-a"))).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 5);
-    let said = front.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
-    assert!(matches!(&said, Disposition::Park(why) if why.contains("were used before")), "{said:?}");
+    let disposition = front.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
+    assert!(
+        matches!(&disposition, Disposition::Park(why) if why.contains("were used before")),
+        "{disposition:?}"
+    );
     assert_eq!(front.runs().await.len(), 5);
 }
 
@@ -104,8 +107,11 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         ("//acme/rack", json!(null), "payload of"),
     ];
     for (number, (source, data, expected)) in cases.iter().enumerate() {
-        let said = front.gateway.handle(&offer(source, &number.to_string(), data)).await;
-        assert!(matches!(&said, Disposition::Park(why) if why.contains(expected)), "{data}: {said:?}");
+        let disposition = front.gateway.handle(&offer(source, &number.to_string(), data)).await;
+        assert!(
+            matches!(&disposition, Disposition::Park(why) if why.contains(expected)),
+            "{data}: {disposition:?}"
+        );
         let answers = front.said(RUN_ANSWERED);
         let answer = answers.last().unwrap();
         assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
@@ -125,11 +131,15 @@ async fn settings_of_the_workflows_own_cluster_may_be_offered() {
     let own = "name: w\ncluster: {existing: {name: c, system: {slurm: {nodes: 2, shared_folder: /home/ops/burnin, profile: /opt/net.sh}}}}\non: {cluster: [{source: //acme/rack, system: slurm}]}\n";
     std::fs::write(front.folder.path().join("w.yaml"), own).unwrap();
     let settings = |profile: &str| json!({"name": "gpu-a", "system": {"slurm": {"nodes": 8, "shared_folder": "/home/ops/burnin", "profile": profile}}});
-    let said = front.gateway.handle(&offer("//acme/rack", "1", &settings("/home/mallory/net.sh"))).await;
-    assert!(matches!(&said, Disposition::Park(why) if why.contains("it allows: /opt/net.sh")), "{said:?}");
+    let disposition =
+        front.gateway.handle(&offer("//acme/rack", "1", &settings("/home/mallory/net.sh"))).await;
+    assert!(
+        matches!(&disposition, Disposition::Park(why) if why.contains("it allows: /opt/net.sh")),
+        "{disposition:?}"
+    );
     assert_eq!(front.runs().await, [""; 0]);
-    let said = front.gateway.handle(&offer("//acme/rack", "2", &settings("/opt/net.sh"))).await;
-    assert_eq!((said, front.runs().await.len()), (Disposition::Done, 1));
+    let disposition = front.gateway.handle(&offer("//acme/rack", "2", &settings("/opt/net.sh"))).await;
+    assert_eq!((disposition, front.runs().await.len()), (Disposition::Done, 1));
 }
 
 #[tokio::test]

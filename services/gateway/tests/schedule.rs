@@ -58,12 +58,12 @@ async fn a_missed_start_is_made_up_within_its_window_and_reported_as_missed_afte
     }
     assert_eq!(front.runs().await.len(), 1, "the window has ended");
     let nights = nights(&front).await;
-    let told: Vec<_> = nights
+    let summary: Vec<_> = nights
         .iter()
         .map(|night| (night["moment"].as_str().unwrap().get(..10).unwrap(), night["missed"].is_string()))
         .collect();
     assert_eq!(
-        told,
+        summary,
         [("2026-11-24", true), ("2026-11-23", true), ("2026-11-22", true), ("2026-11-21", false)]
     );
 }

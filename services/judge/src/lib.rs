@@ -103,7 +103,7 @@ impl Judge {
             baseline: own.baseline.as_ref(),
             earlier: &own.earlier,
             pin: own.pin.as_ref(),
-            learned: &own.said,
+            learned: &own.reasons,
         };
         let stored = Stored {
             judgement: verdict::judge(&evidence, &standard),

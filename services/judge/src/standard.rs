@@ -21,7 +21,7 @@ const FEWEST: usize = 5;
 const ENOUGH: usize = 10;
 /// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of its
 /// cluster.
-const MOST: u32 = 20;
+const MAX_RUNS: u32 = 20;
 /// Maximum number of later runs searched for a change.
 const SINCE: u32 = 200;
 
@@ -35,7 +35,7 @@ pub struct Own {
     /// The pin, if a person decided on the baseline.
     pub pin: Option<Pin>,
     /// Reasons about the baseline itself: dropped runs, or the reason for its absence.
-    pub said: Vec<Reason>,
+    pub reasons: Vec<Reason>,
 }
 
 /// A baseline that is not learned here.
@@ -65,7 +65,7 @@ pub async fn own(
         workflow: workflow.to_owned(),
         identity: fingerprint.identity(),
         before,
-        oldest: if is_table { MOST } else { SINCE },
+        oldest: if is_table { MAX_RUNS } else { SINCE },
         newest: SINCE,
         measured: if is_table { Measured::Table } else { Measured::Metrics },
     };
@@ -84,7 +84,7 @@ impl Fixed {
         let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
         let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        Own { baseline: Some(baseline), earlier, pin, said: Vec::new() }
+        Own { baseline: Some(baseline), earlier, pin, reasons: Vec::new() }
     }
 }
 
@@ -106,16 +106,16 @@ fn learned(past: &[Past]) -> Own {
         readings.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
     // Runs with one rank have no level.
     let Ok(levels) = levels(&runs) else { return Own::default() };
-    let stretch = repeat::stretch(&levels, FEWEST, MOST as usize);
+    let stretch = repeat::stretch(&levels, FEWEST, MAX_RUNS as usize);
     let Some((range, (baseline, out))) =
         stretch.and_then(|range| Some((range.clone(), learn_without_outliers(&runs[range]).ok()?)))
     else {
-        return Own { said: unrepeated(&runs).into_iter().collect(), ..Own::default() };
+        return Own { reasons: unrepeated(&runs).into_iter().collect(), ..Own::default() };
     };
     let (last, _) = healthy[range.end - 1];
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
-    let said = left_out(&healthy[range.clone()], &out);
-    Own { baseline: Some(baseline), earlier, pin: None, said: said.into_iter().collect() }
+    let reasons = left_out(&healthy[range.clone()], &out);
+    Own { baseline: Some(baseline), earlier, pin: None, reasons: reasons.into_iter().collect() }
 }
 
 /// Learns from the oldest passed runs that measured the same values of the same subjects as this one: a scheduler may choose
@@ -128,7 +128,7 @@ fn learned_of_metrics(past: &[Past], reading: &Reading) -> Own {
     };
     let wanted = keys(&reading.metrics);
     let same = |past: &&Past| past.verdict == Some(Verdict::Pass) && keys(&past.metrics) == wanted;
-    let healthy: Vec<_> = past.iter().filter(same).take(MOST as usize).collect();
+    let healthy: Vec<_> = past.iter().filter(same).take(MAX_RUNS as usize).collect();
     if healthy.len() < FEWEST {
         return Own::default();
     }
@@ -163,7 +163,7 @@ fn left_out(healthy: &[(usize, &Past)], out: &[RepeatLevel]) -> Option<Reason> {
 
 /// Reason for runs that do not repeat; `None` for fewer than [`ENOUGH`] passed runs.
 fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
-    let runs = &runs[..runs.len().min(MOST as usize)];
+    let runs = &runs[..runs.len().min(MAX_RUNS as usize)];
     let Err(Unlearnable::Unrepeated { groups, .. }) = learn(runs) else { return None };
     let groups: Vec<_> =
         groups.iter().map(|group| format!("{} at {:.1} GB/s", group.runs.len(), group.busbw)).collect();

@@ -92,13 +92,13 @@ async fn a_healthy_log_passes_and_the_complete_verdict_is_stored() {
     let stored = store.read("artefacts/quickstart-1/verdict/1/verdict.json").await.unwrap().unwrap();
     let verdict: serde_json::Value = serde_json::from_slice(&stored).unwrap();
     assert_eq!((&verdict["schema"], &verdict["verdict"]), (&"burnin/verdict/v1".into(), &"pass".into()));
-    let said = test_support::contract::facts(SERVICE, "pass");
+    let expected = test_support::contract::facts(SERVICE, "pass");
     assert_eq!(
-        said["facts"][0]["data"]["log_sha256"],
+        expected["facts"][0]["data"]["log_sha256"],
         Digest::of(&test_support::contract::log()).sha256,
         "the verdict names the log with the table"
     );
-    assert_eq!(verdict["reasons"], said["facts"][0]["data"]["reasons"]);
+    assert_eq!(verdict["reasons"], expected["facts"][0]["data"]["reasons"]);
 }
 
 #[tokio::test]
@@ -154,8 +154,8 @@ async fn four_passed_runs_give_no_baseline() {
     for number in 0..4 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
     }
-    let said = with_past(told("own-past").await, past).deliver("own-past").await;
-    assert_eq!(said["facts"][0]["data"]["verdict"], "pass");
+    let answer = with_past(told("own-past").await, past).deliver("own-past").await;
+    assert_eq!(answer["facts"][0]["data"]["verdict"], "pass");
 }
 
 /// The verdict of the case after runs that took these factors of the fast runs' time.
@@ -165,8 +165,8 @@ async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
     for (times, number) in runs {
         history.load(&number.to_string(), &past_run(number, times / 1.05)).await.unwrap();
     }
-    let said = with_past(told("own-past").await, history).deliver("own-past").await;
-    let data = &said["facts"][0]["data"];
+    let answer = with_past(told("own-past").await, history).deliver("own-past").await;
+    let data = &answer["facts"][0]["data"];
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let reasons = data["reasons"].as_array().unwrap().iter();
     let reasons = reasons.map(|reason| (text(&reason["code"]), text(&reason["text"]))).collect();

@@ -60,8 +60,8 @@ async fn stored(store: &MemoryStore) -> Stored {
     serde_json::from_slice(&body).unwrap()
 }
 
-fn codes(said: &Value) -> Vec<&str> {
-    let reasons = said["facts"][0]["data"]["reasons"].as_array().unwrap();
+fn codes(answer: &Value) -> Vec<&str> {
+    let reasons = answer["facts"][0]["data"]["reasons"].as_array().unwrap();
     reasons.iter().map(|reason| reason["code"].as_str().unwrap()).collect()
 }
 
@@ -70,9 +70,9 @@ async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
     let (store, judge) = judge().await;
     pin(&store, "four-gpus-1", curve(1.0, &[])).await;
     pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
-    let said = judge.deliver("own-past").await;
-    assert_eq!(said["facts"][0]["data"]["verdict"], "fail", "{said}");
-    assert!(codes(&said).contains(&"BELOW_BASELINE") && codes(&said).contains(&"PINNED"), "{said}");
+    let answer = judge.deliver("own-past").await;
+    assert_eq!(answer["facts"][0]["data"]["verdict"], "fail", "{answer}");
+    assert!(codes(&answer).contains(&"BELOW_BASELINE") && codes(&answer).contains(&"PINNED"), "{answer}");
     let first = stored(&store).await;
     let pin_used = first.pin.clone().unwrap();
     assert_eq!((pin_used.number, pin_used.run.as_str(), pin_used.by.as_str()), (2, "four-gpus-2", "ann"));
@@ -84,7 +84,7 @@ async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
 
     // A verdict is final: later pins do not change it.
     pin(&store, "four-gpus-3", curve(1.0, &[])).await;
-    assert_eq!(judge.deliver("own-past").await, said);
+    assert_eq!(judge.deliver("own-past").await, answer);
     assert_eq!(stored(&store).await, first);
 }
 
@@ -94,17 +94,17 @@ async fn a_released_pin_is_not_used() {
     pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
     let who = Who { by: "eve".to_owned(), at: Timestamp::from_millis(1), why: String::new() };
     Pins::new(store.clone()).release("four-gpus", who).await.unwrap();
-    let said = judge.deliver("own-past").await;
-    assert_eq!((&said["facts"][0]["data"]["verdict"], stored(&store).await.pin), (&"pass".into(), None));
+    let answer = judge.deliver("own-past").await;
+    assert_eq!((&answer["facts"][0]["data"]["verdict"], stored(&store).await.pin), (&"pass".into(), None));
 }
 
 #[tokio::test]
 async fn a_pin_with_another_fingerprint_is_inconclusive() {
     let (store, judge) = judge().await;
     pin(&store, "four-gpus-2", curve(1.0, &[("ranks", "4096")])).await;
-    let said = judge.deliver("own-past").await;
-    assert_eq!(said["facts"][0]["data"]["verdict"], "inconclusive", "{said}");
-    let text = said["facts"][0]["data"]["reasons"][0]["text"].as_str().unwrap();
+    let answer = judge.deliver("own-past").await;
+    assert_eq!(answer["facts"][0]["data"]["verdict"], "inconclusive", "{answer}");
+    let text = answer["facts"][0]["data"]["reasons"][0]["text"].as_str().unwrap();
     assert!(text.contains("was 4096 when the baseline was learned: release its pin"), "{text}");
 }
 
@@ -112,11 +112,11 @@ async fn a_pin_with_another_fingerprint_is_inconclusive() {
 async fn an_unreadable_pin_is_an_error() {
     let (store, judge) = judge().await;
     store.create("baselines/four-gpus/0000000001.json", "{}".into()).await.unwrap();
-    let said = judge.deliver("own-past").await;
-    let failure = &said["facts"][0]["data"];
+    let answer = judge.deliver("own-past").await;
+    let failure = &answer["facts"][0]["data"];
     assert_eq!(
         (&failure["code"], &failure["class"]),
         (&"BASELINE_UNREADABLE".into(), &"input".into()),
-        "{said}"
+        "{answer}"
     );
 }

@@ -107,8 +107,8 @@ async fn a_damaged_log_loads_nothing() {
     // The second log is the damaged one: the first was read already.
     replace(&store, "artefacts/damaged-1/logs/1/1/node-1.log", one_byte_changed).await;
     let service = loading_into(store, warehouse.clone());
-    let said = service.deliver("log-damaged").await;
-    assert_eq!(said["facts"][0]["type"], "dev.burnin.results.failed.v1");
+    let answer = service.deliver("log-damaged").await;
+    assert_eq!(answer["facts"][0]["type"], "dev.burnin.results.failed.v1");
     assert_eq!(warehouse.rows("damaged-1").await.unwrap(), []);
 }
 

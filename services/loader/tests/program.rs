@@ -13,31 +13,31 @@ fn told(variables: &[(&str, &str)]) -> (Option<i32>, String) {
 
 #[test]
 fn a_warehouse_is_a_file_or_a_dataset() {
-    let (status, said) = told(&[
+    let (status, output) = told(&[
         ("BURNIN_ARTEFACTS", "gs://artefacts"),
         ("BURNIN_WAREHOUSE", "bigquery:val-prod"),
         ("BURNIN_BATCH_EVERY", "soon"),
         ("BIGQUERY_EMULATOR_HOST", "http://host/path"),
     ]);
-    assert_eq!(status, Some(64), "{said}");
+    assert_eq!(status, Some(64), "{output}");
     for problem in [
         "BURNIN_WAREHOUSE: `bigquery:val-prod` is invalid: in bigquery:PROJECT.DATASET, DATASET is missing",
         "BURNIN_BATCH_EVERY: `soon` is invalid",
         "BIGQUERY_EMULATOR_HOST: `http://host/path` is invalid: expected http://host:port or host:port",
     ] {
-        assert!(said.contains(problem), "{said}");
+        assert!(output.contains(problem), "{output}");
     }
 }
 
 #[test]
 fn bigquery_needs_a_bucket_to_load_from() {
     let folder = tempfile::tempdir().unwrap();
-    let (status, said) = told(&[
+    let (status, output) = told(&[
         ("BURNIN_ARTEFACTS", folder.path().to_str().unwrap()),
         ("BURNIN_WAREHOUSE", "bigquery:val-prod.burnin"),
     ]);
     assert_eq!(
-        (status, said.trim()),
+        (status, output.trim()),
         (Some(1), "loader: BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME")
     );
 }

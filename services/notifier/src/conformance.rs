@@ -50,10 +50,10 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
 
     let busy = notice(2);
     end.will(Mood::Busy(7));
-    let said = sender.deliver(&busy).await;
+    let reply = sender.deliver(&busy).await;
     assert!(
-        matches!(&said, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(7)),
-        "the requested delay is respected: {said:?}"
+        matches!(&reply, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(7)),
+        "the requested delay is respected: {reply:?}"
     );
     assert_eq!(of(&busy.id), 0);
     end.will(Mood::Takes);
@@ -61,14 +61,14 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
 
     let refused = notice(3);
     end.will(Mood::Refuses);
-    let said = sender.deliver(&refused).await;
-    assert!(matches!(said, Reply::Permanent { .. }), "a refusal is permanent: {said:?}");
+    let reply = sender.deliver(&refused).await;
+    assert!(matches!(reply, Reply::Permanent { .. }), "a refusal is permanent: {reply:?}");
     assert_eq!(of(&refused.id), 0);
 
     let silent = notice(4);
     end.will(Mood::TakesInSilence);
-    let said = sender.deliver(&silent).await;
-    assert!(matches!(said, Reply::Transient { .. }), "a lost response is not a success: {said:?}");
+    let reply = sender.deliver(&silent).await;
+    assert!(matches!(reply, Reply::Transient { .. }), "a lost response is not a success: {reply:?}");
     end.will(Mood::Takes);
     assert_eq!(sender.deliver(&silent).await, Reply::Delivered);
     assert!((1..=2).contains(&of(&silent.id)));

@@ -125,7 +125,7 @@ pub fn channel(wish: &Notify) -> Option<String> {
 pub fn ended(
     subject: &NoticeSubject<'_>,
     others: &[impl Borrow<RunSummary>],
-    heard: &ChannelHistory,
+    history: &ChannelHistory,
 ) -> Vec<Telling> {
     let Some(outcome) = outcome(subject.line) else { return Vec::new() };
     let before = before(subject, others);
@@ -144,7 +144,7 @@ pub fn ended(
             (Notify::Github(_), None) => {}
             (Notify::Channel(to), _) => {
                 let ChannelNotify { kind, name, on, .. } = to;
-                let change = change(subject, outcome, &before, heard, &to.id());
+                let change = change(subject, outcome, &before, history, &to.id());
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
                 let to = Addressee::Channel { kind: kind.clone(), name: name.clone() };
                 tellings.push(Telling { to, what: Occasion::New(change.new) });
@@ -199,19 +199,19 @@ fn change(
     subject: &NoticeSubject<'_>,
     outcome: RunOutcome,
     before: &[Before<'_>],
-    heard: &ChannelHistory,
+    history: &ChannelHistory,
     channel: &str,
 ) -> Option<NewsChange> {
     let line = subject.line;
     let ended = line.closed_at?;
-    let knows = |run: &RunId| heard.get(run).is_some_and(|channels| channels.contains(channel));
+    let knows = |run: &RunId| history.get(run).is_some_and(|channels| channels.contains(channel));
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = trouble(outcome) else {
         // Failures before the last pass with a decision do not count: their recovery was decided with that pass. A pass
         // without a decision reported no recovery.
         let decided =
-            |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && heard.contains_key(*run);
+            |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && history.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();
         let known: Vec<_> =
             troubled.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
@@ -227,8 +227,8 @@ fn change(
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {
         None => trouble,
-        Some((told, _, _)) => {
-            let due = *told + STILL;
+        Some((notified_at, _, _)) => {
+            let due = *notified_at + STILL;
             if ended < due || known.any(|(at, _, _)| *at >= due) {
                 return None;
             }

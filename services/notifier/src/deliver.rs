@@ -20,7 +20,7 @@ const _: () = assert!(PATIENCE.as_secs() < UNDER_WAY.0.as_secs());
 /// Maximum number of concurrent deliveries.
 const ABREAST: usize = 16;
 /// Maximum number of notices per pass.
-const MOST: usize = 1000;
+const MAX_NOTICES: usize = 1000;
 
 impl Notifier {
     /// Tries to deliver the notices of a run. Undelivered notices stay in the outbox.
@@ -33,7 +33,7 @@ impl Notifier {
     /// Tries to deliver all due notices.
     pub(crate) async fn deliver_all(&self) -> Result<(), CommandError> {
         let mut places = self.outbox.open().await.map_err(CommandError::transient)?;
-        places.truncate(MOST);
+        places.truncate(MAX_NOTICES);
         self.deliver(places).await
     }
 
@@ -96,12 +96,12 @@ impl Notifier {
 
     async fn note(&self, notice: &Notice, number: u32, reply: Reply) -> Result<(), StoreError> {
         let (run, channel) = (&notice.run, notice.channel());
-        let said = match &reply {
+        let reason = match &reply {
             Reply::Delivered => None,
             Reply::Transient { why, .. } | Reply::Permanent { why } => Some(why.clone()),
         };
         let end = self.outbox.settle(notice, number, reply, self.clock.now()).await?;
-        match (end.map(|end| end.how), said) {
+        match (end.map(|end| end.how), reason) {
             (Some(_), None) => info!(run.id = %run, channel, number, "told"),
             (Some(how), Some(why)) => error!(run.id = %run, channel, number, how, "notice dropped: {why}"),
             (None, why) => {

@@ -140,10 +140,10 @@ impl PeriodicTask for Notices {
     }
 
     async fn run(&self) -> Result<(), String> {
-        let told = |trouble: CommandError| match trouble {
+        let reason = |trouble: CommandError| match trouble {
             CommandError::Transient(why) | CommandError::Permanent(why) => why,
         };
-        let looked = self.0.poll_ledger().await.map_err(told);
-        self.0.deliver_all().await.map_err(told).and(looked)
+        let looked = self.0.poll_ledger().await.map_err(reason);
+        self.0.deliver_all().await.map_err(reason).and(looked)
     }
 }

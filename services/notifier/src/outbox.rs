@@ -176,7 +176,7 @@ impl Outbox {
         let number = |name: &str| name.strip_prefix("try-")?.strip_suffix(".json")?.parse::<u32>().ok();
         let Some(last) = inner().filter_map(number).max() else { return Ok(DeliveryStatus::Due(1)) };
         let standing = match self.read::<FailedAttempt>(&format!("{folder}said-{last}.json")).await? {
-            Some(said) => DeliveryStatus::Wait(said.not_before),
+            Some(attempt) => DeliveryStatus::Wait(attempt.not_before),
             None => {
                 let begun: Option<Try> = self.read(&format!("{folder}try-{last}.json")).await?;
                 DeliveryStatus::Busy(begun.map_or(now, |begun| begun.at + UNDER_WAY))
@@ -212,8 +212,8 @@ impl Outbox {
             Reply::Transient { why, after } => {
                 let wait = backoff(FIRST.0, SLOWEST.0, number.saturating_sub(1));
                 let not_before = now + after.map_or(wait, |after| after.max(wait));
-                let said = FailedAttempt { at: now, why, not_before };
-                self.0.create_json(&format!("{}said-{number}.json", place.folder()), &said).await?;
+                let attempt = FailedAttempt { at: now, why, not_before };
+                self.0.create_json(&format!("{}said-{number}.json", place.folder()), &attempt).await?;
                 return Ok(None);
             }
         };
@@ -256,15 +256,16 @@ impl Outbox {
         let Some(mark) = self.read::<AttemptMark>(&format!("notices/{run}/ended.json")).await? else {
             return Ok(None);
         };
-        let mut heard: BTreeSet<_> = mark.listened.into_iter().chain(mark.channels.iter().cloned()).collect();
+        let mut received: BTreeSet<_> =
+            mark.listened.into_iter().chain(mark.channels.iter().cloned()).collect();
         for channel in mark.channels {
             let place = NoticeKey { run: run.clone(), channel };
             let end: Option<DeliveryEnd> = self.read(&(place.folder() + "end.json")).await?;
             if end.is_some_and(|end| ["refused", "given_up"].contains(&end.how.as_str())) {
-                heard.remove(&place.channel);
+                received.remove(&place.channel);
             }
         }
-        Ok(Some(heard))
+        Ok(Some(received))
     }
 
     /// Whether all notices of a run's end are decided.

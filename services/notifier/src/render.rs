@@ -38,10 +38,10 @@ pub struct RunText<'a> {
 ///
 /// # Errors
 /// Returns an error if a template is invalid: a bug of this program.
-pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<OutgoingMessage, Error> {
+pub fn letter(run: &RunText<'_>, telling: &Telling, id: &str) -> Result<OutgoingMessage, Error> {
     let what = &telling.what;
-    let headline = headline(told, what);
-    let text = told.notice_text(&headline, what);
+    let headline = headline(run, what);
+    let text = run.notice_text(&headline, what);
     Ok(match &telling.to {
         Addressee::Status(push) => OutgoingMessage::Status(CommitStatus {
             push: push.clone(),
@@ -52,15 +52,15 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
                 Some(RunOutcome::Inconclusive | RunOutcome::Broken | RunOutcome::Cancelled) => "error",
             }
             .to_owned(),
-            context: context_of(told),
+            context: context_of(run),
             description: report::shortened(&text.render("status.txt", STATUS)?, DESCRIPTION),
-            target_url: told.link.clone(),
+            target_url: run.link.clone(),
         }),
         Addressee::Check(push) => OutgoingMessage::Check(Box::new(CheckRun {
             push: push.clone(),
-            name: context_of(told),
+            name: context_of(run),
             // GitHub treats neutral and skipped as success where checks are required.
-            conclusion: match (outcome(what), told.line.conclusion.as_str()) {
+            conclusion: match (outcome(what), run.line.conclusion.as_str()) {
                 (Some(RunOutcome::Passed), _) => "success",
                 (Some(RunOutcome::Cancelled), _) => "cancelled",
                 (Some(RunOutcome::Broken), "timed_out") => "timed_out",
@@ -70,10 +70,10 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
             .to_owned(),
             summary: text.render("check.md", CHECK)?,
             title: headline,
-            text: told.report.clone(),
-            started_at: told.line.requested_at,
-            completed_at: told.line.closed_at.unwrap_or(told.state.recorded_at),
-            details_url: told.link.clone(),
+            text: run.report.clone(),
+            started_at: run.line.requested_at,
+            completed_at: run.line.closed_at.unwrap_or(run.state.recorded_at),
+            details_url: run.link.clone(),
         })),
         Addressee::Channel { kind, name } => {
             let known =
@@ -81,7 +81,7 @@ pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoin
             let Occasion::New(new) = what else {
                 return Err(invalid("channels receive only changes".to_owned()));
             };
-            let content = known.content(&text, &told.posted(new, id))?;
+            let content = known.content(&text, &run.posted(new, id))?;
             OutgoingMessage::Channel { kind: kind.clone(), name: name.clone(), content }
         }
     })
@@ -99,12 +99,12 @@ const fn outcome(what: &Occasion) -> Option<RunOutcome> {
     }
 }
 
-fn context_of(told: &RunText<'_>) -> String {
-    format!("burnin/{}", told.line.workflow)
+fn context_of(run: &RunText<'_>) -> String {
+    format!("burnin/{}", run.line.workflow)
 }
 
-fn headline(told: &RunText<'_>, what: &Occasion) -> String {
-    let came_to = |outcome: RunOutcome| match (outcome, told.line.verdict) {
+fn headline(run: &RunText<'_>, what: &Occasion) -> String {
+    let outcome_text = |outcome: RunOutcome| match (outcome, run.line.verdict) {
         (RunOutcome::Passed, Some(_)) => "the verdict is pass",
         (RunOutcome::Passed, None) => "done, without a verdict",
         (RunOutcome::Failed, _) => "the verdict is fail",
@@ -114,12 +114,12 @@ fn headline(told: &RunText<'_>, what: &Occasion) -> String {
     };
     match what {
         Occasion::Begun => "the run is in progress".to_owned(),
-        Occasion::Ended(outcome) => came_to(*outcome).to_owned(),
+        Occasion::Ended(outcome) => outcome_text(*outcome).to_owned(),
         Occasion::New(New { news: News::Recovered, .. }) => "recovered, the verdict is pass again".to_owned(),
         Occasion::New(New { news: News::StillFailing, outcome, .. }) => {
-            format!("not fixed for a day: {}", came_to(*outcome))
+            format!("not fixed for a day: {}", outcome_text(*outcome))
         }
-        Occasion::New(New { outcome, .. }) => came_to(*outcome).to_owned(),
+        Occasion::New(New { outcome, .. }) => outcome_text(*outcome).to_owned(),
     }
 }
 

@@ -125,8 +125,8 @@ mod tests {
             "https://pager.example/s3cret"
         );
         assert!(!format!("{secrets:?} {found:?}").contains("s3cret"));
-        let said = found.hidden_in("POST https://hooks.example/T/s3cret failed");
-        assert_eq!(said, "POST [secret] failed");
+        let text = found.hidden_in("POST https://hooks.example/T/s3cret failed");
+        assert_eq!(text, "POST [secret] failed");
         // Secrets are read at each use, so a changed file takes effect immediately.
         set("ops-channel.url", "https://hooks.example/new");
         assert_eq!(

@@ -23,7 +23,7 @@ use crate::{
 /// Ends older than this are not reported.
 const RECENT: Span = Span::from_secs(24 * 3600);
 /// Maximum number of earlier runs that are read: more than a year of nightly runs.
-const MOST: usize = 400;
+const MAX_RUNS: usize = 400;
 /// Maximum number of concurrent reads.
 const ABREAST: usize = 16;
 
@@ -92,22 +92,22 @@ impl Notifier {
     async fn channel_history(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
         // The values are owned, because the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
-            before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
+            before.iter().rev().take(MAX_RUNS).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
         let marks = newest.into_iter().map(|(run, outcome)| {
             let outbox = self.outbox.clone();
             async move { outbox.received_channels(&run).await.map(|channels| (run, outcome, channels)) }
         });
         let mut marks = stream::iter(marks).buffered(ABREAST);
-        let mut heard = ChannelHistory::new();
+        let mut history = ChannelHistory::new();
         while let Some(mark) = marks.next().await {
             let (run, outcome, channels) = mark.map_err(CommandError::transient)?;
             let Some(channels) = channels else { continue };
-            heard.insert(run, channels);
+            history.insert(run, channels);
             if outcome == RunOutcome::Passed {
                 break;
             }
         }
-        Ok(heard)
+        Ok(history)
     }
 
     /// Decides the notices of one ended run.
@@ -122,8 +122,8 @@ impl Notifier {
         }
         let line = RunSummary::of(&state);
         let subject = subject(&line, &state, origin);
-        let heard = self.channel_history(&decide::before(&subject, others)).await?;
-        let tellings = decide::ended(&subject, others, &heard);
+        let history = self.channel_history(&decide::before(&subject, others)).await?;
+        let tellings = decide::ended(&subject, others, &history);
         let listened = state.workflow.notify.iter().filter_map(decide::channel).collect();
         let channels = self.write(&line, &state, &tellings).await?;
         if let Some(Origin::Message(request)) = origin {
@@ -152,11 +152,11 @@ impl Notifier {
         let checked = tellings.iter().any(|telling| matches!(telling.to, decide::Addressee::Check(_)));
         let report = if checked { self.report(&line.run).await } else { None };
         let link = self.link.as_ref().map(|link| link.of(&line.run));
-        let told = RunText { line, state, link, report };
+        let run_text = RunText { line, state, link, report };
         let mut channels = Vec::new();
         for telling in tellings {
             let id = Notice::id(&line.run, &telling.to, &telling.what);
-            let letter = render::letter(&told, telling, &id);
+            let letter = render::letter(&run_text, telling, &id);
             let letter =
                 letter.map_err(|error| CommandError::Permanent(format!("invalid template: {error:#}")))?;
             let made_at = self.clock.now();
@@ -169,9 +169,10 @@ impl Notifier {
 
     /// The report of a run; `None` if its artefacts cannot be read.
     async fn report(&self, run: &RunId) -> Option<String> {
-        let told = self.view.report(run, Elsewhere::default()).await;
-        let told = told.map_err(|error| warn!(run.id = %run, "the notice has no report: {}", chain(&error)));
-        Some(report::markdown(&told.ok()??.story()))
+        let report = self.view.report(run, Elsewhere::default()).await;
+        let report =
+            report.map_err(|error| warn!(run.id = %run, "the notice has no report: {}", chain(&error)));
+        Some(report::markdown(&report.ok()??.story()))
     }
 
     /// Searches for missed endings: the bus may lose facts, and another process may drive a run.

@@ -49,8 +49,8 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
 /// News if every channel received the notices of every earlier run.
 fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
     let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
-    let heard: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
-    notifier::decide::ended(subject, others, &heard)
+    let history: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
+    notifier::decide::ended(subject, others, &history)
 }
 
 fn slack(on: &[News]) -> Vec<Notify> {
@@ -65,9 +65,9 @@ fn told(story: &str) -> Vec<&'static str> {
 fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
     let lines: Vec<_> =
         story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
-    let wishes = slack(on);
+    let notify = slack(on);
     let news = |subject: &RunSummary| {
-        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, wishes: &wishes };
+        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, wishes: &notify };
         match ended(&subject, &lines).as_slice() {
             [] => "",
             [Telling { what: Occasion::New(new), .. }] => new.news.as_str(),
@@ -145,9 +145,9 @@ fn channels_receive_only_subscribed_news() {
 
 #[test]
 fn concurrent_runs_count_in_the_order_of_their_ends() {
-    let wishes = slack(&News::ALL);
+    let notify = slack(&News::ALL);
     let news = |line: &RunSummary, others: &[RunSummary]| {
-        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, wishes: &wishes };
+        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, wishes: &notify };
         ended(&subject, others).first().map(|telling| match &telling.what {
             Occasion::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
             other => panic!("{other:?}"),
@@ -175,23 +175,23 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
 
 #[test]
 fn systems_are_tracked_separately() {
-    let wishes = slack(&News::ALL);
+    let notify = slack(&News::ALL);
     let failed = line(1, 'f', 1.0);
     let second = line(2, 'f', 2.0);
-    let told = |others: &[RunSummary], cluster| {
-        ended(&NoticeSubject { line: &second, cluster, push: None, wishes: &wishes }, others).len()
+    let count = |others: &[RunSummary], cluster| {
+        ended(&NoticeSubject { line: &second, cluster, push: None, wishes: &notify }, others).len()
     };
-    assert_eq!(told(std::slice::from_ref(&failed), Some("c1")), 0);
+    assert_eq!(count(std::slice::from_ref(&failed), Some("c1")), 0);
     let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
-    assert_eq!(told(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another existing cluster");
-    assert_eq!(told(&[elsewhere], None), 0, "provisioned clusters of a workflow are one system");
+    assert_eq!(count(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another existing cluster");
+    assert_eq!(count(&[elsewhere], None), 0, "provisioned clusters of a workflow are one system");
     let other = RunSummary { workflow: "v".to_owned(), ..failed };
-    assert_eq!(told(&[other], Some("c1")), 1, "another workflow");
+    assert_eq!(count(&[other], Some("c1")), 1, "another workflow");
 }
 
 #[test]
 fn a_commit_gets_a_status_for_every_run() {
-    let wishes: Vec<Notify> =
+    let notify: Vec<Notify> =
         serde_json::from_value(json!([{"github": {"check": true}}, {"webhook": {"target": "pager"}}]))
             .unwrap();
     let push = Push {
@@ -201,7 +201,7 @@ fn a_commit_gets_a_status_for_every_run() {
     };
     let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
     let of = |line: &RunSummary, push: Option<&Push>| {
-        ended(&NoticeSubject { line, cluster: None, push, wishes: &wishes }, &lines)
+        ended(&NoticeSubject { line, cluster: None, push, wishes: &notify }, &lines)
     };
     for (line, outcome) in
         lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
@@ -217,7 +217,7 @@ fn a_commit_gets_a_status_for_every_run() {
 
     let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
     let begins =
-        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, wishes: &wishes });
+        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, wishes: &notify });
     assert_eq!(
         begins(&open, Some(&push)),
         [Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
@@ -231,18 +231,18 @@ fn a_commit_gets_a_status_for_every_run() {
 /// The last run's news for a channel. The channel received a notice of each run marked `*`, and none of the runs marked
 /// `-`, although these were decided.
 fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
-    let (mut lines, mut heard) = (Vec::new(), ChannelHistory::new());
+    let (mut lines, mut history) = (Vec::new(), ChannelHistory::new());
     for how in story.chars() {
         let known = lines.last().map(|line: &RunSummary| line.run.clone());
         match how {
-            '*' => drop(heard.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
-            '-' => drop(heard.insert(known.unwrap(), BTreeSet::new())),
+            '*' => drop(history.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
+            '-' => drop(history.insert(known.unwrap(), BTreeSet::new())),
             how => lines.push(line(lines.len(), how, lines.len() as f64 * apart)),
         }
     }
-    let wishes = slack(on);
-    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &wishes };
-    match notifier::decide::ended(&subject, &lines, &heard).pop()?.what {
+    let notify = slack(on);
+    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &notify };
+    match notifier::decide::ended(&subject, &lines, &history).pop()?.what {
         Occasion::New(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),
     }

@@ -36,10 +36,10 @@ async fn repeated_facts_give_one_notice_per_channel() {
         world.chore().await;
         world.restart();
     }
-    let told = ["w-1 github-check", "w-1 github-status", "w-1 slack-ops", "w-1 webhook-pager"];
+    let expected = ["w-1 github-check", "w-1 github-status", "w-1 slack-ops", "w-1 webhook-pager"];
     let mut arrived = channels(&sender);
     arrived.sort();
-    assert_eq!(arrived, told);
+    assert_eq!(arrived, expected);
     // The second failure is not news for a channel, but it is news for its commit.
     world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
     world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(to_all())).await;
@@ -72,9 +72,9 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
     world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
-        let said = format!("notices/w-1/webhook-pager/said-{number}.json");
-        let said = world.json(&said).await;
-        let until: model::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
+        let attempt = format!("notices/w-1/webhook-pager/said-{number}.json");
+        let attempt = world.json(&attempt).await;
+        let until: model::Timestamp = serde_json::from_value(attempt["not_before"].clone()).unwrap();
         let wait = until.since(world.clock.now());
         waited.push(wait.0.as_secs());
         // One millisecond before the attempt is due the notifier sends no notice, even after a restart.
@@ -160,8 +160,8 @@ async fn concurrent_notifiers_deliver_once() {
     let one = world.notifier.clone();
     world.restart();
     let event = closed(&failed);
-    let said = tokio::join!(one.handle(&event), world.notifier.handle(&event), one.handle(&event));
-    assert_eq!(said, (Disposition::Done, Disposition::Done, Disposition::Done));
+    let dispositions = tokio::join!(one.handle(&event), world.notifier.handle(&event), one.handle(&event));
+    assert_eq!(dispositions, (Disposition::Done, Disposition::Done, Disposition::Done));
     world.chore().await;
     assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1, 1, 1, 1]);
 }
@@ -294,8 +294,8 @@ async fn a_commit_waits_until_its_run_has_ended() {
         let (world, sender) = world();
         let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
         // The event arrives before its record, so it is retried later.
-        let said = world.notifier.handle(&requested(&open)).await;
-        assert_eq!(said, Disposition::Retry("w-1 is not recorded yet".to_owned()));
+        let disposition = world.notifier.handle(&requested(&open)).await;
+        assert_eq!(disposition, Disposition::Retry("w-1 is not recorded yet".to_owned()));
         world.record(&open).await;
         for _ in 0..2 {
             assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
@@ -348,9 +348,9 @@ async fn a_run_requested_by_a_message_gets_a_second_reply() {
         SimulatedRun { origin: Some(Origin::Message(request)), ..SimulatedRun::new("w-1", UNSURE, 1.0) };
     world.ends(&paper).await;
     world.ends(&paper).await;
-    let said = world.wire.0.lock().unwrap().clone();
-    assert_eq!(said.len(), 1);
-    let answer: Value = events::payload(&said[0]).unwrap();
+    let published = world.wire.0.lock().unwrap().clone();
+    assert_eq!(published.len(), 1);
+    let answer: Value = events::payload(&published[0]).unwrap();
     assert_eq!(
         answer,
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": "w-1", "problem": null,
@@ -366,6 +366,6 @@ async fn other_facts_are_ignored_and_other_events_parked() {
     let handle = model::Fact::JobAccepted(model::Handle { handle: "1".into() });
     let event = events::Message::fact("agent", run, model::Attempt::FIRST, handle).to_event();
     assert_eq!(world.notifier.handle(&event).await, Disposition::Done);
-    let nobody = SimulatedRun::new("w-9", PASS, 1.0);
-    assert!(matches!(world.notifier.handle(&closed(&nobody)).await, Disposition::Park(_)));
+    let unknown = SimulatedRun::new("w-9", PASS, 1.0);
+    assert!(matches!(world.notifier.handle(&closed(&unknown)).await, Disposition::Park(_)));
 }

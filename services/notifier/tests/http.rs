@@ -147,8 +147,8 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
         assert_eq!(sender.deliver(&posted(7)).await, Reply::Delivered);
         clock.advance(Span::from_secs(100));
     }
-    let came = receiver.came();
-    let [first, second] = &came[..] else { panic!("{came:?}") };
+    let requests = receiver.came();
+    let [first, second] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!(first.path, "/hook/s3cr3t-path?token=s3cr3t");
     assert_eq!(first.header("content-type"), "application/json");
     let id = format!("{:032x}", 7);
@@ -170,9 +170,12 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
 async fn slack_gets_a_message_and_nothing_else() {
     let (receiver, sender) = pair(&clock()).await;
     assert_eq!(sender.deliver(&message(1)).await, Reply::Delivered);
-    let came = receiver.came().remove(0);
-    assert_eq!((came.path.as_str(), came.json()), ("/services/T/B/s3cr3t", json!({"text": "it *failed*"})));
-    assert_eq!(came.header("x-burnin-signature"), "");
+    let request = receiver.came().remove(0);
+    assert_eq!(
+        (request.path.as_str(), request.json()),
+        ("/services/T/B/s3cr3t", json!({"text": "it *failed*"}))
+    );
+    assert_eq!(request.header("x-burnin-signature"), "");
 }
 
 #[tokio::test]
@@ -182,10 +185,10 @@ async fn redirects_are_not_followed() {
     let there = format!("{}/stolen", elsewhere.serve().await);
     for status in [301, 302, 303, 307, 308] {
         receiver.says(status, &[("location", &there)]);
-        let said = sender.deliver(&posted(1)).await;
+        let reply = sender.deliver(&posted(1)).await;
         assert!(
-            matches!(&said, Reply::Permanent { why } if why.contains("redirects are not followed")),
-            "{said:?}"
+            matches!(&reply, Reply::Permanent { why } if why.contains("redirects are not followed")),
+            "{reply:?}"
         );
     }
     assert!(elsewhere.came().is_empty());
@@ -197,10 +200,10 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
     let (receiver, sender) = pair(&clock).await;
     receiver.answers(Answer::Hangs);
     let began = std::time::Instant::now();
-    let said = sender.deliver(&posted(1)).await;
+    let reply = sender.deliver(&posted(1)).await;
     assert!(
-        matches!(&said, Reply::Transient { why, .. } if why.contains("timeout waiting for the response")),
-        "{said:?}"
+        matches!(&reply, Reply::Transient { why, .. } if why.contains("timeout waiting for the response")),
+        "{reply:?}"
     );
     assert!(began.elapsed() >= Duration::from_secs(9), "the attempt lasted until its timeout");
     assert_eq!(sender.deliver(&posted(1)).await, Reply::Delivered);
@@ -262,16 +265,16 @@ async fn github_requests_match_its_documentation() {
     // Rate limits are also 403, and state their end.
     let reset = (clock.now().as_millis() / 1000 + 90).to_string();
     receiver.says(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
-    let said = sender.deliver(&status("success")).await;
+    let reply = sender.deliver(&status("success")).await;
     assert!(
-        matches!(&said, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(90)),
-        "{said:?}"
+        matches!(&reply, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(90)),
+        "{reply:?}"
     );
     receiver.says(403, &[("retry-after", "30")]);
-    let said = sender.deliver(&status("success")).await;
+    let reply = sender.deliver(&status("success")).await;
     assert!(
-        matches!(&said, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(30)),
-        "{said:?}"
+        matches!(&reply, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(30)),
+        "{reply:?}"
     );
     receiver.says(403, &[("x-ratelimit-remaining", "12")]);
     assert!(matches!(sender.deliver(&status("success")).await, Reply::Permanent { .. }));
@@ -283,8 +286,8 @@ async fn github_requests_match_its_documentation() {
     for repository in ["acme/images/../../user", "acme", "../x", "acme/..", "acme/im%2fages"] {
         let OutgoingMessage::Status(mut bad) = status("success").letter else { panic!("a status") };
         bad.push.repository = repository.to_owned();
-        let said = sender.deliver(&notice(1, OutgoingMessage::Status(bad))).await;
-        assert!(matches!(said, Reply::Permanent { .. }), "{repository}: {said:?}");
+        let reply = sender.deliver(&notice(1, OutgoingMessage::Status(bad))).await;
+        assert!(matches!(reply, Reply::Permanent { .. }), "{repository}: {reply:?}");
     }
 }
 
@@ -317,16 +320,16 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let url = receiver.serve().await;
     // A closed port, a wrong token, an unknown channel, and every kind of rejection.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("http://{}", closed.local_addr().unwrap());
+    let closed_url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
-    let mut said = Vec::new();
-    for (url, statuses) in [(&nobody, vec![200; 1]), (&url, vec![301, 401, 404, 410, 500, 503])] {
+    let mut texts = Vec::new();
+    for (url, statuses) in [(&closed_url, vec![200; 1]), (&url, vec![301, 401, 404, 410, 500, 503])] {
         let sender = sender(url, &clock);
         for status in statuses {
             for notice in [posted(1), message(2), checked(3), self::status("failure")] {
                 receiver.forgets();
                 receiver.says(status, &[("location", "http://127.0.0.1:1/s3cr3t")]);
-                said.push(format!("{:?}", sender.deliver(&notice).await));
+                texts.push(format!("{:?}", sender.deliver(&notice).await));
             }
         }
         let channels = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
@@ -339,7 +342,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
         world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(channels).pushed()).await;
         for name in world.names("").await {
             let body = world.store.read(&name).await.unwrap().unwrap();
-            said.push(format!("{name}: {}", String::from_utf8_lossy(&body)));
+            texts.push(format!("{name}: {}", String::from_utf8_lossy(&body)));
         }
     }
     let far = "http://hooks.example/s3cr3t".to_owned();
@@ -351,9 +354,9 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
         matches!(&insecure, Reply::Transient { why, .. } if why.contains("expected https://")),
         "{insecure:?}"
     );
-    said.push(format!("{insecure:?}"));
-    said.push(String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned());
-    let all = said.join("\n");
+    texts.push(format!("{insecure:?}"));
+    texts.push(String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned());
+    let all = texts.join("\n");
     assert!(
         all.contains("notice dropped: status")
             && all.contains("ERROR")

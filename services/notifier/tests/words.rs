@@ -26,8 +26,8 @@ async fn letters(paper: SimulatedRun) -> Vec<Notice> {
 
 #[tokio::test]
 async fn a_failure_notice_is_short() {
-    let told = letters(SimulatedRun::new("w-1", FAIL, 1.0)).await;
-    let [check, status, slack, webhook] = &told[..] else { panic!("{told:?}") };
+    let notices = letters(SimulatedRun::new("w-1", FAIL, 1.0)).await;
+    let [check, status, slack, webhook] = &notices[..] else { panic!("{notices:?}") };
     let OutgoingMessage::Check(check) = &check.letter else { panic!("a check run") };
     assert_eq!((check.name.as_str(), check.conclusion.as_str()), ("burnin/nightly", "failure"));
     assert_eq!(check.title, "the verdict is fail");
@@ -57,17 +57,17 @@ async fn a_failure_notice_is_short() {
 
 #[tokio::test]
 async fn a_failure_notice_names_the_failed_stage() {
-    let told = letters(SimulatedRun::new("w-1", How::Broken, 1.0)).await;
-    let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
+    let notices = letters(SimulatedRun::new("w-1", How::Broken, 1.0)).await;
+    let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
     assert!(
         check.conclusion == "failure" && check.summary.contains("image: CONFIG: bus"),
         "{}",
         check.summary
     );
-    let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
+    let OutgoingMessage::Channel { content: text, .. } = &notices[2].letter else { panic!("a message") };
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
-    let told = letters(SimulatedRun::new("w-1", UNSURE, 1.0)).await;
-    let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
+    let notices = letters(SimulatedRun::new("w-1", UNSURE, 1.0)).await;
+    let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
     assert_eq!(check.conclusion, "action_required", "never neutral, which GitHub treats as success");
 }
 
@@ -79,37 +79,37 @@ async fn external_text_is_escaped() {
             text: HOSTILE.to_owned(),
             ..SimulatedRun::new("w-1", how, 1.0)
         };
-        let told = letters(hostile).await;
-        let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
+        let notices = letters(hostile).await;
+        let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
         // The report has its own tests; this text must not contain its fences.
         let summary = &check.summary;
         for acting in ["<script", "<!channel", "@here", "](https://evil", "https://evil", "\n# ", "\u{202e}"]
         {
             assert!(!summary.contains(acting), "{acting}: {summary}");
         }
-        let OutgoingMessage::Status(status) = &told[1].letter else { panic!("a status") };
+        let OutgoingMessage::Status(status) = &notices[1].letter else { panic!("a status") };
         assert!(
             status.description.chars().count() <= 140 && !status.description.contains(['\n', '\u{202e}'])
         );
-        let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
+        let OutgoingMessage::Channel { content: text, .. } = &notices[2].letter else { panic!("a message") };
         for acting in ["<!", "<script", "@here", "](", "https://evil", "\n# ", "\u{202e}"] {
             assert!(!text.contains(acting), "{acting}: {text}");
         }
-        let OutgoingMessage::Channel { content: body, .. } = &told[3].letter else { panic!("JSON") };
+        let OutgoingMessage::Channel { content: body, .. } = &notices[3].letter else { panic!("JSON") };
         let posted: Posted = serde_json::from_str(body).unwrap();
-        let said = posted.reasons.first().map(|reason| &reason.text);
-        let said =
-            said.or(posted.failure.as_ref().and_then(|failed| Some(&failed.failure.as_ref()?.message)));
-        assert_eq!(said.map(String::as_str), Some(HOSTILE), "a webhook contains the unescaped text");
+        let found = posted.reasons.first().map(|reason| &reason.text);
+        let found =
+            found.or(posted.failure.as_ref().and_then(|failed| Some(&failed.failure.as_ref()?.message)));
+        assert_eq!(found.map(String::as_str), Some(HOSTILE), "a webhook contains the unescaped text");
     }
 }
 
 #[tokio::test]
 async fn long_texts_are_truncated() {
     let long = "é".repeat(100_000);
-    let told = letters(SimulatedRun { text: long, ..SimulatedRun::new("w-1", FAIL, 1.0) }).await;
-    let OutgoingMessage::Status(status) = &told[1].letter else { panic!("a status") };
+    let notices = letters(SimulatedRun { text: long, ..SimulatedRun::new("w-1", FAIL, 1.0) }).await;
+    let OutgoingMessage::Status(status) = &notices[1].letter else { panic!("a status") };
     assert_eq!(status.description.chars().count(), 140);
-    let OutgoingMessage::Channel { content: text, .. } = &told[2].letter else { panic!("a message") };
+    let OutgoingMessage::Channel { content: text, .. } = &notices[2].letter else { panic!("a message") };
     assert!(text.chars().count() < 2000, "Slack takes 40,000 characters");
 }

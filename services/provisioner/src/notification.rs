@@ -39,8 +39,8 @@ impl Notified {
         Self { builds, clusters, outbox, commands }
     }
 
-    async fn poll(&self, told: &BuildNotification) -> Result<(), CommandError> {
-        let BuildNotification { key, build } = told;
+    async fn poll(&self, notification: &BuildNotification) -> Result<(), CommandError> {
+        let BuildNotification { key, build } = notification;
         let (command, name) = (key.command(), key.command().resource_name());
         let noted = self.builds.submissions().on_notification(key, build).await;
         let seen = match noted {
@@ -72,6 +72,6 @@ impl Handler for Notified {
         let is_own = |key: &BuildKey| {
             key.command().stage == Stage::Cluster && (key.is_whole() || key.to_string().contains(".destroy-"))
         };
-        notification::handle(event, is_own, async |told| self.poll(&told).await).await
+        notification::handle(event, is_own, async |notification| self.poll(&notification).await).await
     }
 }

@@ -75,10 +75,10 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let deployed =
         DeployedClusters::new(&clusters::KINDS, builds.clone(), world.store.clone(), world.clock.clone());
     let clusters = Arc::new(Providers { deployed, local: None });
-    let heard = Arc::<Heard>::default();
+    let bus = Arc::<Heard>::default();
     let worker = Provisioner::new(clusters.clone(), Span::from_secs(3600));
-    let commands = Arc::new(WorkerHandler::new(worker, heard.clone(), world.clock.clone()));
-    let outbox = Publisher::new("provisioner", heard.clone(), world.clock.clone());
+    let commands = Arc::new(WorkerHandler::new(worker, bus.clone(), world.clock.clone()));
+    let outbox = Publisher::new("provisioner", bus.clone(), world.clock.clone());
     let service = Notified::new(builds, clusters.clone(), outbox, commands);
     let push = async |body: &Value| {
         service.handle(&decode(&Headers::new(), body.to_string().as_bytes()).unwrap()).await
@@ -90,10 +90,10 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let expires_at = world.clock.now() + Span::from_secs(3600);
     clusters.create(&Order { id, name: name.clone(), system: system(), expires_at }).await.unwrap();
     while clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
-    for told in world.cloud.notifications() {
-        assert_eq!(push(&told).await, Disposition::Done);
+    for pushed in world.cloud.notifications() {
+        assert_eq!(push(&pushed).await, Disposition::Done);
     }
-    let ready = heard.take();
+    let ready = bus.take();
     assert_eq!(ready.len(), 1, "{ready:?}");
     assert_eq!(ready[0].0, "dev.burnin.cluster.ready.v1");
 
@@ -101,7 +101,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let builds = world.cloud.builds();
     let teardown = builds.last().unwrap();
     assert_eq!(push(&notification(teardown)).await, Disposition::Done);
-    let deleted = heard.take();
+    let deleted = bus.take();
     assert_eq!(deleted.len(), 1, "{deleted:?}");
     assert_eq!(deleted[0].0, "dev.burnin.cluster.deleted.v1");
 
@@ -115,7 +115,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let mut foreign = teardown.clone();
     foreign["tags"] = json!(["nightly"]);
     assert_eq!(push(&notification(&foreign)).await, Disposition::Done);
-    assert_eq!(heard.take(), []);
+    assert_eq!(bus.take(), []);
     assert!(matches!(
         push(&notification(&json!({"id": "", "status": "SUCCESS"}))).await,
         Disposition::Park(_)

@@ -91,11 +91,11 @@ impl Warehouse {
     pub async fn check(&self, run: &RunId, wrong: &mut Vec<String>) -> Result<(), String> {
         let (rows, different, verdicts) = match self {
             Self::File(sqlite) => {
-                let told = |error: warehouse::Error| format!("{run}: {error:?}");
-                let rows = sqlite.rows(run.as_str()).await.map_err(told)?;
+                let message = |error: warehouse::Error| format!("{run}: {error:?}");
+                let rows = sqlite.rows(run.as_str()).await.map_err(message)?;
                 let keys: BTreeSet<_> =
                     rows.iter().map(|row| (row.size_bytes, row.placement.clone())).collect();
-                (rows.len(), keys.len(), sqlite.verdicts(run.as_str()).await.map_err(told)?.len())
+                (rows.len(), keys.len(), sqlite.verdicts(run.as_str()).await.map_err(message)?.len())
             }
             Self::BigQuery { rows, verdicts } => {
                 let of = |counted: &BTreeMap<Vec<String>, u64>| {

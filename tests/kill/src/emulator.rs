@@ -23,24 +23,24 @@ pub struct Emulator {
 impl Emulator {
     pub fn start(jar: &Path, log: &Path) -> Result<Self, String> {
         let port = crate::free_port()?;
-        let told = |error: std::io::Error| format!("the emulator: {error}");
+        let message = |error: std::io::Error| format!("the emulator: {error}");
         let mut command = Command::new("java");
         command.args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"]).arg(jar);
         command.args(["--host=127.0.0.1", &format!("--port={port}")]).stdin(Stdio::null());
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(told)?;
-        let mut said =
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(message)?;
+        let mut stderr =
             BufReader::new(process.stderr.take().ok_or("the emulator's standard error is not readable")?);
-        let mut file = File::create(log).map_err(told)?;
+        let mut file = File::create(log).map_err(message)?;
         let mut line = String::new();
         // The emulator also keeps running if its port is in use: only this line shows that it serves.
         while !line.contains("Server started") {
             line.clear();
-            if said.read_line(&mut line).map_err(told)? == 0 {
+            if stderr.read_line(&mut line).map_err(message)? == 0 {
                 return Err(format!("the emulator ended; see {}", log.display()));
             }
-            std::io::Write::write_all(&mut file, line.as_bytes()).map_err(told)?;
+            std::io::Write::write_all(&mut file, line.as_bytes()).map_err(message)?;
         }
-        std::thread::spawn(move || std::io::copy(&mut said, &mut file));
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut file));
         Ok(Self { process, host: format!("127.0.0.1:{port}"), http: reqwest::Client::new() })
     }
 

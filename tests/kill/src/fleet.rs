@@ -26,7 +26,7 @@ pub struct Fleet {
     place: RunLocation,
     emulator: String,
     pull: bool,
-    told: String,
+    channel_url: String,
 }
 
 /// Stores, as values of a service's environment.
@@ -65,7 +65,7 @@ impl Fleet {
         place: RunLocation,
         emulator: &Emulator,
         pull: bool,
-        told: String,
+        channel_url: String,
     ) -> Result<Self, String> {
         let mut fleet = Self {
             services: Vec::new(),
@@ -74,7 +74,7 @@ impl Fleet {
             place,
             emulator: emulator.host.clone(),
             pull,
-            told,
+            channel_url,
         };
         for (number, (name, topic)) in SERVICES.into_iter().enumerate() {
             let port = crate::free_port()?;
@@ -92,9 +92,9 @@ impl Fleet {
 
     fn spawn(&self, name: &str, port: u16) -> Result<Child, String> {
         let program = self.programs.join(format!("burnin-{name}"));
-        let told = |error: std::io::Error| format!("{}: {error}", program.display());
+        let message = |error: std::io::Error| format!("{}: {error}", program.display());
         let log = self.folder.join("logs").join(format!("{name}-{port}.log"));
-        let log = File::options().create(true).append(true).open(log).map_err(told)?;
+        let log = File::options().create(true).append(true).open(log).map_err(message)?;
         let at = |place: &str| self.folder.join(place);
         let mut command = Command::new(&program);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -118,13 +118,13 @@ impl Fleet {
             command.env("STORAGE_EMULATOR_HOST", storage).env("BIGQUERY_EMULATOR_HOST", bigquery);
         }
         if name == "notifier" {
-            command.env("BURNIN_CHANNEL_KILL_URL", &self.told).env("BURNIN_CHANNEL_KILL_KEY", "kill");
+            command.env("BURNIN_CHANNEL_KILL_URL", &self.channel_url).env("BURNIN_CHANNEL_KILL_KEY", "kill");
         }
         if self.pull && name == AGENT {
             command.env("BURNIN_PULL", format!("projects/{PROJECT}/subscriptions/{AGENT_SUBSCRIPTION}"));
         }
-        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
-        command.spawn().map_err(told)
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(message)?).stderr(log);
+        command.spawn().map_err(message)
     }
 
     /// Kills a service with -9, and starts it again immediately, as the platform does.

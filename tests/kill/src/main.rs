@@ -109,9 +109,9 @@ fn main() -> ExitCode {
 }
 
 async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String>, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", arguments.folder.display());
-    fs::create_dir_all(arguments.folder.join("logs")).map_err(told)?;
-    let folder = arguments.folder.canonicalize().map_err(told)?;
+    let message = |error: std::io::Error| format!("{}: {error}", arguments.folder.display());
+    fs::create_dir_all(arguments.folder.join("logs")).map_err(message)?;
+    let folder = arguments.folder.canonicalize().map_err(message)?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}, {} runs at a time, for {}", arguments.runs, arguments.lasting);
     let mut dice = fastrand::Rng::with_seed(seed);
@@ -120,8 +120,11 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     for topic in events::topics() {
         emulator.topic(&format!("burnin-{topic}")).await?;
     }
-    let cloud =
-        if arguments.bucket { Some(StandIn::start(Options::default()).await.map_err(told)?) } else { None };
+    let cloud = if arguments.bucket {
+        Some(StandIn::start(Options::default()).await.map_err(message)?)
+    } else {
+        None
+    };
     let bigquery = match &cloud {
         Some(standin) => Some(dataset(standin).await?),
         None => None,
@@ -136,7 +139,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         }
         None => {
             let path = folder.join("bucket");
-            let store = FolderStore::open(&path).map_err(told)?;
+            let store = FolderStore::open(&path).map_err(message)?;
             let warehouse = folder.join("warehouse.sqlite").into();
             (Arc::new(store), RunLocation { name: path.into(), warehouse, emulators: None })
         }
@@ -150,17 +153,22 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let clock = tokio::spawn(chores(fleet.chores()));
 
     let began = Instant::now();
-    let (mut open, mut asked, mut ended): (BTreeSet<RunId>, usize, Vec<checks::Ended>) = Default::default();
+    let (mut open, mut requested, mut ended): (BTreeSet<RunId>, usize, Vec<checks::Ended>) =
+        Default::default();
     let mut wrong = Vec::new();
     let mut next_kill = Instant::now();
     let mut quiet_since = None;
     loop {
         let killing = began.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
-            receiver::failed_before(&*store, &runs::name(asked), service::Clock::now(&service::SystemClock))
-                .await?;
-            open.insert(requests.ask(asked, &gateways).await?);
-            asked += 1;
+            receiver::failed_before(
+                &*store,
+                &runs::name(requested),
+                service::Clock::now(&service::SystemClock),
+            )
+            .await?;
+            open.insert(requests.ask(requested, &gateways).await?);
+            requested += 1;
         }
         if killing && Instant::now() >= next_kill {
             wrong.extend(fleet.ended());

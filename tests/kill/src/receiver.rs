@@ -26,17 +26,17 @@ type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
 #[derive(Clone)]
 pub struct PublishedFacts {
     pub url: String,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Heard>>,
     /// Number of rejections by id.
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl PublishedFacts {
     pub async fn start() -> Result<Self, String> {
-        let told = |error: std::io::Error| error.to_string();
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(told)?;
-        let url = format!("http://{}/hook", listener.local_addr().map_err(told)?);
-        let here = Self { url, heard: Arc::default(), refused: Arc::default() };
+        let message = |error: std::io::Error| error.to_string();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(message)?;
+        let url = format!("http://{}/hook", listener.local_addr().map_err(message)?);
+        let here = Self { url, received: Arc::default(), refused: Arc::default() };
         let hearing = here.clone();
         tokio::spawn(async move {
             for number in 0_u32.. {
@@ -74,7 +74,7 @@ impl PublishedFacts {
             return stream.write_all(busy).await.ok();
         }
         *self
-            .heard
+            .received
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .entry((text("run"), text("news")))
@@ -98,20 +98,20 @@ impl PublishedFacts {
 
     /// Checks that each of these runs was reported as a recovery under one notice id.
     pub fn check<'a>(&self, runs: impl Iterator<Item = &'a RunId>, wrong: &mut Vec<String>) {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ended = 0;
         for run in runs {
             ended += 1;
-            match heard.get(&(run.to_string(), "recovered".to_owned())).map(BTreeMap::len) {
+            match received.get(&(run.to_string(), "recovered".to_owned())).map(BTreeMap::len) {
                 Some(1) => {}
                 Some(ids) => wrong.push(format!("{run} was reported under {ids} ids")),
                 None => wrong.push(format!("{run} was not reported")),
             }
         }
-        let came: usize = heard.values().flat_map(BTreeMap::values).sum();
-        println!("{came} deliveries of {} notices about {ended} runs", heard.len());
-        if heard.len() != ended {
-            wrong.push(format!("{} notices about {ended} runs: {:?}", heard.len(), heard.keys()));
+        let deliveries: usize = received.values().flat_map(BTreeMap::values).sum();
+        println!("{deliveries} deliveries of {} notices about {ended} runs", received.len());
+        if received.len() != ended {
+            wrong.push(format!("{} notices about {ended} runs: {:?}", received.len(), received.keys()));
         }
     }
 }

@@ -54,17 +54,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Requests {
     /// Compiles the quickstart's benchmark; runs write their counts into `folder`.
     pub fn new(folder: &Path) -> Result<Self, String> {
-        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(folder.join("source")).map_err(told)?;
-        fs::write(folder.join("source/readme"), "nothing is needed\n").map_err(told)?;
-        fs::write(folder.join("image.yml"), BUILD).map_err(told)?;
-        fs::write(folder.join("criteria.yml"), "name: any\ndata_only: true\n").map_err(told)?;
+        let message = |error: std::io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(folder.join("source")).map_err(message)?;
+        fs::write(folder.join("source/readme"), "nothing is needed\n").map_err(message)?;
+        fs::write(folder.join("image.yml"), BUILD).map_err(message)?;
+        fs::write(folder.join("criteria.yml"), "name: any\ndata_only: true\n").map_err(message)?;
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/quickstart/collective_perf.rs");
         let bench = folder.join("all_reduce_perf");
         let mut rustc = Command::new("rustc");
         let compiled = rustc.args(["--edition", "2024", "-O", "-o"]).arg(&bench).arg(source).status();
-        if !compiled.map_err(told)?.success() {
+        if !compiled.map_err(message)?.success() {
             return Err("the benchmark does not compile".to_owned());
         }
         Ok(Self { folder: folder.to_owned(), bench, http: reqwest::Client::new() })
@@ -101,12 +101,12 @@ notify: [webhook: {{target: kill}}]
             counts.display()
         );
         fs::write(&path, workflow).map_err(|error| error.to_string())?;
-        let mut asked = tokio::task::JoinSet::new();
+        let mut tasks = tokio::task::JoinSet::new();
         for gateway in gateways {
-            asked.spawn(begin(self.http.clone(), gateway.clone(), name.clone()));
+            tasks.spawn(begin(self.http.clone(), gateway.clone(), name.clone()));
         }
         let mut runs = Vec::new();
-        while let Some(begun) = asked.join_next().await {
+        while let Some(begun) = tasks.join_next().await {
             runs.push(begun.map_err(|error| error.to_string())??);
         }
         runs.dedup();
@@ -121,7 +121,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
     let until = Instant::now() + PATIENCE;
     loop {
         let request = http.post(&gateway).header("idempotency-key", &name).json(&json!({"workflow": name}));
-        let said = match request.timeout(Duration::from_secs(10)).send().await {
+        let reason = match request.timeout(Duration::from_secs(10)).send().await {
             Ok(answer) if answer.status() == 202 => {
                 // The gateway was killed while it answered: the same key gives the same run.
                 let begun: Result<Value, _> = answer.json().await;
@@ -137,7 +137,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
             Err(error) => error.to_string(),
         };
         if Instant::now() > until {
-            return Err(format!("{name} could not be requested: {said}"));
+            return Err(format!("{name} could not be requested: {reason}"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

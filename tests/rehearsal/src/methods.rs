@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn storage_methods_check_the_documented_permission() {
-        let asked = |method: &str, path: &str, query: &[(&str, &str)]| {
+        let needed = |method: &str, path: &str, query: &[(&str, &str)]| {
             asked(Api::Storage, method, path, query, Value::Null)
         };
         let object = "projects/_/buckets/b/objects/x/y";
@@ -288,17 +288,17 @@ mod tests {
         let (create, delete) =
             (format!("storage.objects.create {object}"), format!("storage.objects.delete {object}"));
         assert_eq!(
-            asked("POST", insert, &[("name", "x/y"), ("ifGenerationMatch", "0")]),
+            needed("POST", insert, &[("name", "x/y"), ("ifGenerationMatch", "0")]),
             Some(vec![create.clone()])
         );
-        assert_eq!(asked("POST", insert, &[("name", "x/y")]), Some(vec![create, delete.clone()]));
-        assert_eq!(asked("PUT", insert, &[("upload_id", "1")]), Some(Vec::new()));
+        assert_eq!(needed("POST", insert, &[("name", "x/y")]), Some(vec![create, delete.clone()]));
+        assert_eq!(needed("PUT", insert, &[("upload_id", "1")]), Some(Vec::new()));
         assert_eq!(
-            asked("GET", "storage/v1/b/b/o/x+y", &[("alt", "media")]),
+            needed("GET", "storage/v1/b/b/o/x+y", &[("alt", "media")]),
             Some(vec![format!("storage.objects.get {object}")])
         );
-        assert_eq!(asked("DELETE", "storage/v1/b/b/o/x+y", &[]), Some(vec![delete]));
-        let list = asked("GET", "storage/v1/b/b/o", &[("prefix", "open/")]);
+        assert_eq!(needed("DELETE", "storage/v1/b/b/o/x+y", &[]), Some(vec![delete]));
+        let list = needed("GET", "storage/v1/b/b/o", &[("prefix", "open/")]);
         assert_eq!(list, Some(vec!["storage.objects.list bucket b, list below `open/`".to_owned()]));
         for (method, path) in [
             ("GET", "storage/v1/b/b"),
@@ -306,62 +306,62 @@ mod tests {
             ("POST", "storage/v1/b"),
             ("POST", insert),
         ] {
-            assert_eq!(asked(method, path, &[]), None, "{method} {path}");
+            assert_eq!(needed(method, path, &[]), None, "{method} {path}");
         }
     }
 
     #[test]
     fn build_methods_check_the_project_and_the_account() {
         let builds = "v1/projects/p/locations/l/builds";
-        let asked = |method: &str, path: &str, body: Value| asked(Api::CloudBuild, method, path, &[], body);
+        let needed = |method: &str, path: &str, body: Value| asked(Api::CloudBuild, method, path, &[], body);
         let named = json!({"serviceAccount": "projects/p/serviceAccounts/a@p"});
         let create = "cloudbuild.builds.create project".to_owned();
         let acts = |account: &str| format!("iam.serviceAccounts.actAs account {account}");
-        assert_eq!(asked("POST", builds, named), Some(vec![create.clone(), acts("a@p")]));
-        assert_eq!(asked("POST", builds, json!({})), Some(vec![create, acts(DEFAULT_ACCOUNT)]));
+        assert_eq!(needed("POST", builds, named), Some(vec![create.clone(), acts("a@p")]));
+        assert_eq!(needed("POST", builds, json!({})), Some(vec![create, acts(DEFAULT_ACCOUNT)]));
         assert_eq!(
-            asked("GET", builds, Value::Null),
+            needed("GET", builds, Value::Null),
             Some(vec!["cloudbuild.builds.list project".to_owned()])
         );
         let one = |suffix: &str| format!("{builds}/1{suffix}");
         assert_eq!(
-            asked("GET", &one(""), Value::Null),
+            needed("GET", &one(""), Value::Null),
             Some(vec!["cloudbuild.builds.get project".to_owned()])
         );
         assert_eq!(
-            asked("POST", &one(":cancel"), Value::Null),
+            needed("POST", &one(":cancel"), Value::Null),
             Some(vec!["cloudbuild.builds.update project".to_owned()])
         );
-        assert_eq!(asked("POST", &one(":retry"), Value::Null), None);
+        assert_eq!(needed("POST", &one(":retry"), Value::Null), None);
     }
 
     #[test]
     fn warehouse_methods_check_project_and_dataset() {
-        let asked = |method: &str, path: &str, body: Value| {
+        let needed = |method: &str, path: &str, body: Value| {
             asked(Api::BigQuery, method, &format!("bigquery/v2/projects/p/{path}"), &[], body)
         };
         let job = "bigquery.jobs.create project".to_owned();
         let load = json!({"configuration": {"load": {"destinationTable": {"datasetId": "d"}}}});
         assert_eq!(
-            asked("POST", "jobs", load),
+            needed("POST", "jobs", load),
             Some(vec![job.clone(), "bigquery.tables.updateData dataset d".to_owned()])
         );
         let query = json!({"query": "SELECT 1 FROM `p.d.t`"});
         assert_eq!(
-            asked("POST", "queries", query),
+            needed("POST", "queries", query),
             Some(vec![job, "bigquery.tables.getData dataset d".to_owned()])
         );
         assert_eq!(
-            asked("GET", "datasets/d/tables/t", Value::Null),
+            needed("GET", "datasets/d/tables/t", Value::Null),
             Some(vec!["bigquery.tables.get dataset d".to_owned()])
         );
-        assert_eq!(asked("GET", "jobs/1", Value::Null), Some(Vec::new()));
+        assert_eq!(needed("GET", "jobs/1", Value::Null), Some(Vec::new()));
         for (method, path, body) in [
             ("POST", "queries", json!({"query": "SELECT 1"})),
             ("POST", "jobs", json!({})),
             ("DELETE", "jobs/1", Value::Null),
         ] {
-            assert_eq!(asked(method, path, body), None, "{method} {path}");
+            assert_eq!(needed(method, path, body), None, "{method} {path}");
         }
     }
 }

@@ -75,12 +75,13 @@ impl Plan {
     /// # Errors
     /// Returns an error if the file or an expected argument is missing.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let bytes = std::fs::read(path).map_err(|error| told(&error))?;
-        let plan: Value = serde_json::from_slice(&bytes).map_err(|error| told(&error))?;
+        let message = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let bytes = std::fs::read(path).map_err(|error| message(&error))?;
+        let plan: Value = serde_json::from_slice(&bytes).map_err(|error| message(&error))?;
         let resources = plan["planned_values"]["root_module"]["resources"].as_array();
         Self::of(
-            resources.ok_or_else(|| told(&"no planned resources; make it with tests/terraform/plan.py"))?,
+            resources
+                .ok_or_else(|| message(&"no planned resources; make it with tests/terraform/plan.py"))?,
         )
     }
 

@@ -124,9 +124,9 @@ impl Described {
     /// # Errors
     /// Returns an error if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
-        serde_json::from_str(&text).map_err(|error| told(&error))
+        let message = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| message(&error))?;
+        serde_json::from_str(&text).map_err(|error| message(&error))
     }
 }
 

@@ -19,10 +19,10 @@ pub fn program(path: &str) -> Command {
 /// Checks that a service reports all these errors and exits with 64.
 pub fn refuses(mut program: Command, problems: &[&str]) {
     let output = program.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(64), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64), "{stderr}");
     for problem in problems {
-        assert!(said.contains(problem), "{problem}: {said}");
+        assert!(stderr.contains(problem), "{problem}: {stderr}");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::args::InitKind;
 /// Maximum time for one program: `sinfo` retries for minutes if its controller does not answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Maximum output that is read of one program, bytes.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// A Slurm partition with usable nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
     let out = child.stdout.take()?;
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
-        out.take(MOST).read_to_end(&mut text).map(|_| text)
+        out.take(MAX_BYTES).read_to_end(&mut text).map(|_| text)
     });
     let until = Instant::now() + PATIENCE;
     let ended = loop {

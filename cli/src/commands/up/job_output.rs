@@ -24,7 +24,7 @@ const FILES: usize = 64;
 /// Maximum bytes read per request and file.
 const STEP: u64 = 1 << 20;
 /// Maximum bytes read per job. The rest is in the collected logs.
-const MOST: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of jobs in memory.
 const JOBS: usize = 16;
 
@@ -52,7 +52,7 @@ struct Tail {
     /// Bytes read of all files.
     read: u64,
     /// Number of the last request: the least recently shown job is removed first.
-    asked: u64,
+    request: u64,
 }
 
 /// A file that is read in steps.
@@ -67,14 +67,14 @@ struct TailedFile {
 impl JobOutput for RunningOutput {
     async fn lines(&self, job: RunningJob<'_>, after: u64) -> Result<OutputLines, String> {
         let mut jobs = self.jobs.lock().await;
-        let asked = jobs.values().map(|tail| tail.asked).max().unwrap_or(0) + 1;
+        let request = jobs.values().map(|tail| tail.request).max().unwrap_or(0) + 1;
         let mut tail = jobs.remove(job.name).unwrap_or_default();
-        tail.asked = asked;
+        tail.request = request;
         let read = self.read(&mut tail, job.cluster, job.name).await;
         let answer = tail.after(after);
         jobs.insert(job.name.to_owned(), tail);
         if jobs.len() > JOBS {
-            let oldest = jobs.iter().min_by_key(|(_, tail)| tail.asked).map(|(name, _)| name.clone());
+            let oldest = jobs.iter().min_by_key(|(_, tail)| tail.request).map(|(name, _)| name.clone());
             oldest.and_then(|name| jobs.remove(&name));
         }
         match read {
@@ -94,7 +94,7 @@ impl RunningOutput {
         listed.truncate(FILES);
         let named = listed.len() > 1;
         for file in listed {
-            if tail.read >= MOST {
+            if tail.read >= MAX_BYTES {
                 break;
             }
             self.step(tail, cluster, job, &file, named).await?;
@@ -177,8 +177,9 @@ impl Tail {
         let kept = self.last - self.lines.len() as u64;
         let skipped = usize::try_from(after.saturating_sub(kept)).unwrap_or(usize::MAX);
         let lines: Vec<_> = self.lines.iter().skip(skipped).cloned().collect();
-        let ended = (self.read >= MOST)
-            .then(|| format!("the first {} MiB are shown; the collected logs have the rest", MOST >> 20));
+        let ended = (self.read >= MAX_BYTES).then(|| {
+            format!("the first {} MiB are shown; the collected logs have the rest", MAX_BYTES >> 20)
+        });
         OutputLines { first: self.last - lines.len() as u64 + 1, lines, last: self.last, ended }
     }
 }

@@ -10,9 +10,9 @@ fn told(inventory: &str, parameters: &[(&str, &str)]) -> (Option<i32>, String) {
     for (name, value) in parameters {
         workspace = workspace.set(name, *value);
     }
-    let (code, said) = workspace.python(&["check.py"]);
+    let (code, output) = workspace.python(&["check.py"]);
     assert_eq!(workspace.path().join("vars.json").exists(), code == Some(0));
-    (code, said)
+    (code, output)
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn an_invalid_inventory_is_reported_with_its_line() {
         ("[slurm-master]\nm\n[slurm-node]\nc\na 'b\n", "inventory:5: cannot be read: No closing quotation"),
         ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: expected also in another group"),
     ] {
-        let (code, said) = told(bad, &[]);
-        assert_eq!(code, Some(64), "{bad}: {said}");
-        assert!(said.contains(expected), "{bad}: {said}");
-        assert_eq!(said.lines().count(), 2, "one error: {said}");
+        let (code, output) = told(bad, &[]);
+        assert_eq!(code, Some(64), "{bad}: {output}");
+        assert!(output.contains(expected), "{bad}: {output}");
+        assert_eq!(output.lines().count(), 2, "one error: {output}");
     }
 }
 
@@ -105,12 +105,12 @@ fn an_invalid_parameter_is_reported_by_name() {
         ),
         ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
     ] {
-        let (code, said) = told(GOOD, &[(name, value)]);
-        assert_eq!(code, Some(64), "{name}={value}: {said}");
-        assert!(said.contains(expected), "{name}={value}: {said}");
+        let (code, output) = told(GOOD, &[(name, value)]);
+        assert_eq!(code, Some(64), "{name}={value}: {output}");
+        assert!(output.contains(expected), "{name}={value}: {output}");
     }
-    let (_, said) = told("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
-    assert_eq!(said.lines().count(), 5, "all problems are reported at once: {said}");
+    let (_, output) = told("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
+    assert_eq!(output.lines().count(), 5, "all problems are reported at once: {output}");
 }
 
 /// A build config declares each parameter with the default of the check.
@@ -118,12 +118,12 @@ fn an_invalid_parameter_is_reported_by_name() {
 #[ignore = "needs Python: .ci/ansible.sh"]
 fn the_defaults_are_the_same_everywhere() {
     let list = "import check; [print(v[0], v[1], sep='\\t') for v in check.PARAMETERS.values()]";
-    let (_, said) = Workspace::new(GOOD).python(&["-c", list]);
-    assert!(said.lines().count() > 10, "{said}");
+    let (_, output) = Workspace::new(GOOD).python(&["-c", list]);
+    assert!(output.lines().count() > 10, "{output}");
     for config in ["provision.yaml", "release.yaml"] {
         let plan = plan(config, &Default::default());
         let environment = &plan.steps[0].env;
-        for line in said.lines() {
+        for line in output.lines() {
             let (name, default) = line.split_once('\t').unwrap();
             let value = environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
             assert_eq!(value, Some(default), "{config}: {name}");

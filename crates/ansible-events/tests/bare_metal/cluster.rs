@@ -67,8 +67,8 @@ fn a_cluster_is_provisioned() {
     assert_eq!(keys.len(), 1, "one key on all hosts: {:?}", keys.values());
     let key = keys.keys().next().unwrap();
     assert!(key.len() > 1000);
-    let told = PLAYS.map(|play| workspace.read(&format!("events/{play}.jsonl"))).concat() + &ran.log;
-    assert!(!told.contains(&key[..40]));
+    let logs = PLAYS.map(|play| workspace.read(&format!("events/{play}.jsonl"))).concat() + &ran.log;
+    assert!(!logs.contains(&key[..40]));
 
     again(&bed);
     success_requires_a_complete_run(&bed);
@@ -89,8 +89,8 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
     let workspace = bed.workspace();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
     let why = |variables: &str| {
-        let (code, said) = workspace.python(&["play.py", "validate", "--extra-vars", variables]);
-        assert_eq!(code, Some(2), "{variables}: {said}");
+        let (code, output) = workspace.python(&["play.py", "validate", "--extra-vars", variables]);
+        assert_eq!(code, Some(2), "{variables}: {output}");
         workspace.findings("validate").failure.unwrap().message
     };
     // An unsupported type: Debian's Open MPI supports only PMIx.
@@ -105,13 +105,13 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
         "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \
          python3 {probe} rank mpi none 2>/dev/null | python3 {probe} judge 4 2 0"
     );
-    let said = bed.on("login", &alone);
-    assert!(said.contains("expected one world of 8 ranks, found worlds of 1"), "{said}");
+    let output = bed.on("login", &alone);
+    assert!(output.contains("expected one world of 8 ranks, found worlds of 1"), "{output}");
 
     // A benchmark needs a working program.
     let why_no_programs = |variables: &str| {
-        let (code, said) = workspace.python(&["play.py", "programs", "--extra-vars", variables]);
-        assert_eq!(code, Some(2), "{variables}: {said}");
+        let (code, output) = workspace.python(&["play.py", "programs", "--extra-vars", variables]);
+        assert_eq!(code, Some(2), "{variables}: {output}");
         workspace.findings("programs").failure.unwrap().message
     };
     let message = why_no_programs("nccl_tests=/mnt/shared/nothing");

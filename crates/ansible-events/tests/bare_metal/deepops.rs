@@ -14,12 +14,12 @@ fn checkout(playbooks: &[&str]) -> (Workspace, tempfile::TempDir) {
     for file in playbooks {
         let path = folder.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let told = format!(
+        let playbook = format!(
             "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.shell: >-\n        \
              echo '{file}' '{{{{ inventory_hostname }}}}' {{{{ colour | quote }}}} \"$PWD\" >> {}/calls\n",
             folder.path().display()
         );
-        fs::write(path, told).unwrap();
+        fs::write(path, playbook).unwrap();
     }
     let config = folder.path().join("config");
     fs::create_dir(&config).unwrap();
@@ -69,8 +69,8 @@ fn playbooks_are_called_by_the_age_of_the_checkout() {
         let (workspace, folder) = checkout(playbooks);
         assert_eq!(workspace.python(&["check.py"]).0, Some(0));
         for step in ["nfs", "cluster"].into_iter().chain(validated.then_some("validation")) {
-            let (code, said) = workspace.python(&["deepops.py", step]);
-            assert_eq!(code, Some(0), "{step}: {said}");
+            let (code, output) = workspace.python(&["deepops.py", step]);
+            assert_eq!(code, Some(0), "{step}: {output}");
         }
         assert_eq!(calls(&folder), expected);
         let text = fs::read_to_string(folder.path().join("calls")).unwrap();
@@ -88,19 +88,19 @@ fn a_folder_without_a_checkout_is_refused() {
     for playbooks in [&[][..], &["playbooks/slurm-cluster.yml"], &["playbooks/slurm-perf-cluster.yml"]] {
         let (workspace, folder) = checkout(playbooks);
         assert_eq!(workspace.python(&["check.py"]).0, Some(0));
-        let (code, said) = workspace.python(&["deepops.py", "cluster"]);
-        assert_eq!(code, Some(64), "{said}");
+        let (code, output) = workspace.python(&["deepops.py", "cluster"]);
+        assert_eq!(code, Some(64), "{output}");
         for looked in [
             "20.10: playbooks/slurm-cluster.yml, playbooks/slurm-cluster/slurm-validation.yml",
             "playbooks/nfs.yml",
         ] {
-            assert!(said.contains(looked), "{said}");
+            assert!(output.contains(looked), "{output}");
         }
         assert!(calls(&folder).is_empty());
     }
     let (workspace, _folder) = checkout(&["playbooks/nfs.yml", "playbooks/slurm-perf-cluster.yml"]);
     let workspace = workspace.set("_DEEPOPS_EXTRA_VARS", "[1]");
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
-    let (code, said) = workspace.python(&["deepops.py", "nfs"]);
-    assert!(code == Some(64) && said.contains("_DEEPOPS_EXTRA_VARS: expected a JSON object"), "{said}");
+    let (code, output) = workspace.python(&["deepops.py", "nfs"]);
+    assert!(code == Some(64) && output.contains("_DEEPOPS_EXTRA_VARS: expected a JSON object"), "{output}");
 }

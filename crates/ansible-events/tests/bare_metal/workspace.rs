@@ -75,8 +75,8 @@ impl Workspace {
         let mut command = Command::new("python3");
         command.args(arguments).current_dir(self.path()).envs(&self.substitutions);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        (output.status.code(), said.into_owned())
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text.into_owned())
     }
 
     /// Findings in the events of a playbook.

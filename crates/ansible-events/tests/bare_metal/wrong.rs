@@ -53,8 +53,8 @@ fn a_wrong_sudo_password_is_reported() {
     assert_eq!(state(&bed), before);
     // The same play passes with the right one.
     std::fs::write(&file, "right\n").unwrap();
-    let (code, said) = workspace.python(&["play.py", "reach"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = workspace.python(&["play.py", "reach"]);
+    assert_eq!(code, Some(0), "{output}");
     assert!(workspace.findings("reach").good());
 }
 
@@ -65,9 +65,9 @@ fn an_unshared_folder_is_reported() {
     bed.on("dgx02", "umount /mnt/shared && mkdir -p /mnt/shared && chmod 777 /mnt/shared");
     let workspace = bed.workspace();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
-    let (code, said) = workspace.python(&["play.py", "share"]);
+    let (code, output) = workspace.python(&["play.py", "share"]);
     bed.on("dgx02", "mount --bind \"$(dirname \"$(cat /etc/bed)\")/shared\" /mnt/shared");
-    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(code, Some(2), "{output}");
     let failure = workspace.findings("share").failure.unwrap();
     assert_eq!(
         (failure.host.as_str(), failure.task.as_str()),
@@ -78,8 +78,8 @@ fn an_unshared_folder_is_reported() {
         "{}",
         failure.message
     );
-    let (code, said) = workspace.python(&["play.py", "share"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = workspace.python(&["play.py", "share"]);
+    assert_eq!(code, Some(0), "{output}");
     assert!(workspace.findings("share").unchanged());
     assert_eq!(bed.on("login", "ls -A /mnt/shared/burnin-dgx; rmdir /mnt/shared/burnin-dgx"), "");
 }
@@ -95,8 +95,8 @@ fn a_kernel_without_nfs_is_reported() {
     let before = state(&bed);
     let workspace = bed.workspace().set("_SHARE", "nfs");
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
-    let (code, said) = workspace.python(&["play.py", "share"]);
-    assert_eq!(code, Some(2), "{said}");
+    let (code, output) = workspace.python(&["play.py", "share"]);
+    assert_eq!(code, Some(2), "{output}");
     let findings = workspace.findings("share");
     let message = findings.failure.as_ref().unwrap().message.as_str();
     assert!(

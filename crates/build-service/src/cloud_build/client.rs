@@ -107,9 +107,9 @@ impl CloudBuildClient {
     /// # Errors
     /// Returns an error if the request fails.
     pub async fn list(&self, tag: &str) -> Result<Vec<Build>, RequestFailure> {
-        let asked =
+        let request =
             self.api().await?.list_builds().set_parent(&self.parent).set_filter(format!("tags=\"{tag}\""));
-        let mut items = asked.by_item();
+        let mut items = request.by_item();
         let mut builds = Vec::new();
         while let Some(build) = items.next().await {
             builds.push(build.map_err(refusal)?);
@@ -124,8 +124,8 @@ impl CloudBuildClient {
     /// # Errors
     /// Returns an error if the request fails.
     pub async fn cancel(&self, id: &str) -> Result<(), RequestFailure> {
-        let asked = self.api().await?.cancel_build().set_name(self.name(id));
-        match asked.with_idempotency(true).send().await {
+        let request = self.api().await?.cancel_build().set_name(self.name(id));
+        match request.with_idempotency(true).send().await {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.http_status_code(), Some(400 | 404 | 409)) => Ok(()),
             Err(error) => Err(refusal(error)),

@@ -44,7 +44,7 @@ pub async fn handle(
 ) -> Disposition {
     match read(event) {
         Err(why) => Disposition::Park(why),
-        Ok(Some(told)) if is_own(&told.key) => match poll(told).await {
+        Ok(Some(notification)) if is_own(&notification.key) => match poll(notification).await {
             Ok(()) => Disposition::Done,
             Err(CommandError::Transient(why)) => Disposition::Retry(why),
             Err(CommandError::Permanent(why)) => Disposition::Park(why),

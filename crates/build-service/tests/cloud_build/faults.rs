@@ -10,12 +10,12 @@ use service::PortError;
 
 use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec};
 
-fn passes(said: &Result<String, PortError>) -> bool {
-    matches!(said, Err(PortError::Transient(_)))
+fn passes(result: &Result<String, PortError>) -> bool {
+    matches!(result, Err(PortError::Transient(_)))
 }
 
-fn refused(said: Result<String, PortError>) -> Failure {
-    match said {
+fn refused(result: Result<String, PortError>) -> Failure {
+    match result {
         Err(PortError::Permanent(failure)) => failure,
         other => panic!("{other:?}"),
     }
@@ -111,7 +111,7 @@ async fn concurrent_deliveries_create_one_build() {
         for start in starts.collect::<Vec<_>>() {
             match start.await.unwrap() {
                 Ok(handle) => drop(handles.insert(handle)),
-                said => assert!(passes(&said), "{said:?}"),
+                result => assert!(passes(&result), "{result:?}"),
             }
         }
         assert_eq!((handles.len(), world.cloud.builds().len()), (1, 1), "round {round}");

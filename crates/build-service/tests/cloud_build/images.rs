@@ -51,11 +51,14 @@ async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
         let world = CloudBuildBed::new().await;
         let files = json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": [name]}}});
         world.start(&with(files, "SUCCESS")).await.unwrap();
-        let mut said = world.builds.poll(&id()).await;
-        while matches!(said, Ok(Some(BuildPhase::Running))) {
-            said = world.builds.poll(&id()).await;
+        let mut result = world.builds.poll(&id()).await;
+        while matches!(result, Ok(Some(BuildPhase::Running))) {
+            result = world.builds.poll(&id()).await;
         }
-        assert!(matches!(&said, Err(PortError::Permanent(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
+        assert!(
+            matches!(&result, Err(PortError::Permanent(why)) if why.code == "ARTIFACT_NAME"),
+            "{result:?}"
+        );
         assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_none());
     }
 }
@@ -128,7 +131,7 @@ async fn the_source_is_gzipped_once_and_checked() {
         source: Some(SourceObject { object: object.to_owned(), sha256: sha256.to_owned() }),
         ..spec("SUCCESS")
     };
-    let failure = |said| match said {
+    let failure = |result| match result {
         Err(PortError::Permanent(failure)) => failure.code,
         other => panic!("{other:?}"),
     };

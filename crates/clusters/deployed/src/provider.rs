@@ -122,20 +122,20 @@ impl DeployedClusters {
     fn with_own_substitutions(
         &self,
         name: &str,
-        asked: &DeployRequest,
+        request: &DeployRequest,
         command: &CommandId,
         build: &BuildSpec,
     ) -> BuildSpec {
         // Kept parts carry the name and the state of the cluster that created them.
-        let name = asked.kept.as_ref().map_or(name, |kept| &kept.cluster);
+        let name = request.kept.as_ref().map_or(name, |kept| &kept.cluster);
         let state = self.store.locate(&note(name, "state"));
         let mut all = BTreeMap::from([
             ("_CLUSTER".to_owned(), name.to_owned()),
             ("_RUN".to_owned(), command.run.to_string()),
-            ("_EXPIRES".to_owned(), asked.expires_at.as_millis().div_euclid(1000).to_string()),
+            ("_EXPIRES".to_owned(), request.expires_at.as_millis().div_euclid(1000).to_string()),
             ("_STATE".to_owned(), state),
         ]);
-        all.extend(asked.uses.iter().map(|(part, cluster)| (kept::substitution(part), cluster.clone())));
+        all.extend(request.uses.iter().map(|(part, cluster)| (kept::substitution(part), cluster.clone())));
         all.retain(|name, _| build.config["substitutions"].get(name).is_some());
         let mut build = build.clone();
         build.substitutions.extend(all);
@@ -172,9 +172,9 @@ impl DeployedClusters {
     async fn user_of(&self, name: &str) -> Result<Option<String>, PortError> {
         for object in self.store.list(OPEN).await? {
             let Some(user) = object.strip_prefix(OPEN) else { continue };
-            let Ok(Some((asked, _))) = self.stored_request(user).await else { continue };
-            let uses = asked.uses.values().any(|cluster| kept::name_of(cluster) == name);
-            if uses && asked.kept.is_none() && !self.has(&note(user, "gone")).await? {
+            let Ok(Some((request, _))) = self.stored_request(user).await else { continue };
+            let uses = request.uses.values().any(|cluster| kept::name_of(cluster) == name);
+            if uses && request.kept.is_none() && !self.has(&note(user, "gone")).await? {
                 return Ok(Some(user.to_owned()));
             }
         }
@@ -183,14 +183,14 @@ impl DeployedClusters {
 
     /// Records the parts that a teardown has kept: first as a separate cluster, which the sweeper releases, then for
     /// later runs.
-    async fn leave_parts(&self, name: &str, asked: &DeployRequest) -> Result<Vec<String>, PortError> {
-        let longest = asked.keeps().map(|(_, span)| span).max();
+    async fn leave_parts(&self, name: &str, original: &DeployRequest) -> Result<Vec<String>, PortError> {
+        let longest = original.keeps().map(|(_, span)| span).max();
         let Some(longest) = longest else { return Ok(Vec::new()) };
-        let (key, now) = (kept::key(&asked.deployed.deploy), self.clock.now());
+        let (key, now) = (kept::key(&original.deployed.deploy), self.clock.now());
         let request = DeployRequest {
             expires_at: now + longest,
             kept: Some(KeptOf { cluster: name.to_owned() }),
-            ..asked.clone()
+            ..original.clone()
         };
         let open = OPEN.to_owned() + &kept::name_of(name);
         // After a crash an earlier attempt's request stays: no part may be used beyond its lease.
@@ -203,7 +203,7 @@ impl DeployedClusters {
             },
         };
         let mut left = Vec::new();
-        for (part, span) in asked.keeps() {
+        for (part, span) in original.keeps() {
             let content = KeptPart { cluster: name.to_owned(), expires_at: until.min(now + span) };
             self.note(&kept::object(&key, part, name), &content).await?;
             left.push(format!("{part} until {}", content.expires_at));
@@ -211,7 +211,7 @@ impl DeployedClusters {
         Ok(left)
     }
 
-    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
+    async fn made(&self, name: &str, deployed: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
         let made = match self.left::<DeployedCluster>(image, "cluster.json").await? {
             Ok(made) => made,
             Err(why) => return Ok(ClusterStatus::Broken(format!("the deployment's {why}"))),
@@ -220,12 +220,12 @@ impl DeployedClusters {
         if let Some(problem) = self.played(image).await? {
             return Ok(ClusterStatus::Broken(problem));
         }
-        let kind = asked.system.kind();
+        let kind = deployed.system.kind();
         let Some(kind) = self.kinds.iter().find(|known| known.form().kind == kind && known.can_be_deployed())
         else {
             return Ok(ClusterStatus::Broken(format!("a cluster of {kind} cannot be deployed by steps")));
         };
-        Ok(ready(name, self.kinds, kind.form(), asked, made)
+        Ok(ready(name, self.kinds, kind.form(), deployed, made)
             .unwrap_or_else(|why| ClusterStatus::Broken(format!("cluster.json: {why}"))))
     }
 
@@ -284,12 +284,12 @@ impl DeployedClusters {
     async fn destroy(
         &self,
         name: &str,
-        asked: &DeployRequest,
+        request: &DeployRequest,
         command: &CommandId,
         keep: &str,
     ) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
-        let word = if asked.kept.is_some() { "release" } else { "destroy" };
+        let word = if request.kept.is_some() { "release" } else { "destroy" };
         let key = BuildKey::numbered(command, word, last + 1);
         let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
         match self.builds.poll(&key).await? {
@@ -313,7 +313,8 @@ impl DeployedClusters {
                         ));
                     }
                 }
-                let mut build = self.with_own_substitutions(name, asked, command, &asked.deployed.destroy);
+                let mut build =
+                    self.with_own_substitutions(name, request, command, &request.deployed.destroy);
                 if !keep.is_empty() {
                     build.substitutions.insert(KEEP.to_owned(), keep.to_owned());
                 }
@@ -332,11 +333,11 @@ impl DeployedClusters {
     }
 
     async fn stored_request(&self, name: &str) -> Result<Option<(DeployRequest, CommandId)>, PortError> {
-        let Some(asked) = self.get::<DeployRequest>(&(OPEN.to_owned() + name)).await? else {
+        let Some(request) = self.get::<DeployRequest>(&(OPEN.to_owned() + name)).await? else {
             return Ok(None);
         };
-        let command = asked.command.parse().map_err(PortError::transient)?;
-        Ok(Some((asked, command)))
+        let command = request.command.parse().map_err(PortError::transient)?;
+        Ok(Some((request, command)))
     }
 
     fn proof(&self, name: &str, evidence: String) -> Deleted {
@@ -353,11 +354,11 @@ fn ready(
     name: &str,
     kinds: &[&dyn ClusterKind],
     form: SettingsForm,
-    asked: &Deployed,
+    deployed: &Deployed,
     made: DeployedCluster,
 ) -> Result<ClusterStatus, String> {
     let DeployedCluster { nodes, settings } = made;
-    let mut completed = asked.system.settings().clone();
+    let mut completed = deployed.system.settings().clone();
     for (kind, overrides) in settings {
         if !kinds.iter().any(|known| known.form().kind == kind) {
             return Err(format!("unknown field `{kind}`"));
@@ -416,8 +417,8 @@ impl ClusterProvider for DeployedClusters {
             return Err(given_back(name));
         }
         // A repeated command uses the same parts as the first.
-        let asked = match self.get(&open).await? {
-            Some(asked) => asked,
+        let request = match self.get(&open).await? {
+            Some(request) => request,
             None => DeployRequest {
                 command: order.id.to_string(),
                 expires_at: order.expires_at,
@@ -426,13 +427,13 @@ impl ClusterProvider for DeployedClusters {
                 kept: None,
             },
         };
-        self.note(&open, &asked).await?;
+        self.note(&open, &request).await?;
         // A deletion writes the mark first and then reads the request, so at least one of the two finds the other's
         // object.
         if self.has(&mark).await? {
             return Err(given_back(name));
         }
-        let build = self.with_own_substitutions(name, &asked, &order.id, &deployed.deploy);
+        let build = self.with_own_substitutions(name, &request, &order.id, &deployed.deploy);
         let life = order.expires_at.since(self.clock.now());
         self.builds.start(&BuildKey::of(&order.id), &build, life).await
     }
@@ -441,13 +442,13 @@ impl ClusterProvider for DeployedClusters {
         if self.has(&note(name, "given-back")).await? {
             return Ok(ClusterStatus::Absent);
         }
-        let Some((asked, command)) = self.stored_request(name).await? else {
+        let Some((request, command)) = self.stored_request(name).await? else {
             return Ok(ClusterStatus::Absent);
         };
         match self.builds.poll(&BuildKey::of(&command)).await? {
             None => Ok(ClusterStatus::Absent),
             Some(BuildPhase::Running) => Ok(ClusterStatus::Coming),
-            Some(BuildPhase::Built(image)) => self.made(name, &asked.deployed, &image).await,
+            Some(BuildPhase::Built(image)) => self.made(name, &request.deployed, &image).await,
             Some(BuildPhase::Failed(failure)) => Ok(ClusterStatus::Broken(failure.message)),
         }
     }
@@ -465,7 +466,7 @@ impl ClusterProvider for DeployedClusters {
         let deleted = match self.get::<Deleted>(&note(name, "gone")).await? {
             Some(deleted) => deleted,
             None => {
-                let Some((asked, command)) = self.stored_request(name).await? else {
+                let Some((request, command)) = self.stored_request(name).await? else {
                     return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
                 let deployment = BuildKey::of(&command);
@@ -479,11 +480,11 @@ impl ClusterProvider for DeployedClusters {
                 // Parts of a deployment that failed may be incomplete: they are deleted with the rest.
                 let is_whole = matches!(self.builds.poll(&deployment).await?, Some(BuildPhase::Built(_)));
                 let keep: Vec<_> =
-                    asked.keeps().filter(|_| is_whole).map(|(part, _)| part.as_str()).collect();
+                    request.keeps().filter(|_| is_whole).map(|(part, _)| part.as_str()).collect();
                 let Destroyed { mut evidence, .. } =
-                    self.destroy(name, &asked, &command, &keep.join(",")).await?;
+                    self.destroy(name, &request, &command, &keep.join(",")).await?;
                 if !keep.is_empty() {
-                    let left = self.leave_parts(name, &asked).await?;
+                    let left = self.leave_parts(name, &request).await?;
                     if !left.is_empty() {
                         evidence += &format!("; kept: {}", left.join(", "));
                     }
@@ -505,7 +506,7 @@ impl ClusterProvider for DeployedClusters {
                 continue;
             }
             let (run, expires_at) = match self.stored_request(name).await {
-                Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
+                Ok(Some((request, command))) => (command.run.to_string(), Some(request.expires_at)),
                 Ok(None) => continue,
                 // A cluster may exist although its request is unreadable: list it without labels, so that an operator
                 // checks it.

@@ -41,10 +41,10 @@ impl CloudBuildDeployment {
             tags.filter(|tag| tag.contains(".cluster.")).collect()
         };
         let builds = self.cloud.builds();
-        let told = builds
+        let described = builds
             .iter()
             .map(|build| (wish(build), text(&build["substitutions"]["_CLUSTER"]), text(&build["status"])));
-        told.collect()
+        described.collect()
     }
 }
 
@@ -77,9 +77,9 @@ async fn clusters_deployed_by_cloud_build_conform() {
     let world = CloudBuildDeployment::new().await;
     provider_conformance::clusters(&world.clusters, &system("SUCCESS"), SystemClock.now() + LIFE).await;
     let builds = world.builds();
-    let wishes: Vec<_> = builds.iter().map(|(wish, ..)| wish.as_str()).collect();
+    let tags: Vec<_> = builds.iter().map(|(wish, ..)| wish.as_str()).collect();
     assert_eq!(
-        wishes,
+        tags,
         ["burnin.conformance.cluster.1", "burnin.conformance.cluster.1.destroy-1"],
         "one deployment and one teardown, and no deployment of the name that was released first"
     );
@@ -119,14 +119,14 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
     let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
     let order = Order { name: name.clone(), id, system: system("TIMEOUT"), expires_at };
     world.clusters.create(&order).await.unwrap();
-    let said = loop {
+    let reason = loop {
         match world.clusters.delete(&name).await {
             Err(PortError::Transient(why)) if why.contains("teardowns failed") => break why,
             Err(PortError::Transient(_)) => {}
             other => panic!("{other:?}"),
         }
     };
-    assert!(said.contains("the build ended as TIMEOUT") && said.contains("the next at"), "{said}");
+    assert!(reason.contains("the build ended as TIMEOUT") && reason.contains("the next at"), "{reason}");
     assert_eq!(
         world.clusters.list().await.unwrap().clusters.len(),
         1,

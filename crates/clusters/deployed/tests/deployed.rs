@@ -244,8 +244,8 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
         let made = json!({"nodes": nodes, "kubernetes": {"namespace": namespace, "access": access}});
         let mut order = world.order(world.deploy("", &made), world.destroy(""));
         let mut deployed = Deployed::of(&order.system).unwrap();
-        let asked = json!({"nodes": 2, "ranks_per_node": 8, "queue": "a4"});
-        deployed.system = System::new("kubernetes", asked);
+        let settings = json!({"nodes": 2, "ranks_per_node": 8, "queue": "a4"});
+        deployed.system = System::new("kubernetes", settings);
         order.system = deployed.to_system();
         world.clusters.create(&order).await.unwrap();
         match world.settled(&order.name).await {
@@ -314,7 +314,7 @@ async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
-    for (first, said) in [
+    for (first, expected) in [
         ("touch '{there}'/a-disk", "still there: a-disk"),
         ("exit 0", "no file matches \"gone.json\""),
         ("echo '{\"left\": []}' >gone.json; exit 0", "missing field `evidence`"),
@@ -325,7 +325,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         world.clusters.create(&order).await.unwrap();
         world.settled(&order.name).await;
         let why = world.delete(&order.name).await.unwrap_err();
-        assert!(why.contains(said), "{said}: {why}");
+        assert!(why.contains(expected), "{expected}: {why}");
         assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "the cluster is listed");
 
         // The independent sweeper finds it, and reports the reason.
@@ -336,7 +336,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
         assert!(matches!(&swept[0].fate, Fate::Left(_)), "{swept:?}");
         let why = world.delete(&order.name).await.unwrap_err();
-        assert!(why.contains(said), "{why}");
+        assert!(why.contains(expected), "{why}");
     }
 }
 

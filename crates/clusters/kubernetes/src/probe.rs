@@ -74,11 +74,11 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
         tracing::warn!(cluster = name, "nodes are not counted: no permission to list nodes");
         return Ok(ready_on_any_nodes(name, settings));
     }
-    let asked = usize::try_from(settings.nodes).unwrap_or(usize::MAX);
-    if count.fit.len() < asked {
+    let requested = usize::try_from(settings.nodes).unwrap_or(usize::MAX);
+    if count.fit.len() < requested {
         return Err(missing(Class::Infrastructure, "UNSCHEDULABLE", count.settings_text(settings)));
     }
-    Ok(if count.fit.len() == asked {
+    Ok(if count.fit.len() == requested {
         ready(name, settings, count.fit)
     } else {
         ready_on_any_nodes(name, settings)
@@ -163,15 +163,15 @@ fn unfit(node: &Node, settings: &Kubernetes) -> Option<String> {
             return Some(format!("has the taint {key}, which `tolerate` does not name"));
         }
     }
-    let asked = [
+    let required = [
         ("nvidia.com/gpu", settings.gpus_per_node.map(|gpus| u128::from(gpus) * 1000), "gpus_per_node"),
         ("cpu", settings.cpu_millis.map(u128::from), "cpu_millis"),
         ("memory", settings.memory_mib.map(|mib| u128::from(mib) * (1000 << 20)), "memory_mib"),
     ];
-    asked.into_iter().find_map(|(resource, asked, field)| {
+    required.into_iter().find_map(|(resource, required, field)| {
         let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
         let has = allocatable.and_then(|all| all.get(resource)).map_or("0", |quantity| &quantity.0);
-        (millis(has)? < asked?).then(|| format!("has {has} of {resource}, less than {field} requires"))
+        (millis(has)? < required?).then(|| format!("has {has} of {resource}, less than {field} requires"))
     })
 }
 
@@ -256,10 +256,10 @@ mod tests {
                 "has the taint node.k",
             ),
         ];
-        for (node, asked, expected) in all {
-            let why = unfit(&node, &settings(asked.clone()));
-            assert_eq!(why.is_none(), expected.is_empty(), "{node:?} for {asked}: {why:?}");
-            assert!(why.unwrap_or_default().contains(expected), "{node:?} for {asked}");
+        for (node, configured, expected) in all {
+            let why = unfit(&node, &settings(configured.clone()));
+            assert_eq!(why.is_none(), expected.is_empty(), "{node:?} for {configured}: {why:?}");
+            assert!(why.unwrap_or_default().contains(expected), "{node:?} for {configured}");
         }
     }
 
@@ -271,9 +271,9 @@ mod tests {
             let node = serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap();
             count.add(&node, &settings(json!({})));
         }
-        let told = count.settings_text(&settings(json!({})));
+        let text = count.settings_text(&settings(json!({})));
         let expected = "nodes: 2 requested, 1 can run a pod; n2 and 1 more: is not Ready; ";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(text.starts_with(expected), "{text}");
     }
 
     #[test]
@@ -294,14 +294,14 @@ mod tests {
     #[test]
     fn a_queue_that_admits_no_jobs_is_reported_with_its_reason() {
         let queue = |queue: Value| serde_json::from_value::<LocalQueue>(queue).unwrap();
-        let said = |status: &str| {
+        let with_status = |status: &str| {
             queue(
                 json!({"status": {"conditions": [{"type": "Active", "status": status, "message": "Can't submit new workloads to clusterQueue"}]}}),
             )
         };
-        assert_eq!(closed("a4", "burnin", Some(&said("True"))), None);
+        assert_eq!(closed("a4", "burnin", Some(&with_status("True"))), None);
         assert_eq!(closed("a4", "burnin", Some(&queue(json!({})))), None, "Kueue has not processed it yet");
-        let inactive = closed("a4", "burnin", Some(&said("False"))).unwrap();
+        let inactive = closed("a4", "burnin", Some(&with_status("False"))).unwrap();
         assert_eq!(
             inactive,
             "queue: LocalQueue a4 admits no jobs: Can't submit new workloads to clusterQueue"

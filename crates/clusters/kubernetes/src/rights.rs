@@ -37,7 +37,7 @@ pub async fn missing(client: &Client, namespace: &str, rights: &[Right]) -> Resu
     for (group, path, verbs) in rights {
         let (resource, below) = path.split_once('/').map_or((*path, None), |(of, below)| (of, Some(below)));
         for verb in *verbs {
-            let asked = ResourceAttributes {
+            let attributes = ResourceAttributes {
                 group: Some((*group).to_owned()),
                 resource: Some(resource.to_owned()),
                 subresource: below.map(str::to_owned),
@@ -46,12 +46,12 @@ pub async fn missing(client: &Client, namespace: &str, rights: &[Right]) -> Resu
                 ..ResourceAttributes::default()
             };
             let spec = SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(asked),
+                resource_attributes: Some(attributes),
                 non_resource_attributes: None,
             };
             let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
             match limited(reviews.create(&PostParams::default(), &review)).await? {
-                Ok(said) if said.status.as_ref().is_some_and(|status| status.allowed) => {}
+                Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
                 Ok(_) => missing.push(format!("{verb} {path}")),
                 Err(error) => return Err(trouble(&error, "SelfSubjectAccessReview")),
             }

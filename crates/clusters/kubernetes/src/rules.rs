@@ -11,7 +11,7 @@ use crate::{ApiAccess, Kubernetes, Launch, Topology};
 /// Maximum length of an object name, bytes.
 const LONGEST: usize = 253;
 /// Maximum number of entries per map or list.
-const MOST: usize = 256;
+const MAX_ENTRIES: usize = 256;
 /// Maximum number of named nodes.
 const MOST_NAMED: usize = 8;
 
@@ -132,7 +132,10 @@ fn ranks(settings: &Kubernetes, found: &mut ProblemList) {
         ("annotations", settings.annotations.len()),
         ("environment", settings.environment.len()),
     ] {
-        found.add(field, (size > MOST).then(|| format!("expected at most {MOST}, found {size}")));
+        found.add(
+            field,
+            (size > MAX_ENTRIES).then(|| format!("expected at most {MAX_ENTRIES}, found {size}")),
+        );
     }
 }
 

@@ -98,9 +98,9 @@ fn disrupted(pods: &[Pod]) -> Option<PodFinding> {
         let name = text(pod.metadata.name.as_ref());
         let node = node(pod).unwrap_or_default();
         let on = format!("pod {name} on node {node}");
-        if let Some(said) = pod.holds("DisruptionTarget") {
-            let why = format!("{on}: {}", said.message);
-            return Some(match said.reason.as_str() {
+        if let Some(condition) = pod.holds("DisruptionTarget") {
+            let why = format!("{on}: {}", condition.message);
+            return Some(match condition.reason.as_str() {
                 "PreemptionByScheduler" => lost("PREEMPTED", why),
                 "DeletionByTaintManager" | "DeletionByPodGC" => lost("NODE_LOST", why),
                 _ => lost("EVICTED", why),
@@ -142,15 +142,16 @@ fn failed(known: &PodState) -> PodFinding {
     if ended.iter().any(|(_, state)| text(state.reason.as_ref()) == "OOMKilled") {
         return PodFinding::Ended(end(known, "OUT_OF_MEMORY", Some(137)));
     }
-    let late_job = |job: &Job| job.condition("Failed").is_some_and(|said| said.reason == "DeadlineExceeded");
+    let late_job =
+        |job: &Job| job.condition("Failed").is_some_and(|condition| condition.reason == "DeadlineExceeded");
     let late_pod = |pod: &Pod| status(pod).0 == "DeadlineExceeded";
     if known.jobs.iter().any(late_job) || known.pods.iter().any(late_pod) {
         return PodFinding::Ended(end(known, "TIMEOUT", None));
     }
     for (pod, state) in &ended {
-        let said = text(state.message.as_ref());
+        let output = text(state.message.as_ref());
         if state.exit_code != 0
-            && let Some((class, code, line)) = named(said)
+            && let Some((class, code, line)) = named(output)
         {
             let message = format!("pod {}: {line}", text(pod.metadata.name.as_ref()));
             return PodFinding::Failed(Failure::new(class, code, message));
@@ -163,15 +164,15 @@ fn failed(known: &PodState) -> PodFinding {
     match first {
         Some((_, state)) => PodFinding::Ended(end(known, "FAILED", Some(state.exit_code))),
         None => {
-            let said = known.jobset.condition("Failed");
+            let condition = known.jobset.condition("Failed");
             let unknown = || "no pod is left; the reason is unknown".to_owned();
-            lost("NO_END", said.map_or_else(unknown, |said| said.message))
+            lost("NO_END", condition.map_or_else(unknown, |condition| condition.message))
         }
     }
 }
 
 /// Known meaning of a pod's termination message: class, code and line.
-pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
+pub fn named(output: &str) -> Option<(Class, &'static str, String)> {
     const OURS: [(&str, Class); 3] = [
         ("DNS_NOT_READY", Class::Infrastructure),
         ("SSH_REFUSED", Class::Infrastructure),
@@ -190,14 +191,14 @@ pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
         ("Permission denied (publickey", "SSH_REFUSED", Class::Infrastructure),
         ("Host key verification failed", "SSH_REFUSED", Class::Infrastructure),
     ];
-    let first = said.lines().next().unwrap_or_default();
+    let first = output.lines().next().unwrap_or_default();
     for (code, class) in OURS {
         if first.split_whitespace().next() == Some(code) {
             return Some((class, code, first.to_owned()));
         }
     }
     THEIRS.into_iter().find_map(|(sign, code, class)| {
-        let line = said.lines().find(|line| line.contains(sign))?;
+        let line = output.lines().find(|line| line.contains(sign))?;
         Some((class, code, line.trim().chars().take(500).collect()))
     })
 }

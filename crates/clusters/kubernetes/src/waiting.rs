@@ -15,14 +15,16 @@ pub fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
         if let Some(found) = containers(pod).find_map(|container| stuck(pod, container)) {
             return found;
         }
-        if let Some(found) = unschedulable(pod).and_then(|said| never_schedulable(pod, &said, settings)) {
+        if let Some(found) =
+            unschedulable(pod).and_then(|condition| never_schedulable(pod, &condition, settings))
+        {
             return found;
         }
     }
     let scheduler = || {
         known.pods.iter().rev().find_map(|pod| {
-            let said = unschedulable(pod)?;
-            Some(wait("UNSCHEDULABLE", format!("pod {}: {}", name(pod), said.message)))
+            let condition = unschedulable(pod)?;
+            Some(wait("UNSCHEDULABLE", format!("pod {}: {}", name(pod), condition.message)))
         })
     };
     let kueue = || known.workload.as_ref().and_then(not_admitted);
@@ -49,11 +51,11 @@ fn name(pod: &Pod) -> &str {
 /// A container that the kubelet cannot start.
 fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<PodFinding> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let (reason, said) = (text(waiting.reason.as_ref()), text(waiting.message.as_ref()));
-    let why = format!("pod {}, container {}: {reason}: {said}", name(pod), container.name);
+    let (reason, message) = (text(waiting.reason.as_ref()), text(waiting.message.as_ref()));
+    let why = format!("pod {}, container {}: {reason}: {message}", name(pod), container.name);
     match reason {
         "InvalidImageName" | "ErrImageNeverPull" => Some(input("IMAGE_PULL", why)),
-        "ImagePullBackOff" | "ErrImagePull" if permanent(said) => Some(input("IMAGE_PULL", why)),
+        "ImagePullBackOff" | "ErrImagePull" if permanent(message) => Some(input("IMAGE_PULL", why)),
         "ImagePullBackOff" | "ErrImagePull" | "RegistryUnavailable" => Some(wait("IMAGE_PULL", why)),
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             Some(input("CONTAINER", why))
@@ -63,8 +65,8 @@ fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<PodFinding> {
 }
 
 /// Image pull errors that a retry cannot fix.
-fn permanent(said: &str) -> bool {
-    let said = said.to_ascii_lowercase();
+fn permanent(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
     [
         "not found",
         "manifest unknown",
@@ -75,24 +77,25 @@ fn permanent(said: &str) -> bool {
         "no match for platform",
     ]
     .iter()
-    .any(|sign| said.contains(sign))
+    .any(|sign| message.contains(sign))
 }
 
 /// The scheduler's report on a pod for which it finds no node.
 fn unschedulable(pod: &Pod) -> Option<Condition> {
-    pod.condition("PodScheduled").filter(|said| said.status == "False" && said.reason == "Unschedulable")
+    pod.condition("PodScheduled")
+        .filter(|condition| condition.status == "False" && condition.reason == "Unschedulable")
 }
 
 /// Kueue has assigned the node without regard to the pods' anti-affinity, so waiting cannot resolve this.
-fn never_schedulable(pod: &Pod, said: &Condition, settings: &Kubernetes) -> Option<PodFinding> {
+fn never_schedulable(pod: &Pod, condition: &Condition, settings: &Kubernetes) -> Option<PodFinding> {
     let conflict =
-        settings.topology.is_some() && said.message.contains("didn't match pod anti-affinity rules");
+        settings.topology.is_some() && condition.message.contains("didn't match pod anti-affinity rules");
     conflict.then(|| {
         let why = format!(
             "pod {}: Kueue assigns it to a node with another pod of the job; with `topology`, request more \
              than half of a node (cpu_millis, memory_mib, gpus_per_node): {}",
             name(pod),
-            said.message
+            condition.message
         );
         input("TOPOLOGY", why)
     })
@@ -101,7 +104,7 @@ fn never_schedulable(pod: &Pod, said: &Condition, settings: &Kubernetes) -> Opti
 /// Reason why Kueue has not reserved quota.
 fn not_admitted(workload: &Workload) -> Option<PodFinding> {
     let Condition { reason, message: why, .. } =
-        workload.condition("QuotaReserved").filter(|said| said.status == "False")?;
+        workload.condition("QuotaReserved").filter(|condition| condition.status == "False")?;
     let says = |sign: &str| why.contains(sign);
     Some(if reason == "ExceedsMaxQuota" || says("> maximum capacity") {
         input("QUOTA", why)
@@ -120,9 +123,9 @@ fn not_admitted(workload: &Workload) -> Option<PodFinding> {
 
 /// A warning of any component that creates or feeds the pods.
 fn warned(event: &Event) -> PodFinding {
-    let said = text(event.message.as_ref());
-    match said.contains("exceeded quota") {
-        true => wait("QUOTA", said.to_owned()),
-        false => wait("WAITING", format!("{}: {said}", text(event.reason.as_ref()))),
+    let message = text(event.message.as_ref());
+    match message.contains("exceeded quota") {
+        true => wait("QUOTA", message.to_owned()),
+        false => wait("WAITING", format!("{}: {message}", text(event.reason.as_ref()))),
     }
 }

@@ -21,11 +21,11 @@ impl LocalClusters {
     }
 
     /// A host with GPUs is one node with that many slots; otherwise each node is a process with one slot.
-    fn nodes(&self, asked: u32) -> Vec<Node> {
+    fn nodes(&self, count: u32) -> Vec<Node> {
         if self.gpus > 0 {
             return vec![Node { name: "node-0".to_owned(), slots: self.gpus }];
         }
-        (0..asked).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect()
+        (0..count).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect()
     }
 
     async fn blocking<T: Send + 'static>(

@@ -154,8 +154,8 @@ impl Commands {
     /// # Errors
     /// Returns an error if `scontrol` fails.
     pub async fn expand(&self, nodes: &str) -> Result<Vec<String>, PortError> {
-        let said = self.good(&["scontrol", "show", "hostnames", nodes]).await?;
-        Ok(said.lines().map(|line| line.trim().to_owned()).filter(|node| !node.is_empty()).collect())
+        let output = self.good(&["scontrol", "show", "hostnames", nodes]).await?;
+        Ok(output.lines().map(|line| line.trim().to_owned()).filter(|node| !node.is_empty()).collect())
     }
 
     /// Drains a node unless it is drained already.

@@ -94,8 +94,8 @@ impl Folder {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn recorded_end(&self) -> io::Result<Option<JobStatus>> {
-        let told: Option<FolderEnd> = lock_files::read_json(&self.path().join("standing.json"))?;
-        Ok(told.map(JobStatus::from))
+        let recorded: Option<FolderEnd> = lock_files::read_json(&self.path().join("standing.json"))?;
+        Ok(recorded.map(JobStatus::from))
     }
 
     /// Records an end state. Returns the first one recorded, which is final: Slurm purges jobs, and its state of a job
@@ -104,12 +104,12 @@ impl Folder {
     /// # Errors
     /// Returns an error if the folder cannot be written.
     pub fn record_end(&self, standing: JobStatus) -> io::Result<JobStatus> {
-        let told = match standing {
+        let recorded = match standing {
             JobStatus::Ended(end) => FolderEnd::Ended(end),
             JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },
             other => return Ok(other),
         };
-        self.note("standing.json", &told).map(JobStatus::from)
+        self.note("standing.json", &recorded).map(JobStatus::from)
     }
 
     /// Appends a reason for waiting when it changes; the file is collected with the output.
@@ -144,8 +144,8 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
 }
 
 impl From<FolderEnd> for JobStatus {
-    fn from(told: FolderEnd) -> Self {
-        match told {
+    fn from(recorded: FolderEnd) -> Self {
+        match recorded {
             FolderEnd::Ended(end) => Self::Ended(end),
             FolderEnd::Lost { code, why } => Self::Lost { code, why },
         }

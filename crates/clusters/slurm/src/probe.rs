@@ -34,22 +34,23 @@ pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError
 }
 
 /// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes.
-fn nodes(name: &str, slurm: &Slurm, said: &str) -> ClusterStatus {
-    let mut there: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
+    let mut there: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     there.sort_unstable();
     there.dedup();
-    let (asked, found) = (usize::try_from(slurm.nodes).unwrap_or(usize::MAX), there.len());
-    if found < asked {
+    let (requested, found) = (usize::try_from(slurm.nodes).unwrap_or(usize::MAX), there.len());
+    if found < requested {
         let partition = slurm.partition.as_deref().unwrap_or("of the default");
         return ClusterStatus::Broken(format!(
-            "{name}: {asked} nodes requested, partition {partition} has {found}"
+            "{name}: {requested} nodes requested, partition {partition} has {found}"
         ));
     }
     let node = |number: usize| match there.get(number) {
-        Some(node) if found == asked => (*node).to_owned(),
+        Some(node) if found == requested => (*node).to_owned(),
         _ => format!("any-{number}"),
     };
-    let nodes = (0..asked).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();
+    let nodes =
+        (0..requested).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();
     ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: slurm.access() })
 }
 

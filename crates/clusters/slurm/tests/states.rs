@@ -24,8 +24,8 @@ fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
     let text = recorded(version, &format!("{scenario}.sacct.txt"));
     let line = text.lines().nth(1).expect("a line");
     let column: Vec<&str> = line.split('|').collect();
-    let asked = [column[0], column[2], column[3], column[8], column[9], column[6], column[10]].join("|");
-    SlurmJobRow::accounted(&asked).expect("a job")
+    let selected = [column[0], column[2], column[3], column[8], column[9], column[6], column[10]].join("|");
+    SlurmJobRow::accounted(&selected).expect("a job")
 }
 
 fn late() -> Timestamp {

@@ -24,9 +24,9 @@ pub struct RequestError {
 
 impl RequestError {
     /// An unsuccessful response.
-    pub fn answered(status: u16, said: &str) -> Self {
-        let said: String = said.chars().take(300).collect();
-        let source = format!("answered {status}: {said}").into();
+    pub fn answered(status: u16, message: &str) -> Self {
+        let message: String = message.chars().take(300).collect();
+        let source = format!("answered {status}: {message}").into();
         Self { status: Some(status), damage: false, source }
     }
 
@@ -60,8 +60,8 @@ impl From<RequestError> for io::Error {
 
 impl From<google_cloud_gax::error::Error> for RequestError {
     fn from(error: google_cloud_gax::error::Error) -> Self {
-        if let (Some(status), Some(said)) = (error.http_status_code(), error.status()) {
-            return Self::answered(status, &said.message);
+        if let (Some(status), Some(detail)) = (error.http_status_code(), error.status()) {
+            return Self::answered(status, &detail.message);
         }
         let write = error.source().and_then(|source| source.downcast_ref());
         let damage = matches!(write, Some(WriteError::ChecksumMismatch { .. }));

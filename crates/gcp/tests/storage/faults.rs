@@ -73,8 +73,8 @@ async fn a_rate_limited_name_is_read_back() {
     let began = Instant::now();
     assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
     assert!(began.elapsed() < patience().attempt, "no second attempt is needed");
-    let asked = standin.requests();
-    assert_eq!(asked, [(Wants::Insert, 200), (Wants::Insert, 429), (Wants::Get, 200)]);
+    let requests = standin.requests();
+    assert_eq!(requests, [(Wants::Insert, 200), (Wants::Insert, 429), (Wants::Get, 200)]);
 }
 
 #[tokio::test]

@@ -19,9 +19,9 @@ async fn transfers_of_200_mebibytes_use_little_memory() {
     child.args(["--exact", "large::uploads_and_reads_back", "--ignored", "--nocapture"]);
     let child = child.env(ADDRESS, standin.url()).output();
     let output = tokio::task::block_in_place(|| child).unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let peak = said.lines().find_map(|line| line.split_once("peak KiB: ")?.1.parse::<u64>().ok()).unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    let peak = stdout.lines().find_map(|line| line.split_once("peak KiB: ")?.1.parse::<u64>().ok()).unwrap();
     println!("peak memory: {} MiB", peak >> 10);
     assert!(peak < 96 << 10, "{peak} KiB");
     assert_eq!(standin.object(BUCKET, "large").unwrap().body.len() as u64, SIZE);

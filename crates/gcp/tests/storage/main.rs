@@ -103,15 +103,15 @@ async fn permanent_failures_are_returned_at_once() {
         nowhere.create_from("a", Box::new(tokio::io::repeat(1))).await.map(drop).unwrap_err(),
     ];
     for error in errors {
-        let told = service::worker::chain(&error);
-        assert!(told.contains("404") && told.contains("bucket nowhere does not exist"), "{told}");
+        let message = service::worker::chain(&error);
+        assert!(message.contains("404") && message.contains("bucket nowhere does not exist"), "{message}");
     }
-    let asked: Vec<u16> = standin.requests().into_iter().map(|(_, status)| status).collect();
-    assert_eq!(asked, [404; 3], "a permanent failure is not retried");
+    let statuses: Vec<u16> = standin.requests().into_iter().map(|(_, status)| status).collect();
+    assert_eq!(statuses, [404; 3], "a permanent failure is not retried");
 
     standin.put(BUCKET, "kept", "x");
     standin.retain(BUCKET, Duration::from_secs(60));
-    let told = service::worker::chain(&store(&standin).remove("kept").await.unwrap_err());
-    assert!(told.contains("403") && told.contains("retention"), "{told}");
+    let message = service::worker::chain(&store(&standin).remove("kept").await.unwrap_err());
+    assert!(message.contains("403") && message.contains("retention"), "{message}");
     assert_eq!(standin.names(BUCKET), ["kept"]);
 }

@@ -91,7 +91,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 /// Appends its events one after the other, as a conductor does: existing records are not appended again. Returns the
 /// acknowledged numbers.
 async fn writer(ledger: Ledger, run: RunId, name: &str) -> BTreeMap<u64, String> {
-    let mut told = BTreeMap::new();
+    let mut written = BTreeMap::new();
     for number in 0..3 {
         let id = format!("{name}-{number}");
         let event = EventKey { source: "//test".into(), id: id.clone() };
@@ -106,14 +106,14 @@ async fn writer(ledger: Ledger, run: RunId, name: &str) -> BTreeMap<u64, String>
             let seq = loaded.next_seq();
             match ledger.append(loaded, entry.clone(), Timestamp::from_millis(0)).await {
                 Ok(_) => {
-                    told.insert(seq, id.clone());
+                    written.insert(seq, id.clone());
                     break;
                 }
                 Err(AppendError::Conflict { .. } | AppendError::Ledger(_)) => {}
             }
         }
     }
-    told
+    written
 }
 
 fn event_of(entry: &RecordEntry) -> Option<&String> {

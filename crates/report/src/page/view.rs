@@ -252,11 +252,11 @@ fn log_lines<'a>(story: &Story<'a>, logs: &[LogStory<'a>]) -> Vec<LogLine<'a>> {
 }
 
 fn of_levels(history: &LevelHistory) -> Levels {
-    let told = history.text();
+    let text = history.text();
     let draw = |canvas| levels(history, canvas);
-    let drawing = Drawing::of("Slower than the baseline, run by run", told.clone(), Canvas::LOW, draw);
+    let drawing = Drawing::of("Slower than the baseline, run by run", text.clone(), Canvas::LOW, draw);
     Levels {
-        told,
+        told: text,
         changes: history.changes().count(),
         off_scale: history.off_scale(),
         earlier: history.levels.iter().any(|level| level.kind == PointKind::Earlier),
@@ -302,11 +302,11 @@ fn bars(run: &RunStory<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
 }
 
 fn line(record: &model::Record) -> TimelineRow {
-    let (what, said) = words::entry(&record.entry);
+    let (what, detail) = words::entry(&record.entry);
     TimelineRow {
         seq: record.seq,
         at: record.recorded_at.to_string(),
         what,
-        said: text::shortened(&said, SAID),
+        said: text::shortened(&detail, SAID),
     }
 }

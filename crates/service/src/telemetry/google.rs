@@ -99,18 +99,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut said = Fields::default();
-        attributes.record(&mut said);
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(said);
+            span.extensions_mut().insert(fields);
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(said) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
         {
-            values.record(said);
+            values.record(fields);
         }
     }
 
@@ -120,14 +120,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         line.insert("time".to_owned(), Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true).into());
         // From the outermost span to the event itself: inner fields override outer ones.
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(Fields(said)) = span.extensions().get::<Fields>() {
-                let about = said.iter().filter(|(name, _)| !name.starts_with("otel."));
+            if let Some(Fields(fields)) = span.extensions().get::<Fields>() {
+                let about = fields.iter().filter(|(name, _)| !name.starts_with("otel."));
                 line.extend(about.map(|(name, value)| (name.clone(), value.clone())));
             }
         }
-        let mut said = Fields::default();
-        event.record(&mut said);
-        line.extend(said.0);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        line.extend(fields.0);
         line.insert("target".to_owned(), event.metadata().target().into());
         if let Some(span) = context.event_span(event) {
             self.trace(&span.id(), &mut line);

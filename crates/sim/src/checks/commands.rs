@@ -26,11 +26,11 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
             found.push(Violation::new(OWED, format!("{by} sent {} for a run without a ledger", event.id())));
             continue;
         };
-        let wishes = owed.entry(id).or_insert_with(|| wishes(&known.states));
+        let commands = owed.entry(id).or_insert_with(|| wishes(&known.states));
         let records = known.known_at(place);
-        let wished = wishes
-            .get(&command.id)
-            .is_some_and(|wishes| wishes.iter().any(|(since, wish)| *since <= records && *wish == *command));
+        let wished = commands.get(&command.id).is_some_and(|commands| {
+            commands.iter().any(|(since, wish)| *since <= records && *wish == *command)
+        });
         if !wished {
             found.push(Violation::new(OWED, format!("{by} sent {}, which {run} does not owe", command.id)));
         }
@@ -44,16 +44,16 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
 
 /// All commands that are pending in any state of the run, each with the number of records after which it is pending.
 fn wishes(states: &[lifecycle::RunState]) -> Wishes {
-    let mut wishes = Wishes::new();
+    let mut commands = Wishes::new();
     for (records, state) in (1..).zip(states) {
         let ever = [i64::MIN / 4, i64::MAX / 4].map(Timestamp::from_millis);
         let owed = ever.into_iter().flat_map(|now| lifecycle::owed(state, now));
         for command in owed.map(|obligation| obligation.command).chain(lifecycle::checkup(state)) {
-            let known = wishes.entry(command.id.clone()).or_default();
+            let known = commands.entry(command.id.clone()).or_default();
             if !known.iter().any(|(_, wish)| *wish == command) {
                 known.push((records, command));
             }
         }
     }
-    wishes
+    commands
 }

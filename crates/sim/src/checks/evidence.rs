@@ -113,7 +113,7 @@ impl RunFiles {
                 records: known.map_or(0, |known| known.records.len()),
             }
         };
-        self.scenario.asked.iter().map(|asked| ending(&asked.run)).collect()
+        self.scenario.asked.iter().map(|requested| ending(&requested.run)).collect()
     }
 
     /// All events with their position.

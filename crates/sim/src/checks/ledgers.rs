@@ -19,23 +19,23 @@ const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 
 pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
-    for asked in &evidence.scenario.asked {
-        let Some(run) = evidence.runs.get(&asked.run) else {
-            found.push(Violation::new(CLOSES, format!("{} has no ledger", asked.run)));
+    for requested in &evidence.scenario.asked {
+        let Some(run) = evidence.runs.get(&requested.run) else {
+            found.push(Violation::new(CLOSES, format!("{} has no ledger", requested.run)));
             continue;
         };
-        sound(&asked.run, run, found);
+        sound(&requested.run, run, found);
         if found.is_empty() {
-            terminal(&asked.run, run, evidence, found);
-            attempts(&asked.run, run, found);
-            timeouts(&asked.run, run, found);
+            terminal(&requested.run, run, evidence, found);
+            attempts(&requested.run, run, found);
+            timeouts(&requested.run, run, found);
         }
         let last = run.states.last();
         let closed = last.is_some_and(|state| state.closed.is_some() && state.leases_returned());
         if !closed || !quiet {
             let end = last.map(|state| (&state.settled, &state.leases, state.frontier()));
             let hints = evidence.objects.keys().filter(|name| name.starts_with("open/")).count();
-            let what = format!("{} is not idle: {end:?}, {hints} open hints", asked.run);
+            let what = format!("{} is not idle: {end:?}, {hints} open hints", requested.run);
             found.push(Violation::new(CLOSES, what));
         }
     }
@@ -97,7 +97,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
         wrong(TERMINAL, "it is closed twice".to_owned());
     }
     let Some((closed_at, conclusion)) = closings.first() else { return };
-    let mut told = 0;
+    let mut published = 0;
     for (place, happening) in evidence.places() {
         let Happening::Published { event, .. } = happening else { continue };
         if event.ty() != "dev.burnin.run.closed.v1" {
@@ -111,7 +111,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
         if run != *id {
             continue;
         }
-        told += 1;
+        published += 1;
         if place < *closed_at {
             wrong(TOLD, "the end is published before it is recorded".to_owned());
         }
@@ -119,7 +119,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
             wrong(TERMINAL, format!("{:?} is published, {conclusion:?} is recorded", closed.conclusion));
         }
     }
-    if told == 0 {
+    if published == 0 {
         wrong(TOLD, "the end was not published".to_owned());
     }
 }
@@ -138,14 +138,14 @@ fn attempts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
 fn timeouts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (_, record) in &run.records {
         let RecordEntry::TimedOut { stage, attempt } = &record.entry else { continue };
-        let asked = run.records.iter().find_map(|(_, earlier)| match &earlier.entry {
+        let overdue_at = run.records.iter().find_map(|(_, earlier)| match &earlier.entry {
             RecordEntry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
                 Some(earlier.recorded_at)
             }
             _ => None,
         });
         let grace = run.states.last().map(|state| state.workflow.limits.grace).unwrap_or_default();
-        if asked.is_none_or(|asked| asked + grace > record.recorded_at) {
+        if overdue_at.is_none_or(|overdue_at| overdue_at + grace > record.recorded_at) {
             let what = format!("{id}: the {stage} stage timed out without a poll before its limit");
             found.push(Violation::new(TIMEOUTS, what));
         }
@@ -159,8 +159,8 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     {
         return;
     }
-    for (asked, ending) in evidence.scenario.asked.iter().zip(evidence.endings()) {
-        let verdict = (asked.workflow.check_count() > 0).then(|| "pass".to_owned());
+    for (requested, ending) in evidence.scenario.asked.iter().zip(evidence.endings()) {
+        let verdict = (requested.workflow.check_count() > 0).then(|| "pass".to_owned());
         if ending.conclusion != "completed" || ending.verdict != verdict {
             found.push(Violation::new(HEALTHY, format!("{ending:?}")));
         }

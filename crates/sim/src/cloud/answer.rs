@@ -19,7 +19,7 @@ pub(super) fn answered<T>(answer: EffectResult<Result<T, PortError>>) -> Result<
         EffectResult::Done(Err(PortError::Transient(why))) if planted("secret_in_a_failure") => {
             Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ERROR", why)))
         }
-        EffectResult::Done(said) => said,
+        EffectResult::Done(result) => result,
         EffectResult::Lost(_) => passing("the connection was reset"),
         EffectResult::Refused => passing("503, try again"),
     }

@@ -178,8 +178,8 @@ impl ClusterProvider for SimClusters {
             passing("parts of it still exist")
         };
         let what = || format!("delete cluster {name}");
-        let said = answered(self.0.call(EffectKind::Provider, what, effect).await);
-        if planted("delete_without_looking") { said.or_else(|_| Ok(deleted())) } else { said }
+        let result = answered(self.0.call(EffectKind::Provider, what, effect).await);
+        if planted("delete_without_looking") { result.or_else(|_| Ok(deleted())) } else { result }
     }
 
     async fn list(&self) -> Result<ClusterListing, PortError> {

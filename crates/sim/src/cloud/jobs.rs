@@ -177,8 +177,8 @@ impl Scheduler for SimScheduler {
                 }
             })
         };
-        let said = answered(self.0.call(EffectKind::Provider, || format!("poll job {name}"), effect).await);
-        if planted("no_answer_means_no_job") && said.is_err() { Ok(JobStatus::Absent) } else { said }
+        let result = answered(self.0.call(EffectKind::Provider, || format!("poll job {name}"), effect).await);
+        if planted("no_answer_means_no_job") && result.is_err() { Ok(JobStatus::Absent) } else { result }
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {

@@ -42,11 +42,11 @@ impl Warehouse for SimWarehouse {
             }
             Ok(inner.clouds.loads[&id].count())
         };
-        let said = answered(self.0.call(EffectKind::Provider, || format!("load {load}"), effect).await);
-        if planted("load_errors_swallowed") && said.is_err() {
+        let result = answered(self.0.call(EffectKind::Provider, || format!("load {load}"), effect).await);
+        if planted("load_errors_swallowed") && result.is_err() {
             return Ok(brought.count());
         }
-        said.map_err(unavailable)
+        result.map_err(unavailable)
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {

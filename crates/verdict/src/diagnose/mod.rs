@@ -72,7 +72,11 @@ pub fn diagnose(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: Ver
     found.extend(structure(evidence));
     if verdict != Verdict::Pass {
         let proven = PROVEN.iter().map(|(cause, signs)| (*cause, of(evidence.clues, signs)));
-        found.extend(proven.filter(|(_, heard)| heard.times > 0).map(|(cause, heard)| named(cause, heard)));
+        found.extend(
+            proven
+                .filter(|(_, occurrences)| occurrences.times > 0)
+                .map(|(cause, occurrences)| named(cause, occurrences)),
+        );
         found.extend(from_the_job(evidence, &found));
         found.extend(hang(evidence, &found));
     }
@@ -81,19 +85,22 @@ pub fn diagnose(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: Ver
     found
 }
 
-fn named(cause: Cause, heard: NetworkHeard) -> Diagnosis {
+fn named(cause: Cause, occurrences: NetworkHeard) -> Diagnosis {
     Diagnosis {
         cause,
         text: cause.text().to_owned(),
-        times: heard.times,
-        evidence: heard.lines,
-        hosts: heard.hosts.into_iter().collect(),
+        times: occurrences.times,
+        evidence: occurrences.lines,
+        hosts: occurrences.hosts.into_iter().collect(),
     }
 }
 
 fn of(clues: &Clues, signs: &[Sign]) -> NetworkHeard {
     let mut together = NetworkHeard::default();
-    signs.iter().filter_map(|sign| clues.network(*sign)).for_each(|heard| together.add(heard.clone()));
+    signs
+        .iter()
+        .filter_map(|sign| clues.network(*sign))
+        .for_each(|occurrences| together.add(occurrences.clone()));
     together
 }
 
@@ -111,12 +118,12 @@ fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: V
     // A single node names a network without using it, unless a line shows that data is routed over it.
     let routed = clues.network(Sign::SocketRoute).is_some() && verdict != Verdict::Pass;
     if socket && (across || required.is_some() || routed) {
-        let mut heard = clues.networks.get("Socket").cloned().unwrap_or_default();
-        heard.add(of(clues, &[Sign::FastSocket, Sign::FasTrakOff]));
-        found.push(named(Cause::SocketFallback, heard));
+        let mut occurrences = clues.networks.get("Socket").cloned().unwrap_or_default();
+        occurrences.add(of(clues, &[Sign::FastSocket, Sign::FasTrakOff]));
+        found.push(named(Cause::SocketFallback, occurrences));
     } else if unwanted && verdict != Verdict::Pass {
-        let heard = of(clues, &[Sign::FastSocket, Sign::FasTrakOff]);
-        found.extend((heard.times > 0).then(|| named(Cause::SocketFallback, heard)));
+        let occurrences = of(clues, &[Sign::FastSocket, Sign::FasTrakOff]);
+        found.extend((occurrences.times > 0).then(|| named(Cause::SocketFallback, occurrences)));
     }
     // Healthy clusters also report missing plug-ins or devices that they do not need.
     if unwanted
@@ -127,23 +134,27 @@ fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: V
             (Cause::PluginNotFound, &[Sign::PluginMissing, Sign::NetworkMissing]),
             (Cause::DevicesNotFound, &[Sign::NoDevice]),
         ];
-        let heard = causes.map(|(cause, signs)| (cause, of(clues, signs)));
+        let occurrences = causes.map(|(cause, signs)| (cause, of(clues, signs)));
         found.extend(
-            heard.into_iter().filter(|(_, heard)| heard.times > 0).map(|(cause, heard)| named(cause, heard)),
+            occurrences
+                .into_iter()
+                .filter(|(_, occurrences)| occurrences.times > 0)
+                .map(|(cause, occurrences)| named(cause, occurrences)),
         );
     }
     if verdict != Verdict::Pass && across && clues.network(Sign::DirectRoute).is_none() {
-        let heard = of(clues, &[Sign::StagedRoute, Sign::DirectOff]);
-        let told = clues.network(Sign::StagedRoute).is_some() || used.iter().any(|name| name.ends_with("IB"));
-        found.extend((told && heard.times > 0).then(|| named(Cause::GdrOff, heard)));
+        let occurrences = of(clues, &[Sign::StagedRoute, Sign::DirectOff]);
+        let reported =
+            clues.network(Sign::StagedRoute).is_some() || used.iter().any(|name| name.ends_with("IB"));
+        found.extend((reported && occurrences.times > 0).then(|| named(Cause::GdrOff, occurrences)));
     }
     if verdict != Verdict::Pass && clues.interfaces.len() > 1 {
-        let mut heard = NetworkHeard::default();
+        let mut occurrences = NetworkHeard::default();
         for interface in clues.interfaces.values() {
-            heard.times += interface.times;
-            heard.lines.extend(interface.lines.first().cloned());
+            occurrences.times += interface.times;
+            occurrences.lines.extend(interface.lines.first().cloned());
         }
-        found.push(named(Cause::MixedInterfaces, heard));
+        found.push(named(Cause::MixedInterfaces, occurrences));
     }
     found
 }

@@ -45,11 +45,11 @@ pub(super) struct Standouts {
 
 /// Counts over all halves.
 pub(super) fn standouts(matrices: &Matrices<'_>) -> Standouts {
-    let nobody = || vec![0; matrices.processes];
+    let zeros = || vec![0; matrices.processes];
     let mut seen = Standouts {
-        apart: nobody(),
-        apart_halves: nobody(),
-        longest: nobody(),
+        apart: zeros(),
+        apart_halves: zeros(),
+        longest: zeros(),
         halves: matrices.halves.len(),
         effect: vec![0.0; matrices.processes],
         split: 0,

@@ -96,9 +96,9 @@ impl BigQueryClient {
         let connect = async || {
             let (mut jobs, mut tables) = (JobService::builder(), TableService::builder());
             if let Some(endpoint) = &self.endpoint {
-                let nobody = anonymous::Builder::new().build();
-                jobs = jobs.with_endpoint(endpoint).with_credentials(nobody.clone());
-                tables = tables.with_endpoint(endpoint).with_credentials(nobody);
+                let credentials = anonymous::Builder::new().build();
+                jobs = jobs.with_endpoint(endpoint).with_credentials(credentials.clone());
+                tables = tables.with_endpoint(endpoint).with_credentials(credentials);
             }
             let failed =
                 |error: &dyn std::error::Error| Error::Transient(format!("BigQuery: {}", chain(error)));
@@ -144,15 +144,15 @@ impl BigQueryClient {
 
     async fn table(&self, name: &str) -> Result<google_cloud_bigquery_v2::model::Table, Error> {
         let tables = &self.apis().await?.tables;
-        let asked = || {
-            let asked = tables
+        let request = || {
+            let call = tables
                 .get_table()
                 .set_project_id(&self.project)
                 .set_dataset_id(&self.dataset)
                 .set_table_id(name);
-            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+            call.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
         };
-        self.until_answered(asked).await.map_err(|failed| unavailable(&failed))
+        self.until_answered(request).await.map_err(|failed| unavailable(&failed))
     }
 
     /// Waits for the end of a load job, and creates it if absent. An id permanently identifies one job.
@@ -171,12 +171,12 @@ impl BigQueryClient {
             )
             .set_configuration(JobConfiguration::new().set_load(self.loading(table, uris)));
         let insert = || {
-            let asked = jobs.insert_job().set_project_id(&self.project).set_job(wanted.clone());
-            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+            let call = jobs.insert_job().set_project_id(&self.project).set_job(wanted.clone());
+            call.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
         };
         let get = || {
-            let asked = jobs.get_job().set_project_id(&self.project).set_job_id(id).set_location(location);
-            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+            let call = jobs.get_job().set_project_id(&self.project).set_job_id(id).set_location(location);
+            call.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
         };
         let mut look = self.options.look;
         let mut known = None;
@@ -239,8 +239,8 @@ impl BigQueryClient {
             .set_timeout_ms(wait);
         // The statement only reads, so repeating it is harmless.
         let ask = || {
-            let asked = jobs.query().set_project_id(&self.project).set_query_request(request.clone());
-            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+            let call = jobs.query().set_project_id(&self.project).set_query_request(request.clone());
+            call.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
         };
         let first = self.until_answered(ask).await.map_err(|failed| unavailable(&failed))?;
         let job = first.job_reference.map(|job| job.job_id).unwrap_or_default();
@@ -253,13 +253,13 @@ impl BigQueryClient {
                 look = (look + look / 2).min(self.options.look * 8);
             }
             let ask = || {
-                let asked = jobs.get_query_results().set_project_id(&self.project).set_job_id(&job);
-                let asked = asked
+                let call = jobs.get_query_results().set_project_id(&self.project).set_job_id(&job);
+                let call = call
                     .set_location(location)
                     .set_page_token(&page)
                     .set_timeout_ms(wait)
                     .set_format_options(format.clone());
-                asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+                call.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
             };
             let more = self.until_answered(ask).await.map_err(|failed| unavailable(&failed))?;
             complete = more.job_complete == Some(true);
@@ -301,10 +301,10 @@ fn spelled(kind: &str) -> &str {
 }
 
 fn unavailable(failed: &Failed) -> Error {
-    let said = failed.status().map_or_else(|| chain(failed), |status| status.message.clone());
+    let message = failed.status().map_or_else(|| chain(failed), |status| status.message.clone());
     Error::Transient(match failed.http_status_code() {
-        Some(code) => format!("BigQuery answered {code}: {said}"),
-        None => format!("BigQuery: {said}"),
+        Some(code) => format!("BigQuery answered {code}: {message}"),
+        None => format!("BigQuery: {message}"),
     })
 }
 
@@ -313,10 +313,10 @@ fn ended(job: &Job) -> Option<FinishedJob> {
     let status = job.status.as_ref().filter(|status| status.state == "DONE")?;
     let at = job.statistics.as_ref().map_or(0, |statistics| statistics.end_time.unsigned_abs());
     let Some(error) = &status.error_result else { return Some(FinishedJob { at, how: JobResult::Loaded }) };
-    let mut told: Vec<_> =
+    let mut messages: Vec<_> =
         [error].into_iter().chain(&status.errors).map(|error| error.message.as_str()).collect();
-    told.dedup();
-    let why = format!("{}: {}", error.reason, told.join("; "));
+    messages.dedup();
+    let why = format!("{}: {}", error.reason, messages.join("; "));
     let how = if error.reason == "invalid" { JobResult::Bad(why) } else { JobResult::Passing(why) };
     Some(FinishedJob { at, how })
 }

@@ -46,10 +46,10 @@ impl Settling {
         if ended.iter().all(Option::is_some) {
             return Ok(());
         }
-        let told = batch.loads.iter().zip(ended).filter(|(_, end)| end.is_some());
-        let told: BTreeSet<_> = told.map(|(load, _)| load.load.as_str()).collect();
+        let settled = batch.loads.iter().zip(ended).filter(|(_, end)| end.is_some());
+        let settled: BTreeSet<_> = settled.map(|(load, _)| load.load.as_str()).collect();
         let mut ends = LoadJobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
-        ends.retain(|load, _| !told.contains(load.as_str()));
+        ends.retain(|load, _| !settled.contains(load.as_str()));
         let noted = stream::iter(ends).map(|(load, end)| async move { spool.set_end(&load, &end).await });
         noted.buffer_unordered(16).try_collect().await
     }

@@ -52,8 +52,8 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
     let options =
         BigQueryOptions { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
     for _ in 0..3 {
-        let said = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
-        assert!(matches!(&said, Err(Error::Transient(why)) if why.contains("quotaExceeded")), "{said:?}");
+        let result = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
+        assert!(matches!(&result, Err(Error::Transient(why)) if why.contains("quotaExceeded")), "{result:?}");
     }
     assert_eq!(bed.jobs("measurements").len(), 1, "failed jobs count as well");
     bed.bigquery.heal();
@@ -132,7 +132,7 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
     schema.as_array_mut().unwrap().retain(|column| column["name"] != "baseline");
     bed.bigquery.table("val-prod", "older", "verdicts", &schema).unwrap();
     let endpoint = Some(bed.bigquery.endpoint.clone());
-    for (dataset, said) in [
+    for (dataset, expected) in [
         ("older", "table val-prod.older.verdicts has no column baseline for STRING"),
         ("nowhere", "404: Not found: Table val-prod:nowhere.verdicts"),
     ] {
@@ -140,7 +140,7 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
         let warehouse =
             warehouse::bigquery::BigQuery::new("val-prod", dataset, endpoint.clone(), store, hasty());
         let end = warehouse.load("a.1", &load("a", 1)).await;
-        assert!(matches!(&end, Err(Error::Transient(why)) if why.contains(said)), "{end:?}");
+        assert!(matches!(&end, Err(Error::Transient(why)) if why.contains(expected)), "{end:?}");
     }
     assert!(bed.bigquery.jobs().is_empty());
 }
@@ -158,8 +158,8 @@ async fn a_batch_with_other_rules_is_not_processed() {
     let bed = BigQueryBed::new().await;
     let batch = r#"{"rules":4,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
-    let said = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
-    assert!(matches!(&said, Err(Error::Transient(why)) if why.contains("a newer loader")), "{said:?}");
+    let result = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
+    assert!(matches!(&result, Err(Error::Transient(why)) if why.contains("a newer loader")), "{result:?}");
     assert!(bed.bigquery.jobs().is_empty());
 }
 

@@ -66,8 +66,8 @@ async fn rejections_are_reported() {
         newest: 1,
         measured: Default::default(),
     };
-    let told = warehouse.past(&wanted).await.unwrap_err();
-    assert_eq!(told, Error::Transient("BigQuery answered 403: injected fault".to_owned()));
+    let error = warehouse.past(&wanted).await.unwrap_err();
+    assert_eq!(error, Error::Transient("BigQuery answered 403: injected fault".to_owned()));
     assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
     assert_eq!(
         warehouse.table(),

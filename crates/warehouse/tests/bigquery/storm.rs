@@ -69,13 +69,13 @@ async fn storm(seed: u64) -> u32 {
         let loaders = &loaders;
         async move { (id, load, bring(loaders, id, load, dice).await) }
     });
-    let told = tokio::time::timeout(Duration::from_secs(150), join_all(callers))
+    let results = tokio::time::timeout(Duration::from_secs(150), join_all(callers))
         .await
         .expect("timeout: the loads have not ended");
 
     let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
     let mut refused = BTreeSet::new();
-    for (id, load, (end, _)) in &told {
+    for (id, load, (end, _)) in &results {
         let run = &*load.verdicts[0].run;
         let there = (measured.get(run).copied(), judged.get(run).copied());
         match end {
@@ -95,7 +95,7 @@ async fn storm(seed: u64) -> u32 {
         }
     }
     assert_eq!(refused.len(), (0..RUNS).filter(|number| number % 13 == 5).count(), "seed {seed}");
-    told.iter().map(|(_, _, (_, dropped))| dropped).sum()
+    results.iter().map(|(_, _, (_, dropped))| dropped).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

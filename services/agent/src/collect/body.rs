@@ -48,7 +48,7 @@ pub async fn body(
     limit: u64,
 ) -> Result<(ObjectReader, CollectedHandle), PortError> {
     let source = file.scheduler.output(&file.cluster, &file.job, &file.name).await?;
-    let told = CollectedHandle::default();
+    let collected = CollectedHandle::default();
     let state = BodyState {
         file: file.clone(),
         source,
@@ -61,13 +61,13 @@ pub async fn body(
         pushed: 0,
         limit,
         cut: None,
-        told: Arc::clone(&told),
+        collected: Arc::clone(&collected),
     };
     let chunks = stream::try_unfold(state, |mut state| async {
         let bytes = state.next().await?;
         Ok::<_, io::Error>((!bytes.is_empty()).then_some((bytes, state)))
     });
-    Ok((Box::new(StreamReader::new(Box::pin(chunks))), told))
+    Ok((Box::new(StreamReader::new(Box::pin(chunks))), collected))
 }
 
 struct BodyState {
@@ -86,7 +86,7 @@ struct BodyState {
     pushed: u64,
     limit: u64,
     cut: Option<Cut>,
-    told: CollectedHandle,
+    collected: CollectedHandle,
 }
 
 impl BodyState {
@@ -123,10 +123,10 @@ impl BodyState {
 
     /// Fills in the properties after the last byte.
     fn end(&mut self) -> Bytes {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.read_bytes = self.pushed;
-        told.redacted = self.tally.by_kind();
-        told.cut = self.cut.take();
+        let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.read_bytes = self.pushed;
+        collected.redacted = self.tally.by_kind();
+        collected.cut = self.cut.take();
         Bytes::new()
     }
 

@@ -152,8 +152,8 @@ pub async fn report(
         Some(name) => Some(gateway.check_named(&run, &name).await?),
         None => None,
     };
-    let told = gateway.view.report_of(&run, check, elsewhere).await?.ok_or_else(no_run)?;
-    let story = told.story();
+    let report = gateway.view.report_of(&run, check, elsewhere).await?.ok_or_else(no_run)?;
+    let story = report.story();
     let (media, text) = match form {
         FileForm::Html => ("text/html; charset=utf-8", report::html(&story)),
         FileForm::Text => ("text/plain; charset=utf-8", report::terminal(&story, report::Style::Plain)),

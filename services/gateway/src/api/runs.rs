@@ -285,8 +285,8 @@ pub async fn cancel(
     let shown = shown(&gateway, &run).await?;
     if shown.detail.line.settled_at.is_none() {
         let fact = Fact::CancelRequested(CancelRequested { by, reason });
-        let told = gateway.outbox.publish_run_fact(run, Attempt::FIRST, fact).await;
-        told.map_err(|error| ApiProblem::unavailable(&error))?;
+        let published = gateway.outbox.publish_run_fact(run, Attempt::FIRST, fact).await;
+        published.map_err(|error| ApiProblem::unavailable(&error))?;
     }
     Ok((StatusCode::ACCEPTED, Json(shown)))
 }

@@ -19,8 +19,8 @@ impl Refs for GitRefs {
         let output = output.map_err(|_| format!("git timed out after {} s", PATIENCE.as_secs()))?;
         let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             return Err(format!("git: {}", lines.join("; ")));
         }
         let line = |line: &str| {

@@ -3,7 +3,7 @@
 use super::{PATIENCE, Ref, Refs};
 
 /// Maximum size of a list of refs, bytes.
-const MOST: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// `GET {url}/info/refs`, git's smart HTTP protocol.
 pub struct HttpRefs {
@@ -49,8 +49,8 @@ impl Refs for HttpRefs {
         let mut body = Vec::new();
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
             body.extend_from_slice(&piece);
-            if body.len() > MOST {
-                return Err(format!("its list of refs is larger than {} MiB", MOST >> 20));
+            if body.len() > MAX_BYTES {
+                return Err(format!("its list of refs is larger than {} MiB", MAX_BYTES >> 20));
             }
         }
         refs(&body).ok_or_else(|| "the response is not git's smart HTTP protocol".to_owned())

@@ -209,8 +209,8 @@ impl Front {
 
     /// Payloads of this type that were published.
     pub fn said(&self, event_type: &str) -> Vec<Value> {
-        let said = self.wire.said.lock().unwrap();
-        let of = said.iter().filter(|event| event.ty() == event_type);
+        let published = self.wire.said.lock().unwrap();
+        let of = published.iter().filter(|event| event.ty() == event_type);
         of.map(|event| events::payload(event).unwrap()).collect()
     }
 }

@@ -141,9 +141,9 @@ fn reply(answer: &HttpReply, token: &SecretText, now: Timestamp) -> Reply {
     }
     match answer.reply(now) {
         Reply::Permanent { why } => {
-            let said = serde_json::from_slice::<GithubError>(&answer.body).ok();
-            let said = said.map(|problem| format!(": {}", report::shortened(&problem.message, 200)));
-            Reply::Permanent { why: token.hidden_in(&format!("{why}{}", said.unwrap_or_default())) }
+            let message = serde_json::from_slice::<GithubError>(&answer.body).ok();
+            let message = message.map(|problem| format!(": {}", report::shortened(&problem.message, 200)));
+            Reply::Permanent { why: token.hidden_in(&format!("{why}{}", message.unwrap_or_default())) }
         }
         other => other,
     }

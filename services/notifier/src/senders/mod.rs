@@ -109,7 +109,7 @@ impl Sender for HttpSender {
         let replied = |sent: Result<HttpReply, Reply>| {
             sent.map_or_else(|later| later, |answer| answer.reply(self.clock.now()))
         };
-        let said = match &notice.letter {
+        let result = match &notice.letter {
             OutgoingMessage::Status(status) => self.status(status).await,
             OutgoingMessage::Check(check) => self.check(id, check).await,
             OutgoingMessage::Channel { kind, name, content } => match channels::kind(kind) {
@@ -118,7 +118,7 @@ impl Sender for HttpSender {
             },
         };
         // A missing or invalid secret may be corrected while the notice waits.
-        said.unwrap_or_else(Reply::transient)
+        result.unwrap_or_else(Reply::transient)
     }
 
     fn lacks(&self, notice: &Notice) -> Option<String> {

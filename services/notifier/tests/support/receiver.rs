@@ -49,7 +49,7 @@ pub enum Answer {
 #[derive(Default)]
 struct Inner {
     answers: VecDeque<Answer>,
-    came: Vec<Came>,
+    requests: Vec<Came>,
     /// Accepted notices by id; for GitHub the displayed state.
     taken: Vec<(String, Value)>,
     moods: VecDeque<Mood>,
@@ -88,7 +88,7 @@ impl Receiver {
     }
 
     pub fn came(&self) -> Vec<Came> {
-        self.0.lock().unwrap().came.clone()
+        self.0.lock().unwrap().requests.clone()
     }
 
     pub fn taken(&self) -> Vec<(String, Value)> {
@@ -98,7 +98,7 @@ impl Receiver {
     /// Records a request; returns a planned response, and whether the request is accepted.
     fn note(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> (bool, Option<Answer>) {
         let mut inner = self.0.lock().unwrap();
-        inner.came.push(Came { path: uri.to_string(), headers: headers.clone(), body: body.clone() });
+        inner.requests.push(Came { path: uri.to_string(), headers: headers.clone(), body: body.clone() });
         // Planned responses are for notices, not for lookups.
         if let Some(mood) = (!body.is_empty()).then(|| inner.moods.pop_front()).flatten() {
             return match mood {
@@ -164,14 +164,14 @@ async fn hook(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body: 
 
 /// GitHub answers 401 to a wrong token, and 404 for a repository that the token may not read.
 fn denied(headers: &HeaderMap) -> Option<Response> {
-    let said = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap());
-    if said("authorization") != "Bearer ghs_s3cr3t" {
+    let header = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap());
+    if header("authorization") != "Bearer ghs_s3cr3t" {
         let body = json!({"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"});
         return Some((StatusCode::UNAUTHORIZED, Json(body)).into_response());
     }
-    assert_eq!(said("accept"), "application/vnd.github+json");
-    assert_eq!(said("x-github-api-version"), "2022-11-28");
-    assert!(said("user-agent").starts_with("burnin/"), "GitHub rejects requests without a user agent");
+    assert_eq!(header("accept"), "application/vnd.github+json");
+    assert_eq!(header("x-github-api-version"), "2022-11-28");
+    assert!(header("user-agent").starts_with("burnin/"), "GitHub rejects requests without a user agent");
     None
 }
 

@@ -39,8 +39,8 @@ impl Engine {
     /// Returns an error if the engine rejects it.
     pub async fn dataset(&self, dataset: &str) -> Result<(), String> {
         let reference = json!({"projectId": self.project, "datasetId": dataset});
-        let asked = json!({"datasetReference": reference, "location": "europe-west4"});
-        self.post("datasets", asked).await.map(drop)
+        let request = json!({"datasetReference": reference, "location": "europe-west4"});
+        self.post("datasets", request).await.map(drop)
     }
 
     /// Creates a table from a schema in `bq mk`'s format, partitioned by day as in Terraform.
@@ -48,12 +48,12 @@ impl Engine {
     /// # Errors
     /// Returns an error if the engine rejects it.
     pub async fn table(&self, dataset: &str, table: &str, schema: &Value) -> Result<(), String> {
-        let asked = json!({
+        let request = json!({
             "tableReference": {"projectId": self.project, "datasetId": dataset, "tableId": table},
             "schema": {"fields": schema},
             "timePartitioning": {"type": "DAY", "field": "requested_at"},
         });
-        self.post(&format!("datasets/{dataset}/tables"), asked).await.map(drop)
+        self.post(&format!("datasets/{dataset}/tables"), request).await.map(drop)
     }
 
     /// Creates a view.
@@ -61,11 +61,11 @@ impl Engine {
     /// # Errors
     /// Returns an error if the engine rejects it, for instance its statement.
     pub async fn view(&self, dataset: &str, view: &str, statement: &str) -> Result<(), String> {
-        let asked = json!({
+        let request = json!({
             "tableReference": {"projectId": self.project, "datasetId": dataset, "tableId": view},
             "view": {"query": statement, "useLegacySql": false},
         });
-        self.post(&format!("datasets/{dataset}/tables"), asked).await.map(drop)
+        self.post(&format!("datasets/{dataset}/tables"), request).await.map(drop)
     }
 
     /// Rows of a statement's result: cells as text or null.
@@ -73,8 +73,8 @@ impl Engine {
     /// # Errors
     /// Returns an error if the engine rejects the statement.
     pub async fn select(&self, statement: &str) -> Result<Vec<Vec<Option<String>>>, String> {
-        let asked = json!({"query": statement, "useLegacySql": false, "location": "europe-west4"});
-        let mut answer = self.post("queries", asked).await?;
+        let request = json!({"query": statement, "useLegacySql": false, "location": "europe-west4"});
+        let mut answer = self.post("queries", request).await?;
         let rows = answer["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let cells = |row: &Value| {
             let cells = row["f"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -49,7 +49,7 @@ pub struct Storm {
 impl Inner {
     /// Fault for the next request.
     pub(crate) fn fault(&mut self, on: On) -> Option<Fault> {
-        *self.asked.entry(on).or_default() += 1;
+        *self.requests.entry(on).or_default() += 1;
         if let Some(at) = self.faults.iter().position(|(wanted, _)| *wanted == on) {
             return Some(self.faults.remove(at).1);
         }

@@ -58,7 +58,7 @@ struct Inner {
     dislikes: Option<String>,
     page: usize,
     location: String,
-    asked: BTreeMap<On, u32>,
+    requests: BTreeMap<On, u32>,
 }
 
 /// A column in a schema file's format.
@@ -93,7 +93,7 @@ impl BigQuery {
             dislikes: None,
             page: 10_000,
             location: "europe-west4".to_owned(),
-            asked: BTreeMap::new(),
+            requests: BTreeMap::new(),
         };
         let world = BigQueryState {
             inner: Arc::new(Mutex::new(inner)),
@@ -188,7 +188,7 @@ impl BigQuery {
 
     /// Number of requests by kind.
     pub fn asked(&self, on: On) -> u32 {
-        self.world.lock().asked.get(&on).copied().unwrap_or(0)
+        self.world.lock().requests.get(&on).copied().unwrap_or(0)
     }
 }
 

@@ -15,17 +15,17 @@ fn invalid(why: impl Into<String>) -> Refusal {
 }
 
 /// Executes a statement; returns the first page of its result.
-pub(crate) fn ask(inner: &mut Inner, project: &str, asked: &Value) -> Result<Value, Refusal> {
-    if asked["useLegacySql"] != false {
+pub(crate) fn ask(inner: &mut Inner, project: &str, request: &Value) -> Result<Value, Refusal> {
+    if request["useLegacySql"] != false {
         return Err(invalid("legacy SQL is not supported: useLegacySql must be false"));
     }
-    let location = asked["location"].as_str().unwrap_or("US").to_owned();
+    let location = request["location"].as_str().unwrap_or("US").to_owned();
     if location != inner.location {
         return Err(Refusal::new(404, "notFound", format!("Not found: Dataset in location {location}")));
     }
-    let statement = asked["query"].as_str().ok_or_else(|| invalid("no query"))?;
-    let values = values(asked)?;
-    let plain = asked["formatOptions"]["useInt64Timestamp"] == true;
+    let statement = request["query"].as_str().ok_or_else(|| invalid("no query"))?;
+    let values = values(request)?;
+    let plain = request["formatOptions"]["useInt64Timestamp"] == true;
     let rows = select(inner, statement, &values, plain)?;
     let id = format!("job_{}", inner.jobs.len());
     let key = (project.to_owned(), location.clone(), id.clone());
@@ -55,9 +55,9 @@ pub(crate) fn page(inner: &Inner, key: &(String, String, String), token: &str) -
 }
 
 /// Values of named parameters, by name.
-fn values(asked: &Value) -> Result<BTreeMap<String, Cell>, Refusal> {
-    let parameters = asked["queryParameters"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if !parameters.is_empty() && asked["parameterMode"] != "NAMED" {
+fn values(request: &Value) -> Result<BTreeMap<String, Cell>, Refusal> {
+    let parameters = request["queryParameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !parameters.is_empty() && request["parameterMode"] != "NAMED" {
         return Err(invalid("parameterMode is not NAMED"));
     }
     let one = |parameter: &Value| {
@@ -110,7 +110,7 @@ fn select(
     };
     let moments: Vec<_> = select.column_names().map(is_moment).collect();
     let mut rows = select.raw_query();
-    let mut told = Vec::new();
+    let mut result = Vec::new();
     while let Some(row) = rows.next().map_err(wrong)? {
         let mut cells = Vec::new();
         for (at, moment) in moments.iter().enumerate() {
@@ -124,9 +124,9 @@ fn select(
             };
             cells.push(json!({"v": cell}));
         }
-        told.push(json!({"f": cells}));
+        result.push(json!({"f": cells}));
     }
-    Ok(told)
+    Ok(result)
 }
 
 pub(crate) fn count(

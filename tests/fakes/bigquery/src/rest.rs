@@ -128,15 +128,16 @@ struct Asked {
 async fn read(
     State(world): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(parameters): Query<Asked>,
 ) -> Response {
     answered(&world, On::Get, |world| async move {
-        let unknown =
-            || Refusal::new(404, "notFound", format!("Not found: Job {project}:{}.{id}", asked.location));
+        let unknown = || {
+            Refusal::new(404, "notFound", format!("Not found: Job {project}:{}.{id}", parameters.location))
+        };
         world
             .lock()
             .jobs
-            .get(&(project.clone(), asked.location.clone(), id.clone()))
+            .get(&(project.clone(), parameters.location.clone(), id.clone()))
             .cloned()
             .ok_or_else(unknown)
     })
@@ -146,18 +147,19 @@ async fn read(
 async fn ask(
     State(world): State<BigQueryState>,
     Path(project): Path<String>,
-    Json(asked): Json<Value>,
+    Json(request): Json<Value>,
 ) -> Response {
-    answered(&world, On::Query, |world| async move { query::ask(&mut world.lock(), &project, &asked) }).await
+    answered(&world, On::Query, |world| async move { query::ask(&mut world.lock(), &project, &request) })
+        .await
 }
 
 async fn results(
     State(world): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(parameters): Query<Asked>,
 ) -> Response {
     answered(&world, On::Get, |world| async move {
-        query::page(&world.lock(), &(project, asked.location, id), &asked.page_token)
+        query::page(&world.lock(), &(project, parameters.location, id), &parameters.page_token)
     })
     .await
 }

@@ -248,12 +248,12 @@ impl CloudBuildState {
         let objects = &build["artifacts"]["objects"];
         if let (Some(place), Some(paths)) = (objects["location"].as_str(), objects["paths"].as_array()) {
             let mut lines = String::new();
-            let said = |name: &str| build["substitutions"][name].as_str().map(str::to_owned);
+            let substitution = |name: &str| build["substitutions"][name].as_str().map(str::to_owned);
             for path in paths.iter().filter_map(Value::as_str) {
                 let file = path.rsplit('/').next().unwrap_or(path);
                 let object = format!("{place}{file}");
                 let own = format!("_LEAVES_{}", file.split('.').next().unwrap_or(file).to_ascii_uppercase());
-                let content = said("_LEAVES").or_else(|| said(&own));
+                let content = substitution("_LEAVES").or_else(|| substitution(&own));
                 let content = content.unwrap_or_else(|| format!("the content of {path}"));
                 self.write(build, &object, content.as_bytes()).await?;
                 lines += &format!("{}\n", json!({"location": format!("{object}#1"), "file_hash": []}));

@@ -92,13 +92,14 @@ struct Asked {
 async fn list(
     State(world): State<CloudBuildState>,
     Path((project, location)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(parameters): Query<Asked>,
 ) -> Response {
-    let tag = asked.filter.strip_prefix("tags=\"").and_then(|rest| rest.strip_suffix('"'));
+    let tag = parameters.filter.strip_prefix("tags=\"").and_then(|rest| rest.strip_suffix('"'));
     let Some(tag) = tag.filter(|tag| !tag.contains('"')) else {
-        return error(400, &format!("unsupported filter: {}", asked.filter));
+        return error(400, &format!("unsupported filter: {}", parameters.filter));
     };
-    let Ok(skip) = (if asked.page_token.is_empty() { Ok(0) } else { asked.page_token.parse::<usize>() })
+    let Ok(skip) =
+        (if parameters.page_token.is_empty() { Ok(0) } else { parameters.page_token.parse::<usize>() })
     else {
         return error(400, "invalid page token");
     };
@@ -114,7 +115,7 @@ async fn list(
         };
         // Newest first, like Cloud Build.
         let all: Vec<_> = (0..known).rev().filter(|&at| ours(&inner.builds[at])).collect();
-        let size = if asked.page_size == 0 { inner.page } else { asked.page_size.min(inner.page) };
+        let size = if parameters.page_size == 0 { inner.page } else { parameters.page_size.min(inner.page) };
         let page: Vec<_> = all.iter().copied().skip(skip).take(size).collect();
         (page, (skip + size < all.len()).then(|| (skip + size).to_string()))
     };

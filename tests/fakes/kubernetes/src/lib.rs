@@ -63,7 +63,7 @@ struct State {
     /// Versions in which Kueue's kinds are served.
     kueue: Arc<Mutex<Vec<String>>>,
     /// Requests by method and last parts of the path.
-    asked: Arc<Mutex<BTreeMap<String, usize>>>,
+    requests: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl State {
@@ -101,7 +101,7 @@ impl Api {
             denied: Arc::default(),
             // The versions that Kueue 0.15 and later serves.
             kueue: Arc::new(Mutex::new(vec!["v1beta1".to_owned(), "v1beta2".to_owned()])),
-            asked: Arc::default(),
+            requests: Arc::default(),
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
@@ -175,13 +175,13 @@ impl Api {
 
     /// Number of requests by method and kind, such as `POST jobsets`.
     pub fn asked(&self, what: &str) -> usize {
-        self.state.asked.lock().unwrap_or_else(PoisonError::into_inner).get(what).copied().unwrap_or(0)
+        self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).get(what).copied().unwrap_or(0)
     }
 }
 
 impl State {
     fn told(&self) {
         let version = self.objects().version();
-        self.changed.send_if_modified(|told| std::mem::replace(told, version) != version);
+        self.changed.send_if_modified(|current| std::mem::replace(current, version) != version);
     }
 }

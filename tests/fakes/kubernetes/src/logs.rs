@@ -79,11 +79,11 @@ impl Logs {
     pub async fn serve(&self, address: &str) -> std::io::Result<JoinHandle<()>> {
         let (logs, listener) = (self.clone(), TcpListener::bind(address).await?);
         let answer = move |Path((_, pod, container)): Path<(String, String, String)>,
-                           Query(asked): Query<HashMap<String, String>>| {
+                           Query(parameters): Query<HashMap<String, String>>| {
             let logs = logs.clone();
             async move {
-                let since = asked.get("sinceTime").and_then(|since| since.parse().ok());
-                let follow = asked.get("follow").is_some_and(|follow| follow == "true");
+                let since = parameters.get("sinceTime").and_then(|since| since.parse().ok());
+                let follow = parameters.get("follow").is_some_and(|follow| follow == "true");
                 match logs.read(&pod, &container, since, follow) {
                     Some(body) => Body::from_stream(body).into_response(),
                     None => StatusCode::NOT_FOUND.into_response(),

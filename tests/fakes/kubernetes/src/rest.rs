@@ -93,8 +93,8 @@ fn target(path: &str) -> Option<Target> {
 async fn serve(state: State, query: HashMap<String, String>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     if let Some(answer) = about(&state, &head.method, head.uri.path()) {
-        let asked = if head.method == Method::GET { Value::Null } else { json_of(body).await };
-        return answer(&state, &asked);
+        let document = if head.method == Method::GET { Value::Null } else { json_of(body).await };
+        return answer(&state, &document);
     }
     let Some(target) = target(head.uri.path()) else {
         return refused(&(404, "NotFound", "no such path".to_owned()));
@@ -109,12 +109,17 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
     };
     let version = if group == KUEUE { &target.version } else { &(*version).to_owned() };
     let plural = target.key.0.rsplit('/').next().unwrap_or_default().to_owned();
-    let asked = format!(
+    let operation = format!(
         "{} {plural}{}",
         head.method,
         target.below.as_ref().map(|below| format!("/{below}")).unwrap_or_default()
     );
-    *state.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).entry(asked).or_default() += 1;
+    *state
+        .requests
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .entry(operation)
+        .or_default() += 1;
     // Faults apply only to Burnin's requests: the simulated controllers send another user agent.
     let fault = if world(&head.headers) { None } else { fault(&state, &head.method, head.uri.path()) };
     if let Some(Fault::Refused(code)) = fault {
@@ -210,15 +215,15 @@ fn about(state: &State, method: &Method, path: &str) -> Option<About> {
         }
         (&Method::POST, ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"]) => {
             Some(Box::new(|state, review| {
-                let asked = &review["spec"]["resourceAttributes"];
+                let attributes = &review["spec"]["resourceAttributes"];
                 let below =
-                    asked["subresource"].as_str().map(|below| format!("/{below}")).unwrap_or_default();
-                let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
+                    attributes["subresource"].as_str().map(|below| format!("/{below}")).unwrap_or_default();
+                let text = |field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
                 let allowed =
                     !state.denied().contains(&format!("{} {}{below}", text("verb"), text("resource")));
-                let mut said = review.clone();
-                said["status"] = json!({"allowed": allowed});
-                (StatusCode::CREATED, axum::Json(said)).into_response()
+                let mut response = review.clone();
+                response["status"] = json!({"allowed": allowed});
+                (StatusCode::CREATED, axum::Json(response)).into_response()
             }))
         }
         _ => None,
@@ -283,12 +288,12 @@ fn read(
     query: &HashMap<String, String>,
 ) -> Response {
     let Target { key, namespace, below, .. } = target;
-    let asked = |name: &str| query.get(name).map(String::as_str);
+    let parameter = |name: &str| query.get(name).map(String::as_str);
     match below.as_deref() {
         Some("log") => {
-            let since = asked("sinceTime").and_then(|since| since.parse().ok());
-            let follow = asked("follow") == Some("true");
-            let container = asked("container").unwrap_or_default();
+            let since = parameter("sinceTime").and_then(|since| since.parse().ok());
+            let follow = parameter("follow") == Some("true");
+            let container = parameter("container").unwrap_or_default();
             if state.objects().get(key).is_none() {
                 return refused(&(404, "NotFound", format!("pods \"{}\" not found", key.2)));
             }
@@ -317,11 +322,11 @@ fn read(
         };
     }
     let (labels, fields) = (
-        asked("labelSelector").unwrap_or_default().to_owned(),
-        asked("fieldSelector").unwrap_or_default().to_owned(),
+        parameter("labelSelector").unwrap_or_default().to_owned(),
+        parameter("fieldSelector").unwrap_or_default().to_owned(),
     );
-    if asked("watch") == Some("true") {
-        let from = asked("resourceVersion").and_then(|from| from.parse().ok()).unwrap_or(0);
+    if parameter("watch") == Some("true") {
+        let from = parameter("resourceVersion").and_then(|from| from.parse().ok()).unwrap_or(0);
         let watched = watch(state.clone(), key.0.clone(), namespace.clone(), labels, from);
         let shown = (kind.to_owned(), version.to_owned());
         let lines = watched.map(move |mut event| {
@@ -343,8 +348,8 @@ fn read(
         .map(shown)
         .collect();
     // At most the requested number of objects, and a token for the next page.
-    let from: usize = asked("continue").and_then(|from| from.parse().ok()).unwrap_or(0);
-    let limit: usize = asked("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
+    let from: usize = parameter("continue").and_then(|from| from.parse().ok()).unwrap_or(0);
+    let limit: usize = parameter("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
     let more = items.len().saturating_sub(from) > limit;
     let items: Vec<_> = items.into_iter().skip(from).take(limit).collect();
     let mut meta = json!({"resourceVersion": objects.version().to_string()});

@@ -119,8 +119,8 @@ impl Objects {
     /// Returns an error if the object is absent or has another version.
     pub fn replace(&mut self, key: &Key, mut object: Value) -> Result<Value, Refused> {
         let there = self.all.get(key).ok_or_else(|| missing(key))?;
-        let (asked, now) = (&object["metadata"]["resourceVersion"], &there["metadata"]["resourceVersion"]);
-        if asked.is_string() && asked != now {
+        let (expected, now) = (&object["metadata"]["resourceVersion"], &there["metadata"]["resourceVersion"]);
+        if expected.is_string() && expected != now {
             let message =
                 "the object has been modified; please apply your changes to the latest version".to_owned();
             return Err((409, "Conflict", message));
@@ -155,12 +155,12 @@ impl Objects {
     /// Returns an error if the object is absent or has another uid.
     pub fn delete(&mut self, key: &Key, options: &Value) -> Result<Value, Refused> {
         let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
-        let (asked, uid) = (&options["preconditions"]["uid"], &object["metadata"]["uid"]);
-        if asked.is_string() && asked != uid {
+        let (expected, uid) = (&options["preconditions"]["uid"], &object["metadata"]["uid"]);
+        if expected.is_string() && expected != uid {
             return Err((
                 409,
                 "Conflict",
-                format!("the UID in the precondition ({asked}) does not match ({uid})"),
+                format!("the UID in the precondition ({expected}) does not match ({uid})"),
             ));
         }
         let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();

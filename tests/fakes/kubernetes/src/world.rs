@@ -170,10 +170,10 @@ impl Turn {
             json!({"status": {"conditions": [{"type": kind, "status": status, "reason": reason, "message": message,
                                               "lastTransitionTime": now()}]}})
         };
-        let said = text(&workload["status"]["conditions"][0]["type"]).to_owned()
+        let condition = text(&workload["status"]["conditions"][0]["type"]).to_owned()
             + text(&workload["status"]["conditions"][0]["status"]);
         if self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(name) {
-            if said != "EvictedTrue" {
+            if condition != "EvictedTrue" {
                 let why =
                     "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue";
                 self.patch(
@@ -187,7 +187,7 @@ impl Turn {
                 self.patch(JOBSETS, "jobsets", jobset, "", &json!({"spec": {"suspend": true}})).await;
             }
         } else if self.held.load(Ordering::SeqCst) {
-            if said != "QuotaReservedFalse" {
+            if condition != "QuotaReservedFalse" {
                 let why = "couldn't assign flavors to pod set n: insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed";
                 self.patch(
                     WORKLOADS,
@@ -378,19 +378,22 @@ impl Turn {
         let which = text(&container["name"]).to_owned();
         let Ok(folder) = TempDir::new() else { return };
         let last_word = folder.path().join("last-word");
-        let nodes =
-            container["env"].as_array().into_iter().flatten().find(|said| said["name"] == "BURNIN_NODES");
-        let nodes: usize = nodes.and_then(|said| text(&said["value"]).parse().ok()).unwrap_or(1);
+        let nodes = container["env"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|variable| variable["name"] == "BURNIN_NODES");
+        let nodes: usize = nodes.and_then(|variable| text(&variable["value"]).parse().ok()).unwrap_or(1);
         let words: Vec<&str> = container["command"].as_array().into_iter().flatten().map(text).collect();
         let [program, arguments @ ..] = &words[..] else { return };
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .envs(container["env"].as_array().into_iter().flatten().map(|said| {
-                match said["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
-                    Some("spec.nodeName") => (text(&said["name"]), text(&pod["spec"]["nodeName"])),
-                    _ => (text(&said["name"]), text(&said["value"])),
+            .envs(container["env"].as_array().into_iter().flatten().map(|variable| {
+                match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                    Some("spec.nodeName") => (text(&variable["name"]), text(&pod["spec"]["nodeName"])),
+                    _ => (text(&variable["name"]), text(&variable["value"])),
                 }
             }))
             .env("PATH", format!("{}:{path}", self.wants.programs.display()))
@@ -428,9 +431,9 @@ impl Turn {
         let group = child.id().and_then(|id| i32::try_from(id).ok());
         self.started.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.clone(), group);
         let running = json!({"running": {"startedAt": begun}});
-        let said =
+        let document =
             json!({"status": {"phase": "Running", "startTime": begun, "containerStatuses": status(running)}});
-        self.patch(CORE, "pods", pod, "/status", &said).await;
+        self.patch(CORE, "pods", pod, "/status", &document).await;
         let mut reading = JoinSet::new();
         let outputs: [Option<Box<dyn AsyncRead + Send + Unpin>>; 2] = [
             child.stdout.take().map(|out| Box::new(out) as _),
@@ -464,8 +467,8 @@ impl Turn {
         let terminated = json!({"terminated": {"exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" },
             "message": message, "startedAt": begun, "finishedAt": now()}});
         let phase = if code == 0 { "Succeeded" } else { "Failed" };
-        let said = json!({"status": {"phase": phase, "containerStatuses": status(terminated)}});
-        self.patch(CORE, "pods", pod, "/status", &said).await;
+        let document = json!({"status": {"phase": phase, "containerStatuses": status(terminated)}});
+        self.patch(CORE, "pods", pod, "/status", &document).await;
         self.started.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, None);
     }
 }

@@ -131,8 +131,8 @@ pub(crate) async fn answer(
     let (head, arriving) = request.into_parts();
     let path = path(head.uri.path());
     let (method, headers) = (head.method, head.headers);
-    let mut asked = Asked { method, path, query, headers, body: Bytes::new(), whole: true };
-    let wants = asked.wants();
+    let mut decoded = Asked { method, path, query, headers, body: Bytes::new(), whole: true };
+    let wants = decoded.wants();
     let fault = shared.faults.take(wants);
     let noted = |status| {
         let mut log = shared.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -155,17 +155,17 @@ pub(crate) async fn answer(
         _ => {}
     }
     let most = if let Some(Kind::CutWithin(most)) = fault { Some(most) } else { None };
-    (asked.body, asked.whole) = body(arriving, most).await;
+    (decoded.body, decoded.whole) = body(arriving, most).await;
     if let Some(Kind::Late(millis)) = fault {
         noted(0);
         let later = std::time::Duration::from_millis(millis);
         tokio::spawn(async move {
             tokio::time::sleep(later).await;
-            drop(route(&shared, wants, &asked)); // the client receives no response
+            drop(route(&shared, wants, &decoded)); // the client receives no response
         });
         return pending().await;
     }
-    let answer = route(&shared, wants, &asked).unwrap_or_else(Answer::refusal);
+    let answer = route(&shared, wants, &decoded).unwrap_or_else(Answer::refusal);
     match fault {
         Some(Kind::FailAfter(status)) => {
             noted(status);
@@ -234,15 +234,15 @@ fn spoken(mut answer: Answer, fault: Option<Kind>) -> Response {
     response
 }
 
-fn route(shared: &Arc<Shared>, wants: Wants, asked: &Asked) -> Result<Answer, Refusal> {
-    let path: Vec<_> = asked.path.iter().map(String::as_str).collect();
-    match (asked.method.as_str(), &path[..]) {
-        (_, ["upload", "b", bucket, "o"]) => uploads::route(shared, wants, bucket, asked),
-        ("GET", ["b", bucket, "o"]) => Ok(Answer::json(&shared.world().list(bucket, &asked.query)?)),
-        (_, ["b", bucket, "o", name]) => objects::route(shared, bucket, name, asked),
-        (_, ["b", bucket, "notificationConfigs"]) => notifications(shared, bucket, asked),
+fn route(shared: &Arc<Shared>, wants: Wants, request: &Asked) -> Result<Answer, Refusal> {
+    let path: Vec<_> = request.path.iter().map(String::as_str).collect();
+    match (request.method.as_str(), &path[..]) {
+        (_, ["upload", "b", bucket, "o"]) => uploads::route(shared, wants, bucket, request),
+        ("GET", ["b", bucket, "o"]) => Ok(Answer::json(&shared.world().list(bucket, &request.query)?)),
+        (_, ["b", bucket, "o", name]) => objects::route(shared, bucket, name, request),
+        (_, ["b", bucket, "notificationConfigs"]) => notifications(shared, bucket, request),
         ("POST", ["b"]) => {
-            let document = asked.document()?;
+            let document = request.document()?;
             let name = document.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             let retention =
                 document.get("retentionPolicy").and_then(|policy| policy["retentionPeriod"].as_str());
@@ -260,27 +260,27 @@ fn route(shared: &Arc<Shared>, wants: Wants, asked: &Asked) -> Result<Answer, Re
             Ok(Answer::json(&json!({"kind": "storage#bucket", "name": bucket, "id": bucket})))
         }
         ("POST", ["standin", "faults"]) => {
-            let fault = serde_json::from_slice(&asked.body).map_err(|error| (400, error.to_string()))?;
+            let fault = serde_json::from_slice(&request.body).map_err(|error| (400, error.to_string()))?;
             shared.faults.add(fault);
             Ok(Answer::empty(204))
         }
         ("POST", ["standin", "push"]) => {
-            let url = asked.document()?["url"].as_str().unwrap_or_default().to_owned();
+            let url = request.document()?["url"].as_str().unwrap_or_default().to_owned();
             tokio::spawn(notify::push(Arc::clone(shared), url));
             Ok(Answer::empty(204))
         }
         ("GET", ["standin", "events"]) => Ok(Answer::json(&json!(shared.world().events))),
-        _ => Err((404, format!("this stand-in does not support {} {}", asked.method, path.join("/")))),
+        _ => Err((404, format!("this stand-in does not support {} {}", request.method, path.join("/")))),
     }
 }
 
-fn notifications(shared: &Shared, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+fn notifications(shared: &Shared, bucket: &str, request: &Asked) -> Result<Answer, Refusal> {
     let mut world = shared.world();
     let there = &mut world.bucket(bucket)?.notifications;
-    if asked.method != Method::POST {
+    if request.method != Method::POST {
         return Ok(Answer::json(&json!({"kind": "storage#notifications", "items": there})));
     }
-    let mut notification = asked.document()?;
+    let mut notification = request.document()?;
     let id = (there.len() + 1).to_string();
     notification.insert(
         "selfLink".to_owned(),

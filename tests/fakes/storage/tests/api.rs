@@ -59,8 +59,8 @@ async fn bytes_that_differ_from_the_stated_checksum_are_rejected() {
     let (standin, http, url) = standin().await;
     let wrong = format!("crc32c={}", STANDARD.encode([1, 2, 3, 4]));
     let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a");
-    let (status, told) = ask(http.post(url).header("x-goog-hash", wrong).body("one")).await;
-    assert!(status == 400 && told["error"]["message"].as_str().unwrap().contains("crc32c"), "{told}");
+    let (status, body) = ask(http.post(url).header("x-goog-hash", wrong).body("one")).await;
+    assert!(status == 400 && body["error"]["message"].as_str().unwrap().contains("crc32c"), "{body}");
     assert!(standin.names("bucket").is_empty());
 }
 

@@ -149,10 +149,10 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     let mut releases = Vec::new();
     until("both pods are kept", async || {
         assert_eq!(jobs.poll(&job.cluster, "kept").await.unwrap(), JobStatus::Going);
-        let said = text_of_outputs(&jobs, &job).await;
+        let output = text_of_outputs(&jobs, &job).await;
         let kept =
             |line: &str| Some(line.split_once("kept for inspection for 600 s at most; touch ")?.1.to_owned());
-        releases = said.lines().filter_map(kept).collect();
+        releases = output.lines().filter_map(kept).collect();
         releases.len() == 2
     })
     .await;
@@ -208,8 +208,8 @@ async fn a_cause_in_a_termination_message_is_the_failure() {
         matches!(&end, Err(PortError::Permanent(why)) if why.code == "GLIBC_MISMATCH" && why.class == Class::Input && why.message.contains("GLIBC_2.34")),
         "{end:?}"
     );
-    let told = jobs.poll(&job.cluster, "glibc").await;
-    assert_eq!(format!("{told:?}"), format!("{end:?}"), "the end state is final");
+    let again = jobs.poll(&job.cluster, "glibc").await;
+    assert_eq!(format!("{again:?}"), format!("{end:?}"), "the end state is final");
     assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
 }
 

@@ -72,7 +72,7 @@ async fn draining_is_idempotent_and_keeps_other_reasons() {
     for name in ["bad", "theirs"] {
         bed.api.node(name, &json!({}), &json!({}), &json!({}));
     }
-    let left = |said: Result<(), PortError>, expected: &str| match said {
+    let left = |result: Result<(), PortError>, expected: &str| match result {
         Err(PortError::Permanent(why)) if why.code == "NOT_DRAINED" => {
             assert!(why.message.contains(expected), "{}", why.message);
         }

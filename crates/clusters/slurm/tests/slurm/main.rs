@@ -107,12 +107,12 @@ async fn the_reason_for_waiting_is_in_the_output() {
     jobs.submit(&job).await.unwrap();
     let waiting = bed.folder("waits").join("output/waiting.log");
     let begun = std::time::Instant::now();
-    let told = || std::fs::read_to_string(&waiting).unwrap_or_default();
+    let text = || std::fs::read_to_string(&waiting).unwrap_or_default();
     // Slurm sets the reason in its next scheduling cycle, and has several names for this one.
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
-    while !words.iter().any(|word| told().contains(word)) {
+    while !words.iter().any(|word| text().contains(word)) {
         assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
-        assert!(begun.elapsed().as_secs() < 90, "no reason is reported: {}", told());
+        assert!(begun.elapsed().as_secs() < 90, "no reason is reported: {}", text());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert!(

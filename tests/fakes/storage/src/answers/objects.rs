@@ -9,17 +9,17 @@ use crate::{
     world::{Refusal, number},
 };
 
-pub(super) fn route(shared: &Shared, bucket: &str, name: &str, asked: &Asked) -> Result<Answer, Refusal> {
+pub(super) fn route(shared: &Shared, bucket: &str, name: &str, request: &Asked) -> Result<Answer, Refusal> {
     let mut world = shared.world();
-    match asked.method {
-        Method::GET if asked.media() => {
-            let object = world.object(bucket, name, &asked.query)?;
-            media(&object, asked.header("range"))
+    match request.method {
+        Method::GET if request.media() => {
+            let object = world.object(bucket, name, &request.query)?;
+            media(&object, request.header("range"))
         }
-        Method::GET => Ok(Answer::json(&world.object(bucket, name, &asked.query)?.resource(bucket, name))),
+        Method::GET => Ok(Answer::json(&world.object(bucket, name, &request.query)?.resource(bucket, name))),
         Method::PATCH => {
-            world.object(bucket, name, &asked.query)?;
-            let given = asked.document()?;
+            world.object(bucket, name, &request.query)?;
+            let given = request.document()?;
             let object = world.bucket(bucket)?.objects.get_mut(name).ok_or((404, name.to_owned()))?;
             object.metageneration += 1;
             object
@@ -28,11 +28,11 @@ pub(super) fn route(shared: &Shared, bucket: &str, name: &str, asked: &Asked) ->
             Ok(Answer::json(&object.resource(bucket, name)))
         }
         Method::DELETE => {
-            number(&asked.query, "generation")?;
-            world.remove(bucket, name, &asked.query)?;
+            number(&request.query, "generation")?;
+            world.remove(bucket, name, &request.query)?;
             Ok(Answer::empty(204))
         }
-        _ => Err((405, json!(asked.method.as_str()).to_string())),
+        _ => Err((405, json!(request.method.as_str()).to_string())),
     }
 }
 

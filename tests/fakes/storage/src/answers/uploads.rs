@@ -12,31 +12,31 @@ use crate::{
 /// Unit in which incomplete uploads are stored, bytes.
 const QUANTUM: usize = 256 << 10;
 
-pub(super) fn route(shared: &Shared, wants: Wants, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+pub(super) fn route(shared: &Shared, wants: Wants, bucket: &str, request: &Asked) -> Result<Answer, Refusal> {
     let mut world = shared.world();
-    let id = asked.query.get("upload_id").cloned().unwrap_or_default();
+    let id = request.query.get("upload_id").cloned().unwrap_or_default();
     match wants {
-        Wants::Insert => insert(&mut world, bucket, asked),
-        Wants::Start => start(shared, &mut world, bucket, asked),
+        Wants::Insert => insert(&mut world, bucket, request),
+        Wants::Start => start(shared, &mut world, bucket, request),
         Wants::Status | Wants::Chunk => {
             let mut session = world.sessions.remove(&id).ok_or((404, format!("no upload {id}")))?;
-            let answer = go_on(&mut world, &mut session, asked);
+            let answer = go_on(&mut world, &mut session, request);
             world.sessions.insert(id, session);
             answer
         }
-        _ if asked.method == "DELETE" && world.sessions.remove(&id).is_some() => Ok(Answer::empty(499)),
+        _ if request.method == "DELETE" && world.sessions.remove(&id).is_some() => Ok(Answer::empty(499)),
         _ => Err((404, format!("no upload {id}"))),
     }
 }
 
-fn name(asked: &Asked, metadata: &Map<String, Value>) -> Result<String, Refusal> {
-    let name = asked.query.get("name").map(String::as_str).or(metadata.get("name").and_then(Value::as_str));
+fn name(request: &Asked, metadata: &Map<String, Value>) -> Result<String, Refusal> {
+    let name = request.query.get("name").map(String::as_str).or(metadata.get("name").and_then(Value::as_str));
     name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or((400, "Required object name".to_owned()))
 }
 
 /// Metadata from request headers.
-fn announced(asked: &Asked, metadata: &mut Map<String, Value>) {
-    for hash in asked.header("x-goog-hash").split(',') {
+fn announced(request: &Asked, metadata: &mut Map<String, Value>) {
+    for hash in request.header("x-goog-hash").split(',') {
         if let Some((kind, value)) = hash.trim().split_once('=') {
             let field = if kind == "md5" { "md5Hash" } else { kind };
             metadata.insert(field.to_owned(), json!(value));
@@ -44,45 +44,50 @@ fn announced(asked: &Asked, metadata: &mut Map<String, Value>) {
     }
 }
 
-fn insert(world: &mut StorageState, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
-    if !asked.whole {
+fn insert(world: &mut StorageState, bucket: &str, request: &Asked) -> Result<Answer, Refusal> {
+    if !request.whole {
         return Err((400, "the body has no end".to_owned()));
     }
-    let kind = asked.header("content-type");
-    let (mut metadata, media) = match asked.query.get("uploadType").map(String::as_str) {
-        Some("multipart") => multipart::read(kind, &asked.body).map_err(|why| (400, why))?,
-        Some("media") => (Map::from_iter([("contentType".to_owned(), json!(kind))]), asked.body.clone()),
+    let kind = request.header("content-type");
+    let (mut metadata, media) = match request.query.get("uploadType").map(String::as_str) {
+        Some("multipart") => multipart::read(kind, &request.body).map_err(|why| (400, why))?,
+        Some("media") => (Map::from_iter([("contentType".to_owned(), json!(kind))]), request.body.clone()),
         kind => return Err((400, format!("uploadType {kind:?}"))),
     };
-    announced(asked, &mut metadata);
-    let name = name(asked, &metadata)?;
-    Ok(Answer::json(&world.write(bucket, &name, &asked.query, metadata, media)?))
+    announced(request, &mut metadata);
+    let name = name(request, &metadata)?;
+    Ok(Answer::json(&world.write(bucket, &name, &request.query, metadata, media)?))
 }
 
-fn start(shared: &Shared, world: &mut StorageState, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
-    let given = asked.document()?;
-    let name = name(asked, &given)?;
-    world.may_write(bucket, &name, &asked.query)?;
+fn start(
+    shared: &Shared,
+    world: &mut StorageState,
+    bucket: &str,
+    request: &Asked,
+) -> Result<Answer, Refusal> {
+    let given = request.document()?;
+    let name = name(request, &given)?;
+    world.may_write(bucket, &name, &request.query)?;
     world.last += 1;
     let id = format!("upload-{}", world.last);
     let location =
         format!("{}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={id}", shared.base);
-    let (bucket, query) = (bucket.to_owned(), asked.query.clone());
+    let (bucket, query) = (bucket.to_owned(), request.query.clone());
     world.sessions.insert(id, Session { bucket, name, query, given, body: BytesMut::new(), done: None });
     Ok(Answer { headers: vec![("location", location)], ..Answer::empty(200) })
 }
 
 /// A chunk, or a query of the progress; the last chunk creates the object.
-fn go_on(world: &mut StorageState, session: &mut Session, asked: &Asked) -> Result<Answer, Refusal> {
+fn go_on(world: &mut StorageState, session: &mut Session, request: &Asked) -> Result<Answer, Refusal> {
     if let Some(done) = &session.done {
         return Ok(Answer::json(done));
     }
-    let wrong = || (400, format!("content-range {}", asked.header("content-range")));
-    let range = asked.header("content-range").strip_prefix("bytes ");
+    let wrong = || (400, format!("content-range {}", request.header("content-range")));
+    let range = request.header("content-range").strip_prefix("bytes ");
     let (span, total) = match range.map(|range| range.split_once('/').ok_or_else(wrong)).transpose()? {
         Some((span, total)) => (span, total.parse::<usize>().ok()),
         // The whole object in one request.
-        None => ("0-", asked.whole.then_some(asked.body.len())),
+        None => ("0-", request.whole.then_some(request.body.len())),
     };
     let mut ends = total == Some(session.body.len());
     if span != "*" {
@@ -91,10 +96,10 @@ fn go_on(world: &mut StorageState, session: &mut Session, asked: &Asked) -> Resu
         if from > session.body.len() {
             return Err((400, format!("there were {} bytes of data missing", from - session.body.len())));
         }
-        let known = (session.body.len() - from).min(asked.body.len());
-        session.body.extend_from_slice(&asked.body[known..]);
+        let known = (session.body.len() - from).min(request.body.len());
+        session.body.extend_from_slice(&request.body[known..]);
         let open = to == "*" && total.is_none();
-        ends = asked.whole && (open || total == Some(session.body.len()));
+        ends = request.whole && (open || total == Some(session.body.len()));
         if total.is_some_and(|total| session.body.len() > total) {
             return Err(wrong());
         }
@@ -108,7 +113,7 @@ fn go_on(world: &mut StorageState, session: &mut Session, asked: &Asked) -> Resu
         let range = (kept > 0).then(|| ("range", format!("bytes=0-{}", kept - 1)));
         return Ok(Answer { headers: range.into_iter().collect(), ..Answer::empty(308) });
     }
-    announced(asked, &mut session.given);
+    announced(request, &mut session.given);
     let (bucket, name, query) = (session.bucket.clone(), session.name.clone(), session.query.clone());
     let body = session.body.clone().freeze();
     let done = world.write(&bucket, &name, &query, session.given.clone(), body)?;
