@@ -301,16 +301,16 @@ impl Lines for KeyValue {
         let text = trim(line.text);
         let equals = text.bytes().position(|byte| byte == b'=');
         let pair = equals.map(|at| (trim(&text[..at]), trim(&text[at + 1..])));
-        let Some((key, value)) = pair.filter(|(key, _)| !key.contains(' ')) else {
+        let Some((key, value)) = pair.filter(|(key, _)| !key.bytes().any(|byte| byte == b' ')) else {
             let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-            let result = ["PASS", "FAIL", "SKIP"].into_iter().find(|result| text.ends_with(result));
-            if let Some(result) = result.filter(|_| capitals) {
+            let result = text.as_bytes().last_chunk::<4>().filter(|_| capitals);
+            if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = result {
                 self.ended = self.values > 0;
                 match result {
-                    "FAIL" => {
+                    b"FAIL" => {
                         out.finding("CHECK_FAILED", Subject::default(), Severity::Unknown, text, line.number)
                     }
-                    "SKIP" => {
+                    b"SKIP" => {
                         out.finding("CHECK_SKIPPED", Subject::default(), Severity::Unknown, text, line.number)
                     }
                     _ => {}
