@@ -61,7 +61,7 @@ fn the_program_serves_its_pages_and_changes_nothing() {
     let served = Served::start(program);
     let get = |path: &str| served.get(path);
     let (status, page) = get("/");
-    assert!(status == 200 && page.contains("/runs/nightly-99"), "{page}");
+    assert!(status == 200 && page.contains("/runs/nightly-100"), "{page}");
     let (status, run) = get("/runs/nightly-7");
     assert!(status == 200 && run.contains("DONE"), "{run}");
     for page in [&page, &run] {
