@@ -134,6 +134,26 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
 }
 
 #[test]
+fn values_of_group_tests_are_judged_by_the_reference() {
+    let members: Vec<String> = (0..16).map(|at| format!("node-{at:02}")).collect();
+    for (reference, good, bad) in [
+        (serde_json::json!({"value": 390.0}), 380.0, 340.0),
+        (serde_json::json!({"value": 20.0, "better": "lower", "within": 0.05}), 20.5, 22.0),
+    ] {
+        let mut tests: Vec<Value> = Vec::new();
+        let located = loop {
+            let file = serde_json::json!({"members": members, "reference": reference, "tests": tests});
+            let (_, located) = groups(&file.to_string(), &[]);
+            let Some(next) = located["next"].as_array().cloned() else { break located };
+            let value = if next.contains(&"node-11".into()) { bad } else { good };
+            tests.push(serde_json::json!({"members": next, "value": value}));
+            assert!(tests.len() <= 20, "{located}");
+        };
+        assert_eq!(located["suspects"][0]["host"], "node-11", "{located}");
+    }
+}
+
+#[test]
 fn invalid_group_tests_give_one_error() {
     for (text, more, says) in [
         ("{", &[][..], "tested.json: expected an object with `members` and `tests`"),
@@ -150,7 +170,41 @@ fn invalid_group_tests_give_one_error() {
             &[],
             "tests[0].members: expected at least",
         ),
-        (r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#, &[], "missing field `degraded`"),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#,
+            &[],
+            "tests[0]: expected either `degraded` or `value`",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9, "degraded": true}]}"#,
+            &[],
+            "tests[0]: expected either `degraded` or `value`",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9}]}"#,
+            &[],
+            "tests[0]: value: expected `reference` in the file",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 9}, "tests": [{"members": ["a"], "value": -9}]}"#,
+            &[],
+            "tests[0]: value: expected a number of at least 0",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 0}}"#,
+            &[],
+            "reference.value: expected a positive",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 1, "within": 1}}"#,
+            &[],
+            "reference.within: expected a fraction",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 1, "better": "exact"}}"#,
+            &[],
+            "reference.better: expected `higher` or `lower`",
+        ),
         (r#"{"members": ["a", "b"]}"#, &["--suspected", "0"], "--suspected"),
         (r#"{"members": ["a", "b"]}"#, &["--tests", "1e400"], "--tests"),
         ("\0\u{1}\u{2}", &[], "tested.json: expected an object with `members`"),

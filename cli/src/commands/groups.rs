@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Display, io::Read, path::Path};
 
+use model::metric::Better;
 use serde::{Deserialize, Serialize};
 use verdict::locate::{GroupOutcome, GroupSearch, Located, PlanOptions};
 
@@ -22,9 +23,89 @@ const MOST_BYTES: u64 = 4 << 20;
 struct GroupFile {
     members: Vec<String>,
     #[serde(default)]
-    tests: Vec<GroupOutcome>,
+    tests: Vec<GroupTest>,
+    /// Judges the values of tests.
+    reference: Option<GroupReference>,
     /// Members with a hardware finding.
     #[serde(default)]
+    findings: Vec<String>,
+}
+
+/// A group test: whether it was degraded, or its value, for example the bus bandwidth of a collective.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupTest {
+    members: Vec<String>,
+    degraded: Option<bool>,
+    value: Option<f64>,
+}
+
+/// The value of a group without a bad member.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupReference {
+    value: f64,
+    /// `higher` or `lower`.
+    #[serde(default = "higher")]
+    better: Better,
+    /// Largest fraction by which a good group is worse.
+    #[serde(default = "tolerance")]
+    within: f64,
+}
+
+fn higher() -> Better {
+    Better::Higher
+}
+
+fn tolerance() -> f64 {
+    0.1
+}
+
+impl GroupReference {
+    fn check(&self) -> Result<(), &'static str> {
+        if !(self.value.is_finite() && self.value > 0.0) {
+            return Err("reference.value: expected a positive number");
+        }
+        if !(self.within > 0.0 && self.within < 1.0) {
+            return Err("reference.within: expected a fraction between 0 and 1");
+        }
+        match self.better {
+            Better::Higher | Better::Lower => Ok(()),
+            _ => Err("reference.better: expected `higher` or `lower`"),
+        }
+    }
+
+    fn is_degraded(&self, value: f64) -> bool {
+        match self.better {
+            Better::Lower => value > self.value * (1.0 + self.within),
+            _ => value < self.value * (1.0 - self.within),
+        }
+    }
+}
+
+impl GroupTest {
+    /// # Errors
+    /// Returns the field and the expectation if the outcome is not stated once.
+    fn outcome(&self, reference: Option<&GroupReference>) -> Result<GroupOutcome, &'static str> {
+        let degraded = match (self.degraded, self.value, reference) {
+            (Some(degraded), None, _) => degraded,
+            (None, Some(value), Some(reference)) if value.is_finite() && value >= 0.0 => {
+                reference.is_degraded(value)
+            }
+            (None, Some(_), Some(_)) => return Err("value: expected a number of at least 0"),
+            (None, Some(_), None) => {
+                return Err("value: expected `reference` in the file, the value of a good group");
+            }
+            _ => return Err("expected either `degraded` or `value`"),
+        };
+        Ok(GroupOutcome { members: self.members.clone(), degraded })
+    }
+}
+
+/// The file after its check.
+struct GroupTests {
+    members: Vec<String>,
+    tests: Vec<GroupOutcome>,
     findings: Vec<String>,
 }
 
@@ -67,7 +148,7 @@ fn group_text(located: &Located, next: Option<&[String]>) -> String {
     text
 }
 
-fn read(file: &Path) -> Result<GroupFile, CliError> {
+fn read(file: &Path) -> Result<GroupTests, CliError> {
     let wrong = |what: &dyn Display| CliError::usage(format!("{}: {what}", file.display()));
     let mut text = Vec::new();
     let opened = std::fs::File::open(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
@@ -104,5 +185,13 @@ fn read(file: &Path) -> Result<GroupFile, CliError> {
             return Err(wrong(&format!("tests[{at}].members: expected at least one name")));
         }
     }
-    Ok(tested)
+    let reference = tested.reference.as_ref();
+    reference.map_or(Ok(()), GroupReference::check).map_err(|what| wrong(&what))?;
+    let outcomes = tested
+        .tests
+        .iter()
+        .enumerate()
+        .map(|(at, test)| test.outcome(reference).map_err(|what| wrong(&format!("tests[{at}]: {what}"))));
+    let tests = outcomes.collect::<Result<_, _>>()?;
+    Ok(GroupTests { members: tested.members, tests, findings: tested.findings })
 }
