@@ -27,6 +27,8 @@ on burnin check /usr/share/burnin/workflows/quickstart.yaml >/dev/null || fail "
 start() {
   on install -d -o burnin -g burnin -m 700 /var/lib/burnin
   local line
+  # Otherwise the address that an earlier start printed could be read.
+  rm -f "$folder/up"
   line=$(sed -n 's/^ExecStart=//p' "$root/lib/systemd/system/burnin-up.service")
   # shellcheck disable=SC2086 # words of the unit
   on setpriv --reuid burnin --regid burnin --clear-groups env BURNIN_DATA=/var/lib/burnin $line --port 0 >"$folder/up" 2>&1 &
