@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn h200(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/nccl/h200").join(name).display().to_string()
@@ -103,26 +103,43 @@ fn groups(text: &str, more: &[&str]) -> (Output, Value) {
     locate(&[&file[..], &more.iter().map(|&one| one.to_owned()).collect::<Vec<_>>()].concat())
 }
 
+fn nodes(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("node-{at:02}")).collect()
+}
+
+/// Executes the tests that the search requests, until it requests no more. `outcome` gives a test's result from whether its group
+/// contains the bad node. Returns the last output, its JSON, and all tests.
+fn searched(
+    members: &[String],
+    reference: Option<&Value>,
+    bad: &str,
+    outcome: impl Fn(bool) -> Value,
+) -> (Output, Value, Vec<Value>) {
+    let mut tests: Vec<Value> = Vec::new();
+    loop {
+        let file = json!({"members": members, "reference": reference, "tests": tests}).to_string();
+        let (output, located) = groups(&file, &[]);
+        let Some(next) = located["next"].as_array().cloned() else { return (output, located, tests) };
+        assert_eq!(output.status.code(), Some(2), "an unfinished search is undecided: {located}");
+        let mut test = outcome(next.contains(&bad.into()));
+        test["members"] = next.into();
+        tests.push(test);
+        assert!(tests.len() <= 20, "{located}");
+    }
+}
+
 #[test]
 fn group_tests_are_planned_until_the_bad_node_is_known() {
-    let members: Vec<String> = (0..40).map(|at| format!("node-{at:02}")).collect();
-    let mut tests: Vec<Value> = Vec::new();
-    let (output, located) = loop {
-        let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
-        let (output, located) = groups(&file, &[]);
-        let Some(next) = located["next"].as_array().cloned() else { break (output, located) };
-        assert_eq!(output.status.code(), Some(2), "an unfinished search is undecided: {located}");
-        let degraded = next.contains(&"node-07".into());
-        tests.push(serde_json::json!({ "members": next, "degraded": degraded }));
-        assert!(tests.len() <= 20, "{located}");
-    };
+    let members = nodes(40);
+    let (output, located, mut tests) =
+        searched(&members, None, "node-07", |degraded| json!({"degraded": degraded}));
     assert_eq!((output.status.code(), &located["search"]["sure"]), (Some(1), &true.into()), "{located}");
     assert_eq!(located["suspects"][0]["host"], "node-07");
     assert!(located["search"]["confidence"].as_f64().unwrap() > 0.99, "{located}");
 
     // With half of the tests the search ends without certainty, and reports this.
     tests.truncate(tests.len() / 2);
-    let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
+    let file = json!({ "members": members, "tests": tests }).to_string();
     let limit = tests.len().to_string();
     let (output, located) = groups(&file, &["--tests", &limit]);
     assert_eq!((output.status.code(), &located["next"]), (Some(2), &Value::Null), "{located}");
@@ -135,20 +152,12 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
 
 #[test]
 fn values_of_group_tests_are_judged_by_the_reference() {
-    let members: Vec<String> = (0..16).map(|at| format!("node-{at:02}")).collect();
     for (reference, good, bad) in [
-        (serde_json::json!({"value": 390.0}), 380.0, 340.0),
-        (serde_json::json!({"value": 20.0, "better": "lower", "within": 0.05}), 20.5, 22.0),
+        (json!({"value": 390.0}), 380.0, 340.0),
+        (json!({"value": 20.0, "better": "lower", "within": 0.05}), 20.5, 22.0),
     ] {
-        let mut tests: Vec<Value> = Vec::new();
-        let located = loop {
-            let file = serde_json::json!({"members": members, "reference": reference, "tests": tests});
-            let (_, located) = groups(&file.to_string(), &[]);
-            let Some(next) = located["next"].as_array().cloned() else { break located };
-            let value = if next.contains(&"node-11".into()) { bad } else { good };
-            tests.push(serde_json::json!({"members": next, "value": value}));
-            assert!(tests.len() <= 20, "{located}");
-        };
+        let value = |degraded| json!({"value": if degraded { bad } else { good }});
+        let (_, located, _) = searched(&nodes(16), Some(&reference), "node-11", value);
         assert_eq!(located["suspects"][0]["host"], "node-11", "{located}");
     }
 }

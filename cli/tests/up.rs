@@ -219,8 +219,8 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
         status == 0 && printed.contains(&format!("pinned {first} by")) && printed.contains("released by"),
         "{printed}"
     );
-    let (status, printed) = command(&["baseline", "pin", "nobody"]);
-    assert!(status == 64 && printed.contains("no run nobody"), "{printed}");
+    let (status, printed) = command(&["baseline", "pin", "absent-1"]);
+    assert!(status == 64 && printed.contains("no run absent-1"), "{printed}");
     let (status, printed) = command(&["baseline", "unpin", "another"]);
     assert!(status == 64 && printed.contains("another has no pins"), "{printed}");
     assert_eq!(command(&["baseline"]).0, 64, "logs and --save are still asked for");
