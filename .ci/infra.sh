@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Terraform files: format; validation and plans with the real Terraform and a stand-in that has the providers' schemas; a
-# policy scanner; and the rules of permissions.
+# Checks the Terraform files: format; validation and plans with the real Terraform and a stand-in that has the providers' schemas; each
+# alert on log lines and metrics; a policy scanner; and the rules of permissions.
 set -euo pipefail
 . .ci/built.sh
 "$programs/xtask" rights
@@ -8,6 +8,10 @@ set -euo pipefail
 if terraform_stand_in; then
   TF_CLI_CONFIG_FILE=/dev/null terraform fmt -check -recursive infra
   "$stand_in/bin/python" -B tests/terraform/check.py
+  plan=$(mktemp)
+  "$stand_in/bin/python" -B tests/terraform/plan.py >"$plan"
+  python3 -B tests/terraform/alerts.py "$plan" "$programs"
+  rm "$plan"
 fi
 scanner=.tools/checkov
 if [[ ! -x $scanner/bin/checkov ]] &&

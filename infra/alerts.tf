@@ -11,15 +11,26 @@ resource "google_logging_metric" "line" {
   for_each = {
     parked  = "jsonPayload.message=~\"^parked:\""
     overdue = "jsonPayload.message=~\"^deleted after its lease expired\""
-    denied  = "jsonPayload.message=~\"^caller rejected:\""
-    untold  = "jsonPayload.message=~\"^notice dropped:\""
-    broken  = "severity>=ERROR"
+    # Cloud Run rejects callers before their requests reach a service, so that only its own log of requests has them.
+    denied = "(httpRequest.status=401 OR httpRequest.status=403)"
+    untold = "jsonPayload.message=~\"^notice dropped:\""
+    broken = "severity>=ERROR"
+    chores = "jsonPayload.chore=~\".\" AND jsonPayload.message=~\"^failed:\""
   }
   name   = "burnin/${each.key}"
   filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${local.prefix}\" AND ${each.value}"
+  # Failures are counted for each task: one failure of each task in the same minute is one short outage.
+  label_extractors = each.key == "chores" ? { chore = "EXTRACT(jsonPayload.chore)" } : null
   metric_descriptor {
     metric_kind = "DELTA"
     value_type  = "INT64"
+    dynamic "labels" {
+      for_each = each.key == "chores" ? ["chore"] : []
+      content {
+        key        = labels.value
+        value_type = "STRING"
+      }
+    }
   }
 }
 
@@ -41,9 +52,11 @@ locals {
       lasting   = "0s"
       condition = "an event failed a hundred deliveries"
     }
+    # Other systems read replies, each at its own time.
     old-events = {
-      filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\") AND NOT ${local.subscription_id}=\"${local.prefix}dead\""
+      filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\") AND NOT ${local.subscription_id}=\"${local.prefix}dead\" AND NOT ${local.subscription_id}=starts_with(\"${local.prefix}replies-\")"
       aligner   = "ALIGN_MAX"
+      reducer   = "REDUCE_MAX" # a sum of ages would exceed the limit without an old event
       above     = 600
       lasting   = "300s"
       condition = "an event has waited for ten minutes"
@@ -83,12 +96,22 @@ locals {
       lasting   = "0s"
       condition = "a service logged an error"
     }
+    # The sweeper runs every five minutes, so three of its failures take 15 minutes.
     failing-chores = {
+      filter    = "${local.counted}/chores\""
+      aligner   = "ALIGN_DELTA"
+      grouped   = ["metric.label.chore"]
+      period    = "960s"
+      above     = 2
+      lasting   = "0s"
+      condition = "a periodic task failed three times: an external service is unavailable, or a cluster cannot be deleted"
+    }
+    failing-requests = {
       filter    = "resource.type=\"cloud_run_revision\" AND metric.type=\"run.googleapis.com/request_count\" AND metric.labels.response_code_class=\"5xx\" AND resource.labels.service_name=starts_with(\"${local.prefix}\")"
       aligner   = "ALIGN_DELTA"
       above     = 50
       lasting   = "300s"
-      condition = "requests fail: an external service is unavailable, or a cluster cannot be deleted"
+      condition = "requests fail: an external service is unavailable"
     }
   }
 }
@@ -107,9 +130,10 @@ resource "google_monitoring_alert_policy" "alert" {
       threshold_value = each.value.above
       duration        = each.value.lasting
       aggregations {
-        alignment_period     = "300s"
+        alignment_period     = try(each.value.period, "300s")
         per_series_aligner   = each.value.aligner
-        cross_series_reducer = "REDUCE_SUM"
+        cross_series_reducer = try(each.value.reducer, "REDUCE_SUM")
+        group_by_fields      = try(each.value.grouped, null)
       }
     }
   }

@@ -24,7 +24,7 @@ resource "google_cloud_run_v2_service" "service" {
   location = var.region
   # Pub/Sub and Cloud Scheduler of this project count as internal; GitHub and users do not.
   ingress             = contains(local.reachable, each.key) ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
-  deletion_protection = true
+  deletion_protection = var.protected
 
   template {
     service_account                  = google_service_account.holder[each.key].email
@@ -100,9 +100,10 @@ resource "google_cloud_run_v2_service" "service" {
     }
   }
 
-  # A rollout sets the image by digest; the next apply must not revert it.
+  # A rollout sets the image by digest, and gcloud marks each of its revisions with a label (client.knative.dev/nonce); the next apply
+  # must revert neither. `revision` is not ignored: the next change of the template would then repeat the name of an existing revision.
   lifecycle {
-    ignore_changes = [template[0].containers[0].image, client, client_version]
+    ignore_changes = [template[0].containers[0].image, template[0].labels, client, client_version]
   }
 
   # Secrets are read when a revision starts.

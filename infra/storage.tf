@@ -4,7 +4,8 @@ resource "google_storage_bucket" "bucket" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
-  force_destroy               = false
+  # The ledger is deleted by hand only.
+  force_destroy = !var.protected && each.key != "ledger"
 
   dynamic "encryption" {
     for_each = var.kms_key[*]

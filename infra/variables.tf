@@ -102,6 +102,12 @@ variable "otlp_endpoint" {
   default     = null
 }
 
+variable "protected" {
+  description = "Refuse to delete services, tables, and buckets with objects. false is for the removal of the whole deployment."
+  type        = bool
+  default     = true
+}
+
 variable "kms_key" {
   description = "Customer-managed key for buckets, topics, warehouse and registry; null: Google's keys."
   type        = string

@@ -1,7 +1,7 @@
 resource "google_bigquery_dataset" "burnin" {
   dataset_id                 = "burnin"
   location                   = var.region
-  delete_contents_on_destroy = false
+  delete_contents_on_destroy = !var.protected
   depends_on                 = [google_project_service.api, google_kms_crypto_key_iam_member.agent]
 
   dynamic "default_encryption_configuration" {
@@ -25,7 +25,7 @@ resource "google_bigquery_table" "table" {
   table_id            = each.key
   schema              = file("${path.module}/../schemas/bigquery/${each.key}.json")
   clustering          = each.value
-  deletion_protection = true
+  deletion_protection = var.protected
 
   time_partitioning {
     type  = "DAY"
