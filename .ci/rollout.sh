@@ -8,8 +8,13 @@ list=${1:-target/images/pushed.txt}
 [[ -s $list ]] || { echo "$list is missing: run .ci/push.sh first"; exit 1; }
 deployed=$(gcloud run services list --region "$_REGION" --format 'value(metadata.name)' --quiet)
 roll_out() {
-  if grep -qx "$1" <<<"$deployed"; then gcloud run services update "$1" --region "$_REGION" --image "$2" --quiet
-  else echo "$1 is not deployed; terraform apply creates it"; fi
+  if ! grep -qx "$1" <<<"$deployed"; then
+    echo "$1 is not deployed; terraform apply creates it"
+    return
+  fi
+  gcloud run services update "$1" --region "$_REGION" --image "$2" --quiet
+  # After a rollback to one revision, new ones receive no traffic.
+  gcloud run services update-traffic "$1" --region "$_REGION" --to-latest --quiet
 }
 while read -r service image; do
   # Agents run at their clusters; the cluster's operator installs them.

@@ -1,5 +1,6 @@
 """Tests .ci/push.sh and .ci/rollout.sh with stand-ins for docker and gcloud that record their calls."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -64,13 +65,14 @@ class Delivery(unittest.TestCase):
         images = dict(lines)
         # The webhooks' service has the gateway's image; agents are not services.
         self.assertEqual(self.called("gcloud run services update"), [
-            f"gcloud run services update burnin-{service} --region us-central1 --image {images[image]} --quiet"
-            for service, image in (("gateway", "gateway"), ("hooks", "gateway"), ("judge", "judge"))])
+            call for service, image in (("gateway", "gateway"), ("hooks", "gateway"), ("judge", "judge")) for call in (
+                f"gcloud run services update burnin-{service} --region us-central1 --image {images[image]} --quiet",
+                f"gcloud run services update-traffic burnin-{service} --region us-central1 --to-latest --quiet")])
 
     def test_only_deployed_services_are_updated(self):
         self.pushed()
         done = self.run_script("rollout", DEPLOYED="burnin-judge-old burnin-judge")
-        self.assertEqual([line.split()[4] for line in self.called("gcloud run services update")], ["burnin-judge"])
+        self.assertEqual([line.split()[4] for line in self.called("gcloud run services update ")], ["burnin-judge"])
         self.assertIn("burnin-gateway is not deployed; terraform apply creates it", done.stdout)
 
     def test_an_earlier_list_is_the_rollback(self):
@@ -82,6 +84,11 @@ class Delivery(unittest.TestCase):
         self.run_script("rollout", str(good))
         image = dict(line.split() for line in good.read_text().splitlines())["judge"]
         self.assertIn(f"--image {image} ", self.called("gcloud run services update burnin-judge")[0])
+
+    def test_the_digests_are_values_for_terraform(self):
+        self.pushed()
+        values = json.loads((self.folder / "target/images/images.auto.tfvars.json").read_text())
+        self.assertEqual(values["images"], dict(line.split() for line in self.list.read_text().splitlines()))
 
     def test_a_refused_push_leaves_the_earlier_list(self):
         self.pushed("b1")

@@ -134,9 +134,9 @@ class Provider(rpc.ProviderServicer):
         return pb.StopProvider.Response()
 
 
-def main():
+def main(servicer=Provider):
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=8), options=[("grpc.max_receive_message_length", 64 << 20)])
-    rpc.add_ProviderServicer_to_server(Provider(), server)
+    rpc.add_ProviderServicer_to_server(servicer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"127.0.0.1:{port}", flush=True)
