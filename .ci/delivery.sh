@@ -6,5 +6,6 @@ skip() { echo "skipped: the rehearsal of the delivery, because $*"; exit 77; }
 terraform_stand_in || exit 77
 type -P jq curl openssl git >/dev/null || skip "jq, curl, openssl or git is missing"
 . .ci/built.sh
+python3 -B tests/delivery/costs.py
 python3 -B tests/delivery/test_delivery.py
 python3 -B tests/delivery/test_runbook.py "$stand_in/bin/python" "$programs"
