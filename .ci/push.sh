@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Pushes the images built by `.ci/images.sh dist` to a registry, and writes their digests to target/images/pushed.txt: `SERVICE IMAGE@sha256:...`,
-# and to target/images/images.auto.tfvars.json, with which Terraform creates services. Needs docker. Environment: _REGISTRY (HOST/PROJECT/REPOSITORY); without it nothing is pushed.
+# Pushes the images built by `.ci/images.sh dist` to a registry, and writes their digests to target/images/pushed.txt
+# (`SERVICE IMAGE@sha256:...`) and to target/images/images.auto.tfvars.json, with which Terraform creates services. Needs docker.
+# Environment: _REGISTRY (HOST/PROJECT/REPOSITORY); without it nothing is pushed.
 set -euo pipefail
 shopt -s nullglob
 [[ -n ${_REGISTRY:-} ]] || { echo "_REGISTRY is empty: nothing is pushed"; exit 0; }
