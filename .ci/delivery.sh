@@ -12,11 +12,21 @@ type -P jq curl openssl git >/dev/null || skip "jq, curl, openssl or git is miss
 . .ci/built.sh
 export PYTHONDONTWRITEBYTECODE=1
 python3 tests/delivery/costs.py
-python3 tests/delivery/test_delivery.py
-# Both mostly wait for processes.
-output=$(mktemp)
-"$stand_in/bin/python" tests/delivery/test_cloudbuild.py "$programs" >"$output" 2>&1 &
-python3 tests/delivery/test_runbook.py "$stand_in/bin/python" "$programs"
-wait $! || { cat "$output"; exit 1; }
-tail -n 3 "$output"
-rm "$output"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# The parts run in parallel: the procedures are one long sequence.
+parts=()
+part() {
+  "${@:2}" >"$folder/$1" 2>&1 &
+  parts+=("$1 $!")
+}
+part procedures python3 tests/delivery/test_runbook.py "$stand_in/bin/python" "$programs" -k test_from_nothing_to_removal
+part mistakes python3 tests/delivery/test_runbook.py "$stand_in/bin/python" "$programs" -k Commands -k skipped -k every_block
+part scripts python3 tests/delivery/test_delivery.py
+part cloudbuild "$stand_in/bin/python" tests/delivery/test_cloudbuild.py "$programs"
+failed=0
+for part in "${parts[@]}"; do
+  if wait "${part#* }"; then echo "${part% *}: $(grep '^Ran ' "$folder/${part% *}")"
+  else failed=1; cat "$folder/${part% *}"; fi
+done
+exit "$failed"
