@@ -1,5 +1,5 @@
 """The stand-in for Terraform's providers over the project in the folder $CLOUD: it creates and deletes there, reads services back from there,
-and refuses what Google's API or the provider would refuse. It prints its address, and serves until its standard input ends."""
+and refuses requests as Google's API or the provider does. It prints its address, and serves until its standard input ends."""
 
 import os
 import pathlib

@@ -16,8 +16,8 @@ import sys
 # Commands, and groups whose commands are extracted without their subgroups.
 GCLOUD = (
     "artifacts/repositories/describe", "auth/application-default/login", "auth/configure-docker", "auth/login", "auth/print-identity-token",
-    "builds/submit", "config/set", "projects/describe", "pubsub/subscriptions", "run/revisions", "run/services", "secrets",
-    "secrets/versions", "services", "storage/buckets", "storage/cat", "storage/cp", "storage/ls", "storage/rm", "storage/rsync")
+    "builds/submit", "config/set", "projects/describe", "pubsub/subscriptions", "pubsub/topics", "run/revisions", "run/services", "scheduler/jobs",
+    "secrets", "secrets/versions", "services", "storage/buckets", "storage/cat", "storage/cp", "storage/ls", "storage/rm", "storage/rsync")
 DOCKER = ("build", "push", "inspect", "login", "pull", "tag")
 TERRAFORM = ("init", "plan", "apply", "destroy", "output", "import", "show", "validate", "state/list", "state/rm", "state/mv", "state/show")
 BQ = ("show", "ls", "query")

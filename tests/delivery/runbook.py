@@ -44,7 +44,7 @@ def commands(page):
         else:
             for span in re.findall(r"`([^`]+)`", line):
                 words = [word for word in span.split() if not ASSIGNMENT.match(word)]
-                if len(words) > 1 and words[0] in PROGRAMS:
+                if len(words) > 1 and (words[0] in PROGRAMS or words[0] in PLAIN):
                     found.append(Command(section, number, span, None))
     return found
 

@@ -332,7 +332,7 @@ def throughout(value, minutes=range(20, 60)):
 
 
 def cases(deployment, parked, failed):
-    """For each alert: what must fire it, and what must not, by description. A case is a pair of log entries and time series."""
+    """For each alert the cases that must fire it, and those that must not, by description. A case is a pair of log entries and time series."""
     at = lambda item, *minutes: ([(minute, item) for minute in minutes], [])
     only = lambda *series: ([], list(series))
     age, count = "oldest_unacked_message_age", "num_undelivered_messages"
