@@ -147,6 +147,6 @@ fn waiting(state: &RunState) -> String {
     let attempt = state.attempt(step).number;
     let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
     let check = state.workflow.check(step.check).filter(|_| step.stage.is_of_check());
-    let check = check.map_or_else(String::new, |check| format!(" of {}", check.name));
+    let check = check.map_or_else(String::new, |_| format!(" of {}", state.workflow.check_name(step.check)));
     format!("{}{check}{again}: waits for {for_what}", step.stage)
 }

@@ -417,3 +417,82 @@ fn each_gpu_is_compared_with_its_own_past() {
     assert_eq!((&shown["suspects"][0]["host"], &shown["suspects"][0]["gpu"]), (&"node-1".into(), &0.into()));
     assert!(shown["suspects"].as_array().unwrap().len() == 1, "{shown}");
 }
+
+/// Node-1 counts its starts, and its value falls by `fall` GB/s with each of them.
+fn soaking(lab: &Lab, fall: u32) -> String {
+    let count = lab.path("starts").display().to_string();
+    format!(
+        "sleep 0.2; value=1000; if [[ $BURNIN_NODE_NAME == node-1 ]]; then echo >> {count}; \
+         value=$((1000 - {fall} * $(wc -l < {count}))); fi; echo \"gpu 0: $value GB/s\"; echo done"
+    )
+}
+
+#[test]
+fn a_soak_repeats_its_checks_for_its_time_across_a_kill() {
+    let lab = lab_of_commands(&[("a", "true", DECLARED), ("b", "true", DECLARED)]);
+    let script = json!(soaking(&lab, 0)).to_string();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
+    lab.write("w.yaml", &format!("soak: {{for: 12s}}\n{workflow}"));
+    let mut run = lab.start();
+    // The second round has begun.
+    wait_for("the second round", || lab.records() >= 18 || run.try_wait().unwrap().is_some());
+    signal("-KILL", run.id());
+    run.wait().unwrap();
+    let document = json(&lab.burnin(&["run", "--resume", "--output", "json"]));
+    assert_eq!(
+        (&document["conclusion"], &document["verdict"]),
+        (&"completed".into(), &"pass".into()),
+        "{document}"
+    );
+    assert_eq!(checks(&document), [json!(["a", "judged", "pass"]), json!(["b", "judged", "pass"])]);
+    let rounds = document["checks"][0]["rounds_passed"].as_u64().unwrap();
+    assert!(rounds >= 3, "{document}");
+    // Two jobs of each round start on node-1, and none starts twice.
+    let starts = fs::read_to_string(lab.path("starts")).unwrap().lines().count() as u64;
+    assert_eq!(starts, 2 * rounds);
+    let id = document["run"].as_str().unwrap();
+    let shown = lab.burnin(&["show", id, "--check", "b@2"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("PASS") && shown.contains("soak: "), "{shown}");
+    assert_eq!(lab.burnin(&["show", id, "--check", "b@99"]).status.code(), Some(64));
+    let logs = String::from_utf8(lab.burnin(&["logs", id, "--check", "a@3"]).stdout).unwrap();
+    assert_eq!(logs.matches("gpu 0: 1000 GB/s").count(), 3, "the logs of one round: {logs}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_soak_fails_when_a_node_declines_and_names_it() {
+    let lab = lab_of_commands(&[("a", "true", DECLARED)]);
+    let script = json!(soaking(&lab, 5)).to_string();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
+    lab.write("w.yaml", &format!("soak: {{for: 4m}}\n{workflow}"));
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{document}");
+    assert_eq!(document["checks"][0]["reasons"][0], "SOAK_DECLINE", "{document}");
+    let run = document["run"].as_str().unwrap();
+    let shown = json(&lab.burnin(&["show", run, "--output", "json"]));
+    assert_eq!(shown["suspects"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert_eq!(shown["suspects"][0]["host"], "node-1");
+    let html = String::from_utf8(lab.burnin(&["show", run, "--output", "html"]).stdout).unwrap();
+    assert!(html.contains("<h2>Rounds</h2>") && html.contains("did not pass"), "the rounds are shown");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_soak_that_cannot_run_is_refused_with_its_field() {
+    let lab = lab("", &["name: a, criteria: criteria.yaml"]);
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    for (soak, field) in [
+        ("{for: 5s}", "soak.for: expected 10s to 168h"),
+        ("{for: 169h}", "soak.for: expected 10s to 168h"),
+        ("{for: 1h, drift: 2}", "soak.drift: "),
+        ("{for: 100h}", "limits.lease: "),
+        ("{}", "soak: lacks the field `for`"),
+    ] {
+        lab.write("w.yaml", &format!("soak: {soak}\n{workflow}"));
+        let output = lab.burnin(&["check", "w.yaml"]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), stderr.contains(field)), (Some(64), true), "{soak}: {stderr}");
+    }
+}

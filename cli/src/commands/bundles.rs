@@ -65,7 +65,7 @@ pub async fn handover(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
 async fn handover_of(data: &DataFolder, run: &RunId) -> Result<Option<String>, CliError> {
     let (_, state) = data.state(run).await?;
     let mut reports = Vec::new();
-    for check in state.workflow.check_indices() {
+    for check in state.summarized_checks() {
         reports.push(data.run_report(run, Some(check)).await?);
     }
     let stories: Vec<_> = reports.iter().map(|report| report.story()).collect();

@@ -162,6 +162,13 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
         }
         steps.push((Stage::Job, what));
     }
+    if let Some(soak) = &workflow.soak {
+        let what = format!(
+            "then all checks again, round after round, until {} have passed or a check does not pass",
+            soak.duration
+        );
+        steps.push((Stage::Job, what));
+    }
     for (name, reason) in &workflow.excluded {
         steps.push((Stage::Job, format!("{name}: not run: {}", report::line(reason))));
     }

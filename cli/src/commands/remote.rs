@@ -326,9 +326,16 @@ async fn follow_logs(
     }
 }
 
-/// Position of a check among those of the run.
+/// Position of a check among those of the run; `name@3` is in the third round of a soak.
 fn prefix(run: &RunId, line: &RunSummary, name: &str) -> Result<CheckIndex, CliError> {
-    let at = line.checks.iter().position(|check| check.name == name).and_then(|at| u16::try_from(at).ok());
+    let (base, round) = match name.rsplit_once('@') {
+        Some((base, round)) => (base, round.parse::<usize>().ok().and_then(|round| round.checked_sub(1))),
+        None => (name, Some(0)),
+    };
+    let of_round = line.checks.iter().filter(|check| check.excluded.is_none()).count();
+    let first = line.checks.iter().position(|check| check.name == base);
+    let at = first.zip(round).map(|(first, round)| first + round * of_round);
+    let at = at.and_then(|at| u16::try_from(at).ok());
     let known = || line.checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>().join(", ");
     at.map(CheckIndex).ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
 }

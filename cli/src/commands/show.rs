@@ -141,9 +141,9 @@ pub async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<Chec
     let (_, state) = data.state(run).await?;
     let names: Vec<_> = state.workflow.checks.iter().map(|check| check.name.as_str()).collect();
     let known = || if names.is_empty() { "it has a single benchmark".to_owned() } else { names.join(", ") };
-    let found =
-        state.checks().find(|check| state.workflow.check(*check).is_some_and(|check| check.name == name));
-    found.ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
+    state
+        .check_named(name)
+        .ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
 }
 
 pub fn terminal(report: &RunReport) -> String {

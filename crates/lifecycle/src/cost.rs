@@ -83,11 +83,13 @@ impl RunState {
     /// Expiry of a cluster requested at `at`: its lease, limited by the remaining budget.
     pub(crate) fn lease_ends(&self, at: Timestamp) -> Timestamp {
         let lease = self.workflow.limits.lease;
-        let paid = self
-            .budget()
-            .zip(self.workflow.cost.as_ref())
-            .and_then(|(budget, cost)| (budget - self.spent(at)).pays_for(self.nodes(), cost.node_hour));
-        at + paid.map_or(lease, |paid| paid.min(lease))
+        at + self.paid_for(at).map_or(lease, |paid| paid.min(lease))
+    }
+
+    /// Duration for which the rest of the budget pays at `at`; `None` without a budget or a price.
+    pub(crate) fn paid_for(&self, at: Timestamp) -> Option<Span> {
+        let (budget, cost) = (self.budget()?, self.workflow.cost.as_ref()?);
+        (budget - self.spent(at)).pays_for(self.nodes(), cost.node_hour)
     }
 }
 

@@ -63,6 +63,7 @@ fn begin(record: &Record) -> Result<RunState, UnreadableLedger> {
         over_budget: None,
         stages: Default::default(),
         leases: Default::default(),
+        soak: None,
         settled: None,
         closed: None,
         seen: [event.clone()].into(),
@@ -200,6 +201,7 @@ impl RunState {
 
     /// Derives from the stages: the conclusion, the current step, and the lease this step may open.
     fn follow(&mut self, at: Timestamp) {
+        self.follow_soak(at);
         if self.settled.is_none() {
             self.settled = self.conclusion().map(|conclusion| (conclusion, at));
         }

@@ -1,8 +1,8 @@
 //! Pending commands of a run.
 
 use model::{
-    Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, NodeSearch, Span, Stage, Step,
-    Timestamp, Verb, planted,
+    Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, NodeSearch, SoakRounds, Span,
+    Stage, Step, Timestamp, Verb, planted,
 };
 
 use crate::state::{LeaseState, RunState};
@@ -113,6 +113,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
     let Step { check, stage } = step;
     let limit = state.limit(step);
     let benchmark = || state.workflow.benchmark_of(check);
+    let name = || state.workflow.check(check).map(|_| state.workflow.check_name(check).into_owned());
     Some(match stage {
         Stage::Image => match state.workflow.image.as_ref()? {
             ImageSpec::Build(build) => Body::ImageBuild { build: build.clone(), timeout: limit },
@@ -139,7 +140,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
         Stage::Logs => Body::LogsCollect { cluster: state.cluster()?.clone(), jobs: jobs(state, check) },
         Stage::Verdict => Body::RunJudge {
             workflow: state.workflow.name.clone(),
-            check: state.workflow.check(check).map(|check| check.name.clone()),
+            check: name(),
             requested_at: Some(state.requested_at),
             logs: state.logs_of(check)?.clone(),
             job_attempt: state.attempt(Stage::Job.of(check)),
@@ -150,11 +151,15 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
             image: state.image().cloned().map(Box::new),
             criteria: Box::new(benchmark()?.criteria.clone()),
             baseline: benchmark()?.baseline.clone(),
+            soak: state.workflow.soak.map(|soak| {
+                let round = state.workflow.round_of(check) + 1;
+                Box::new(SoakRounds { round, drift: soak.drift, earlier: state.earlier_rounds(check) })
+            }),
         },
         Stage::Locate => Body::NodesLocate { search: Box::new(search(state, check)?) },
         Stage::Results => Body::ResultsLoad {
             workflow: state.workflow.name.clone(),
-            check: state.workflow.check(check).map(|check| check.name.clone()),
+            check: name(),
             requested_at: Some(state.requested_at),
             logs: state.logs_of(check)?.clone(),
             job_attempt: state.attempt(Stage::Job.of(check)),

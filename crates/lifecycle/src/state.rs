@@ -9,6 +9,8 @@ use model::{
 };
 use serde::Serialize;
 
+use crate::soak::SoakProgress;
+
 /// State of a run, derived from its records alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
@@ -32,6 +34,9 @@ pub struct RunState {
     pub stages: BTreeMap<Step, StageState>,
     /// One lease per requested cluster.
     pub leases: BTreeMap<Attempt, Lease>,
+    /// Progress of the soak, once its first job has begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soak: Option<SoakProgress>,
     /// Conclusion and its time, once it is final.
     pub settled: Option<(Conclusion, Timestamp)>,
     /// Time of the close.
@@ -231,9 +236,11 @@ impl RunState {
         }
         let verdict = |check: &CheckIndex| self.verdict_of(*check).map(|reached| reached.verdict);
         let has = |wanted: Verdict| self.checks().find(|check| verdict(check) == Some(wanted));
+        // The last round of a soak has the most evidence: it is compared with the earlier ones.
+        let passed = || self.last_round().find(|check| verdict(check) == Some(Verdict::Pass));
         has(Verdict::Fail).or_else(|| {
             let all = self.checks().all(|check| self.skipped(check) || self.verdict_of(check).is_some());
-            all.then(|| has(Verdict::Inconclusive).or_else(|| has(Verdict::Pass))).flatten()
+            all.then(|| has(Verdict::Inconclusive).or_else(passed)).flatten()
         })
     }
 
@@ -264,9 +271,19 @@ impl RunState {
         self.checks().find_map(|check| self.suspects_of(check))
     }
 
-    /// Positions of all checks, in order of execution.
+    /// Positions of all checks, in order of execution. A soak adds those of a round when the round begins.
     pub fn checks(&self) -> impl Iterator<Item = CheckIndex> + use<> {
-        self.workflow.check_indices()
+        (0..self.checks_begun()).map(CheckIndex)
+    }
+
+    /// Number of checks of all rounds so far.
+    fn checks_begun(&self) -> u16 {
+        self.workflow.check_count().saturating_mul(self.rounds())
+    }
+
+    /// Positions of the checks of the last round.
+    pub(crate) fn last_round(&self) -> impl Iterator<Item = CheckIndex> + use<> {
+        (self.checks_begun() - self.workflow.check_count()..self.checks_begun()).map(CheckIndex)
     }
 
     /// All steps of the run, in order of execution, required or not.
@@ -308,9 +325,10 @@ impl RunState {
             return false;
         }
         let Some(needs) = self.workflow.check(check).map(|check| &check.needs) else { return false };
-        let earlier = self.checks().take(check.index());
-        let mut needed =
-            earlier.filter(|earlier| needs.iter().any(|need| need == self.workflow.check_name(*earlier)));
+        let first = self.workflow.round_of(check) * self.workflow.check_count();
+        let earlier = (first..check.0).map(CheckIndex);
+        let name = |earlier: CheckIndex| self.workflow.check(earlier).map(|check| &check.name);
+        let mut needed = earlier.filter(|earlier| needs.iter().any(|need| Some(need) == name(*earlier)));
         needed.any(|needed| {
             let passed = self.verdict_of(needed).is_some_and(|reached| reached.verdict == Verdict::Pass);
             self.over(needed) && !passed
@@ -402,7 +420,13 @@ impl RunState {
             return None;
         }
         let mut stopped = false;
-        for step in self.steps().filter(|step| self.wants(*step)) {
+        // A round begins only after all checks of the previous ones have passed.
+        let first = self.last_round().next().unwrap_or_default();
+        let unfinished = |step: &Step| {
+            let measured = step.stage.is_of_check() && step.stage != Stage::Results;
+            (!measured || step.check >= first) && self.wants(*step)
+        };
+        for step in self.steps().filter(unfinished) {
             let check = step.check;
             let measured = || self.job_of(check).is_some() && self.logs_of(check).is_some();
             let reached = match step.stage {
@@ -457,7 +481,7 @@ impl RunState {
                 AttemptEnd::TimedOut => Some(Conclusion::TimedOut { stage, check }),
             }
         });
-        Some(broken.unwrap_or(Conclusion::Completed))
+        Some(broken.or_else(|| self.short_soak()).unwrap_or(Conclusion::Completed))
     }
 
     /// Whether the run still needs the cluster of this attempt.
@@ -481,12 +505,14 @@ impl RunState {
             self.skipped(check) || (self.ended(logs) && (!searches || searched))
         };
         let loads = self.frontier().is_none_or(|step| step.stage == Stage::Results);
-        loads || (self.workflow.check_count() > 0 && self.checks().all(is_through))
+        // After the verdict on its last check, a soak may begin another round.
+        let ended = self.workflow.soak.is_none() || self.soak.is_some_and(|soak| soak.ended.is_some());
+        loads || (self.workflow.check_count() > 0 && ended && self.last_round().all(is_through))
     }
 
     /// Whether a later check may still start a job.
     pub(crate) fn more_jobs_after(&self, check: CheckIndex) -> bool {
-        check.index() + 1 < usize::from(self.workflow.check_count())
+        check.0 + 1 < self.checks_begun()
     }
 
     /// Steps that are no longer needed and may still be running.

@@ -159,14 +159,25 @@ pub async fn read(
         };
         return Ok(parsed.into_iter().map(log).collect());
     };
+    let stored = read_stored(artefacts, file).await?;
     let damaged = |why| ArtefactError::Damaged { name: file.object.clone(), why };
+    stored.check(run, logs, job_attempt).map_err(damaged)?;
+    Ok(stored.logs)
+}
+
+/// The stored measurements that a verdict names.
+///
+/// # Errors
+/// Returns an error if the object cannot be read, has another digest, or is invalid.
+pub async fn read_stored(
+    artefacts: &Artefacts,
+    file: &MeasurementsFile,
+) -> Result<Measurements, ArtefactError> {
     let body = artefacts.read_verified(&file.object, &file.sha256, MAX_BYTES).await?;
     let stored: serde_json::Result<Measurements> = if file.object.ends_with(COMPRESSED) {
         serde_json::from_reader(BufReader::new(GzDecoder::new(&body[..]).take(MAX_BYTES)))
     } else {
         serde_json::from_slice(&body)
     };
-    let stored = stored.map_err(|error| damaged(error.to_string()))?;
-    stored.check(run, logs, job_attempt).map_err(damaged)?;
-    Ok(stored.logs)
+    stored.map_err(|error| ArtefactError::Damaged { name: file.object.clone(), why: error.to_string() })
 }

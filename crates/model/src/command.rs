@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, NodeSearch, Program,
-    Span, Stage, Timestamp, VerdictReached,
+    SoakRounds, Span, Stage, Timestamp, VerdictReached,
 };
 
 /// A command. A worker that receives the same id again repeats the same fact.
@@ -154,6 +154,9 @@ commands! {
         /// Pinned baseline document with the healthy cluster's curve, if the workflow has one.
         #[serde(default)]
         baseline: Option<serde_json::Value>,
+        /// Earlier rounds of a soak, with which this one is compared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        soak: Option<Box<SoakRounds>>,
     } = "dev.burnin.run.judge.v1";
     /// Search for the cluster's bad nodes.
     NodesLocate {

@@ -1,12 +1,12 @@
 //! Workflows with all defaults filled in. `run.requested` carries this form: a run never reads a workflow
 //! file again.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CheckIndex, Criteria, Locate, Money, Notify, Program, Span, System};
+use crate::{CheckIndex, Criteria, Locate, Money, Notify, Program, Soak, Span, System};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +28,9 @@ pub struct Workflow {
     /// Checks that the workflow declares as not to run, with the reasons.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub excluded: BTreeMap<String, String>,
+    /// Repeats the checks for a long time. Requires `checks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soak: Option<Soak>,
     /// After a failed verdict, find the bad nodes. Requires a benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locate: Option<Locate>,
@@ -158,7 +161,7 @@ impl ClusterSpec {
 }
 
 impl Workflow {
-    /// Number of checks; a single benchmark is one check.
+    /// Number of checks of one round; a single benchmark is one check.
     pub fn check_count(&self) -> u16 {
         match self.checks.len() {
             0 => u16::from(self.benchmark.is_some()),
@@ -166,16 +169,24 @@ impl Workflow {
         }
     }
 
-    /// Positions of all checks, in order of execution.
+    /// Positions of the checks of the first round, in order of execution.
     pub fn check_indices(&self) -> impl Iterator<Item = CheckIndex> + use<> {
         (0..self.check_count()).map(CheckIndex)
+    }
+
+    /// Round of a check, starting at 0. Only a soak has more than one.
+    pub fn round_of(&self, check: CheckIndex) -> u16 {
+        match self.soak {
+            Some(_) => check.0 / self.check_count().max(1),
+            None => 0,
+        }
     }
 
     /// Program and criteria of a check.
     pub fn benchmark_of(&self, check: CheckIndex) -> Option<&Benchmark> {
         match self.checks.is_empty() {
             true => self.benchmark.as_ref().filter(|_| check.is_first()),
-            false => self.checks.get(check.index()).map(|check| &check.benchmark),
+            false => self.check(check).map(|check| &check.benchmark),
         }
     }
 
@@ -184,20 +195,30 @@ impl Workflow {
         self.check(check).and_then(|check| check.limit).unwrap_or(self.limits.job)
     }
 
-    /// The named check at this position; `None` for a single benchmark.
+    /// The named check at this position, in any round; `None` for a single benchmark.
     pub fn check(&self, check: CheckIndex) -> Option<&Check> {
-        self.checks.get(check.index())
+        self.checks.get(check.index() - usize::from(self.round_of(check) * self.check_count()))
     }
 
-    /// Position of the check with this name.
+    /// Position of the check with this name. `name@3` is that of the third round.
     pub fn check_named(&self, name: &str) -> Option<CheckIndex> {
-        self.check_indices().find(|check| self.check_name(*check) == name)
+        let (name, round) = match name.rsplit_once('@') {
+            Some((name, round)) if self.soak.is_some() => (name, round.parse::<u16>().ok()?.checked_sub(1)?),
+            _ => (name, 0),
+        };
+        let first = self.check_indices().find(|check| self.check_name(*check) == name)?;
+        round.checked_mul(self.check_count())?.checked_add(first.0).map(CheckIndex)
     }
 
-    /// Name of a check: its own, or that of the program for a single benchmark.
-    pub fn check_name(&self, check: CheckIndex) -> &str {
+    /// Name of a check: its own, or that of the program for a single benchmark. From the second round on with the number of
+    /// the round: `name@2`.
+    pub fn check_name(&self, check: CheckIndex) -> Cow<'_, str> {
         let single = || self.benchmark.as_ref().map_or("benchmark", |it| it.program.name());
-        self.check(check).map_or_else(single, |check| &check.name)
+        let name = self.check(check).map_or_else(single, |check| &check.name);
+        match self.round_of(check) {
+            0 => Cow::Borrowed(name),
+            round => Cow::Owned(format!("{name}@{}", round + 1)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The checks of a run, worst first.
 
 use lifecycle::{AttemptEnd, RunState};
-use model::{CheckIndex, Stage, Verdict};
+use model::{CheckIndex, Stage, Verdict, count};
 use serde::Serialize;
 
 use crate::{RunStory, findings::Tone, text, words};
@@ -29,7 +29,7 @@ pub const NOT_RUN: &str = "not run";
 /// The checks of a run, worst first and then in order of execution; empty for a single benchmark.
 pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
     let (state, shown) = (run.state, run.shown_check());
-    let named = state.checks().filter(|check| state.workflow.check(*check).is_some());
+    let named = state.summarized_checks().filter(|check| state.workflow.check(*check).is_some());
     let mut lines: Vec<_> = named.map(|check| line(state, check, check == shown)).collect();
     lines.sort_by_key(|line| match line.tone {
         Tone::Bad => 0,
@@ -50,8 +50,15 @@ pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
 }
 
 fn line(state: &RunState, check: CheckIndex, is_shown: bool) -> CheckLine {
-    let (tone, word, why) = outcome(state, check);
-    let name = text::line(state.workflow.check_name(check));
+    let (tone, word, mut why) = outcome(state, check);
+    if let Some(passed) = state.rounds_passed(check) {
+        why = format!("{passed} of {} passed; {why}", count(state.rounds(), "round"));
+    }
+    // A round is named only if it did not pass.
+    let name = match (tone, state.workflow.check(check)) {
+        (Tone::Good | Tone::Busy, Some(named)) => text::line(&named.name),
+        _ => text::line(&state.workflow.check_name(check)),
+    };
     CheckLine { name, tone, mark: tone.mark(), word, why: text::line(&why), is_shown }
 }
 

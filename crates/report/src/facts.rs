@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use model::{ClusterSpec, ImageSpec, Timestamp, measurement::Device};
 use serde::Serialize;
 
-use crate::{RunStory, Story, text, words};
+use crate::{RunStory, Story, rounds, text, words};
 
 /// Maximum number of listed nodes and files.
 const NAMED: usize = 32;
@@ -88,7 +88,8 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
         add("endpoint", Some(cluster.access.to_string()), true);
     }
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::program(&it.program)), true);
-    for check in state.checks() {
+    add("soak", rounds::progress(state), false);
+    for check in state.summarized_checks() {
         let Some(named) = workflow.check(check) else { continue };
         let verdict = match state.verdict_of(check) {
             Some(reached) => reached.verdict.to_string(),

@@ -44,7 +44,7 @@ fn check_of(story: &Story<'_>) -> Option<CheckIndex> {
 
 fn name_of(story: &Story<'_>) -> String {
     let run = story.run;
-    run.map_or_else(String::new, |run| text::line(run.state.workflow.check_name(run.shown_check())))
+    run.map_or_else(String::new, |run| text::line(&run.state.workflow.check_name(run.shown_check())))
 }
 
 fn readings<'a>(story: &Story<'a>) -> impl Iterator<Item = &'a Reading> + use<'a> {

@@ -4,7 +4,7 @@ use lifecycle::RunState;
 use model::{CheckIndex, Cluster, Record, Verdict, VerdictReached, Workload, measurement::Reading};
 use verdict::{Baseline, Judgement, Standard};
 
-use crate::text;
+use crate::{rounds::RoundValues, text};
 
 /// Storage locations of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct RunStory<'a> {
     pub records: &'a [Record],
     /// Storage locations.
     pub places: &'a Places,
+    /// Rounds of the shown check, if it is part of a soak: at most some tens, evenly spaced.
+    pub rounds: &'a [RoundValues],
     /// The check to report; `None` for the whole run, with the measurements of the check with the most severe verdict.
     pub check: Option<CheckIndex>,
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::{
     RunStory, Story, checks, evidence,
     findings::{self, Tone},
-    measured, summary, text,
+    measured, rounds, summary, text,
     timeline::timeline,
     words,
 };
@@ -138,6 +138,9 @@ fn checks(text_report: &mut TextReport, run: &RunStory<'_>) {
             (line.tone.into(), &format!("{:<12}  ", line.word)),
             (Paint::None, &text::shortened(&line.why, room)),
         ]);
+    }
+    if let Some(progress) = rounds::progress(run.state) {
+        text_report.line(&[(Paint::None, &format!("    soak: {progress}"))]);
     }
     if lines.len() > CHECKS {
         let more = text::count((lines.len() - CHECKS) as u64, "more check");

@@ -81,8 +81,8 @@ pub fn job(end: &JobEnd) -> String {
 
 /// Name of a step's check, if the workflow has several checks and the stage belongs to one.
 pub fn check_of(workflow: &Workflow, step: Step) -> Option<String> {
-    let check = workflow.check(step.check).filter(|_| step.stage.is_of_check());
-    check.map(|check| text::line(&check.name))
+    let named = workflow.check(step.check).filter(|_| step.stage.is_of_check());
+    named.map(|_| text::line(&workflow.check_name(step.check)))
 }
 
 /// `job`, or `job of bandwidth` in a workflow with several checks.

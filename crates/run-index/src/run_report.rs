@@ -7,7 +7,7 @@ use model::{
     CheckIndex, Record, RunId, Stage,
     measurement::{LogEnd, Reading},
 };
-use report::{LogStory, Places, RunStory, Story};
+use report::{LogStory, Places, RoundValues, RunStory, Story};
 use verdict::{Judgement, Standard, Stored};
 
 use crate::{Folded, RunIndex, ViewError};
@@ -32,7 +32,11 @@ pub struct RunReport {
     logs: Vec<ParsedLog>,
     judged: Option<StoredVerdict>,
     places: Places,
+    rounds: Vec<RoundValues>,
 }
+
+/// Maximum number of rounds of a soak in a report, besides the last.
+const ROUNDS: usize = 40;
 
 /// The stored verdict, if readable.
 enum StoredVerdict {
@@ -103,7 +107,43 @@ impl RunIndex {
             warehouse: elsewhere.warehouse,
             report: elsewhere.report,
         };
-        Ok(Some(RunReport { records, state, check: requested_check, reading, logs, judged, places }))
+        let rounds = self.rounds(&artefacts, &state, check).await?;
+        Ok(Some(RunReport { records, state, check: requested_check, reading, logs, judged, places, rounds }))
+    }
+
+    /// Values of the rounds of a check, evenly spaced, with the last one; empty without a soak.
+    async fn rounds(
+        &self,
+        artefacts: &Artefacts,
+        state: &RunState,
+        check: CheckIndex,
+    ) -> Result<Vec<RoundValues>, ViewError> {
+        let mut rounds = Vec::new();
+        if state.soak.is_none() {
+            return Ok(rounds);
+        }
+        let count = state.workflow.check_count().max(1);
+        let judged = (check.0 % count..).step_by(count.into()).map(CheckIndex);
+        let judged = judged.map_while(|check| Some((check, state.verdict_of(check)?)));
+        let judged: Vec<_> = judged.collect();
+        let step = judged.len().div_ceil(ROUNDS).max(1);
+        let last = judged.len().saturating_sub(1);
+        for (at, (check, reached)) in judged.into_iter().enumerate() {
+            let Some(file) = reached.measurements.as_ref().filter(|_| at % step == 0 || at == last) else {
+                continue;
+            };
+            let stored = measurements::read_stored(artefacts, file).await;
+            let stored = stored.map_err(|source| ViewError::Artefact { run: state.run.clone(), source })?;
+            let ended = state.job_of(check).and_then(|job| job.ended_at);
+            let readings = stored.logs.iter().map(|log| &log.reading);
+            rounds.push(RoundValues::of(
+                state.workflow.round_of(check) + 1,
+                ended,
+                reached.verdict,
+                readings,
+            ));
+        }
+        Ok(rounds)
     }
 }
 
@@ -148,6 +188,7 @@ impl RunReport {
                 state: &self.state,
                 records: &self.records,
                 places: &self.places,
+                rounds: &self.rounds,
                 check: self.check,
             }),
             parts: self.logs.iter().map(|log| (log.log.as_str(), &log.reading)).collect(),

@@ -71,6 +71,10 @@ pub struct CheckSummary {
     /// Declared reason of an excluded check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded: Option<String>,
+    /// Number of passed rounds of a soak. State, verdict and reasons are those of the first round that did not pass, otherwise of
+    /// the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_passed: Option<u16>,
 }
 
 /// Progress of a check.
@@ -103,7 +107,8 @@ impl CheckState {
 impl CheckSummary {
     /// The named checks of a run, then those that the workflow excludes; none for a single benchmark.
     pub fn all(state: &RunState) -> Vec<Self> {
-        let named = state.checks().filter_map(|check| Some((check, state.workflow.check(check)?)));
+        let named = state.summarized_checks();
+        let named = named.filter_map(|check| Some((check, state.workflow.check(check)?)));
         let summary = |(check, named): (CheckIndex, &model::Check)| {
             let reached = state.verdict_of(check);
             let current = state.frontier().is_some_and(|step| step.check == check);
@@ -122,6 +127,7 @@ impl CheckSummary {
                     reached.reasons.iter().map(|reason| reason.code.clone()).collect()
                 }),
                 excluded: None,
+                rounds_passed: state.rounds_passed(check),
             }
         };
         let excluded = state.workflow.excluded.iter().map(|(name, reason)| Self {
@@ -130,6 +136,7 @@ impl CheckSummary {
             verdict: None,
             reasons: Vec::new(),
             excluded: Some(reason.clone()),
+            rounds_passed: None,
         });
         named.map(summary).chain(excluded).collect()
     }
@@ -188,10 +195,19 @@ impl RunSummary {
             checks: CheckSummary::all(state),
             settled_at: state.settled.as_ref().map(|(_, at)| *at),
             closed_at: state.closed,
-            setup: state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default(),
+            setup: state.worst_check().map(|check| setup(state, check)).unwrap_or_default(),
             cost: RunCost::of(state),
         }
     }
+}
+
+/// Setup of a judged check. The number of a soak's round is not a part of it.
+pub(crate) fn setup(state: &RunState, check: CheckIndex) -> BTreeMap<String, String> {
+    let mut setup = state.verdict_of(check).map(|reached| reached.fingerprint.clone()).unwrap_or_default();
+    if let (Some(name), Some(named)) = (setup.get_mut("check"), state.workflow.check(check)) {
+        name.clone_from(&named.name);
+    }
+    setup
 }
 
 /// Whether the run has no pending work. Only a reappearing cluster could change that, and it writes a hint.

@@ -142,7 +142,7 @@ impl RunIndex {
         let Some(folded) = self.folded(run).await? else { return Ok(RunValues::default()) };
         let state = folded.state;
         let single = [CheckIndex::FIRST];
-        let named: Vec<_> = state.checks().collect();
+        let named: Vec<_> = state.summarized_checks().collect();
         let checks = if named.is_empty() { &single[..] } else { &named };
         let mut values = RunValues::default();
         for check in checks {
@@ -163,7 +163,7 @@ impl RunIndex {
                 check: state.workflow.check(*check).map(|check| check.name.clone()),
                 verdict: reached.verdict,
                 reasons: reasons.collect(),
-                setup: reached.fingerprint.clone(),
+                setup: crate::summary::setup(&state, *check),
                 values: read,
             });
         }

@@ -51,6 +51,7 @@ pub const ALL: &[Planted] = &[
         "a cluster is released after the logs of the first of several checks",
     ),
     bug("needs_are_ignored", "a check runs although an earlier check that it needs did not pass"),
+    bug("soak_ends_after_a_round", "a soak ends after its first round"),
     bug("a_good_node_is_named", "a search names the partner of the bad node"),
     bug("second_cluster_at_once", "a cluster is requested before the previous one is deleted"),
     bug("close_without_the_lease", "a run closes while its cluster exists"),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use model::{
     Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits,
-    Locate, Program, RunRequested, Span, System, Trigger, Workflow, Workload,
+    Locate, Program, RunRequested, Soak, Span, System, Trigger, Workflow, Workload,
 };
 
 use crate::Dice;
@@ -44,6 +44,7 @@ pub fn whole() -> Workflow {
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
         excluded: Default::default(),
+        soak: None,
         benchmark: Some(Benchmark {
             program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,
@@ -119,6 +120,11 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
         let needs = earlier.into_iter().filter(|_| dice.once_in(4)).collect();
         let limit = dice.once_in(4).then(|| Span::from_secs(600));
         workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
+    }
+    if dice.once_in(4) {
+        // The lease is long enough for this time and a round.
+        let duration = Span::from_secs(60 + dice.below(600));
+        workflow.soak = Some(Soak { duration, drift: 0.02 });
     }
 }
 

@@ -261,6 +261,17 @@ impl FeasibilityFindings {
     /// The stages that need the cluster must fit into the lease.
     fn lease(&mut self, workflow: &Workflow) {
         let limits = &workflow.limits;
+        if let Some(soak) = &workflow.soak {
+            let needed = Span(limits.cluster.0.saturating_add(soak.duration.0));
+            if needed > limits.lease {
+                let message = format!(
+                    "{} is shorter than the soak, {} after up to {} for the cluster; write more than {needed}",
+                    limits.lease, soak.duration, limits.cluster
+                );
+                self.error("limits.lease", message);
+            }
+            return;
+        }
         let mut stages = vec![("cluster", limits.cluster)];
         for check in workflow.check_indices() {
             let last = check.0 + 1 == workflow.check_count();
@@ -309,6 +320,12 @@ impl FeasibilityFindings {
                 "{budget} pays for {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \
                  that, so no run could start",
                 limits.grace
+            );
+            self.error("cost.budget", message);
+        } else if let Some(soak) = workflow.soak.as_ref().filter(|soak| pays < soak.duration) {
+            let message = format!(
+                "{budget} pays for {pays} of {nodes} nodes at {price} an hour, less than the soak, {}",
+                soak.duration
             );
             self.error("cost.budget", message);
         } else if pays.0 < needed {

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
 use model::{
-    ByteSize, ClusterCost, Collective, Datatype, Every, ExtraArgs, Image, Limits, Locate, Notify, Span,
+    ByteSize, ClusterCost, Collective, Datatype, Every, ExtraArgs, Image, Limits, Locate, Notify, Soak, Span,
     System,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -35,6 +35,8 @@ pub struct WorkflowFile {
     pub checks: Vec<CheckFile>,
     /// File with the checks, for several workflows: see `suites`. `--set checks.NAME.FIELD=` applies to it.
     pub suite: Option<PathBuf>,
+    /// Repeats the checks, round after round, for up to 168 hours.
+    pub soak: Option<Soak>,
     /// After a failed verdict, find the bad nodes; `{}` for the defaults.
     pub locate: Option<Locate>,
     /// Timeouts and number of attempts.

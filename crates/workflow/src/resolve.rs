@@ -173,7 +173,7 @@ pub fn resolve_document(
     };
     let excluded = reader.excluded();
     rules::check(&file, complete, |field, why| reader.complain(field, why));
-    let WorkflowFile { name, mut description, locate, limits, cost, notify, .. } = file;
+    let WorkflowFile { name, mut description, soak, locate, limits, cost, notify, .. } = file;
     if let Some(suite) = suite_file.filter(|_| description.is_empty()) {
         description = suite.description;
     }
@@ -185,6 +185,7 @@ pub fn resolve_document(
         benchmark,
         checks,
         excluded,
+        soak,
         locate,
         limits,
         cost,

@@ -1,5 +1,7 @@
 //! Rules between the fields of a workflow file, and rules that its schema cannot express.
 
+use std::{ops::RangeInclusive, time::Duration};
+
 use model::Notify;
 
 use crate::file::WorkflowFile;
@@ -8,6 +10,9 @@ use crate::file::WorkflowFile;
 /// and the requester must not choose the notified channels.
 const FIXED: [&str; 5] = ["", "name", "notify", "on", "parameters"];
 
+/// Duration of a soak. Short ones are trials of a workflow.
+const SOAK: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(168 * 3600);
+
 /// Reports each broken rule with its field and the expectation.
 ///
 /// `complete`: no section was left out because of its own problems, so the user omitted the absent sections.
@@ -15,6 +20,7 @@ pub(crate) fn check(file: &WorkflowFile, complete: bool, mut complain: impl FnMu
     if complete {
         check_sections(file, &mut complain);
         check_locate(file, &mut complain);
+        check_soak(file, &mut complain);
     }
     if file.limits.attempts == 0 {
         complain("limits.attempts", "must be at least 1".to_owned());
@@ -57,6 +63,20 @@ fn check_locate(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
     }
     if file.benchmark.is_none() && file.checks.is_empty() && file.suite.is_none() {
         complain("locate", "needs a `benchmark` to run on pairs of nodes".to_owned());
+    }
+}
+
+fn check_soak(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
+    let Some(soak) = &file.soak else { return };
+    if file.checks.is_empty() && file.suite.is_none() {
+        let why = "needs `checks` to repeat; write the benchmark as a check";
+        complain("soak", why.to_owned());
+    }
+    if !SOAK.contains(&soak.duration.0) {
+        complain("soak.for", format!("expected 10s to 168h, found {}", soak.duration));
+    }
+    if !(0.001..=0.5).contains(&soak.drift) {
+        complain("soak.drift", format!("expected 0.001 to 0.5, found {}", soak.drift));
     }
 }
 

@@ -131,7 +131,7 @@ colour: red
         "w.yaml:12:10: limits.job: expected a length of time such as 90s, 10m or 1h 30m, found \"10 parsecs\"",
         "w.yaml:12:27: limits.attempts: 0 is less than the minimum of 1; write 1 or more",
         "w.yaml:13:1: colour: is not a known field; known fields: name, description, values, image, cluster, benchmark, checks, suite, \
-         locate, limits, cost, notify, on, parameters",
+         soak, locate, limits, cost, notify, on, parameters",
     ];
     assert_eq!(found, expected);
 }

@@ -199,7 +199,7 @@ async fn curves(
 /// The checks with exactly one table, by name.
 async fn measured(dashboard: &Dashboard, run: &RunId) -> Result<Vec<(Option<String>, Curve)>, ErrorPage> {
     let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
-    let mut checks: Vec<_> = state.checks().collect();
+    let mut checks: Vec<_> = state.summarized_checks().collect();
     if checks.is_empty() {
         checks.push(CheckIndex::FIRST);
     }

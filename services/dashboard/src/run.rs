@@ -168,8 +168,7 @@ pub async fn page(
 
 async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {
     let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
-    let is_named = |check: &CheckIndex| state.workflow.check(*check).is_some_and(|it| it.name == name);
-    state.checks().find(is_named).ok_or_else(|| ErrorPage::none(format!("No check {name} in run {run}.")))
+    state.check_named(name).ok_or_else(|| ErrorPage::none(format!("No check {name} in run {run}.")))
 }
 
 /// Maximum duration of an event stream, shorter than the timeouts of usual proxies; the browser reconnects.

@@ -17,13 +17,13 @@ use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, ManifestObject, Program, Timestamp, VerdictReached,
+    Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, measurement::Reading,
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Clues, Fingerprint, RunEvidence, Standard};
+use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, SoakSeries, Standard};
 
 use standard::Fixed;
 use tracing::warn;
@@ -105,8 +105,14 @@ impl Judge {
             pin: own.pin.as_ref(),
             learned: &own.reasons,
         };
+        let mut judgement = verdict::judge(&evidence, &standard);
+        if let Some(soak) = case.soak
+            && let Some(decline) = self.decline(soak, &combined.reading, &judgement.fingerprint).await?
+        {
+            judgement = judgement.and(decline);
+        }
         let stored = Stored {
-            judgement: verdict::judge(&evidence, &standard),
+            judgement,
             criteria: version(case.criteria),
             baseline: own.baseline.as_ref().map(digest),
             judged_by: own.baseline,
@@ -123,6 +129,31 @@ impl Judge {
         // Another judge may have stored a verdict at the same time, from another history: the stored one counts.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
         first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
+    }
+
+    /// Compares this round of a soak with the earlier ones; `None` if they are too few.
+    async fn decline(
+        &self,
+        soak: &SoakRounds,
+        reading: &Reading,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<Judgement>, PortError> {
+        let mut series = SoakSeries::default();
+        for SoakRound { round, measurements } in &soak.earlier {
+            let Some(file) = measurements else {
+                series.add_unread();
+                continue;
+            };
+            let earlier = measurements::read_stored(&self.artefacts, file).await.map_err(damaged)?;
+            let mut all = Reading::default();
+            for ParsedLog { reading, .. } in earlier.logs {
+                all.metrics.extend(reading.metrics);
+                all.tables.extend(reading.tables);
+            }
+            series.add(*round, &all);
+        }
+        series.add(soak.round, reading);
+        Ok(series.judge(soak.drift, fingerprint))
     }
 
     /// The baseline named in the workflow file, or else the pinned one.
@@ -176,6 +207,7 @@ struct Case<'a> {
     image: Option<&'a Image>,
     criteria: &'a Criteria,
     baseline: Option<&'a serde_json::Value>,
+    soak: Option<&'a SoakRounds>,
 }
 
 impl Case<'_> {
@@ -246,6 +278,7 @@ impl Worker for Judge {
             image,
             criteria,
             baseline,
+            soak,
         } = &command.body
         else {
             return Err(CommandError::Permanent("the judge handles only run.judge".to_owned()));
@@ -263,6 +296,7 @@ impl Worker for Judge {
             image: image.as_deref(),
             criteria,
             baseline: baseline.as_ref(),
+            soak: soak.as_deref(),
         };
         outbox.answer(id, self.judge(id, &case).await.map(Some)).await
     }

@@ -18,6 +18,7 @@ pub fn workflow() -> Workflow {
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
         excluded: Default::default(),
+        soak: None,
         benchmark: Some(Benchmark {
             program: Program::NcclTests(Workload {
                 collective: Collective::AllReduce,

@@ -19,6 +19,7 @@ use crate::{
     metrics::MetricsSection,
     plot::{Canvas, levels},
     render::Drawing,
+    rounds::{self, RoundsSection},
     summary::{self, LogSummary},
     text,
     timeline::timeline,
@@ -63,6 +64,9 @@ pub struct PageData<'a> {
     next: Option<String>,
     /// Checks of a run, worst first; empty for a single benchmark.
     checks: Vec<CheckLine>,
+    /// Duration and end of a soak.
+    soak: Option<String>,
+    rounds: Option<RoundsSection>,
     reasons: Vec<Because>,
     /// Reasons that are collapsed initially.
     other_reasons: Vec<Because>,
@@ -180,6 +184,8 @@ impl<'a> PageData<'a> {
             sentence: summary::sentence(story),
             next: summary::next(story),
             checks: run.map_or_else(Vec::new, |run| checks::checks(&run)),
+            soak: run.and_then(|run| rounds::progress(run.state)),
+            rounds: run.and_then(|run| RoundsSection::of(&run)),
             reasons: reasons.iter().take(first).map(because).collect(),
             other_reasons: reasons.iter().take(REASONS).skip(first).map(because).collect(),
             more_reasons: reasons.len().saturating_sub(REASONS),
@@ -285,7 +291,11 @@ fn bars(run: &RunStory<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
         from: "0".to_owned(),
         wide: "0".to_owned(),
     });
-    let bars = lines.iter().map(|line| {
+    // A soak has thousands of stages: those of the cluster and of its last check.
+    let last = state.checks().last().filter(|_| state.soak.is_some());
+    let is_shown =
+        |line: &&crate::StageLine| last.is_none_or(|last| line.check.is_none() || line.step().check == last);
+    let bars = lines.iter().filter(is_shown).map(|line| {
         let tone = findings::tone_of(state, line);
         let (from, to) = (percent(line.began), percent(line.ended.unwrap_or(state.recorded_at)));
         Bar {

@@ -32,6 +32,7 @@ pub fn workflow() -> Workflow {
         cluster: Some(ClusterSpec::Rent(System::processes(2))),
         checks: Vec::new(),
         excluded: Default::default(),
+        soak: None,
         benchmark: Some(Benchmark {
             environment: Default::default(),
             program: Program::NcclTests(Workload {
@@ -267,6 +268,7 @@ impl Run {
                 state: &self.state,
                 records: &self.records,
                 places: &self.places,
+                rounds: &[],
                 check: None,
             }),
             parts: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloudevents::AttributesReader;
 use events::{Content, Message};
-use model::{Class, Fact, Record, RecordEntry, RunId};
+use model::{Class, Conclusion, Fact, Record, RecordEntry, RunId, Verdict};
 
 use super::{CheckedRun, RunFiles, Violation};
 use crate::{Fault, Happening};
@@ -15,6 +15,7 @@ const CLOSES: &str = "every run closes";
 const RETRIES: &str = "only infrastructure is retried";
 const TIMEOUTS: &str = "a limit ends a stage only after a poll";
 const TOLD: &str = "the end is published";
+const SOAK: &str = "a passed soak lasted its time";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 
@@ -29,6 +30,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
             terminal(&requested.run, run, evidence, found);
             attempts(&requested.run, run, found);
             timeouts(&requested.run, run, found);
+            soak(&requested.run, run, found);
         }
         let last = run.states.last();
         let closed = last.is_some_and(|state| state.closed.is_some() && state.leases_returned());
@@ -149,6 +151,28 @@ fn timeouts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
             let what = format!("{id}: the {stage} stage timed out without a poll before its limit");
             found.push(Violation::new(TIMEOUTS, what));
         }
+    }
+}
+
+/// From the cluster's readiness to the last verdict, a soak that passed takes at least the requested time.
+fn soak(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
+    let Some(state) = run.states.last() else { return };
+    let Some(soak) = state.workflow.soak else { return };
+    let passed = state.verdict().is_some_and(|reached| reached.verdict == Verdict::Pass);
+    if !passed || !matches!(state.settled, Some((Conclusion::Completed, _))) {
+        return;
+    }
+    let times = |of: fn(&Fact) -> bool| {
+        run.records.iter().filter_map(move |(_, record)| match &record.entry {
+            RecordEntry::Accepted { fact, .. } if of(fact) => Some(record.recorded_at),
+            _ => None,
+        })
+    };
+    let ready = times(|fact| matches!(fact, Fact::ClusterReady(_))).next();
+    let judged = times(|fact| matches!(fact, Fact::VerdictReached(_))).last();
+    let lasted = judged.zip(ready).map(|(judged, ready)| judged.since(ready)).unwrap_or_default();
+    if lasted < soak.duration {
+        found.push(Violation::new(SOAK, format!("{id}: {lasted} of {}", soak.duration)));
     }
 }
 

@@ -137,9 +137,12 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// A check begins only after a pass of each check that it needs.
 fn needs(state: &RunState, check: CheckIndex, name: &str, found: &mut Vec<Violation>) {
     let Some(named) = state.workflow.check(check) else { return };
-    let earlier = state
-        .checks()
-        .filter(|other| named.needs.iter().any(|need| need == state.workflow.check_name(*other)));
+    let needed = |other: &CheckIndex| {
+        let name = state.workflow.check(*other).map(|check| &check.name);
+        state.workflow.round_of(*other) == state.workflow.round_of(check)
+            && named.needs.iter().any(|need| Some(need) == name)
+    };
+    let earlier = state.checks().filter(needed);
     for other in earlier {
         let verdict = state.verdict_of(other).map(|reached| reached.verdict);
         if verdict != Some(Verdict::Pass) {

@@ -165,9 +165,9 @@ fn rows(
 ) {
     let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
     let Some(state) = run.state_at(place) else { return };
-    let name = state.workflow.check(check).map(|check| check.name.as_str());
+    let name = state.workflow.check(check).map(|_| state.workflow.check_name(check));
     let mine = evidence.clouds.loads.values().flat_map(|load| &load.rows);
-    let mine = mine.filter(|row| *row.run == *id.as_str() && row.check_name.as_deref() == name);
+    let mine = mine.filter(|row| *row.run == *id.as_str() && row.check_name.as_deref() == name.as_deref());
     let keys: BTreeSet<_> =
         mine.map(|row| (row.attempt, &row.log, row.table_number, row.row_number, &row.placement)).collect();
     let Some(logs) = state.logs_of(check) else { return wrong("rows without logs".to_owned()) };

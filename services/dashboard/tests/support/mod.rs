@@ -48,6 +48,7 @@ pub fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record
         cluster: None,
         checks: Vec::new(),
         excluded: Default::default(),
+        soak: None,
         benchmark: None,
         locate: None,
         limits: Limits::default(),

@@ -230,7 +230,7 @@ impl Gateway {
     pub(super) async fn check_named(&self, run: &RunId, name: &str) -> Result<CheckIndex, ApiProblem> {
         let folded = self.view.folded(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
         let no_check = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no check {name}"));
-        folded.state.workflow.check_named(name).ok_or_else(no_check)
+        folded.state.check_named(name).ok_or_else(no_check)
     }
 }
 

@@ -1,0 +1,57 @@
+//! Soak: checks that are repeated for a long time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{MeasurementsFile, Span};
+
+/// A long test: all checks are repeated, round after round, until the time has passed or a check does not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Soak {
+    /// Minimum duration from the start of the first job to the end of the last round: 10 seconds to 168 hours.
+    #[serde(rename = "for")]
+    pub duration: Span,
+    /// Maximum decline of a metric between the start and the end of the soak, relative to its median. The first fifth of the
+    /// rounds, in which the devices warm up, is not used.
+    #[serde(default = "default_drift")]
+    #[schemars(range(min = 0.001, max = 0.5))]
+    pub drift: f64,
+}
+
+const fn default_drift() -> f64 {
+    0.02
+}
+
+impl Soak {
+    /// Maximum number of checks of all rounds. Each adds about seven records to the ledger.
+    pub const MAX_CHECKS: u16 = 5000;
+}
+
+/// A round of a check, and the earlier ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SoakRounds {
+    /// Number of this round, starting at 1.
+    pub round: u16,
+    /// Maximum decline of a metric, relative to its median.
+    pub drift: f64,
+    /// Rounds to compare, oldest first.
+    pub earlier: Vec<SoakRound>,
+}
+
+/// An earlier round of a check.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SoakRound {
+    /// Number of the round, starting at 1.
+    pub round: u16,
+    /// Its stored measurements; absent if they were too large to store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurements: Option<MeasurementsFile>,
+}
+
+impl SoakRound {
+    /// Index of the first round after warm-up: a fifth of the rounds so far is not compared.
+    pub const fn settled_from(rounds: u16) -> u16 {
+        rounds / 5
+    }
+}
