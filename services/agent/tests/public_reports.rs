@@ -331,6 +331,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
         both.iter().fold(good.clone(), |log, moment| with_line(&log, moment, "links GPU ", inactive));
     let one_down = both.iter().fold(good.clone(), |log, moment| with_line(&log, moment, "links GPU 1", down));
     let fabric = changed(&good, &both, "No, No, Completed", "No, No, In Progress");
+    let old_failure = changed(&good, &both, "0, 0, 0, No, No, Completed", "0, 0, 2, No, Yes, Completed");
     let remapped = changed(&good, &["after"], "0, 0, 0, No, No, Completed", "0, 0, 0, Yes, No, Completed");
     let kernel =
         changed(&good, &both, "kernel lines 371", "kernel unreadable dmesg: Operation not permitted");
@@ -359,6 +360,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
         ("Azure NHC: the kernel log cannot be read", completed(unread)),
         ("Azure NHC: the kernel log is empty", completed("-- end of kernel log --\n")),
         ("Azure NHC: a row waits for its remapping", completed(remapped)),
+        ("Azure NHC: a row could not be remapped before the job", completed(old_failure)),
         ("soperator: an error with exit code 0", completed("ERROR: unsupported platform\n")),
         ("soperator: no output with exit code 0", completed("")),
         ("IBM/autopilot#68: failed tests in a healthy node", completed(sample("dcgm-diag/3.3-own.json"))),
