@@ -308,7 +308,8 @@ pub enum CliCommand {
         #[arg(long, value_enum, default_value_t = ComparisonForm::Human)]
         output: ComparisonForm,
     },
-    /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first. Exit code 1 if some differ.
+    /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first, then with minimum versions. Exit code
+    /// 1 if some differ or are below a minimum.
     Audit {
         /// Run id, the beginning of one, or `latest`; or logs with hardware evidence.
         #[arg(required = true, value_name = "RUN|LOG", add = complete::runs())]

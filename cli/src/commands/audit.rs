@@ -1,10 +1,13 @@
-//! `burnin audit`: versions and settings of nodes and GPUs, differences first.
+//! `burnin audit`: versions and settings of nodes and GPUs: differences, then versions below a minimum, then recommendations.
 
 use std::path::PathBuf;
 
 use comfy_table::{Table, presets};
-use model::{NodeEvidence, RunId, count};
-use verdict::audit::{Audit, Setting, SettingValue};
+use model::{NodeEvidence, RunId, count, measurement::Reading};
+use verdict::{
+    audit::{Audit, Setting, SettingValue},
+    minimum::MINIMUMS_DATE,
+};
 
 use crate::{
     args::Output,
@@ -16,46 +19,109 @@ use crate::{
 /// Maximum number of nodes or GPUs named for a value.
 const NAMED: usize = 6;
 
+/// Evidence of nodes, and the version of NCCL by check or log.
+#[derive(Default)]
+struct Found {
+    evidence: Vec<NodeEvidence>,
+    nccl: Vec<(String, String)>,
+}
+
+impl Found {
+    fn add(&mut self, source: &str, reading: &Reading) {
+        self.evidence.extend(reading.evidence.iter().cloned());
+        for version in reading.tables.iter().filter_map(|table| table.nccl_version.as_ref()) {
+            let entry = (source.to_owned(), version.clone());
+            if !self.nccl.contains(&entry) {
+                self.nccl.push(entry);
+            }
+        }
+    }
+
+    fn audit(&self) -> Audit {
+        Audit::of(&self.evidence, &self.nccl)
+    }
+}
+
 /// Compares the evidence in logs.
 pub fn logs(logs: &[PathBuf], output: Output) -> Result<Exit, CliError> {
-    let mut evidence = Vec::new();
+    let mut found = Found::default();
     for log in logs {
-        evidence.extend(parse::listen(log)?.0.evidence);
+        found.add(&log.display().to_string(), &parse::listen(log)?.0);
     }
-    Ok(shown(&Audit::of(&evidence), output))
+    Ok(shown(&found.audit(), output))
 }
 
 /// Compares the evidence of all checks of a run.
 pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, CliError> {
     let (_, state) = data.state(run).await?;
-    let mut evidence: Vec<NodeEvidence> = Vec::new();
+    let mut found = Found::default();
     for check in state.checks() {
         let report = data.run_report(run, Some(check)).await?;
-        evidence.extend(report.story().logs.iter().flat_map(|log| log.reading.evidence.iter().cloned()));
+        let source =
+            state.workflow.check(check).map_or_else(|| run.to_string(), |check| check.name.to_string());
+        for log in &report.story().logs {
+            found.add(&source, log.reading);
+        }
     }
-    Ok(shown(&Audit::of(&evidence), output))
+    Ok(shown(&found.audit(), output))
 }
 
-/// Prints the audit. Exit code 1 if a setting differs, 2 without evidence of two nodes or two GPUs.
+/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum, 2 if a version cannot be compared, and
+/// without evidence of two nodes or two GPUs.
 fn shown(audit: &Audit, output: Output) -> Exit {
     match output {
         Output::Json => print_json(audit),
         Output::Human => print(&text(audit)),
     }
-    match audit.differs() {
-        true => Exit::Fail,
-        false if audit.nodes < 2 && audit.gpus < 2 => Exit::Inconclusive,
-        false => Exit::Pass,
+    if audit.differs() || !audit.below_minimum.is_empty() {
+        Exit::Fail
+    } else if (audit.nodes < 2 && audit.gpus < 2) || !audit.unreadable_versions.is_empty() {
+        Exit::Inconclusive
+    } else {
+        Exit::Pass
     }
 }
 
 fn text(audit: &Audit) -> String {
-    let of = format!("{} and {}", count(audit.nodes, "node"), count(audit.gpus, "GPU"));
-    if audit.nodes == 0 {
-        return "no hardware evidence: run a check whose criteria have `evidence: judged`\n".to_owned();
+    let mut text = match audit.nodes {
+        0 => "no hardware evidence: run a check whose criteria have `evidence: judged`\n".to_owned(),
+        _ => settings(audit),
+    };
+    for it in &audit.below_minimum {
+        text += &format!(
+            "below minimum: {} {} on {}: {}; install {} ({}, {})\n",
+            it.component,
+            it.version,
+            names(&it.subjects),
+            it.reason,
+            it.minimum,
+            it.date,
+            it.source
+        );
     }
+    for it in &audit.unreadable_versions {
+        let (component, on) = (&it.component, names(&it.subjects));
+        text += &format!("not a version: {component} {:?} on {on}: compared with no minimum\n", it.text);
+    }
+    if audit.below_minimum.is_empty() && audit.unreadable_versions.is_empty() {
+        text += &format!("no version is below the minimums of {MINIMUMS_DATE}\n");
+    }
+    for it in &audit.recommendations {
+        let on = names(&it.subjects);
+        text +=
+            &format!("recommendation: {} is {} on {on}: {} ({})\n", it.setting, it.value, it.text, it.source);
+    }
+    for part in &audit.missing {
+        text += &format!("missing: {part}\n");
+    }
+    text
+}
+
+/// The table of all settings, with the number of those that differ.
+fn settings(audit: &Audit) -> String {
+    let of = format!("{} and {}", count(audit.nodes, "node"), count(audit.gpus, "GPU"));
     let differing = audit.settings.iter().filter(|setting| setting.differs()).count() as u64;
-    let mut text = match differing {
+    let text = match differing {
         0 => format!("all versions and settings of {of} are equal\n"),
         1 => format!("1 of the settings of {of} differs\n"),
         _ => format!("{differing} of the settings of {of} differ\n"),
@@ -70,20 +136,20 @@ fn text(audit: &Audit) -> String {
             table.add_row([mark, name, shown, &subjects(setting, at, value)]);
         }
     }
-    text += &format!("{table}\n");
-    for part in &audit.missing {
-        text += &format!("missing: {part}\n");
-    }
-    text
+    format!("{text}{table}\n")
 }
 
 /// The names, or their number where they are the majority.
 fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
-    let all = value.subjects.len();
     if at == 0 {
-        return if setting.differs() { format!("{all}") } else { "all".to_owned() };
+        return if setting.differs() { format!("{}", value.subjects.len()) } else { "all".to_owned() };
     }
-    let more = all.saturating_sub(NAMED);
-    let named = value.subjects[..all - more].join(", ");
+    names(&value.subjects)
+}
+
+/// The first names.
+fn names(subjects: &[String]) -> String {
+    let more = subjects.len().saturating_sub(NAMED);
+    let named = subjects[..subjects.len() - more].join(", ");
     if more > 0 { format!("{named} and {more} more") } else { named }
 }

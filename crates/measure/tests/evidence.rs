@@ -110,6 +110,24 @@ fn each_counter_that_rises_names_its_gpu() {
 }
 
 #[test]
+fn rows_without_a_spare_are_found_also_if_they_are_older_than_the_job() {
+    let load = log("h100-load");
+    let always = |columns: &str| {
+        let first = |line: &str| line.contains(" gpus 1,");
+        let changed = load.lines().map(|line| match first(line) {
+            true => line.replace("16, 0, 0, 0, No, No, Completed", columns) + "\n",
+            false => line.to_owned() + "\n",
+        });
+        findings(&changed.collect::<String>())
+    };
+    let failed = always("16, 0, 0, 2, No, Yes, Completed");
+    assert_eq!(failed, one("ROW_REMAP_FAILED", Severity::Hardware, GPU_1));
+    let pending = always("16, 0, 0, 2, Yes, No, Completed");
+    assert_eq!(pending, one("ROW_REMAP_PENDING", Severity::Unknown, GPU_1));
+    assert_eq!(always("16, 7, 0, 2, No, No, Completed"), [], "an old counter may be accepted");
+}
+
+#[test]
 fn nvlinks_that_are_down_are_found_also_if_they_were_down_before() {
     let load = log("h100-load");
     let link = "node vm, gpu 1, link nvlink3 (serial 1752624018157)";

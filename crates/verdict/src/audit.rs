@@ -1,10 +1,13 @@
-//! Compares versions and settings of the nodes and GPUs of a cluster with each other.
+//! Compares versions and settings of the nodes and GPUs of a cluster with each other, with minimum versions, and with what direct
+//! transfers between GPUs and network cards need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::NodeEvidence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::minimum::{Component, MINIMUMS_DATE};
 
 /// Versions and settings of nodes and GPUs. This is the document `burnin/audit/v1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +22,63 @@ pub struct Audit {
     pub settings: Vec<Setting>,
     /// Parts of the evidence that are missing, with node and reason.
     pub missing: Vec<String>,
+    /// Versions below a minimum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below_minimum: Vec<BelowMinimum>,
+    /// Texts where a version was expected. They are compared with no minimum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable_versions: Vec<UnreadableVersion>,
+    /// Settings that slow down or prevent direct transfers between GPUs and network cards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recommendations: Vec<Recommendation>,
+    /// Year and month of the list of minimum versions; absent in documents without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimums: Option<String>,
+}
+
+/// A version that is below a minimum.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BelowMinimum {
+    /// Component, such as `NVIDIA driver`.
+    pub component: String,
+    /// The version.
+    pub version: String,
+    /// Version to install.
+    pub minimum: String,
+    /// Consequence of the version.
+    pub reason: String,
+    /// Date of the source, such as `2026-09-30`.
+    pub date: String,
+    /// Page that states the minimum.
+    pub source: String,
+    /// Nodes with this version (`n1`), or the check or log that printed it.
+    pub subjects: Vec<String>,
+}
+
+/// A text that is not a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnreadableVersion {
+    /// Component, such as `NVIDIA driver`.
+    pub component: String,
+    /// The text.
+    pub text: String,
+    /// Nodes with this text, or the check or log that printed it.
+    pub subjects: Vec<String>,
+}
+
+/// A setting that slows down or prevents direct transfers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Recommendation {
+    /// Name of the setting, such as `acs`.
+    pub setting: String,
+    /// The value.
+    pub value: String,
+    /// What to change, and why.
+    pub text: String,
+    /// Page that recommends it.
+    pub source: String,
+    /// Nodes with this value.
+    pub subjects: Vec<String>,
 }
 
 /// A version or setting of all nodes or GPUs.
@@ -48,9 +108,10 @@ impl Setting {
 }
 
 impl Audit {
-    /// Compares the evidence of the nodes. Of several jobs on a node the first counts.
+    /// Compares the evidence of the nodes, and the version of NCCL that each check or log has printed. Of several jobs on a node the
+    /// first counts.
     #[must_use]
-    pub fn of(evidence: &[NodeEvidence]) -> Self {
+    pub fn of(evidence: &[NodeEvidence], nccl: &[(String, String)]) -> Self {
         let mut nodes: BTreeMap<&str, &NodeEvidence> = BTreeMap::new();
         for node in evidence {
             nodes.entry(&node.node).or_insert(node);
@@ -65,24 +126,139 @@ impl Audit {
             .collect();
         let gpus = of_gpus.len() as u64;
         let mut settings = compared("", of_nodes);
-        settings.extend(compared("gpu ", of_gpus));
-        settings.sort_by_key(|setting| !setting.differs());
-        let missing = nodes
-            .values()
-            .flat_map(|node| node.missing.iter().map(move |part| format!("{}: {part}", node.node)));
-        Self {
+        let mut audit = Self {
             schema: "burnin/audit/v1".to_owned(),
             nodes: nodes.len() as u64,
             gpus,
-            settings,
-            missing: missing.collect(),
+            settings: Vec::new(),
+            missing: Vec::new(),
+            below_minimum: Vec::new(),
+            unreadable_versions: Vec::new(),
+            recommendations: recommendations(nodes.values().copied()),
+            minimums: Some(MINIMUMS_DATE.to_owned()),
+        };
+        for setting in &settings {
+            let Some(component) = Component::of_setting(&setting.name) else { continue };
+            for value in &setting.values {
+                audit.compare(component, value.value.as_deref(), &value.subjects);
+            }
         }
+        for (subject, version) in nccl {
+            audit.compare(Component::Nccl, Some(version), std::slice::from_ref(subject));
+        }
+        settings.extend(compared("gpu ", of_gpus));
+        settings.sort_by_key(|setting| !setting.differs());
+        audit.settings = settings;
+        for node in nodes.values() {
+            let unreadable = UNREADABLE
+                .iter()
+                .filter(|(name, _)| node.settings.get(*name).is_some_and(|value| value == "unreadable"));
+            let parts = node.missing.iter().cloned().chain(unreadable.map(|(_, part)| (*part).to_owned()));
+            audit.missing.extend(parts.map(|part| format!("{}: {part}", node.node)));
+        }
+        audit
     }
 
     /// Whether some setting differs.
     #[must_use]
     pub fn differs(&self) -> bool {
         self.settings.iter().any(Setting::differs)
+    }
+
+    /// Compares a version with the minimums. Several devices of a node, and several nodes, may have the same one.
+    fn compare(&mut self, component: Component, version: Option<&str>, subjects: &[String]) {
+        let Some(version) = version else { return };
+        let component_name = component.name().to_owned();
+        let Some(below) = component.below(version) else {
+            let known = self.unreadable_versions.iter_mut();
+            match known.into_iter().find(|it| it.component == component_name && it.text == version) {
+                Some(known) => add(&mut known.subjects, subjects),
+                None => self.unreadable_versions.push(UnreadableVersion {
+                    component: component_name,
+                    text: version.to_owned(),
+                    subjects: subjects.to_vec(),
+                }),
+            }
+            return;
+        };
+        for it in below {
+            let is_known = |known: &&mut BelowMinimum| {
+                known.component == component_name && known.version == version && known.reason == it.reason
+            };
+            match self.below_minimum.iter_mut().find(is_known) {
+                Some(known) => add(&mut known.subjects, subjects),
+                None => self.below_minimum.push(BelowMinimum {
+                    component: component_name.clone(),
+                    version: version.to_owned(),
+                    minimum: it.minimum.to_owned(),
+                    reason: it.reason.to_owned(),
+                    date: it.date.to_owned(),
+                    source: it.source.to_owned(),
+                    subjects: subjects.to_vec(),
+                }),
+            }
+        }
+    }
+}
+
+/// Settings that the probe could not read, and what they are.
+const UNREADABLE: [(&str, &str); 2] = [
+    ("acs", "access control services of PCIe bridges: only root can read their configuration space"),
+    ("dma_buf/rdma", "DMA-BUF of RDMA: /proc/kallsyms cannot be read"),
+];
+
+const NCCL_GUIDE: &str = "https://github.com/NVIDIA/nccl/blob/master/docs/userguide/source/troubleshooting/gpu_troubleshooting.rst";
+const GPUDIRECT_RDMA: &str = "https://docs.nvidia.com/cuda/gpudirect-rdma/";
+
+/// The recommendations for each node, those of the same value together.
+fn recommendations<'a>(nodes: impl Iterator<Item = &'a NodeEvidence>) -> Vec<Recommendation> {
+    let mut all: Vec<Recommendation> = Vec::new();
+    for node in nodes {
+        let setting = |name: &str| node.settings.get(name).map(String::as_str);
+        let mut add_for = |setting: &str, value: &str, text: &str, source: &str| {
+            let known = all.iter_mut().find(|it| it.setting == setting && it.value == value);
+            let subjects = [node.node.clone()];
+            match known {
+                Some(known) => add(&mut known.subjects, &subjects),
+                None => all.push(Recommendation {
+                    setting: setting.to_owned(),
+                    value: value.to_owned(),
+                    text: text.to_owned(),
+                    source: source.to_owned(),
+                    subjects: subjects.to_vec(),
+                }),
+            }
+        };
+        if let Some(bridges) = setting("acs").filter(|value| value.contains('=')) {
+            let text = "access control services are on at bridges above GPUs or network cards: direct transfers may go through the root \
+                        complex, which is slower and may hang. Turn them off on hosts that run no virtual machines";
+            add_for("acs", bridges, text, NCCL_GUIDE);
+        }
+        // `DMA` and `DMA-FQ` translate; `identity` does not.
+        if let Some(types) = setting("iommu_type").filter(|value| value.contains("DMA")) {
+            let text = "the IOMMU translates the addresses of GPUs or network cards, and GPUDirect RDMA needs addresses that all devices share. \
+                        Start the kernel with iommu=pt, or turn the IOMMU off";
+            add_for("iommu_type", types, text, GPUDIRECT_RDMA);
+        }
+        if let (Some(module), Some(rdma)) = (setting("dma_buf/nvidia"), setting("dma_buf/rdma"))
+            && (module == "closed" || rdma == "no")
+            && setting("nvidia_peermem").is_none()
+        {
+            let value = format!("GPU driver {module}, RDMA {rdma}");
+            let text = "neither DMA-BUF nor nvidia_peermem is available: data between GPUs and network cards goes through host memory. Use the \
+                        open kernel module of the driver with a kernel whose RDMA imports DMA-BUF, or load nvidia_peermem";
+            add_for("dma_buf", &value, text, NCCL_GUIDE);
+        }
+    }
+    all
+}
+
+/// Adds the subjects that are not named yet.
+fn add(named: &mut Vec<String>, subjects: &[String]) {
+    for subject in subjects {
+        if !named.contains(subject) {
+            named.push(subject.clone());
+        }
     }
 }
 
@@ -127,10 +303,10 @@ mod tests {
     #[test]
     fn the_node_and_the_gpu_that_differ_are_named_after_the_majority() {
         let mut nodes: Vec<_> = (0..4).map(|at| node(&format!("n{at}"), "6.8", ["96", "96"])).collect();
-        assert!(!Audit::of(&nodes).differs());
+        assert!(!Audit::of(&nodes, &[]).differs());
         nodes[2] = node("n2", "6.5", ["96", "95"]);
         nodes[3].settings.clear();
-        let audit = Audit::of(&nodes);
+        let audit = Audit::of(&nodes, &[]);
         assert_eq!((audit.nodes, audit.gpus), (4, 8));
         let kernel = &audit.settings[0];
         let values: Vec<_> =
@@ -147,10 +323,96 @@ mod tests {
         );
     }
 
+    fn set(node: &mut NodeEvidence, name: &str, value: &str) {
+        node.settings.insert(name.to_owned(), value.to_owned());
+    }
+
+    #[test]
+    fn versions_below_a_minimum_are_named_with_their_nodes() {
+        let mut nodes: Vec<_> = (0..3).map(|at| node(&format!("n{at}"), "6.8", ["96", "96"])).collect();
+        for (at, node) in nodes.iter_mut().enumerate() {
+            set(node, "nvidia", if at == 2 { "580.159.04" } else { "580.178.04" });
+            set(node, "infiniband/mlx5_0/fw_ver", "28.43.2026");
+            set(node, "infiniband/mlx5_1/fw_ver", "28.43.2026");
+        }
+        let below = |audit: Audit| -> Vec<_> {
+            let short = |it: BelowMinimum| (it.component, it.version, it.minimum, it.subjects.join(" "));
+            audit.below_minimum.into_iter().map(short).collect()
+        };
+        let entry = |component: &str, version: &str, minimum: &str, subjects: &str| {
+            (component.to_owned(), version.to_owned(), minimum.to_owned(), subjects.to_owned())
+        };
+        let firmware = entry("ConnectX and BlueField firmware", "28.43.2026", "43.8002", "n0 n1 n2");
+        let driver = entry("NVIDIA driver", "580.159.04", "580.178.04", "n2");
+        let nccl = [("all-reduce".to_owned(), "2.28.7".to_owned())];
+        let hang = entry("NCCL", "2.28.7", "2.28.9", "all-reduce");
+        assert_eq!(below(Audit::of(&nodes, &nccl)), [firmware.clone(), driver, hang]);
+        set(&mut nodes[2], "nvidia", "580.178.04");
+        assert_eq!(below(Audit::of(&nodes, &[])), [firmware]);
+    }
+
+    #[test]
+    fn a_text_that_is_no_version_is_stated() {
+        let mut nodes = [node("n0", "6.8", ["96", "96"])];
+        set(&mut nodes[0], "nvidia", "TempVersion");
+        let audit = Audit::of(&nodes, &[]);
+        assert_eq!(audit.below_minimum, []);
+        let unreadable = &audit.unreadable_versions[0];
+        assert_eq!(
+            (unreadable.text.as_str(), unreadable.subjects.as_slice()),
+            ("TempVersion", &["n0".to_owned()][..])
+        );
+    }
+
+    /// Settings as the probe prints them, and the setting of each recommendation.
+    fn recommended(settings: &[(&str, &str)]) -> Vec<String> {
+        let mut nodes = [node("n0", "6.8", ["96", "96"]), node("n1", "6.8", ["96", "96"])];
+        for (name, value) in settings {
+            set(&mut nodes[1], name, value);
+        }
+        let audit = Audit::of(&nodes, &[]);
+        assert!(audit.recommendations.iter().all(|it| it.subjects == ["n1"]));
+        audit.recommendations.into_iter().map(|it| it.setting).collect()
+    }
+
+    #[test]
+    fn settings_that_hinder_direct_transfers_are_recommendations() {
+        let none: [&str; 0] = [];
+        assert_eq!(recommended(&[("acs", "0000:17:00.0=001d")]), ["acs"]);
+        for value in ["off", "no bridge", "unreadable"] {
+            assert_eq!(recommended(&[("acs", value)]), none, "{value}");
+        }
+        assert_eq!(recommended(&[("iommu_type", "DMA-FQ identity")]), ["iommu_type"]);
+        assert_eq!(recommended(&[("iommu_type", "identity")]), none);
+        let buffers = |module, rdma| [("dma_buf/nvidia", module), ("dma_buf/rdma", rdma)];
+        assert_eq!(recommended(&buffers("open", "yes")), none);
+        assert_eq!(recommended(&buffers("open", "unreadable")), none);
+        assert_eq!(recommended(&buffers("closed", "yes")), ["dma_buf"]);
+        assert_eq!(recommended(&buffers("open", "no")), ["dma_buf"]);
+        let [module, rdma] = buffers("closed", "yes");
+        assert_eq!(recommended(&[module, rdma, ("nvidia_peermem", "580.159.04")]), none);
+    }
+
+    #[test]
+    fn a_setting_that_could_not_be_read_is_missing() {
+        let mut nodes = [node("n0", "6.8", ["96", "96"])];
+        set(&mut nodes[0], "acs", "unreadable");
+        let missing = Audit::of(&nodes, &[]).missing;
+        assert_eq!(missing.len(), 1);
+        assert!(missing[0].starts_with("n0: access control services"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_document_without_minimums_is_read() {
+        let old = r#"{"schema": "burnin/audit/v1", "nodes": 1, "gpus": 0, "settings": [], "missing": []}"#;
+        let audit: Audit = serde_json::from_str(old).unwrap();
+        assert_eq!((audit.nodes, audit.minimums), (1, None));
+    }
+
     #[test]
     fn a_setting_that_differs_precedes_those_that_are_equal() {
         let nodes = [node("n0", "6.8", ["96", "96"]), node("n1", "6.8", ["96", "95"])];
-        let audit = Audit::of(&nodes);
+        let audit = Audit::of(&nodes, &[]);
         let names: Vec<_> = audit.settings.iter().map(|setting| setting.name.as_str()).collect();
         assert_eq!(names, ["gpu vbios_version", "kernel"]);
     }

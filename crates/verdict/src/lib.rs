@@ -3,7 +3,8 @@
 //! Sanity comes first: completeness and consistency of the measurements. Then performance. Missing data makes
 //! a verdict inconclusive, never a pass; a bad measurement makes it a failure. Then the cause, in
 //! [`diagnose`], and the location, in [`locate`]. [`baseline`] learns the healthy curve; [`history`] finds
-//! changes over many runs, and [`compare`] between two. [`audit`] compares the settings of nodes.
+//! changes over many runs, and [`compare`] between two. [`audit`] compares the settings of nodes
+//! with each other and with [`minimum`] versions.
 
 #![deny(missing_docs)]
 
@@ -22,6 +23,7 @@ mod judgement;
 mod line_rate;
 pub mod locate;
 mod metrics;
+pub mod minimum;
 mod network;
 mod one_rank;
 mod performance;

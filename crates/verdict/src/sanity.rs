@@ -93,6 +93,18 @@ pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     }
 }
 
+/// Reasons from the end of the job. `dcgmi diag` fails with status 226 for each kind of finding, a missing persistence mode
+/// included, so beside its complete document the status adds nothing; without a finding it contradicts the document.
+pub(crate) fn job_of_metrics(evidence: &RunEvidence<'_>) -> Vec<Reason> {
+    let mut reasons = job(evidence);
+    let reading = evidence.reading;
+    let is_diagnosis = reading.format.as_deref() == Some("dcgm-diag") && reading.ended == LogEnd::Complete;
+    if is_diagnosis && evidence.job.is_some_and(|job| job.state == "FAILED" && job.signal.is_none()) {
+        reasons.iter_mut().for_each(|reason| reason.weighs = Verdict::Inconclusive);
+    }
+    reasons
+}
+
 /// Whether the job was stopped by a user or its time limit.
 fn stopped(evidence: &RunEvidence<'_>) -> bool {
     evidence.job.is_some_and(|job| matches!(job.state.as_str(), "CANCELLED" | "TIMEOUT"))

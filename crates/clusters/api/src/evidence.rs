@@ -46,6 +46,99 @@ mod tests {
         assert!(output.status.success());
     }
 
+    /// A configuration space with this access control register, as sysfs shows it to root.
+    fn config_space(control: u16) -> Vec<u8> {
+        let mut space = vec![0; 4096];
+        // Error reporting at 0x100, then access control services at 0x148.
+        space[0x100..0x104].copy_from_slice(&0x1480_0001_u32.to_le_bytes());
+        space[0x148..0x14c].copy_from_slice(&0x0001_000d_u32.to_le_bytes());
+        space[0x14e..0x150].copy_from_slice(&control.to_le_bytes());
+        space
+    }
+
+    /// Settings of a host whose sysfs has a GPU and an RDMA device below a switch with two ports.
+    fn settings(host: &std::path::Path) -> Vec<String> {
+        let root = host.to_str().unwrap();
+        let text = around_program()
+            .replace("/sys/", &format!("{root}/sys/"))
+            .replace("/proc/", &format!("{root}/proc/"));
+        let path = format!("{root}/bin:{}", std::env::var("PATH").unwrap());
+        let mut bash = Command::new("bash");
+        bash.env_clear().env("PATH", path).env("BURNIN_NODE_NAME", "n1");
+        let output = bash.args(["-uc", &text, "rank", "true"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("burnin evidence: n1 before settings "));
+        lines.filter(|line| !line.starts_with("kernel=")).map(str::to_owned).collect()
+    }
+
+    fn host() -> tempfile::TempDir {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let host = tempfile::tempdir().unwrap();
+        let write = |path: &str, bytes: &[u8]| {
+            let path = host.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        };
+        let port = "sys/devices/pci0000:15/0000:15:01.0";
+        let gpu = format!("{port}/0000:16:00.0/0000:17:00.0/0000:18:00.0");
+        let nic = format!("{port}/0000:16:00.0/0000:17:01.0/0000:19:00.0");
+        write(&format!("{port}/config"), &config_space(0));
+        write(&format!("{port}/0000:16:00.0/config"), &[0; 4096]);
+        write(&format!("{port}/0000:16:00.0/0000:17:00.0/config"), &config_space(0x1d));
+        write(&format!("{port}/0000:16:00.0/0000:17:01.0/config"), &config_space(0));
+        write(&format!("{gpu}/iommu_group/type"), b"DMA-FQ\n");
+        write(&format!("{nic}/iommu_group/type"), b"identity\n");
+        write("sys/class/iommu/dmar0/x", b"");
+        write("sys/module/mlx5_core/version", b"24.10-3.2.5\n");
+        write("sys/class/infiniband/mlx5_0/fw_ver", b"28.43.8002\n");
+        write("sys/class/infiniband/mlx5_0/ports/1/pkeys/0", b"0xffff\n");
+        // The line of driver 580.159.04 on an H100.
+        let version = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)  \n";
+        write("proc/driver/nvidia/version", version);
+        write("proc/kallsyms", b"ffffffff81f8add0 t ib_umem_dmabuf_get_with_dma_device\n");
+        let toolkit =
+            "#!/bin/bash\nprintf '%s\\n' 'NVIDIA Container Toolkit CLI version 1.17.8' 'commit: 0'\n";
+        write("bin/nvidia-ctk", toolkit.as_bytes());
+        let program = host.path().join("bin/nvidia-ctk");
+        std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::create_dir_all(host.path().join("sys/bus/pci/drivers/nvidia")).unwrap();
+        symlink(host.path().join(gpu), host.path().join("sys/bus/pci/drivers/nvidia/0000:18:00.0")).unwrap();
+        symlink(host.path().join(nic), host.path().join("sys/class/infiniband/mlx5_0/device")).unwrap();
+        host
+    }
+
+    #[test]
+    fn settings_of_pcie_iommu_and_dma_buf_are_read_from_sysfs() {
+        let expected = [
+            "mlx5_core=24.10-3.2.5",
+            "container_toolkit=1.17.8",
+            "iommu=on",
+            "iommu_type=DMA-FQ identity",
+            "acs=0000:17:00.0=001d",
+            "dma_buf/nvidia=open",
+            "dma_buf/rdma=yes",
+            "infiniband/mlx5_0/fw_ver=28.43.8002",
+            "infiniband/mlx5_0/ports/1/pkeys/0=0xffff",
+        ];
+        assert_eq!(settings(host().path()), expected);
+    }
+
+    #[test]
+    fn a_configuration_space_that_cannot_be_read_is_stated() {
+        let acs = |bytes: &[u8]| {
+            let host = host();
+            let bridge = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/config";
+            std::fs::write(host.path().join(bridge), bytes).unwrap();
+            let lines = settings(host.path());
+            lines.into_iter().find(|line| line.starts_with("acs=")).unwrap()
+        };
+        assert_eq!(acs(&config_space(0)), "acs=off");
+        assert_eq!(acs(&config_space(0x1d)[..64]), "acs=unreadable");
+        assert_eq!(acs(&[]), "acs=unreadable");
+        // The device does not answer.
+        assert_eq!(acs(&[0xff; 4096]), "acs=off");
+    }
+
     #[test]
     fn only_the_first_process_of_a_node_takes_evidence() {
         for name in ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "BURNIN_LOCAL_RANK"] {

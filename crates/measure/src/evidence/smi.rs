@@ -19,9 +19,12 @@ const COUNTERS: [(&str, &str, Severity); 2] = [
     ("ecc.errors.uncorrected.volatile.total", "ECC_UNCORRECTABLE", Hardware),
     ("remapped_rows.uncorrectable", "ROW_REMAPPED", Hardware),
 ];
-/// States that became `Yes`.
-const STATES: [(&str, &str); 2] =
-    [("remapped_rows.pending", "ROW_REMAP_PENDING"), ("remapped_rows.failure", "ROW_REMAP_FAILED")];
+/// States that are `Yes`, with the severity of a state older than the job: no earlier job may have judged it. A pending row needs a
+/// reset of the GPU.
+const STATES: [(&str, &str, Severity); 2] = [
+    ("remapped_rows.pending", "ROW_REMAP_PENDING", Unknown),
+    ("remapped_rows.failure", "ROW_REMAP_FAILED", Hardware),
+];
 /// Versions and settings that are kept.
 const SETTINGS: [&str; 8] = [
     "name",
@@ -149,11 +152,15 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
                 changes.add(code, severity, subject(), &text, later.line);
             }
         }
-        for (name, code) in STATES {
-            if later.get(name) == Some("Yes") && earlier.get(name) != Some("Yes") {
-                let text = format!("{name} became Yes during the job");
-                changes.add(code, Hardware, subject(), &text, later.line);
+        for (name, code, old) in STATES {
+            if later.get(name) != Some("Yes") {
+                continue;
             }
+            let (severity, text) = match earlier.get(name) {
+                Some("Yes") => (old, format!("{name} is Yes since before the job")),
+                _ => (Hardware, format!("{name} became Yes during the job")),
+            };
+            changes.add(code, severity, subject(), &text, later.line);
         }
         let width = "pcie.link.width.current";
         if let (Some(first), Some(last)) = (earlier.number(width), later.number(width))

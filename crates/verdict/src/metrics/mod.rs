@@ -62,7 +62,7 @@ pub(crate) fn judge(
     let none = Criteria::named("none");
     let criteria = standard.criteria.unwrap_or(&none);
     let mut found = Found::default();
-    found.reasons.extend(sanity::job(evidence));
+    found.reasons.extend(sanity::job_of_metrics(evidence));
     ended(reading, &mut found);
     if !evidence.missing_nodes.is_empty() {
         let text = format!("no measurement of {}", listed(evidence.missing_nodes.to_vec()));

@@ -49,6 +49,13 @@ pub(super) fn outcome(end: &JobEnd, search: &NodeSearch, readings: &[Reading]) -
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
+            // A program that fails because of a setting, such as a missing persistence mode, is no evidence either.
+            let mut findings = readings.iter().flat_map(|reading| &reading.findings).peekable();
+            let is_found = findings.peek().is_some();
+            let are_settings = is_found && findings.all(|it| it.severity == Severity::Configuration);
+            if are_settings && !NODES_OWN.contains(&state) {
+                return SweepOutcome::Void { why: format!("it found only settings: {why}") };
+            }
             // A program or container that does not start is no evidence about the pair.
             let printed = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));
             let measured = readings.iter().any(|reading| !reading.metrics.is_empty());

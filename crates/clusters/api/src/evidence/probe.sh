@@ -41,15 +41,59 @@ burnin_kernel() {
   printf 'lines %d\n' "$(grep -c '' <<<"$text")"
   grep -E 'NVRM: |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill' <<<"$text" | tail -n 200
 }
+# Bridges above GPUs and RDMA devices whose access control services are on, with the control register (PCI Express 7.7.11). Without root
+# only the first 64 bytes of the configuration space can be read.
+burnin_acs() {
+  local device path bridge words at try seen=' ' on=
+  for device in /sys/bus/pci/drivers/nvidia/*:* /sys/class/infiniband/*/device; do
+    [[ -e $device ]] || continue
+    path=$(readlink -f "$device")
+    path=${path%/*}
+    while bridge=${path##*/} && [[ $bridge =~ ^[0-9a-f]+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$ && $seen != *" $bridge "* ]]; do
+      seen+="$bridge "
+      read -rd '' -a words < <(od -An -v -tx4 "$path/config" 2>/dev/null)
+      ((${#words[@]} > 64)) || { printf 'acs=unreadable\n'; return; }
+      # A bridge that does not answer reads as ones, which is a list of capabilities without end.
+      for ((at = 64, try = 0; at >= 64 && try < 64; try++)); do
+        if [[ ${words[at]:4} == 000d ]]; then
+          [[ ${words[at + 1]:0:4} == 0000 ]] || on+=" $bridge=${words[at + 1]:0:4}"
+          break
+        fi
+        at=$((16#${words[at]:0:3} / 4))
+      done
+      path=${path%/*}
+    done
+  done
+  case $seen in ' ') on=' no bridge' ;; *) on=${on:- off} ;; esac
+  printf 'acs=%s\n' "${on# }"
+}
+# What DMA-BUF needs: the open kernel module of the GPUs, and a kernel whose RDMA can import buffers.
+burnin_dma_buf() {
+  local version=/proc/driver/nvidia/version symbols=/proc/kallsyms state=no
+  if [[ -r $version ]]; then
+    grep -q 'Open Kernel Module' "$version" && state=open || state=closed
+    printf 'dma_buf/nvidia=%s\n' "$state"
+  fi
+  compgen -G '/sys/class/infiniband/*' >/dev/null || return
+  state=no
+  read -r _ 2>/dev/null <"$symbols" || state=unreadable
+  ! grep -qs ' ib_umem_dmabuf_get' "$symbols" || state=yes
+  printf 'dma_buf/rdma=%s\n' "$state"
+}
 burnin_settings() {
-  local file
+  local file text
   printf 'kernel=%s\n' "$(uname -r)"
   for file in /sys/module/{nvidia,mlx5_core,ib_core,nvidia_peermem}/version; do
-    [[ ! -r $file ]] || printf '%s=%s\n' "${file:12:-8}" "$(<"$file")"
+    [[ ! -r $file ]] || printf '%s=%s\n' "$(basename "${file%/version}")" "$(<"$file")"
   done
+  ! command -v nvidia-ctk >/dev/null || printf 'container_toolkit=%s\n' "$(timeout -k 1 2 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
   printf 'iommu=%s\n' "$(compgen -G '/sys/class/iommu/*' >/dev/null && echo on || echo off)"
+  text=$(cat /sys/bus/pci/drivers/nvidia/*:*/iommu_group/type /sys/class/infiniband/*/device/iommu_group/type 2>/dev/null | sort -u)
+  [[ -z $text ]] || printf 'iommu_type=%s\n' "${text//$'\n'/ }"
+  burnin_acs
+  burnin_dma_buf
   for file in /sys/class/infiniband/*/{fw_ver,board_id} /sys/class/infiniband/*/ports/*/pkeys/0; do
-    [[ ! -r $file ]] || printf '%s=%s\n' "${file#/sys/class/}" "$(<"$file")"
+    [[ ! -r $file ]] || printf '%s=%s\n' "infiniband/${file##*/infiniband/}" "$(<"$file")"
   done
   for file in /sys/class/net/*/device; do
     [[ ! -e $file ]] || printf 'net/%s/mtu=%s\n' "$(basename "${file%/device}")" "$(<"${file%device}mtu")"
