@@ -10,7 +10,7 @@ gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsa
 # These gates mostly wait for daemons. They run in the background, one after the other, beside the gates after `unit`. Their packages
 # are installed by `setup`, because two gates cannot install packages at the same time. The gates after them run alone: quickstart has a
 # time limit.
-background=(slurm ansible chart package)
+background=(slurm ansible chart package hosts)
 export BURNIN_GATES="${gates[*]}"
 skipped=()
 started=$SECONDS

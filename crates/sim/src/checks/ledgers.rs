@@ -169,7 +169,7 @@ fn soak(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
         })
     };
     let ready = times(|fact| matches!(fact, Fact::ClusterReady(_))).next();
-    let judged = times(|fact| matches!(fact, Fact::VerdictReached(_))).last();
+    let judged = times(|fact| matches!(fact, Fact::VerdictReached(_))).next_back();
     let lasted = judged.zip(ready).map(|(judged, ready)| judged.since(ready)).unwrap_or_default();
     if lasted < soak.duration {
         found.push(Violation::new(SOAK, format!("{id}: {lasted} of {}", soak.duration)));
