@@ -318,6 +318,22 @@ pub enum CliCommand {
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
+    /// The nodes of existing clusters: good, suspected, drained, returned or failed again, with dates and evidence. Exit code 1 if one is
+    /// suspected, drained or failed again.
+    Nodes {
+        /// Only the nodes of this cluster.
+        #[arg(long, value_name = "NAME")]
+        cluster: Option<String>,
+        /// Number of judged runs to read, the newest.
+        #[arg(long, value_name = "COUNT", default_value_t = 500)]
+        last: usize,
+        /// Also good nodes.
+        #[arg(long)]
+        all: bool,
+        /// Output format.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
     /// Locate the slow rank, GPU or node. Exit code 0 healthy, 1 located, 2 not located.
     Locate {
         /// One nccl-tests JSON file with per-process times (`-I 1 -J`, best with `-z 3`), or the logs of pair tests.

@@ -72,6 +72,14 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     let printed = printed + &String::from_utf8_lossy(&logs.stdout);
     assert_eq!(document["verdict"], "pass", "{printed}");
     assert_eq!(output.status.code(), Some(0), "{printed}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    let nodes = command.args(["nodes", "--all", "--output", "json", "--data"]).arg(root.path().join("data"));
+    let nodes = nodes.output().unwrap();
+    let listed: Value = serde_json::from_slice(&nodes.stdout).unwrap();
+    assert_eq!((nodes.status.code(), &listed["runs"]), (Some(0), &json!(1)), "{listed}");
+    let states = listed["nodes"].as_array().unwrap().iter();
+    let states: Vec<_> = states.map(|node| json!([node["node"], node["state"]])).collect();
+    assert_eq!(states, [json!(["n1", "good"]), json!(["n2", "good"])], "{listed}");
     for kind in ["jobset.x-k8s.io/jobsets", "batch/jobs", "/pods", "/services"] {
         assert!(api.list(kind).is_empty(), "{kind}: {:?}", api.list(kind));
     }

@@ -137,7 +137,7 @@ impl KubernetesBed {
 
     /// Checks that the run failed with this code and text, and left no object.
     fn failed(&self, output: &Output, code: &str, words: &[&str]) {
-        let text = said(output);
+        let text = printed(output);
         assert_eq!(output.status.code(), Some(3), "{text}");
         for expected in [code].iter().chain(words) {
             assert!(text.contains(expected), "no {expected} in {text}");
@@ -155,15 +155,20 @@ impl Drop for End {
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
 
 fn passed(output: &Output) {
     let document: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)));
-    assert_eq!((output.status.code(), &document["verdict"]), (Some(0), &"pass".into()), "{}", said(output));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", printed(output)));
+    assert_eq!(
+        (output.status.code(), &document["verdict"]),
+        (Some(0), &"pass".into()),
+        "{}",
+        printed(output)
+    );
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     assert_eq!(bed.left(), "", "after the end of the run");
     // A plugin that makes NCCL use sockets: only the fast network is not used.
     let output = bed.mpi("gib-sockets", near);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     let judged = bed.kept("verdict.json");
     assert!(judged.contains("WRONG_NETWORK"), "{judged}");
     assert_eq!(bed.left(), "", "after the end of the run");
@@ -232,7 +237,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
     // The verdict is ignored, because the run measured nothing.
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
     for log in ["benchmark.log", "node-1.log"] {
         let log = bed.kept(log);
         let mut numbers = log.lines().filter_map(|line| line.strip_prefix("line ")?.split(' ').next());
@@ -248,7 +253,7 @@ fn a_slow_node_is_located_by_pairs_and_drained() {
     let slow = Slow::new(&bed);
     let image = format!("image={}", bed.read("image"));
     let output = bed.run("tests/testbed/kubernetes/slow.yaml", &[&image]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     let judged = bed.kept("verdict.json");
     assert!(judged.contains("BELOW_FLOOR"), "{judged}");
     let located: Value = serde_json::from_str(&bed.kept("located.json")).unwrap();
@@ -369,7 +374,7 @@ fn a_container_out_of_memory_is_reported() {
     let bed = KubernetesBed::new();
     let output =
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
-    let text = said(&output);
+    let text = printed(&output);
     assert!(text.contains("OUT_OF_MEMORY") && text.contains("137"), "{text}");
     bed.until("no object is left", || bed.left().is_empty());
 }
@@ -401,7 +406,7 @@ fn cancelling_a_run_deletes_its_pods() {
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |run| {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
     });
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
     bed.until("no object is left", || bed.left().is_empty());
 }
 
@@ -420,8 +425,8 @@ fn a_killed_run_resumes_with_the_same_pods() {
         "the pods were not replaced"
     );
     let output = bed.resume();
-    let document: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
-    assert_eq!(document["conclusion"], "completed", "{}", said(&output));
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", printed(&output)));
+    assert_eq!(document["conclusion"], "completed", "{}", printed(&output));
     assert_eq!(bed.left(), "");
 }

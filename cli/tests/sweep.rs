@@ -11,7 +11,7 @@ fn burnin(data: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_burnin")).arg("--data").arg(data).args(arguments).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -42,7 +42,7 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
             .unwrap();
     }
     let kept = burnin(&data, &["sweep", "--grace", "1s"]);
-    assert!(kept.status.success() && said(&kept).matches("kept").count() == 2, "{}", said(&kept));
+    assert!(kept.status.success() && text(&kept).matches("kept").count() == 2, "{}", text(&kept));
 
     for (name, expected) in [("leased", "`burnin cancel RUN` releases"), ("no-such-kept", "no such cluster")]
     {
@@ -54,21 +54,21 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     let until = Instant::now() + Duration::from_secs(20);
     let due = loop {
         let rehearsed = burnin(&data, &["sweep", "--grace", "1s", "--dry-run"]);
-        if said(&rehearsed).contains("would be deleted") {
+        if text(&rehearsed).contains("would be deleted") {
             break rehearsed;
         }
-        assert!(Instant::now() < until, "{}", said(&rehearsed));
+        assert!(Instant::now() < until, "{}", text(&rehearsed));
     };
-    assert!(said(&due).contains("dry run, nothing deleted"), "{}", said(&due));
+    assert!(text(&due).contains("dry run, nothing deleted"), "{}", text(&due));
     assert!(matches!(clusters.poll("forgotten").unwrap(), supervisor::ClusterState::Ready(_)));
 
     let swept = burnin(&data, &["sweep", "--grace", "1s"]);
-    assert!(swept.status.success(), "{}", said(&swept));
-    assert!(said(&swept).contains("forgotten  gone: "), "{}", said(&swept));
-    assert!(said(&swept).contains("leased  kept"), "{}", said(&swept));
+    assert!(swept.status.success(), "{}", text(&swept));
+    assert!(text(&swept).contains("forgotten  gone: "), "{}", text(&swept));
+    assert!(text(&swept).contains("leased  kept"), "{}", text(&swept));
     assert!(matches!(clusters.poll("forgotten").unwrap(), supervisor::ClusterState::Deleted(_)));
     let nothing_more = burnin(&data, &["sweep", "--grace", "1s"]);
-    assert!(!said(&nothing_more).contains("forgotten"), "{}", said(&nothing_more));
+    assert!(!text(&nothing_more).contains("forgotten"), "{}", text(&nothing_more));
     clusters.delete("leased", || soon(Duration::ZERO)).unwrap();
     drop(fs::remove_dir_all(&data));
 }

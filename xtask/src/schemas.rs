@@ -33,6 +33,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("cli/audit.v1.json".to_owned(), schema::<verdict::audit::Audit>());
     add("cli/compare.v1.json".to_owned(), schema::<verdict::compare::Comparison>());
     add("cli/locate.v1.json".to_owned(), schema::<verdict::locate::Located>());
+    add("cli/nodes.v1.json".to_owned(), schema::<run_index::Nodes>());
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());
     add("cli/baselines.v1.json".to_owned(), schema::<burnin::documents::PinsDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());

@@ -10,6 +10,7 @@ mod init;
 mod judge;
 mod locate;
 mod logs;
+mod nodes;
 mod notify;
 mod parse;
 mod pins;
@@ -137,6 +138,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             }
             logs => audit::logs(logs, output),
         },
+        CliCommand::Nodes { cluster, last, all, output } => {
+            block_on(nodes::nodes(readable(&cli.data)?, cluster.as_deref(), last, all, output))
+        }
         CliCommand::Compare { a, b, output } => judge::compare(&a, &b, output),
         CliCommand::Locate { groups: Some(file), suspected, tests, output, .. } => {
             groups::groups(&file, suspected, tests, output)

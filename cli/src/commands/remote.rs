@@ -178,7 +178,7 @@ async fn all_runs(server: &Server) -> Result<Vec<RunSummary>, CliError> {
     let mut runs: Vec<RunSummary> = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let request = server.request(Method::GET, &["runs"]).query(&[("limit", run_index::MOST)]);
+        let request = server.request(Method::GET, &["runs"]).query(&[("limit", run_index::MAX_PAGE)]);
         let request = after.iter().fold(request, |request, after| request.query(&[("after", after)]));
         let page: Page = server.json(request).await?;
         runs.extend(page.runs);

@@ -10,7 +10,7 @@ use model::{
 use crate::{known::Known, number::Number, text::trim};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
-const MOST: usize = 13 << 20;
+const MAX_BYTES: usize = 13 << 20;
 /// Maximum memory of findings and GPUs, which metrics never displace, bytes.
 const REPORTS: usize = 1 << 20;
 /// Maximum length of a finding's text, characters.
@@ -53,7 +53,7 @@ impl Out {
     #[inline]
     pub(crate) fn put(&mut self, known: &'static Known) -> Put<'_> {
         // After the first omitted value all others are omitted as well.
-        self.full |= self.used + METRIC > MOST;
+        self.full |= self.used + METRIC > MAX_BYTES;
         if !self.full {
             self.start(known);
         }
@@ -69,7 +69,7 @@ impl Out {
     /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
     #[inline]
     pub(crate) fn omit(&mut self) -> bool {
-        self.full |= self.used + METRIC > MOST;
+        self.full |= self.used + METRIC > MAX_BYTES;
         self.left_out += usize::from(self.full);
         self.full
     }
@@ -149,7 +149,7 @@ impl Out {
             return name.clone();
         }
         let name: Arc<str> = text.into();
-        if self.used + text.len() + 3 * OVERHEAD <= MOST {
+        if self.used + text.len() + 3 * OVERHEAD <= MAX_BYTES {
             self.used += text.len() + 3 * OVERHEAD;
             self.names.insert(name.clone());
         }
@@ -380,7 +380,7 @@ impl Put<'_> {
         let labels = labels.sum::<usize>() + if metric.labels.is_empty() { 0 } else { LABELS };
         let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
         let used = out.used + METRIC + labels + reason;
-        if used <= MOST {
+        if used <= MAX_BYTES {
             out.used = used;
         } else {
             out.full = true;

@@ -22,7 +22,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const MIB: u64 = 1 << 20;
 /// Maximum memory for reading a log, buffers included.
-const MOST: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// Size of the generated logs. A build without optimization reads less: `cargo test --release -p measure --test bounds`.
 const SIZE: u64 = if cfg!(debug_assertions) { 8 * MIB } else { 256 * MIB };
 
@@ -39,7 +39,7 @@ fn bounded(name: &str, read: impl FnOnce() -> io::Result<Reading>) -> Reading {
     let reading = read().unwrap();
     let peak = MEMORY.peak_usage().saturating_sub(before);
     println!("{name:60} {:6.2} MiB, {} metrics", peak as f64 / MIB as f64, reading.metrics.len());
-    assert!(peak <= MOST, "{name}: {peak} bytes");
+    assert!(peak <= MAX_BYTES, "{name}: {peak} bytes");
     reading
 }
 

@@ -12,8 +12,8 @@ pub struct Soak {
     /// Minimum duration from the start of the first job to the end of the last round: 10 seconds to 168 hours.
     #[serde(rename = "for")]
     pub duration: Span,
-    /// Maximum decline of a metric between the start and the end of the soak, relative to its median. The first fifth of the
-    /// rounds, in which the devices warm up, is not used.
+    /// Maximum decline of a value from the first to the last compared round, relative to its median in the first third of them. The
+    /// first fifth of all rounds, in which the devices warm up, is not compared.
     #[serde(default = "default_drift")]
     #[schemars(range(min = 0.001, max = 0.5))]
     pub drift: f64,
@@ -33,7 +33,7 @@ impl Soak {
 pub struct SoakRounds {
     /// Number of this round, starting at 1.
     pub round: u16,
-    /// Maximum decline of a metric, relative to its median.
+    /// Maximum decline of a value, relative to the first third of the rounds.
     pub drift: f64,
     /// Rounds to compare, oldest first.
     pub earlier: Vec<SoakRound>,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{RunStatus, RunSummary};
 
 /// Maximum runs per page.
-pub const MOST: usize = 200;
+pub const MAX_PAGE: usize = 200;
 
 /// Filters; `None` matches all runs.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub struct RunFilter {
     pub since: Option<Timestamp>,
     /// Position after which the page starts.
     pub after: Option<ListCursor>,
-    /// Maximum number of runs: 1 to [`MOST`]; default 50.
+    /// Maximum number of runs: 1 to [`MAX_PAGE`]; default 50.
     pub limit: Option<usize>,
 }
 
@@ -116,7 +116,7 @@ impl RunFilter {
 
 /// A page of `lines`, which are sorted newest first.
 pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<RunSummary>>, wanted: &RunFilter) -> RunPage {
-    let limit = wanted.limit.unwrap_or(50).clamp(1, MOST);
+    let limit = wanted.limit.unwrap_or(50).clamp(1, MAX_PAGE);
     let lines = lines.filter(|line| wanted.takes(line)).take(limit + 1);
     let mut runs: Vec<RunSummary> = lines.map(|line| RunSummary::clone(line)).collect();
     let more = runs.len() > limit;

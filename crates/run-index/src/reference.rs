@@ -118,7 +118,7 @@ fn measured(
 /// A baseline from an older version may include runs that do not repeat.
 fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
     let apart = baseline.repeatability();
-    if apart > repeat::MOST {
+    if apart > repeat::MAX_DISTANCE {
         return Err(format!(
             "the runs of its baseline do not repeat: they are up to {:.1} % from their median; pin the run's own measurements",
             100.0 * apart

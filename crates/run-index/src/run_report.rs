@@ -39,7 +39,7 @@ pub struct RunReport {
 const ROUNDS: usize = 40;
 
 /// The stored verdict, if readable.
-enum StoredVerdict {
+pub(crate) enum StoredVerdict {
     /// The judgement with its inputs.
     Whole(Box<Stored>),
     /// Only the judgement: its inputs were written by an incompatible version.
@@ -47,12 +47,12 @@ enum StoredVerdict {
 }
 
 impl StoredVerdict {
-    fn read(body: &[u8]) -> Option<Self> {
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let whole = serde_json::from_slice(body).map(|stored| Self::Whole(Box::new(stored)));
         whole.or_else(|_| serde_json::from_slice(body).map(|judgement| Self::Alone(Box::new(judgement)))).ok()
     }
 
-    const fn judgement(&self) -> &Judgement {
+    pub(crate) const fn judgement(&self) -> &Judgement {
         match self {
             Self::Whole(stored) => &stored.judgement,
             Self::Alone(judgement) => judgement,

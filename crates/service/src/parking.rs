@@ -8,7 +8,7 @@ use crate::{Clock, DeadLetters, worker::chain};
 
 /// Maximum events that one process parks per day. Further ones are rejected and redelivered, so that a flood does not
 /// fill the bucket.
-pub const MOST: usize = 10_000;
+pub const MAX_PER_DAY: usize = 10_000;
 
 /// Parks events in a bucket.
 pub struct StoreParking {
@@ -40,8 +40,10 @@ impl DeadLetters for StoreParking {
     async fn park(&self, id: &str, why: &str, raw: &[u8]) -> Result<(), String> {
         let now = self.clock.now().to_string();
         let date = now.get(..10).unwrap_or("undated");
-        if self.count(date, 0) >= MOST {
-            return Err(format!("{MOST} events were parked today, the maximum; inspect parked/{date}/"));
+        if self.count(date, 0) >= MAX_PER_DAY {
+            return Err(format!(
+                "{MAX_PER_DAY} events were parked today, the maximum; inspect parked/{date}/"
+            ));
         }
         // The id is chosen by the sender: keep only characters that are safe in a name.
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };

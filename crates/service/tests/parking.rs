@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ledger::{MemoryStore, Store, check_name};
 use model::{Span, Timestamp};
-use service::{DeadLetters, ManualClock, StoreParking, parking::MOST};
+use service::{DeadLetters, ManualClock, StoreParking, parking::MAX_PER_DAY};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -84,13 +84,13 @@ async fn parked_events_are_limited_per_day() {
     let park = async |number: usize| {
         parking.park(&number.to_string(), "unknown", number.to_string().as_bytes()).await
     };
-    for number in 1..MOST {
+    for number in 1..MAX_PER_DAY {
         park(0).await.unwrap_or_else(|why| panic!("a repeated event counts once, not {number} times: {why}"));
         park(number).await.unwrap();
     }
-    let refused = park(MOST).await.unwrap_err();
+    let refused = park(MAX_PER_DAY).await.unwrap_err();
     assert!(refused.contains("parked/2027-01-15/"), "{refused}");
-    assert_eq!(store.list("parked/").await.unwrap().len(), MOST);
+    assert_eq!(store.list("parked/").await.unwrap().len(), MAX_PER_DAY);
     clock.advance(Span::from_secs(24 * 3600));
-    park(MOST).await.unwrap();
+    park(MAX_PER_DAY).await.unwrap();
 }

@@ -10,9 +10,9 @@ pub struct ProgramOutput {
     /// Whether it exited with 0.
     pub good: bool,
     /// Standard output as text.
-    pub said: String,
+    pub stdout: String,
     /// Standard error; its exit status if that is empty.
-    pub complained: String,
+    pub stderr: String,
 }
 
 /// Variables inherited by every program. No other variable of this process's environment is passed: neither secrets nor
@@ -38,12 +38,12 @@ pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> 
         io::Error::new(io::ErrorKind::TimedOut, why)
     })?;
     let output = output.map_err(named)?;
-    let complained = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let silent = complained.is_empty() && !output.status.success();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let silent = stderr.is_empty() && !output.status.success();
     Ok(ProgramOutput {
         good: output.status.success(),
-        said: String::from_utf8_lossy(&output.stdout).into_owned(),
-        complained: if silent { format!("{program} ended with {}", output.status) } else { complained },
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: if silent { format!("{program} ended with {}", output.status) } else { stderr },
     })
 }
 
@@ -58,10 +58,10 @@ mod tests {
     #[tokio::test]
     async fn the_environment_contains_only_permitted_variables() {
         let answer = ask(&argv(&["env"]), &[("A", "x y".into())], Duration::from_secs(20)).await.unwrap();
-        assert!(answer.good && answer.said.lines().any(|line| line == "A=x y"), "{answer:?}");
+        assert!(answer.good && answer.stdout.lines().any(|line| line == "A=x y"), "{answer:?}");
         let foreign =
             |line: &str| !line.starts_with("A=") && !KEPT.contains(&line.split('=').next().unwrap());
-        assert_eq!(answer.said.lines().find(|line| foreign(line)), None);
+        assert_eq!(answer.stdout.lines().find(|line| foreign(line)), None);
     }
 
     #[tokio::test]
@@ -71,6 +71,6 @@ mod tests {
         let missing = ask(&argv(&["no-such-program"]), &[], Duration::from_secs(5)).await.unwrap_err();
         assert!(missing.to_string().starts_with("no-such-program: "), "{missing}");
         let silent = ask(&argv(&["false"]), &[], Duration::from_secs(20)).await.unwrap();
-        assert!(!silent.good && silent.complained.contains("exit status: 1"), "{silent:?}");
+        assert!(!silent.good && silent.stderr.contains("exit status: 1"), "{silent:?}");
     }
 }

@@ -130,12 +130,12 @@ fn against(
         return vec![Reason::new(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
     }
     let apart = baseline.repeatability();
-    if apart > repeat::MOST {
+    if apart > repeat::MAX_DISTANCE {
         let text = format!(
             "the {} healthy runs of the baseline do not repeat: their plateaus are up to {:.1} % from the median, at most {:.0} % is permitted; learn a new one from runs that repeat",
             baseline.runs,
             100.0 * apart,
-            100.0 * repeat::MOST
+            100.0 * repeat::MAX_DISTANCE
         );
         return vec![Reason::new(Verdict::Inconclusive, UNSTABLE, text)];
     }

@@ -7,7 +7,7 @@ use crate::statistics::median;
 /// Minimum distance between two levels: a healthy plateau varies by less than 2 %.
 const GAP: f64 = 0.02;
 /// Maximum distance of a baseline's runs from their median: beyond it healthy and degraded runs cannot be distinguished.
-pub const MOST: f64 = 0.05;
+pub const MAX_DISTANCE: f64 = 0.05;
 /// Number of runs of which at most one may be left out.
 const FIFTH: usize = 5;
 
@@ -47,7 +47,7 @@ pub fn groups(levels: &[RepeatLevel]) -> Vec<RepeatGroup> {
 /// Whether all runs are near one level.
 #[must_use]
 pub fn repeats(levels: &[RepeatLevel]) -> bool {
-    groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MOST
+    groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MAX_DISTANCE
 }
 
 /// Distance of the furthest run from the median.
@@ -92,7 +92,7 @@ fn level(levels: &[RepeatLevel], fewest: usize) -> Option<f64> {
     let times = levels.iter().filter(|level| !out.contains(&level.run)).map(|level| 1.0 + level.slower);
     let times: Vec<f64> = times.collect();
     let middle = median(times.clone());
-    let near = furthest(times.iter().map(|time| time / middle - 1.0)) <= MOST;
+    let near = furthest(times.iter().map(|time| time / middle - 1.0)) <= MAX_DISTANCE;
     (times.len() >= fewest && near).then_some(middle)
 }
 

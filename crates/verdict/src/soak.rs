@@ -2,7 +2,7 @@
 //!
 //! The slope of each value is that of Theil and Sen, the median slope of all pairs of rounds (P. K. Sen, *Estimates of the
 //! Regression Coefficient Based on Kendall's Tau*, Journal of the American Statistical Association 63 (1968)): up to 29 % of the
-//! rounds may be outliers.
+//! rounds may be outliers. A sudden change is found by the medians of the first and the last third of the rounds.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,10 @@ const MIN_ROUNDS: usize = 5;
 /// Minimum decline, in standard errors of a line through points with the residuals' deviation. A soak of a large cluster compares
 /// some ten thousand values in each of some hundred rounds.
 const STANDARD_ERRORS: f64 = 6.0;
+/// Minimum number of rounds in a third of them.
+const MIN_THIRD: usize = 3;
+/// Standard error of the median of normal noise, in standard errors of its mean.
+const MEDIAN_ERROR: f64 = 1.2533;
 /// Maximum number of values that a reason names.
 const NAMED: usize = 4;
 
@@ -53,7 +57,7 @@ struct Series {
 /// A value that declined.
 struct Decline<'a> {
     key: &'a Key,
-    /// Decline from the first to the last round, relative to the median.
+    /// Decline from the first to the last round, relative to the first third of the rounds.
     relative: f64,
     significant: bool,
 }
@@ -93,7 +97,7 @@ impl SoakSeries {
         self.unread += 1;
     }
 
-    /// Compares the rounds; `None` with fewer than five. `drift` is the maximum decline relative to the median.
+    /// Compares the rounds; `None` with fewer than five. `drift` is the maximum decline, relative to the first third of the rounds.
     #[must_use]
     pub fn judge(&self, drift: f64, fingerprint: &Fingerprint) -> Option<Judgement> {
         if self.rounds < MIN_ROUNDS {
@@ -104,7 +108,7 @@ impl SoakSeries {
             self.values.iter().filter_map(|(key, series)| series.decline(key, drift)).collect();
         let mut declined: Vec<_> = judged.iter().filter(|it| it.significant).collect();
         declined.sort_by(|a, b| b.relative.total_cmp(&a.relative));
-        let rounds = count(self.rounds as u64, "round");
+        let rounds = count(self.rounds as u64, "compared round");
         let reasons = if let Some(first) = declined.first() {
             let named: Vec<_> = declined.iter().take(NAMED).map(ToString::to_string).collect();
             let rest = declined.len() - named.len();
@@ -189,20 +193,47 @@ impl Series {
         if self.points.len() < MIN_ROUNDS {
             return None;
         }
-        let middle = median(self.points.iter().map(|(_, value)| *value).collect());
-        if middle <= 0.0 {
+        let values = || self.points.iter().map(|(_, value)| *value);
+        let initial = median(values().take(self.points.len().div_ceil(3)).collect());
+        if initial <= 0.0 {
             return None;
         }
+        let sign = if self.better == Better::Higher { -1.0 } else { 1.0 };
         let slope = slope(&self.points);
-        let worse = if self.better == Better::Higher { -slope } else { slope };
-        let change = worse * (last - first);
+        // The line through a sudden change exceeds the values.
+        let range = values().fold(f64::MIN, f64::max) - values().fold(f64::MAX, f64::min);
+        let change = (sign * slope * (last - first)).min(range);
         let residuals = || self.points.iter().map(|(round, value)| value - slope * round);
         let noise = deviation(residuals(), median(residuals().collect()));
         // Standard error of the change over the whole range, for evenly spaced rounds.
         let error = noise * (12.0 / self.points.len() as f64).sqrt();
-        let significant =
-            change > drift * middle && change > STANDARD_ERRORS * error && change > self.resolution;
-        Some(Decline { key, relative: change / middle, significant })
+        let is_beyond = |change: f64, error: f64| {
+            change > drift * initial && change > STANDARD_ERRORS * error && change > self.resolution
+        };
+        let step = self.step().map(|(step, error)| (sign * step, error));
+        let step = step.filter(|(step, error)| is_beyond(*step, *error)).map(|(step, _)| step);
+        let significant = is_beyond(change, error) || step.is_some();
+        let change = if is_beyond(change, error) { change } else { step.unwrap_or(change) };
+        Some(Decline { key, relative: change / initial, significant })
+    }
+}
+
+impl Series {
+    /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. A sudden
+    /// change is no line: its residuals hide the trend.
+    fn step(&self) -> Option<(f64, f64)> {
+        let third = self.points.len() / 3;
+        if third < MIN_THIRD {
+            return None;
+        }
+        let values = |points: &[(f64, f64)]| -> Vec<f64> { points.iter().map(|(_, value)| *value).collect() };
+        let (early, late) =
+            (values(&self.points[..third]), values(&self.points[self.points.len() - third..]));
+        let (before, after) = (median(early.clone()), median(late.clone()));
+        let residuals =
+            early.iter().map(|value| value - before).chain(late.iter().map(|value| value - after));
+        let noise = deviation(residuals, 0.0);
+        Some((after - before, MEDIAN_ERROR * noise * (2.0 / third as f64).sqrt()))
     }
 }
 
@@ -259,6 +290,15 @@ mod tests {
         assert!(judgement.reasons[0].text.contains("gemm of gpu 5"), "{}", judgement.reasons[0].text);
         let suspects: Vec<_> = judgement.suspects.iter().map(|suspect| suspect.gpu).collect();
         assert_eq!(suspects, [Some(5)]);
+    }
+
+    /// A program on the same GPU halves its rate from the eighth round on.
+    #[test]
+    fn a_sudden_change_is_stated_with_its_size() {
+        let judgement = judge(&series(12, 5, |gpu, round| if gpu == 1 && round >= 8 { 0.48 } else { 1.0 }));
+        assert_eq!(judgement.verdict, Verdict::Fail);
+        let text = &judgement.reasons[0].text;
+        assert!(text.contains("gpu 1 (52") || text.contains("gpu 1 (53"), "{text}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
 /// Number of nights shown.
 pub const NIGHTS: usize = 14;
 /// Maximum number of systems shown.
-const MOST: usize = 200;
+const MAX_SYSTEMS: usize = 200;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// A system: a workflow on a cluster.
@@ -194,7 +194,7 @@ pub fn rows(
     };
     let (with_runs, without): (Vec<_>, Vec<_>) =
         systems.into_iter().partition(|(_, lines)| !lines.is_empty());
-    with_runs.into_iter().chain(without).take(MOST).map(of).collect()
+    with_runs.into_iter().chain(without).take(MAX_SYSTEMS).map(of).collect()
 }
 
 /// The cluster as shown: a provisioned cluster has a new name for each run.

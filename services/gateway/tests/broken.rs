@@ -82,7 +82,7 @@ async fn the_last_valid_version_of_a_changed_file_stays_in_use() {
         assert!(offer["problems"][0].as_str().unwrap().contains("w.yaml"), "{wrong}: {offered}");
         let (status, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
         assert_eq!(status, 202, "{begun}");
-        let requested = front.said("dev.burnin.run.requested.v1");
+        let requested = front.published("dev.burnin.run.requested.v1");
         assert_eq!(
             (requested.len(), &requested[number]["workflow"]["limits"]["job"]),
             (number + 1, &json!("7m"))

@@ -28,7 +28,7 @@ async fn a_repeated_request_gives_the_same_run_and_a_reply() {
         front.restart();
     }
     assert_eq!(front.runs().await.len(), 1);
-    let answers = front.said(RUN_ANSWERED);
+    let answers = front.published(RUN_ANSWERED);
     assert_eq!(answers.len(), 3);
     let run = front.runs().await.remove(0);
     assert_eq!(
@@ -36,7 +36,7 @@ async fn a_repeated_request_gives_the_same_run_and_a_reply() {
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": run, "problem": null})
     );
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    let requested = &front.said("dev.burnin.run.requested.v1")[0];
+    let requested = &front.published("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["origin"], json!({"message": {"source": "//acme/ci", "id": "42"}}));
     // The id 42 from another sender is another request. From the same sender with other content it is rejected.
     let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
@@ -74,7 +74,7 @@ async fn invalid_requests_are_parked_and_answered() {
             matches!(&disposition, Disposition::Park(why) if why.contains(expected)),
             "{data}: {disposition:?}"
         );
-        let answers = front.said(RUN_ANSWERED);
+        let answers = front.published(RUN_ANSWERED);
         let answer = answers.last().unwrap();
         assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
@@ -93,7 +93,7 @@ async fn an_allowed_external_image_is_used() {
     let image = json!({"reference": format!("registry/nccl@{DIGEST}"), "digest": DIGEST});
     let ask = pushed(RUN_REQUEST, "//acme", "1", &json!({"workflow": "w", "image": image}));
     assert_eq!(front.gateway.handle(&ask).await, Disposition::Done);
-    let requested = &front.said("dev.burnin.run.requested.v1")[0];
+    let requested = &front.published("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["workflow"]["image"]["prebuilt"], image);
 }
 
@@ -119,7 +119,7 @@ async fn a_build_of_a_trigger_starts_its_workflow_with_the_built_image() {
         assert_eq!(front.gateway.handle(&build("b3", "SUCCESS", "nccl-image")).await, Disposition::Done);
     }
     assert_eq!(front.runs().await.len(), 1);
-    let requested = &front.said("dev.burnin.run.requested.v1")[0];
+    let requested = &front.published("dev.burnin.run.requested.v1")[0];
     let reference = format!("registry.example:5000/nccl@{DIGEST}");
     assert_eq!(requested["workflow"]["image"]["prebuilt"]["reference"], reference);
 }

@@ -76,7 +76,7 @@ async fn a_repeated_push_starts_its_run_once() {
     let (_, shown) = front.get(&format!("/api/v1/runs/{}", first["runs"][0].as_str().unwrap())).await;
     assert_eq!(shown["trigger"], json!({"kind": "push", "by": "Acme/Images refs/heads/main aaaaaaaaaaaa"}));
     let origin = json!({"push": {"repository": "Acme/Images", "reference": "refs/heads/main", "commit": A}});
-    assert_eq!(front.said("dev.burnin.run.requested.v1")[0]["origin"], origin);
+    assert_eq!(front.published("dev.burnin.run.requested.v1")[0]["origin"], origin);
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_push_builds_the_pushed_commit() {
     let (status, answer) =
         deliver(&front, "push", "d-1", &push("refs/heads/main", B, A, &["images/a"])).await;
     assert_eq!((status, runs(&answer)), (StatusCode::ACCEPTED, 4), "{answer}");
-    for requested in front.said("dev.burnin.run.requested.v1") {
+    for requested in front.published("dev.burnin.run.requested.v1") {
         let build = &requested["workflow"]["image"]["build"];
         let expected = if requested["workflow"]["name"] == "unrelated" { "release" } else { A };
         assert_eq!(build["repository"]["revision"], expected, "{requested}");

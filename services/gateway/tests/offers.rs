@@ -30,7 +30,7 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
     assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
     let runs = front.runs().await;
     assert_eq!(runs.len(), 2, "{runs:?}");
-    for requested in front.said("dev.burnin.run.requested.v1") {
+    for requested in front.published("dev.burnin.run.requested.v1") {
         let existing = &requested["workflow"]["cluster"]["existing"];
         assert_eq!(existing["name"], "gpu-a");
         assert_eq!(
@@ -44,7 +44,7 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
     front.restart();
     assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
     assert_eq!(front.runs().await, runs);
-    let answers = front.said(RUN_ANSWERED);
+    let answers = front.published(RUN_ANSWERED);
     assert_eq!(answers.len(), 4, "one answer per delivery and workflow");
     let key = json!({"source": "//acme/rack", "id": "7"});
     assert!(answers.iter().all(|answer| answer["request"] == key && answer["run"].is_string()));
@@ -112,7 +112,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
             matches!(&disposition, Disposition::Park(why) if why.contains(expected)),
             "{data}: {disposition:?}"
         );
-        let answers = front.said(RUN_ANSWERED);
+        let answers = front.published(RUN_ANSWERED);
         let answer = answers.last().unwrap();
         assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");

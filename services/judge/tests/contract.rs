@@ -173,7 +173,7 @@ async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
     (text(&data["verdict"]), reasons)
 }
 
-fn said_of<'a>(reasons: &'a [(String, String)], code: &str) -> Option<&'a str> {
+fn text_of<'a>(reasons: &'a [(String, String)], code: &str) -> Option<&'a str> {
     reasons.iter().find(|reason| reason.0 == code).map(|reason| reason.1.as_str())
 }
 
@@ -181,10 +181,10 @@ fn said_of<'a>(reasons: &'a [(String, String)], code: &str) -> Option<&'a str> {
 async fn earlier_runs_on_another_level_are_dropped_and_named() {
     let (verdict, reasons) = after(&[1.0, 1.0, 2.0, 1.0, 1.0, 1.0]).await;
     assert_eq!((verdict.as_str(), reasons[0].0.as_str()), ("fail", "BELOW_BASELINE"));
-    let text = said_of(&reasons, "OUTLIERS_LEFT_OUT").unwrap();
+    let text = text_of(&reasons, "OUTLIERS_LEFT_OUT").unwrap();
     assert!(text.starts_with("1 of 6 earlier runs") && text.contains("past-2 ("), "{text}");
     let (_, reasons) = after(&[1.0; 6]).await;
-    assert_eq!(said_of(&reasons, "OUTLIERS_LEFT_OUT"), None);
+    assert_eq!(text_of(&reasons, "OUTLIERS_LEFT_OUT"), None);
 }
 
 #[tokio::test]

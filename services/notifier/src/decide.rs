@@ -53,7 +53,7 @@ pub struct NoticeSubject<'a> {
     /// The push that started it.
     pub push: Option<&'a Push>,
     /// The workflow's `notify` settings.
-    pub wishes: &'a [Notify],
+    pub targets: &'a [Notify],
 }
 
 /// One notice for one addressee.
@@ -107,18 +107,18 @@ pub struct New {
 /// Notices for a recorded run: a pending commit status.
 pub fn begun(subject: &NoticeSubject<'_>) -> Vec<Telling> {
     let Some(push) = subject.push else { return Vec::new() };
-    let status = |wish: &Notify| matches!(wish, Notify::Github(github) if github.status);
-    let wished = subject.line.closed_at.is_none() && subject.wishes.iter().any(status);
+    let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
+    let requested = subject.line.closed_at.is_none() && subject.targets.iter().any(status);
     let telling = || Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun };
-    wished.then(telling).into_iter().collect()
+    requested.then(telling).into_iter().collect()
 }
 
 /// For each run with a decision, the channels that received its notice.
 pub type ChannelHistory = BTreeMap<RunId, BTreeSet<String>>;
 
 /// The channel of a `notify` setting, as named in [`ChannelHistory`] and the outbox; `None` for GitHub.
-pub fn channel(wish: &Notify) -> Option<String> {
-    wish.channel().map(ChannelNotify::id)
+pub fn channel(target: &Notify) -> Option<String> {
+    target.channel().map(ChannelNotify::id)
 }
 
 /// Notices for an ended run. `others` may be any runs; only earlier ends of the same system count.
@@ -130,8 +130,8 @@ pub fn ended(
     let Some(outcome) = outcome(subject.line) else { return Vec::new() };
     let before = before(subject, others);
     let mut tellings = Vec::new();
-    for wish in subject.wishes {
-        match (wish, subject.push) {
+    for target in subject.targets {
+        match (target, subject.push) {
             (Notify::Github(github), Some(push)) => {
                 let mut add = |to| tellings.push(Telling { to, what: Occasion::Ended(outcome) });
                 if github.status {

@@ -43,7 +43,7 @@ fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Ori
         Some(Origin::Push(push)) => Some(push),
         _ => None,
     };
-    NoticeSubject { line, cluster, push, wishes: &state.workflow.notify }
+    NoticeSubject { line, cluster, push, targets: &state.workflow.notify }
 }
 
 impl Notifier {

@@ -48,7 +48,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
 
 /// News if every channel received the notices of every earlier run.
 fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
-    let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
+    let channels: BTreeSet<_> = subject.targets.iter().filter_map(notifier::decide::channel).collect();
     let history: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
     notifier::decide::ended(subject, others, &history)
 }
@@ -67,7 +67,7 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
         story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
     let notify = slack(on);
     let news = |subject: &RunSummary| {
-        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, wishes: &notify };
+        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, targets: &notify };
         match ended(&subject, &lines).as_slice() {
             [] => "",
             [Telling { what: Occasion::New(new), .. }] => new.news.as_str(),
@@ -147,7 +147,7 @@ fn channels_receive_only_subscribed_news() {
 fn concurrent_runs_count_in_the_order_of_their_ends() {
     let notify = slack(&News::ALL);
     let news = |line: &RunSummary, others: &[RunSummary]| {
-        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, wishes: &notify };
+        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, targets: &notify };
         ended(&subject, others).first().map(|telling| match &telling.what {
             Occasion::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
             other => panic!("{other:?}"),
@@ -179,7 +179,7 @@ fn systems_are_tracked_separately() {
     let failed = line(1, 'f', 1.0);
     let second = line(2, 'f', 2.0);
     let count = |others: &[RunSummary], cluster| {
-        ended(&NoticeSubject { line: &second, cluster, push: None, wishes: &notify }, others).len()
+        ended(&NoticeSubject { line: &second, cluster, push: None, targets: &notify }, others).len()
     };
     assert_eq!(count(std::slice::from_ref(&failed), Some("c1")), 0);
     let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
@@ -201,7 +201,7 @@ fn a_commit_gets_a_status_for_every_run() {
     };
     let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
     let of = |line: &RunSummary, push: Option<&Push>| {
-        ended(&NoticeSubject { line, cluster: None, push, wishes: &notify }, &lines)
+        ended(&NoticeSubject { line, cluster: None, push, targets: &notify }, &lines)
     };
     for (line, outcome) in
         lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
@@ -217,7 +217,7 @@ fn a_commit_gets_a_status_for_every_run() {
 
     let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
     let begins =
-        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, wishes: &notify });
+        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, targets: &notify });
     assert_eq!(
         begins(&open, Some(&push)),
         [Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
@@ -241,7 +241,7 @@ fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
         }
     }
     let notify = slack(on);
-    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &notify };
+    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, targets: &notify };
     match notifier::decide::ended(&subject, &lines, &history).pop()?.what {
         Occasion::New(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-fn said(variables: &[(&str, &str)]) -> (Option<i32>, String) {
+fn output_with(variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let root = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-provisioner"));
     program.env_clear().current_dir(root.path());
@@ -18,7 +18,7 @@ fn said(variables: &[(&str, &str)]) -> (Option<i32>, String) {
 
 #[test]
 fn all_invalid_variables_are_reported_at_once() {
-    let (code, text) = said(&[
+    let (code, text) = output_with(&[
         ("BURNIN_ARTEFACTS", "gs://artefacts"),
         ("BURNIN_CLUSTERS", "gcluster"),
         ("BURNIN_SWEEP_GRACE", "soon"),
@@ -32,8 +32,9 @@ fn all_invalid_variables_are_reported_at_once() {
 #[test]
 fn cloud_build_needs_a_bucket_and_no_secrets_of_this_host() {
     let cloud = ("BURNIN_CLUSTERS", "cloud-build:val-prod/us-central1");
-    let (code, text) = said(&[("BURNIN_ARTEFACTS", "/artefacts"), cloud]);
+    let (code, text) = output_with(&[("BURNIN_ARTEFACTS", "/artefacts"), cloud]);
     assert!(code == Some(1) && text.contains("BURNIN_ARTEFACTS") && text.contains("gs://NAME"), "{text}");
-    let (code, text) = said(&[("BURNIN_ARTEFACTS", "gs://artefacts"), cloud, ("BURNIN_SECRETS", "/secrets")]);
+    let (code, text) =
+        output_with(&[("BURNIN_ARTEFACTS", "gs://artefacts"), cloud, ("BURNIN_SECRETS", "/secrets")]);
     assert!(code == Some(1) && text.contains("BURNIN_SECRETS"), "{text}");
 }

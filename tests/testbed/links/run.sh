@@ -35,12 +35,25 @@ back_in_service() { # NODE: checks that only this node is drained, with the run'
   [[ $drained == "$1 burnin links-"* && $drained != *$'\n'* ]] || { echo "links: expected only $1 drained by the run, found: $drained" >&2; exit 1; }
   "$BED_DIR/on" ctl scontrol update nodename="$1" state=resume
 }
+state_of() { # CASE NODE CODE STATE: exit code of `burnin nodes`, and the state of the node
+  local name=$1 node=$2 wanted=$3 state=$4 code=0
+  "$BURNIN" nodes --all --data "$WORK/$name/data" >"$WORK/$name/nodes" || code=$?
+  if [[ $code != "$wanted" ]] || ! grep -qE "^ *$node .* $state " "$WORK/$name/nodes"; then
+    cat "$WORK/$name/nodes"
+    echo "links: $name: expected $node $state and exit code $wanted of \`burnin nodes\`, found exit code $code" >&2
+    exit 1
+  fi
+  echo "links: $name: $node is $state"
+}
 for node in n1 n2 n3 n4; do shape "$node" 400mbit; done
 run healthy; expect healthy 0 PASS
 shape n3 40mbit
 run slow; expect slow 1 BELOW_FLOOR 'bad node: n3, ' 'Drained: burnin links-'
 shape n3 400mbit
+state_of slow n3 1 drained
 back_in_service n3
+run slow; expect slow 0 PASS
+state_of slow n3 0 returned
 run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:@n2
 expect corrupt 1 WRONG_DATA 'bad node: n2, ' 'Drained: burnin links-'
 back_in_service n2

@@ -82,7 +82,7 @@ async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>,
     let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
     let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);
     let swept = supervisor::ask(&here, &[], Duration::from_secs(30)).await.map_err(PortError::transient)?;
-    let mut left = if swept.good { Vec::new() } else { vec![format!("this machine: {}", swept.complained)] };
+    let mut left = if swept.good { Vec::new() } else { vec![format!("this machine: {}", swept.stderr)] };
     let config = folder::ssh_config(hosts).map_err(PortError::transient)?;
     let arguments = [&mark, &folder.path().display().to_string()].map(|word| quote(word)).join(" ");
     let remote = format!("set -- {arguments}\n{}", script::SWEEP);

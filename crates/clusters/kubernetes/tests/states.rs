@@ -294,7 +294,7 @@ fn disrupted(reason: &str, message: &str) -> Recorded {
     broken(json!({"conditions": condition}), json!({}))
 }
 
-fn said(message: &str) -> Recorded {
+fn with_message(message: &str) -> Recorded {
     broken(json!({}), json!({"message": message}))
 }
 
@@ -394,32 +394,37 @@ fn every_failure_has_a_code() {
         ),
         ("ended OUT_OF_MEMORY Some(137)", broken(json!({}), json!({"reason": "OOMKilled", "exitCode": 137}))),
         ("ended TIMEOUT None", broken(json!({"reason": "DeadlineExceeded"}), json!({}))),
-        ("infrastructure dns_not_ready", said("DNS_NOT_READY x-n-0-1.x is not known to DNS\n")),
+        ("infrastructure dns_not_ready", with_message("DNS_NOT_READY x-n-0-1.x is not known to DNS\n")),
         (
             "infrastructure dns_not_ready",
-            said("ssh: Could not resolve hostname x-n-0-1.x: Name or service not known"),
+            with_message("ssh: Could not resolve hostname x-n-0-1.x: Name or service not known"),
         ),
         (
             "infrastructure ssh_refused",
-            said("SSH_REFUSED x-n-0-1.x: ssh: connect to host x-n-0-1.x port 2222: Connection refused\n"),
+            with_message(
+                "SSH_REFUSED x-n-0-1.x: ssh: connect to host x-n-0-1.x port 2222: Connection refused\n",
+            ),
         ),
-        ("infrastructure ssh_refused", said("root@x: Permission denied (publickey).")),
-        ("input unfit", said("UNFIT the image has no sshd\n")),
-        ("input gib_missing", said("p:1:1 [0] NCCL WARN Error: network gIB not found.\n")),
+        ("infrastructure ssh_refused", with_message("root@x: Permission denied (publickey).")),
+        ("input unfit", with_message("UNFIT the image has no sshd\n")),
+        ("input gib_missing", with_message("p:1:1 [0] NCCL WARN Error: network gIB not found.\n")),
         (
             "input gib_missing",
-            said(
+            with_message(
                 "gke-1: /usr/local/gib/scripts/set_nccl_env.sh cannot be read: the network plugin is not in the pod\n",
             ),
         ),
         (
             "input glibc_mismatch",
-            said(
+            with_message(
                 "NCCL WARN Error: network gIB not found.\n/lib/libc.so.6: version `GLIBC_2.34' not found (required by /usr/local/gib/lib64/libnccl-net.so)\n",
             ),
         ),
-        ("input rdma_missing", said("p:1:1 [0] NCCL INFO NET/gIB : No device found.\n")),
-        ("ended FAILED Some(3)", said("p: Test NCCL failure common.cu:958 'unhandled system error'\n")),
+        ("input rdma_missing", with_message("p:1:1 [0] NCCL INFO NET/gIB : No device found.\n")),
+        (
+            "ended FAILED Some(3)",
+            with_message("p: Test NCCL failure common.cu:958 'unhandled system error'\n"),
+        ),
     ];
     for (expected, known) in cases {
         assert_eq!(code(&known), expected, "{:?}", at(&known));

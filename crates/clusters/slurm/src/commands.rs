@@ -53,10 +53,10 @@ impl Commands {
         let argv = Self::submission(options, folder);
         let env: Vec<_> = self.path().into_iter().collect();
         let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
-        let number = answer.said.trim().split(';').next().and_then(|number| number.parse().ok());
+        let number = answer.stdout.trim().split(';').next().and_then(|number| number.parse().ok());
         match number {
             Some(number) if answer.good => Ok(number),
-            _ => Err(refusal(&answer.complained)),
+            _ => Err(refusal(&answer.stderr)),
         }
     }
 
@@ -74,10 +74,10 @@ impl Commands {
             let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
             let shown = self.ask(argv.into()).await?;
             match shown.good {
-                true => rows.extend(SlurmJobRow::shown(&shown.said)),
+                true => rows.extend(SlurmJobRow::shown(&shown.stdout)),
                 // Purged between the two requests.
-                false if shown.complained.contains("Invalid job id") => {}
-                false => return Err(PortError::Transient(shown.complained)),
+                false if shown.stderr.contains("Invalid job id") => {}
+                false => return Err(PortError::Transient(shown.stderr)),
             }
         }
         Ok(rows)
@@ -102,9 +102,9 @@ impl Commands {
         ];
         let answer = self.ask(argv.map(str::to_owned).into()).await?;
         match answer.good {
-            true => Ok(answer.said.lines().filter_map(SlurmJobRow::accounted).collect()),
-            false if answer.complained.contains("accounting storage is disabled") => Ok(Vec::new()),
-            false => Err(PortError::Transient(answer.complained)),
+            true => Ok(answer.stdout.lines().filter_map(SlurmJobRow::accounted).collect()),
+            false if answer.stderr.contains("accounting storage is disabled") => Ok(Vec::new()),
+            false => Err(PortError::Transient(answer.stderr)),
         }
     }
 
@@ -142,9 +142,9 @@ impl Commands {
         argv.extend(partition.map(|partition| format!("--partition={partition}")));
         let answer = self.ask(argv).await?;
         if !answer.good {
-            return Err(PortError::Transient(answer.complained));
+            return Err(PortError::Transient(answer.stderr));
         }
-        let mut nodes: Vec<_> = answer.said.lines().map(|line| line.trim().to_owned()).collect();
+        let mut nodes: Vec<_> = answer.stdout.lines().map(|line| line.trim().to_owned()).collect();
         nodes.dedup();
         Ok(nodes)
     }
@@ -174,14 +174,14 @@ impl Commands {
         let answer = self.ask(argv.into()).await?;
         match answer.good {
             true => Ok(()),
-            false if passes(&answer.complained) => Err(PortError::Transient(answer.complained)),
-            false => Err(left(answer.complained)),
+            false if passes(&answer.stderr) => Err(PortError::Transient(answer.stderr)),
+            false => Err(left(answer.stderr)),
         }
     }
 
     async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
         let answer = self.ask(argv.iter().map(|&word| word.to_owned()).collect()).await?;
-        if answer.good { Ok(answer.said) } else { Err(PortError::Transient(answer.complained)) }
+        if answer.good { Ok(answer.stdout) } else { Err(PortError::Transient(answer.stderr)) }
     }
 }
 

@@ -28,9 +28,9 @@ pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError
         answer => answer.map_err(PortError::transient)?,
     };
     if !answer.good {
-        return Err(PortError::Transient(answer.complained));
+        return Err(PortError::Transient(answer.stderr));
     }
-    Ok(nodes(name, slurm, &answer.said))
+    Ok(nodes(name, slurm, &answer.stdout))
 }
 
 /// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes.

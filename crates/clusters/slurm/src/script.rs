@@ -9,7 +9,7 @@ use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 use crate::Slurm;
 
 /// Exit code of the script before the benchmark starts: its folder is not visible.
-pub const BLIND: i32 = 78;
+pub const NO_FOLDER: i32 = 78;
 /// Exit code of the script before the benchmark starts: its folder is not writable.
 pub const MUTE: i32 = 73;
 
@@ -98,7 +98,7 @@ run_end() {{ srun --nodes=1 --ntasks=1 --nodelist="${{nodes[$1]}}" --overlap {al
         r#"#!/bin/bash
 # {name}, written by Burnin. Of all jobs of this name only the one that creates the link `claim` runs the benchmark.
 set -u
-cd -- {folder} || exit {BLIND}
+cd -- {folder} || exit {NO_FOLDER}
 began=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
 attempt=$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}
 if ! ln -sT -- "$attempt" claim 2>/dev/null; then

@@ -7,7 +7,7 @@ use model::metric::{Finding, Severity, Subject};
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
 /// Maximum number of findings of a node. A fault may repeat in the kernel log without end.
-const MOST: usize = 1000;
+const MAX_FINDINGS: usize = 1000;
 
 /// The findings of one node.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Changes {
     }
 
     pub fn add(&mut self, code: &str, severity: Severity, subject: Subject, text: &str, line: u64) {
-        if self.findings.len() < MOST {
+        if self.findings.len() < MAX_FINDINGS {
             let subject = Subject { node: Some(self.node.clone()), ..subject };
             let text = text.chars().take(TEXT).collect();
             self.findings.push(Finding { code: code.to_owned(), severity, subject, text, line });

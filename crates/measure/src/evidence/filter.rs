@@ -16,7 +16,7 @@ const MARK: &str = "burnin evidence: ";
 /// Maximum length of a label of a launcher, bytes: `12: `, `[1,0]<stdout>:`.
 const LABEL: usize = 40;
 /// Maximum bytes of all kept lines. A node with eight GPUs prints about 10 kB.
-const MOST: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// Maximum number of nodes.
 const NODES: usize = 16_384;
 /// Maximum length of a kept line, bytes; also the size of one read.
@@ -94,7 +94,7 @@ impl<R: Read> EvidenceFilter<R> {
         let evidence = |(name, lines): (String, NodeLines)| {
             let mut evidence = node::evidence(&name, &lines);
             if cut {
-                evidence.missing.push(format!("lines after the first {} MiB of evidence", MOST >> 20));
+                evidence.missing.push(format!("lines after the first {} MiB of evidence", MAX_BYTES >> 20));
             }
             evidence
         };
@@ -178,7 +178,7 @@ impl<R: Read> EvidenceFilter<R> {
         let text = words.next().unwrap_or_default();
         let Some(moment) = Moment::named(moment) else { return };
         self.kept += text.len() + size_of::<Line>();
-        if self.kept > MOST || (self.nodes.len() >= NODES && !self.nodes.contains_key(node)) {
+        if self.kept > MAX_BYTES || (self.nodes.len() >= NODES && !self.nodes.contains_key(node)) {
             self.is_cut = true;
             return;
         }

@@ -47,7 +47,7 @@ const NOTHING: usize = 50;
 /// Maximum number of ledger records.
 const RECORDS: usize = 400;
 /// Maximum length of a record's text, characters. The ledger has the full text.
-const SAID: usize = 300;
+const DETAIL: usize = 300;
 
 /// All content of the page, unescaped: the page cleans and escapes it.
 #[derive(Serialize)]
@@ -148,7 +148,7 @@ struct TimelineRow {
     seq: u64,
     at: String,
     what: String,
-    said: String,
+    detail: String,
 }
 
 impl<'a> PageData<'a> {
@@ -317,6 +317,6 @@ fn line(record: &model::Record) -> TimelineRow {
         seq: record.seq,
         at: record.recorded_at.to_string(),
         what,
-        said: text::shortened(&detail, SAID),
+        detail: text::shortened(&detail, DETAIL),
     }
 }

@@ -10,13 +10,13 @@ use super::{RunFiles, Violation};
 use crate::{Happening, cloud::SECRET, process::SimService};
 
 /// Commands by id, each with the number of records from which it is pending.
-type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
+type PendingCommands = BTreeMap<CommandId, Vec<(usize, Command)>>;
 
 const OWED: &str = "only owed commands are sent";
 const NO_SECRET: &str = "I9 no secret is stored";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    let mut owed: BTreeMap<&RunId, Wishes> = BTreeMap::new();
+    let mut owed: BTreeMap<&RunId, PendingCommands> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         let Happening::Published { by: by @ SimService::Conductor(_), event } = happening else { continue };
         let Ok(Message { run, content: Content::Command(command), .. }) = Message::from_event(event) else {
@@ -26,12 +26,12 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
             found.push(Violation::new(OWED, format!("{by} sent {} for a run without a ledger", event.id())));
             continue;
         };
-        let commands = owed.entry(id).or_insert_with(|| wishes(&known.states));
+        let commands = owed.entry(id).or_insert_with(|| pending(&known.states));
         let records = known.known_at(place);
-        let wished = commands.get(&command.id).is_some_and(|commands| {
-            commands.iter().any(|(since, wish)| *since <= records && *wish == *command)
+        let is_owed = commands.get(&command.id).is_some_and(|commands| {
+            commands.iter().any(|(since, pending)| *since <= records && *pending == *command)
         });
-        if !wished {
+        if !is_owed {
             found.push(Violation::new(OWED, format!("{by} sent {}, which {run} does not owe", command.id)));
         }
     }
@@ -43,14 +43,14 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
 }
 
 /// All commands that are pending in any state of the run, each with the number of records after which it is pending.
-fn wishes(states: &[lifecycle::RunState]) -> Wishes {
-    let mut commands = Wishes::new();
+fn pending(states: &[lifecycle::RunState]) -> PendingCommands {
+    let mut commands = PendingCommands::new();
     for (records, state) in (1..).zip(states) {
         let ever = [i64::MIN / 4, i64::MAX / 4].map(Timestamp::from_millis);
         let owed = ever.into_iter().flat_map(|now| lifecycle::owed(state, now));
         for command in owed.map(|obligation| obligation.command).chain(lifecycle::checkup(state)) {
             let known = commands.entry(command.id.clone()).or_default();
-            if !known.iter().any(|(_, wish)| *wish == command) {
+            if !known.iter().any(|(_, pending)| *pending == command) {
                 known.push((records, command));
             }
         }

@@ -20,7 +20,7 @@ use futures::{Stream, StreamExt, stream};
 use model::{
     Attempt, CancelRequested, CheckIndex, EventKey, Fact, Record, RunId, Timestamp, Trigger, Verdict,
 };
-use run_index::{ListCursor, MOST, RunDetail, RunFilter, RunPage, RunStatus as Going};
+use run_index::{ListCursor, MAX_PAGE, RunDetail, RunFilter, RunPage, RunStatus as Going};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -155,7 +155,7 @@ pub fn filters() -> Vec<Value> {
         ),
         parameter(
             "limit",
-            json!({"type": "integer", "minimum": 1, "maximum": MOST}),
+            json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE}),
             "Runs per page, default 50.",
         ),
     ]
@@ -166,8 +166,8 @@ pub async fn list(
     Filtered(filters): Filtered<RunQuery>,
 ) -> Result<Json<RunPage>, ApiProblem> {
     let bad = |field: &str, why: String| ApiProblem::new(StatusCode::BAD_REQUEST, format!("{field}: {why}"));
-    if let Some(limit) = filters.limit.filter(|limit| !(1..=MOST).contains(limit)) {
-        return Err(bad("limit", format!("expected 1 to {MOST}, found {limit}")));
+    if let Some(limit) = filters.limit.filter(|limit| !(1..=MAX_PAGE).contains(limit)) {
+        return Err(bad("limit", format!("expected 1 to {MAX_PAGE}, found {limit}")));
     }
     let after = filters.after.map(|after| after.parse::<ListCursor>()).transpose();
     let wanted = RunFilter {

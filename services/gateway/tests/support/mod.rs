@@ -35,7 +35,7 @@ pub const SECRET: &str = "a secret of sixteen letters";
 /// Records events; passes facts to the conductor while it exists.
 #[derive(Default)]
 pub struct Wire {
-    pub said: Mutex<Vec<Event>>,
+    pub events: Mutex<Vec<Event>>,
     pub broken: AtomicBool,
     pub conductor: Mutex<Option<Arc<Conductor>>>,
 }
@@ -46,7 +46,7 @@ impl Bus for Wire {
         if self.broken.load(Ordering::Relaxed) {
             return Err(BusError { id: event.id().to_owned(), why: "the connection is cut".to_owned() });
         }
-        self.said.lock().unwrap().push(event.clone());
+        self.events.lock().unwrap().push(event.clone());
         let conductor = self.conductor.lock().unwrap().clone();
         if let Some(conductor) = conductor.filter(|_| event.ty().ends_with("requested.v1")) {
             assert_eq!(conductor.handle(&event).await, Disposition::Done);
@@ -208,8 +208,8 @@ impl Front {
     }
 
     /// Payloads of this type that were published.
-    pub fn said(&self, event_type: &str) -> Vec<Value> {
-        let published = self.wire.said.lock().unwrap();
+    pub fn published(&self, event_type: &str) -> Vec<Value> {
+        let published = self.wire.events.lock().unwrap();
         let of = published.iter().filter(|event| event.ty() == event_type);
         of.map(|event| events::payload(event).unwrap()).collect()
     }

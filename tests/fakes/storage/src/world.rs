@@ -38,7 +38,7 @@ pub struct Object {
 
 impl Object {
     /// The creator's value, or a default.
-    pub fn said(&self, field: &str, default: &str) -> String {
+    pub fn field_or(&self, field: &str, default: &str) -> String {
         self.given.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
     }
 
@@ -48,7 +48,7 @@ impl Object {
             "kind": "storage#object", "id": format!("{bucket}/{name}/{}", self.generation),
             "name": name, "bucket": bucket, "size": self.body.len().to_string(),
             "generation": self.generation.to_string(), "metageneration": self.metageneration.to_string(),
-            "contentType": self.said("contentType", "application/octet-stream"), "storageClass": "STANDARD",
+            "contentType": self.field_or("contentType", "application/octet-stream"), "storageClass": "STANDARD",
             "crc32c": self.crc32c, "md5Hash": self.md5, "etag": format!("g{}m{}", self.generation, self.metageneration),
             "timeCreated": created, "updated": created, "timeFinalized": created,
         });
@@ -178,7 +178,7 @@ impl StorageState {
         let (generation, created) = (self.last, Utc::now());
         let object = Object { body, crc32c, md5, generation, metageneration: 1, given, created };
         for (field, found) in [("crc32c", &object.crc32c), ("md5Hash", &object.md5)] {
-            let announced = object.said(field, found);
+            let announced = object.field_or(field, found);
             if announced != *found {
                 let why = format!("Provided {field} {announced} doesn't match calculated {field} {found}.");
                 return Err((400, why));

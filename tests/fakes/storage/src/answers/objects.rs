@@ -41,7 +41,7 @@ fn media(object: &Object, range: &str) -> Result<Answer, Refusal> {
     let size = object.body.len();
     let hash = format!("crc32c={},md5={}", object.crc32c, object.md5);
     let mut headers = vec![
-        ("content-type", object.said("contentType", "application/octet-stream")),
+        ("content-type", object.field_or("contentType", "application/octet-stream")),
         ("etag", format!("g{}m{}", object.generation, object.metageneration)),
         ("x-goog-generation", object.generation.to_string()),
         ("x-goog-metageneration", object.metageneration.to_string()),

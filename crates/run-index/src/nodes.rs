@@ -1,0 +1,309 @@
+//! The state of each node over the runs on its cluster.
+//!
+//! | before | run | after |
+//! |---|---|---|
+//! | any | Burnin drained the node | drained |
+//! | good, suspected | suspects the node | suspected |
+//! | drained, returned, failed again | suspects the node | failed again |
+//! | suspected | passes | good |
+//! | drained, failed again | passes | returned |
+//!
+//! Any other run changes nothing: a run without a pass does not show that its other nodes are good. Only clusters that exist before and
+//! after a run have a history, because the names of provisioned nodes say nothing about their hardware.
+
+use std::{collections::BTreeMap, fmt};
+
+use ledger::Artefacts;
+use lifecycle::RunState;
+use model::{ClusterSpec, Drained, RunId, Timestamp, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use verdict::Judgement;
+
+use crate::{RunIndex, ViewError, run_report::StoredVerdict};
+
+/// Maximum number of changes of a node.
+const CHANGES: usize = 100;
+
+/// State of a node, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Suspected again after it was drained.
+    FailedAgain,
+    /// Drained by Burnin, and not measured with a pass since.
+    Drained,
+    /// Suspected by a run, and not measured with a pass since.
+    Suspected,
+    /// Drained once, and measured with a pass since.
+    Returned,
+    /// Measured, and not suspected.
+    Good,
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::FailedAgain => "failed again",
+            Self::Drained => "drained",
+            Self::Suspected => "suspected",
+            Self::Returned => "returned",
+            Self::Good => "good",
+        })
+    }
+}
+
+/// The nodes of all existing clusters. This is the document `burnin/nodes/v1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Nodes {
+    /// `burnin/nodes/v1`.
+    pub schema: String,
+    /// The nodes, worst state first, then by cluster and name.
+    pub nodes: Vec<NodeHistory>,
+    /// Number of judged runs that were read.
+    pub runs: u64,
+    /// Number of older judged runs that were not read.
+    pub older_runs: u64,
+}
+
+/// State and history of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeHistory {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Name of the node.
+    pub node: String,
+    /// Current state.
+    pub state: NodeState,
+    /// Number of judged runs on the node.
+    pub runs: u64,
+    /// Time of the last one.
+    pub last_run_at: Timestamp,
+    /// Changes of the state, oldest first; the first run is one. At most 100, the newest.
+    pub changes: Vec<NodeChange>,
+}
+
+/// A change of a node's state, or further evidence for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeChange {
+    /// Time of the request for the run.
+    pub at: Timestamp,
+    /// The run.
+    pub run: RunId,
+    /// State after the run.
+    pub state: NodeState,
+    /// Metrics, findings and actions that name the node.
+    pub evidence: Vec<String>,
+}
+
+/// What one run shows about its nodes.
+#[derive(Clone, Debug)]
+struct NodesOfRun {
+    run: RunId,
+    at: Timestamp,
+    cluster: String,
+    passed: bool,
+    nodes: Vec<String>,
+    /// Evidence by suspected node.
+    suspected: BTreeMap<String, Vec<String>>,
+    /// Reason by drained node.
+    drained: BTreeMap<String, String>,
+}
+
+impl NodesOfRun {
+    /// `None` without a verdict, and for provisioned clusters.
+    fn of(state: &RunState, judgements: &[Judgement]) -> Option<Self> {
+        let Some(ClusterSpec::Existing { name, .. }) = &state.workflow.cluster else { return None };
+        let verdict = state.verdict()?.verdict;
+        let mut of_run = Self {
+            run: state.run.clone(),
+            at: state.requested_at,
+            cluster: name.clone(),
+            passed: verdict == Verdict::Pass,
+            nodes: state.cluster()?.nodes.iter().map(|node| node.name.clone()).collect(),
+            suspected: BTreeMap::new(),
+            drained: BTreeMap::new(),
+        };
+        for suspect in judgements.iter().flat_map(|judgement| &judgement.suspects) {
+            let Some(host) = &suspect.host else { continue };
+            let node = of_run.named(host);
+            let gpu = suspect.gpu.map_or_else(String::new, |gpu| format!("gpu {gpu}: "));
+            let evidence = format!("{gpu}{}", suspect.evidence.join(", "));
+            let evidence = evidence.trim_end_matches(": ").to_owned();
+            of_run.suspected.entry(node).or_default().extend((!evidence.is_empty()).then_some(evidence));
+        }
+        for located in state.checks().filter_map(|check| state.suspects_of(check)) {
+            for suspect in &located.nodes {
+                let evidence = format!("bad in {} pairs", located.tests);
+                of_run.suspected.entry(suspect.node.clone()).or_default().push(evidence);
+                if let Drained::Applied { reason } = &suspect.drained {
+                    of_run.drained.insert(suspect.node.clone(), reason.clone());
+                }
+            }
+        }
+        Some(of_run)
+    }
+
+    /// The node of a host: a program may print a name with a domain.
+    fn named(&self, host: &str) -> String {
+        let short = host.split('.').next().unwrap_or(host);
+        let known = |name: &str| self.nodes.iter().any(|node| node == name);
+        if !known(host) && known(short) { short.to_owned() } else { host.to_owned() }
+    }
+
+    /// State of a node after this run, and the evidence; `None` if the run changes nothing.
+    fn change(&self, node: &str, before: Option<NodeState>) -> Option<(NodeState, Vec<String>)> {
+        let was_drained =
+            matches!(before, Some(NodeState::Drained | NodeState::Returned | NodeState::FailedAgain));
+        let mut evidence = self.suspected.get(node).cloned();
+        if let Some(reason) = self.drained.get(node) {
+            let mut evidence = evidence.unwrap_or_default();
+            evidence.push(format!("drained: {reason}"));
+            return Some((NodeState::Drained, evidence));
+        }
+        if let Some(evidence) = evidence.take() {
+            return Some((if was_drained { NodeState::FailedAgain } else { NodeState::Suspected }, evidence));
+        }
+        let after = match before {
+            _ if !self.passed => return None,
+            Some(NodeState::Drained | NodeState::FailedAgain) => NodeState::Returned,
+            Some(NodeState::Suspected) | None => NodeState::Good,
+            Some(NodeState::Good | NodeState::Returned) => return None,
+        };
+        Some((after, Vec::new()))
+    }
+}
+
+/// The histories of all nodes. `runs`: oldest first.
+fn histories(runs: impl IntoIterator<Item = NodesOfRun>) -> Vec<NodeHistory> {
+    let mut known: BTreeMap<(String, String), NodeHistory> = BTreeMap::new();
+    for run in runs {
+        let mut nodes = run.nodes.clone();
+        nodes.extend(run.suspected.keys().filter(|node| !run.nodes.contains(node)).cloned());
+        for node in nodes {
+            let key = (run.cluster.clone(), node.clone());
+            let before = known.get(&key).map(|history| history.state);
+            let change = run.change(&node, before);
+            // A node that was measured only in runs without a pass is not known to be good.
+            let Some(state) = change.as_ref().map(|(state, _)| *state).or(before) else { continue };
+            let history = known.entry(key).or_insert_with(|| NodeHistory {
+                cluster: run.cluster.clone(),
+                node,
+                state,
+                runs: 0,
+                last_run_at: run.at,
+                changes: Vec::new(),
+            });
+            (history.state, history.last_run_at) = (state, run.at);
+            history.runs += 1;
+            if let Some((state, evidence)) = change {
+                history.changes.push(NodeChange { at: run.at, run: run.run.clone(), state, evidence });
+                let more = history.changes.len().saturating_sub(CHANGES);
+                history.changes.drain(..more);
+            }
+        }
+    }
+    let mut nodes: Vec<_> = known.into_values().collect();
+    nodes.sort_by_key(|history| history.state);
+    nodes
+}
+
+impl RunIndex {
+    /// The nodes of all existing clusters, or of one, by the last `limit` judged runs.
+    ///
+    /// # Errors
+    /// Returns an error if a ledger or a verdict cannot be read.
+    pub async fn nodes(&self, cluster: Option<&str>, limit: usize) -> Result<Nodes, ViewError> {
+        let judged = |line: &&std::sync::Arc<crate::RunSummary>| {
+            line.verdict.is_some() && cluster.is_none_or(|name| line.cluster.as_deref() == Some(name))
+        };
+        let all = self.all().await?;
+        let older_runs = all.iter().filter(judged).count().saturating_sub(limit) as u64;
+        let mut runs = Vec::new();
+        for line in all.iter().filter(judged).take(limit) {
+            let Some(folded) = self.folded(&line.run).await? else { continue };
+            let judgements = self.judgements(&folded.state).await?;
+            runs.extend(NodesOfRun::of(&folded.state, &judgements));
+        }
+        let count = runs.len() as u64;
+        runs.sort_by_key(|run| run.at);
+        Ok(Nodes { schema: "burnin/nodes/v1".to_owned(), nodes: histories(runs), runs: count, older_runs })
+    }
+
+    /// The judgements of the checks that did not pass. Unreadable ones are left out: their reasons are in the ledger.
+    async fn judgements(&self, state: &RunState) -> Result<Vec<Judgement>, ViewError> {
+        let artefacts = Artefacts::new(self.store.clone());
+        let mut judgements = Vec::new();
+        for check in state.checks() {
+            let reached = state.verdict_of(check).filter(|reached| reached.verdict != Verdict::Pass);
+            let Some(reached) = reached else { continue };
+            let body = artefacts.store().read(&reached.object).await?;
+            let stored = body.and_then(|body| StoredVerdict::read(&body));
+            judgements.extend(stored.map(|stored| stored.judgement().clone()));
+        }
+        Ok(judgements)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run on n1, n2 and n3. `bad` nodes are suspected, and drained if their name is followed by `!`.
+    fn run(at: i64, passed: bool, bad: &[&str]) -> NodesOfRun {
+        let suspected =
+            bad.iter().map(|node| (node.trim_end_matches('!').to_owned(), vec!["gemm".to_owned()]));
+        let drained =
+            bad.iter().filter_map(|node| Some((node.strip_suffix('!')?.to_owned(), "slow".to_owned())));
+        NodesOfRun {
+            run: format!("night-{at}").parse().unwrap(),
+            at: Timestamp::from_millis(at),
+            cluster: "hall".to_owned(),
+            passed,
+            nodes: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
+            suspected: suspected.collect(),
+            drained: drained.collect(),
+        }
+    }
+
+    fn states(runs: &[NodesOfRun], node: &str) -> Vec<NodeState> {
+        let histories = histories(runs.iter().cloned());
+        let history = histories.into_iter().find(|history| history.node == node);
+        history.map_or_else(Vec::new, |history| history.changes.iter().map(|change| change.state).collect())
+    }
+
+    #[test]
+    fn a_node_is_drained_returns_and_fails_again() {
+        use NodeState::{Drained, FailedAgain, Good, Returned, Suspected};
+        let runs = [
+            run(1, true, &[]),
+            run(2, false, &["n2"]),
+            run(3, false, &["n2!"]),
+            run(4, true, &[]),
+            run(5, true, &[]),
+            run(6, false, &["n2"]),
+            run(7, true, &[]),
+        ];
+        assert_eq!(states(&runs, "n2"), [Good, Suspected, Drained, Returned, FailedAgain, Returned]);
+        assert_eq!(states(&runs, "n1"), [Good]);
+        let last = histories(runs);
+        assert_eq!((last[0].node.as_str(), last[0].state, last[0].runs), ("n2", Returned, 7));
+        assert_eq!(last[0].changes[2].evidence, ["gemm", "drained: slow"]);
+    }
+
+    #[test]
+    fn a_suspected_node_that_passes_is_good_and_a_run_without_a_pass_clears_none() {
+        use NodeState::{Good, Suspected};
+        assert_eq!(states(&[run(1, false, &["n1"]), run(2, true, &[])], "n1"), [Suspected, Good]);
+        let runs = [run(1, false, &["n1"]), run(2, false, &["n3"]), run(3, false, &[])];
+        assert_eq!(states(&runs, "n1"), [Suspected]);
+        assert!(states(&runs, "n2").is_empty(), "never measured with a pass, never suspected");
+    }
+
+    #[test]
+    fn a_host_with_a_domain_is_the_node_of_the_cluster() {
+        let of_run = run(1, true, &[]);
+        assert_eq!(of_run.named("n1.hall.example"), "n1");
+        assert_eq!(of_run.named("n9.hall.example"), "n9.hall.example");
+    }
+}
