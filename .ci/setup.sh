@@ -18,7 +18,8 @@ for gate in ${BURNIN_GATES:-}; do read -ra more <<<"$(packages_of "$gate")" && p
 if ((${#packages[@]} > 0)) && ! dpkg --status "${packages[@]}" >/dev/null 2>&1; then
   install_packages "${packages[@]}" || echo "these packages cannot be installed: ${packages[*]}"
 fi
-cargo nextest --version >/dev/null 2>&1 || cargo install --locked cargo-nextest
+# Unoptimized: compiling it optimized would take longer than all tests gain.
+cargo nextest --version >/dev/null 2>&1 || cargo install --locked --debug cargo-nextest
 # Installed in the project's folder, so that other installed versions are not changed.
 [[ -x .tools/bin/cargo-deny ]] || cargo install --quiet --locked --debug --root .tools --version "^0.20" cargo-deny
 cargo --version && cargo nextest --version | head -1
