@@ -134,7 +134,6 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 /// Reads a test; returns whether it has a result.
 fn read(test: Value<'_>, out: &mut Out) -> bool {
     let Some(title) = test.get_text("name") else { return false };
-    let name = if out.is_full() { String::new() } else { metric_name(&title) };
     let (mut results, mut failed) = (0, false);
     for result in test.get_items("results") {
         let Some(status) = result.get("status") else { return false };
@@ -145,11 +144,11 @@ fn read(test: Value<'_>, out: &mut Out) -> bool {
         if !others.is_empty() && is_bad(&status_text) {
             // The result of several GPUs together: an error may name the one that failed.
             let among = iter::once(first).chain(others).collect();
-            put(&name, &title, &Entity { among, ..Entity::default() }, result, status, out);
+            put(&title, &Entity { among, ..Entity::default() }, result, status, out);
             continue;
         }
         for entity in iter::once(first).chain(others) {
-            put(&name, &title, &entity, result, status, out);
+            put(&title, &entity, result, status, out);
         }
     }
     if let Some(summary) = test.get("test_summary")
@@ -157,7 +156,7 @@ fn read(test: Value<'_>, out: &mut Out) -> bool {
     {
         let bad = status.text().is_some_and(|status| is_bad(&status));
         if results == 0 || bad && !failed {
-            put(&name, &title, &Entity::default(), summary, status, out);
+            put(&title, &Entity::default(), summary, status, out);
         }
         return true;
     }
@@ -220,11 +219,11 @@ fn is_bad(status: &str) -> bool {
 }
 
 /// Adds the metric and the findings of one entity.
-fn put(name: &str, title: &str, entity: &Entity, result: Value<'_>, status: Value<'_>, out: &mut Out) {
+fn put(title: &str, entity: &Entity, result: Value<'_>, status: Value<'_>, out: &mut Out) {
     let (text, line) = (status.text().unwrap_or_default(), status.line());
     let subject = Subject { gpu: entity.gpu, ..Subject::default() };
     let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
-    let mut metric = out.put(known).name(name).subject(|subject| subject.gpu = entity.gpu);
+    let mut metric = out.put_made(known, title, metric_name).subject(|subject| subject.gpu = entity.gpu);
     if let Some(other) = &entity.other {
         metric = metric.label("entity", other);
     }

@@ -175,7 +175,7 @@ impl Declared {
         let labels = Labels::of(&head);
         let rules = self.0.clone();
         let new = move || -> Box<dyn Lines> { Box::new(State::new(rules.clone(), None)) };
-        input::read(NAME, labels, &new, io::Read::chain(io::Cursor::new(head), input))
+        input::read(NAME, labels, &new, head, input)
     }
 
     /// Reads a log, and reports which line each rule matched: the first thousand matches.
@@ -189,7 +189,7 @@ impl Declared {
         let matches = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (rules, into) = (self.0.clone(), matches.clone());
         let new = move || -> Box<dyn Lines> { Box::new(State::new(rules.clone(), Some(into.clone()))) };
-        let reading = input::read(NAME, labels, &new, io::Read::chain(io::Cursor::new(head), input))?;
+        let reading = input::read(NAME, labels, &new, head, input)?;
         let found = matches.lock().map(|mut matches| std::mem::take(&mut *matches)).unwrap_or_default();
         Ok((reading, found))
     }

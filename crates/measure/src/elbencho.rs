@@ -180,7 +180,7 @@ impl Elbencho {
             if out.omit() {
                 continue;
             }
-            let mut put: Put<'_> = out.put(known).parts(&[short(&self.operation)]);
+            let mut put: Put<'_> = out.put_parts(known, &[short(&self.operation)], known.unit);
             for (column, label) in LABELS {
                 if let Some((value, _)) = cell(column) {
                     put = put.label(label, value);
@@ -207,22 +207,27 @@ fn cells(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
 
 /// A cell with quotes, the first of them at `first`; `rest` is set to the text after the cell.
 fn quoted<'a>(text: &'a str, first: usize, rest: &mut Option<&'a str>) -> Cow<'a, str> {
-    let (mut cell, mut quoted) = (text[..first].to_owned(), false);
-    let mut characters = text[first..].char_indices().peekable();
-    while let Some((at, c)) = characters.next() {
-        match c {
-            '"' if quoted && characters.peek().is_some_and(|(_, next)| *next == '"') => {
-                characters.next();
-                cell.push('"');
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => {
-                *rest = Some(&text[first + at + 1..]);
-                return cell.into();
-            }
-            c => cell.push(c),
+    let (mut cell, mut open) = (text[..first].to_owned(), &text[first..]);
+    loop {
+        // The text begins with a quote.
+        let (inside, after) = open[1..].split_once('"').unwrap_or((&open[1..], ""));
+        cell.push_str(inside);
+        if after.starts_with('"') {
+            // A doubled quote is a part of the cell.
+            cell.push('"');
+            open = after;
+            continue;
         }
+        let Some(end) = memchr2(b',', b'"', after.as_bytes()) else {
+            cell.push_str(after);
+            *rest = None;
+            return cell.into();
+        };
+        cell.push_str(&after[..end]);
+        if after.as_bytes()[end] == b',' {
+            *rest = Some(&after[end + 1..]);
+            return cell.into();
+        }
+        open = &after[end..];
     }
-    *rest = None;
-    cell.into()
 }

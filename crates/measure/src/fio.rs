@@ -110,7 +110,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
                     }
                     continue;
                 };
-                let put = out.put(known).parts(&[operation]).label("job", &name);
+                let put = out.put_parts(known, &[operation], known.unit).label("job", &name);
                 put.read(&value.text().unwrap_or_default(), value.line());
             }
         }

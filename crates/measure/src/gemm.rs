@@ -144,13 +144,24 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
     let (mut ended, mut count) = (LogEnd::Complete, 0);
     for product in products.items() {
         count += 1;
-        let dtype = product.get_text("dtype").unwrap_or_default();
-        let shape = product.get_text("n").or_else(|| product.get_text("shape")).unwrap_or_default();
-        if dtype.is_empty() || product.get("tflops").is_none() {
+        let (mut dtype, mut size, mut shape, mut rate, mut time) = (None, None, None, None, None);
+        for (key, value) in product.members() {
+            match &*key {
+                "dtype" => dtype = Some(value),
+                "n" => size = Some(value),
+                "shape" => shape = Some(value),
+                "tflops" => rate = Some(value),
+                "ms" => time = Some(value),
+                _ => {}
+            }
+        }
+        let dtype = dtype.and_then(Value::text).unwrap_or_default();
+        let shape = size.and_then(Value::text).or_else(|| shape?.text()).unwrap_or_default();
+        if dtype.is_empty() || rate.is_none() {
             ended = LogEnd::Truncated;
         }
-        for (known, key) in [(&THROUGHPUT, "tflops"), (&TIME, "ms")] {
-            if let Some(value) = product.get(key)
+        for (known, value) in [(&THROUGHPUT, rate), (&TIME, time)] {
+            if let Some(value) = value
                 && !out.omit()
             {
                 let put = out.put(known).of(subject.clone()).label("dtype", &dtype).label("shape", &shape);

@@ -134,7 +134,7 @@ impl Fryer {
         self.gpu = Some(gpu);
         let unit = if unit == "Gflops/s" { "GFLOP/s" } else { unit };
         for (known, text) in [(&THROUGHPUT, rate), (&LOWEST, low), (&HIGHEST, high)] {
-            out.put(known).unit(unit).gpu(gpu).read(text, line.number);
+            out.put_parts(known, &[], unit).gpu(gpu).read(text, line.number);
         }
     }
 
@@ -225,7 +225,7 @@ impl Fryer {
         ];
         for (known, value) in rates {
             match value.and_then(|value| value.number().map(|number| (number, value.line()))) {
-                Some((number, line)) => out.put(known).unit("FLOP/s").gpu(index).value(number, line),
+                Some((number, line)) => out.put_parts(known, &[], "FLOP/s").gpu(index).value(number, line),
                 None => self.broken = true,
             }
         }

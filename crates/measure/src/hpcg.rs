@@ -67,7 +67,7 @@ impl Lines for Hpcg {
             if line.whole {
                 self.rated = true;
                 let unit = if unit == "GF" { "GFLOP/s" } else { unit };
-                out.put(&THROUGHPUT).unit(unit).read(value, line.number);
+                out.put_parts(&THROUGHPUT, &[], unit).read(value, line.number);
             }
         } else if text.starts_with("end of application") {
             self.ended |= self.rated;

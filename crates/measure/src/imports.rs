@@ -105,7 +105,9 @@ impl Lines for Bmf {
                     if out.omit() {
                         continue;
                     }
-                    let put = out.put(&MEASURE).parts(&[&plain(&measure)]).label("benchmark", &benchmark);
+                    let put = out
+                        .put_parts(&MEASURE, &[&plain(&measure)], MEASURE.unit)
+                        .label("benchmark", &benchmark);
                     put.read(&value.text().unwrap_or_default(), value.line());
                 }
             }
@@ -134,8 +136,9 @@ impl Lines for GithubBenchmark {
                     continue;
                 }
                 let unit = entry.get_text("unit").filter(|unit| !unit.is_empty());
-                let put =
-                    out.put(&ENTRY).unit(unit.as_deref().unwrap_or("unknown")).label("benchmark", &name);
+                let put = out
+                    .put_parts(&ENTRY, &[], unit.as_deref().unwrap_or("unknown"))
+                    .label("benchmark", &name);
                 put.read(&value.text().unwrap_or_default(), value.line());
             }
             ended
@@ -234,7 +237,7 @@ impl OpenMetrics {
         self.samples += 1;
         let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
         let unit = known.map_or("unknown", |(_, unit)| unit.as_str());
-        let mut put = out.put(&SAMPLE).parts(&[&plain(name)]).unit(unit);
+        let mut put = out.put_parts(&SAMPLE, &[&plain(name)], unit);
         let gpu = labels
             .iter()
             .find(|(label, _)| label.eq_ignore_ascii_case("gpu"))
@@ -328,7 +331,7 @@ impl Lines for KeyValue {
             return;
         }
         let key = plain(key);
-        let put = out.put(&PAIR).parts(&[&key]).unit(unit(&key));
+        let put = out.put_parts(&PAIR, &[&key], unit(&key));
         match number {
             Some(number) => put.value(number, line.number),
             None => put.unmeasurable(value, line.number),

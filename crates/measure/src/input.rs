@@ -13,7 +13,7 @@ use crate::{
 /// Size of the beginning of a log that decides its format, bytes.
 const HEAD: usize = 1 << 20;
 
-/// Reads the lines of a log into the reading of this format.
+/// Reads the lines of a log, of which the beginning was read, into the reading of this format.
 ///
 /// # Errors
 ///
@@ -22,10 +22,14 @@ pub(crate) fn read(
     format: &str,
     labels: Labels,
     new: &dyn Fn() -> Box<dyn Lines>,
+    beginning: Vec<u8>,
     input: impl Read,
 ) -> io::Result<Reading> {
+    // A shorter beginning is the whole log.
+    let length = if beginning.len() < HEAD { beginning.len() } else { 0 };
     let mut out = Out::default();
-    let ended = lines::read(input, labels, new, &mut out)?;
+    out.length = length;
+    let ended = lines::read(beginning, input, labels, new, &mut out)?;
     Ok(out.finish(format, ended))
 }
 
@@ -40,7 +44,8 @@ pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => (None, Some(error)),
         Err(error) => return Err(error),
     };
-    let mut head = Vec::new();
+    // The memory is also the buffer of the rest of the log.
+    let mut head = Vec::with_capacity(HEAD);
     let (mut input, mut error) = (Maybe(input), error);
     if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
         if found.kind() != io::ErrorKind::InvalidData {

@@ -80,7 +80,7 @@ impl Lines for Ior {
             }
             self.tests[which] += 1;
             let unit = if unit == "MiB/sec" { "MiB/s" } else { unit };
-            let put = out.put(&BANDWIDTH).parts(&[["write", "read"][which]]).unit(unit);
+            let put = out.put_parts(&BANDWIDTH, &[["write", "read"][which]], unit);
             let put = put.label("test", &self.tests[which].to_string());
             put.read(value, line.number);
         } else if text.starts_with("Finished") {
@@ -151,8 +151,9 @@ impl Lines for Mdtest {
                 self.operation.push_str(word);
             }
             self.operation.make_ascii_lowercase();
-            let put =
-                out.put(&RATE).parts(&[short(&self.operation)]).label("test", &self.summaries.to_string());
+            let put = out
+                .put_parts(&RATE, &[short(&self.operation)], RATE.unit)
+                .label("test", &self.summaries.to_string());
             put.read(mean, line.number);
         } else if text.contains("FAILED") || text.contains("ERROR") {
             self.failed = true;

@@ -11,7 +11,7 @@ use memchr::{memchr_iter, memchr2};
 
 use crate::{
     number::{Number, number},
-    text::Phrase,
+    text::{Phrase, find_near},
 };
 
 pub(crate) use documents::Documents;
@@ -96,10 +96,14 @@ impl<'a> Document<'a> {
     /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
     /// from the document that [`Documents`] would find: lines within a string, empty lines, or lines that are read
     /// without a part.
-    fn at_start(text: &'a str, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
+    /// The first line has `first` bytes.
+    fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, false, nodes);
         let end = document.all().ok()?;
+        if end <= first {
+            return (!document.irregular).then_some((document, end));
+        }
         let text = &text[..end];
         let lines = memchr_iter(b'\n', text.as_bytes()).count();
         let changed =
@@ -225,7 +229,7 @@ impl<'a> Document<'a> {
         let (mut at, mut kind) = (start + 1, Kind::Text);
         loop {
             let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-            let more = memchr2(b'"', b'\\', rest).ok_or((at, "the JSON document is truncated"))?;
+            let more = find_near([b'"', b'\\'], rest).ok_or((at, "the JSON document is truncated"))?;
             if rest[more] == b'"' {
                 let end = at + more + 1;
                 self.push(start, end, kind)?;

@@ -88,5 +88,5 @@ fn all(format: &Format, head: Vec<u8>, input: impl Read) -> io::Result<Reading> 
         Reader::Lines(new) => (Labels::of(&head), new),
         Reader::Raw(new) => (Labels::RAW, new),
     };
-    input::read(format.name, labels, &new, Cursor::new(head).chain(input))
+    input::read(format.name, labels, &new, head, input)
 }

@@ -12,7 +12,7 @@ use model::{measurement::LogEnd, metric::Subject};
 use crate::{
     out::Out,
     prefix::{Labels, Origin},
-    text::text_of,
+    text::{find_near, text_of},
 };
 
 /// Maximum length of a line, bytes.
@@ -46,21 +46,29 @@ pub(crate) trait Lines {
     fn finish(&mut self, out: &mut Out) -> LogEnd;
 }
 
-/// Reads all lines of a log.
+/// Reads all lines of a log: those of its beginning, then those of the input.
 ///
 /// # Errors
 ///
 /// Returns an error if the reader fails. Damaged gzip data is not an error: the log is then incomplete.
 pub(crate) fn read(
+    beginning: Vec<u8>,
     input: impl Read,
     labels: Labels,
     new: &dyn Fn() -> Box<dyn Lines>,
     out: &mut Out,
 ) -> io::Result<LogEnd> {
-    let mut processes =
-        Processes { labels, new, streams: Vec::new(), places: BTreeMap::new(), current: 0, ended: None };
+    let mut processes = Processes {
+        labels,
+        new,
+        streams: Vec::new(),
+        places: BTreeMap::new(),
+        current: 0,
+        is_unlabelled: false,
+        ended: None,
+    };
     let mut scratch = Vec::new();
-    let damage = match split(input, |piece| processes.line(piece, &mut scratch, out)) {
+    let damage = match split(beginning, input, |piece| processes.line(piece, &mut scratch, out)) {
         Ok(()) => None,
         Err(error) if error.kind() == ErrorKind::InvalidData => Some(error.to_string()),
         Err(error) => return Err(error),
@@ -83,6 +91,8 @@ struct Processes<'n> {
     places: BTreeMap<String, usize>,
     /// The stream of the last line.
     current: usize,
+    /// The current stream is that of lines without prefix, and such lines need no examination beyond their first bytes.
+    is_unlabelled: bool,
     /// A part of the input is unreadable.
     ended: Option<LogEnd>,
 }
@@ -96,8 +106,30 @@ struct Stream {
 
 impl Processes<'_> {
     /// Reads a piece; returns the number of bytes that were taken, if they are more than the piece.
+    #[inline]
     fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) -> usize {
-        let Piece { text, number, whole, first, ahead } = piece;
+        // Nearly all lines have no prefix of a launcher.
+        if let Piece { text: Some(Ok(line)), number, whole, first: true, position, ahead } = piece
+            && self.is_unlabelled
+            && !ahead.is_empty()
+            && !may_have_prefix(line)
+            && let Some(stream) = self.streams.get_mut(self.current)
+        {
+            let text = trimmed_end(line);
+            if text.is_empty() {
+                return 0;
+            }
+            out.position = position;
+            stream.lines.line(Line { text, number, whole, ahead }, out);
+            return std::mem::take(&mut out.taken);
+        }
+        self.examine(piece, scratch, out)
+    }
+
+    /// Reads a piece that may have a prefix, or differs from most in another way.
+    fn examine(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) -> usize {
+        let Piece { text, number, whole, first, position, ahead } = piece;
+        out.position = position;
         let Some(line) = text else {
             out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
             self.ended = Some(LogEnd::Truncated);
@@ -113,14 +145,6 @@ impl Processes<'_> {
         let rest = trimmed_end(rest);
         let unlabelled = clean && first && origin.is_absent();
         let ahead = if unlabelled && self.labels.are_marked() { ahead } else { "" };
-        if unlabelled && self.is_unlabelled() {
-            // Nearly all lines have no prefix of a launcher.
-            if rest.is_empty() {
-                return 0;
-            }
-            self.streams[self.current].lines.line(Line { text: rest, number, whole, ahead }, out);
-            return std::mem::take(&mut out.taken);
-        }
         // A launcher writes its prefix once a line.
         let continued = !first && origin.is_absent() && !self.streams.is_empty();
         let blank = rest.is_empty();
@@ -133,18 +157,15 @@ impl Processes<'_> {
             return 0;
         }
         if let Some(stream) = self.streams.get_mut(self.current) {
+            self.is_unlabelled = stream.label.is_empty() && self.labels.are_marked();
             stream.lines.line(Line { text: rest, number, whole, ahead }, out);
         }
         std::mem::take(&mut out.taken)
     }
 
-    /// The current stream is that of lines without prefix.
-    fn is_unlabelled(&self) -> bool {
-        self.streams.get(self.current).is_some_and(|stream| stream.label.is_empty())
-    }
-
     /// Makes the stream of a process the current one; returns `false` if the maximum of [`PROCESSES`] is reached.
     fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
+        self.is_unlabelled = false;
         let is_current = |stream: &Stream| {
             let length = origin.outer.len() + origin.label.len();
             // Comparing empty texts is slow: their address is invalid, which some processors handle by an exception.
@@ -187,6 +208,18 @@ impl Processes<'_> {
     }
 }
 
+/// Whether a line may begin with a marked prefix, or with other text that is removed.
+#[inline]
+fn may_have_prefix(line: &str) -> bool {
+    match line.as_bytes() {
+        [b'[', b'0'..=b'9' | b'p', ..] => true,
+        // A time has a hyphen after the year.
+        [b'0'..=b'9', rest @ ..] => rest.get(3) == Some(&b'-'),
+        [0xef, ..] | [b'{', b'"', b'l', ..] => true,
+        _ => false,
+    }
+}
+
 /// The line without trailing blanks and NUL bytes, which are holes of a sparse file.
 fn trimmed_end(line: &str) -> &str {
     if line.as_bytes().last().is_some_and(|byte| *byte > b' ') {
@@ -210,64 +243,100 @@ struct Piece<'a> {
     whole: bool,
     /// It begins a line.
     first: bool,
+    /// Its position in the buffer.
+    position: usize,
     /// The piece and all lines after it that were read, if they are UTF-8 without control sequences of a terminal;
     /// otherwise empty.
     ahead: &'a str,
 }
 
 /// Splits the input at line feeds and carriage returns: programs overwrite their progress with the latter, which do not
-/// count as lines.
-fn split(mut input: impl Read, mut piece: impl FnMut(Piece<'_>) -> usize) -> io::Result<()> {
-    let mut buffer = vec![0; LINE];
-    let (mut filled, mut searched, mut number) = (0, 0, 1);
+/// count as lines. The beginning of the log is split where it is; the memory is then used for the rest of the log.
+fn split(
+    beginning: Vec<u8>,
+    mut input: impl Read,
+    mut piece: impl FnMut(Piece<'_>) -> usize,
+) -> io::Result<()> {
+    let mut buffer = beginning;
+    // The line that is not read yet starts at `from`; `block` is the end of the bytes in which terminators were searched.
+    let (mut filled, mut from, mut block_end, mut number) = (buffer.len(), 0, 0, 1);
     let (mut skipping, mut first) = (false, true);
     let end = loop {
-        let most = LINE.min(filled + BLOCK);
-        match input.read(&mut buffer[filled..most]) {
-            Ok(0) => break Ok(()),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => break Err(error),
-        }
-        let mut from = 0;
-        if let Some(last) = memrchr2(b'\n', b'\r', &buffer[searched..filled]) {
-            // All lines of a block are checked at once: for short lines, starting a check takes longer than the check.
-            let block = &buffer[..searched + last + 1];
-            let (text, plain) = (str::from_utf8(block), memchr(0x1b, block).is_none());
-            while let Some(more) = memchr2(b'\n', b'\r', &block[searched..]) {
-                let end = searched + more;
-                let mut next = end + 1;
-                if !std::mem::take(&mut skipping) && end > from {
-                    let line = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
-                    let ahead = text.map_or("", |text| if plain { &text[from..] } else { "" });
-                    let taken = piece(Piece { text: Some(line), number, whole: true, first, ahead });
-                    next = next.max(from + taken);
+        if block_end == filled {
+            if from == 0 && filled == LINE {
+                if !std::mem::replace(&mut skipping, true) {
+                    piece(Piece { text: None, number, whole: false, first, position: 0, ahead: "" });
                 }
-                // An empty piece before a carriage return still begins the line.
-                let line_feed = block[next - 1] == b'\n';
-                number += u64::from(line_feed);
-                if next > end + 1 {
-                    number += memchr_iter(b'\n', &block[end..next - 1]).count() as u64;
-                }
-                first = line_feed || first && end == from;
-                (from, searched) = (next, next);
+                from = filled;
+            }
+            buffer.copy_within(from..filled, 0);
+            filled -= from;
+            (from, block_end) = (0, filled);
+            let most = LINE.min(filled + BLOCK);
+            if buffer.len() < most {
+                buffer.resize(most, 0);
+            }
+            match input.read(&mut buffer[filled..most]) {
+                Ok(0) => break Ok(()),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => break Err(error),
             }
         }
-        if from == 0 && filled == buffer.len() {
-            if !std::mem::replace(&mut skipping, true) {
-                piece(Piece { text: None, number, whole: false, first, ahead: "" });
+        let mut searched = block_end;
+        block_end = filled.min(block_end + BLOCK);
+        let Some(last) = memrchr2(b'\n', b'\r', &buffer[searched..block_end]) else { continue };
+        // All lines of a block are checked at once: for short lines, starting a check takes longer than the check.
+        let start = from;
+        let block = &buffer[start..=searched + last];
+        searched -= start;
+        from = 0;
+        let text = str::from_utf8(block);
+        let (plain, returns) = match memchr2(0x1b, b'\r', block) {
+            Some(_) => (memchr(0x1b, block).is_none(), memchr(b'\r', block).is_some()),
+            None => (true, false),
+        };
+        while let Some(more) = terminator(&block[searched..], returns) {
+            let end = searched + more;
+            let mut next = end + 1;
+            if !std::mem::take(&mut skipping) && end > from {
+                let line = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
+                let ahead = text.map_or("", |text| if plain { &text[from..] } else { "" });
+                let taken = piece(Piece {
+                    text: Some(line),
+                    number,
+                    whole: true,
+                    first,
+                    position: start + from,
+                    ahead,
+                });
+                next = next.max(from + taken);
             }
-            from = filled;
+            // An empty piece before a carriage return still begins the line.
+            let line_feed = block[next - 1] == b'\n';
+            number += u64::from(line_feed);
+            if next > end + 1 {
+                number += memchr_iter(b'\n', &block[end..next - 1]).count() as u64;
+            }
+            first = line_feed || first && end == from;
+            (from, searched) = (next, next);
         }
-        buffer.copy_within(from..filled, 0);
-        filled -= from;
-        searched = filled;
+        from += start;
     };
     if filled > 0 && !skipping {
         let text = Some(utf8(&buffer[..filled]));
-        piece(Piece { text, number, whole: false, first, ahead: "" });
+        piece(Piece { text, number, whole: false, first, position: 0, ahead: "" });
     }
     end
+}
+
+/// Position of the first line feed, or carriage return if there are any.
+#[inline]
+fn terminator(bytes: &[u8], returns: bool) -> Option<usize> {
+    if returns {
+        return memchr2(b'\n', b'\r', bytes);
+    }
+    find_near([b'\n'; 2], bytes)
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, &[u8]> {

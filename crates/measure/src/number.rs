@@ -91,11 +91,31 @@ fn exact(integer: u64, step: i32) -> Option<f64> {
 /// may overflow.
 fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
     let mut rest = text;
+    while let Some((word, after)) = rest.split_first_chunk::<8>() {
+        let Some(eight) = eight_digits(u64::from_le_bytes(*word)) else { break };
+        integer = integer.wrapping_mul(100_000_000).wrapping_add(eight);
+        rest = after;
+    }
     while let [digit @ b'0'..=b'9', after @ ..] = rest {
         integer = integer.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
         rest = after;
     }
     (integer, rest)
+}
+
+/// The number of eight digits in a word, the first one in its lowest byte: three steps add digits, then pairs, then fours.
+#[inline]
+fn eight_digits(word: u64) -> Option<u64> {
+    const EACH: u64 = u64::MAX / 255;
+    // A digit has the upper half 3 also after an addition of 6.
+    let is_digits = |word: u64| word & (EACH * 0xf0) == EACH * 0x30;
+    if !is_digits(word) || !is_digits(word.wrapping_add(EACH * 6)) {
+        return None;
+    }
+    let digits = word - EACH * 0x30;
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
 }
 
 /// Reads a count that makes up the whole text.
@@ -144,6 +164,21 @@ mod tests {
             }
         }
         assert!(number("-0").unwrap().value.is_sign_negative());
+    }
+
+    #[test]
+    fn eight_digits_are_read_at_once() {
+        let read = |text: &str| eight_digits(u64::from_le_bytes(text.as_bytes().try_into().unwrap()));
+        for number in (0..100_000_000).step_by(997).chain([99_999_999]) {
+            assert_eq!(read(&format!("{number:08}")), Some(number));
+        }
+        for at in 0..8 {
+            for byte in (0..128_u8).filter(|byte| !byte.is_ascii_digit()) {
+                let mut text = *b"09182736";
+                text[at] = byte;
+                assert_eq!(read(str::from_utf8(&text).unwrap()), None, "{byte}");
+            }
+        }
     }
 
     #[test]

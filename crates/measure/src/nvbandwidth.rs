@@ -95,7 +95,7 @@ impl Matrix {
         if self.pairs && row == column {
             return;
         }
-        let mut put = test.put(out).unit(&self.unit);
+        let mut put = test.put(out, &self.unit);
         if let Some(part) = self.part {
             put = put.label("part", part);
         }
@@ -147,9 +147,9 @@ impl Name {
     }
 
     /// Starts the metric of the test.
-    fn put<'a>(&self, out: &'a mut Out) -> Put<'a> {
+    fn put<'a>(&self, out: &'a mut Out, unit: &str) -> Put<'a> {
         let better = if self.is_latency { Better::Lower } else { Better::Higher };
-        out.put(&COPY).parts(&[&self.plain]).better(better)
+        out.put_parts(&COPY, &[&self.plain], unit).better(better)
     }
 }
 
@@ -305,7 +305,7 @@ fn testcase(test: Value<'_>, out: &mut Out) -> bool {
             let latency = name.contains("latency");
             let scope = if name.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
             let unit = if latency { "ns" } else { "GB/s" };
-            Name::of(&name).put(out).unit(unit).scope(scope).unmeasurable("Waived", status.line());
+            Name::of(&name).put(out, unit).scope(scope).unmeasurable("Waived", status.line());
             return true;
         }
         "Error" | "ERROR" | "Not Found" => {

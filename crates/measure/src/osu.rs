@@ -2,6 +2,9 @@
 //!
 //! The programs print no end mark. The command of a check prints one after them.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
 use model::{
     measurement::LogEnd,
     metric::{Better, Scope, Severity, Subject},
@@ -10,7 +13,6 @@ use model::{
 use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
-    number::number,
     out::{Out, short},
     text::{Phrase, trim, words},
 };
@@ -63,27 +65,36 @@ struct Osu {
 }
 
 static TEST: Phrase = Phrase::new(" Test");
-static BETWEEN_COLUMNS: Phrase = Phrase::new("  ");
 
 impl Lines for Osu {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        static ERROR: LazyLock<AhoCorasick> =
+            LazyLock::new(|| AhoCorasick::new(["error", "ERROR", "Abort"]).expect("short words"));
         let text = trim(line.text);
-        if text == "-- end of osu --" {
+        // Most lines are rows.
+        if text.starts_with(|c: char| c.is_ascii_digit()) && !self.columns.is_empty() {
+            self.row(text, line, out);
+        } else if text == "-- end of osu --" {
             self.ended = true;
         } else if let Some(title) = text.strip_prefix("# OSU ") {
             self.ended = false;
-            let (title, version) = title.rsplit_once(" v").unwrap_or((title, ""));
+            let version = title.as_bytes().windows(2).rposition(|pair| pair == b" v");
+            let (title, version) = version.map_or((title, ""), |at| (&title[..at], &title[at + 2..]));
             out.version(version);
             let title = title.split_once(' ').map_or(title, |(_, title)| title);
             let title = TEST.split_once(title).map_or(title, |(title, _)| title);
             let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-            self.test = short(&words.collect::<Vec<_>>().join("_")).to_ascii_lowercase();
+            self.test.clear();
+            for word in words {
+                self.test.push_str(if self.test.is_empty() { "" } else { "_" });
+                self.test.push_str(word);
+            }
+            self.test.truncate(short(&self.test).len());
+            self.test.make_ascii_lowercase();
             self.columns.clear();
         } else if text.starts_with("# Size") || text.starts_with("# Avg Latency") {
             self.header(text);
-        } else if text.starts_with(|c: char| c.is_ascii_digit()) && !self.columns.is_empty() {
-            self.row(text, line, out);
-        } else if text.contains("error") || text.contains("ERROR") || text.contains("Abort") {
+        } else if ERROR.is_match(text) {
             self.failed = true;
             out.error(text);
             out.finding("OSU_ERROR", Subject::default(), Severity::Unknown, text, line.number);
@@ -100,16 +111,27 @@ impl Lines for Osu {
     }
 }
 
+/// The names of columns, which contain single blanks: two blanks or more separate them.
+fn names(header: &str) -> impl Iterator<Item = &str> {
+    let mut rest = header;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(' ');
+        let end = rest.as_bytes().windows(2).position(|pair| pair == b"  ").unwrap_or(rest.len());
+        let name = &rest[..end];
+        rest = &rest[end..];
+        (!name.is_empty()).then(|| trim(name))
+    })
+    .filter(|name| !name.is_empty())
+}
+
 impl Osu {
     /// Reads the header: `# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations`.
     fn header(&mut self, text: &str) {
         let text = text.trim_start_matches(['#', ' ']);
         self.sized = text.starts_with("Size");
-        // Two blanks or more separate columns, whose names contain single ones.
-        let names = BETWEEN_COLUMNS.split(text).map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS);
-        let names: Vec<_> = names.skip(usize::from(self.sized)).collect();
-        self.validated = names.iter().position(|name| name.starts_with("Validation"));
-        let known = |name: &&str| match *name {
+        let names = names(text).take(COLUMNS);
+        let names = names.skip(usize::from(self.sized));
+        let known = |name: &str| match name {
             name if name.starts_with("Bandwidth") || name == "MB/s" => Some(&BANDWIDTH),
             name if name.starts_with("Avg Latency")
                 || name.starts_with("Avg Lat")
@@ -122,7 +144,12 @@ impl Osu {
             "Messages/s" => Some(&RATE),
             _ => None,
         };
-        self.columns = names.iter().map(known).collect();
+        self.columns.clear();
+        self.validated = None;
+        for (at, name) in names.enumerate() {
+            self.validated = self.validated.or(Some(at).filter(|_| name.starts_with("Validation")));
+            self.columns.push(known(name));
+        }
     }
 
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
@@ -132,18 +159,25 @@ impl Osu {
         let mut cells = [""; COLUMNS + 1];
         let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();
         let cells = &cells[..columns];
-        if !line.whole || columns != self.columns.len() || cells.iter().all(|word| number(word).is_none()) {
+        let mut numbers = [None; COLUMNS + 1];
+        for (number, cell) in numbers.iter_mut().zip(cells) {
+            *number = crate::number::number(cell);
+        }
+        if !line.whole || columns != self.columns.len() || numbers.iter().all(Option::is_none) {
             self.broken = true;
             return;
         }
         self.rows += 1;
-        for (known, word) in self.columns.iter().zip(cells) {
+        for ((known, word), number) in self.columns.iter().zip(cells).zip(numbers) {
             if let Some(known) = known
                 && !out.omit()
             {
-                let put = out.put(known).parts(&[&self.test]);
+                let put = out.put_parts(known, &[&self.test], known.unit);
                 let put = if size.is_empty() { put } else { put.label("size", size) };
-                put.read(word, line.number);
+                match number {
+                    Some(number) => put.value(number, line.number),
+                    None => put.read(word, line.number),
+                }
             }
         }
         if self.validated.is_some_and(|at| cells.get(at).is_some_and(|word| *word != "Pass")) {

@@ -1,10 +1,14 @@
 //! Collects metrics, findings and GPUs within a memory limit.
 
-use std::{collections::BTreeSet, fmt::Display, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    sync::Arc,
+};
 
 use model::{
     measurement::{LogEnd, Reading},
-    metric::{Better, Finding, Gpu, Metric, Scope, Severity, Subject},
+    metric::{Better, Finding, Gpu, Labels, Metric, Scope, Severity, Subject},
 };
 
 use crate::{known::Known, number::Number, text::trim};
@@ -17,12 +21,20 @@ const REPORTS: usize = 1 << 20;
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
 const SHORT: usize = 200;
-/// Memory of the first B-tree node of a map with labels, bytes.
+/// Memory of the first B-tree node of a map with labels, bytes. Metrics that share a map are charged for their own, so that the
+/// number of kept metrics does not depend on the order of a log.
 const LABELS: usize = 640;
 /// Allocator overhead of one allocation, bytes.
 const OVERHEAD: usize = 32;
-/// Memory of a metric without labels, bytes.
-const METRIC: usize = size_of::<Metric>() * 5 / 2;
+/// Memory of a metric without labels, bytes: a constant, so that all versions keep the same metrics of a log.
+const METRIC: usize = 560;
+const _: () = assert!(size_of::<Metric>() * 5 / 2 <= METRIC);
+/// Number of names, and of labels, that are found without a search.
+const RECENT: usize = 256;
+/// Maximum length of the text by which such a name or labels are found, bytes.
+const RECENT_TEXT: usize = 512;
+/// Ends a part of a name; it does not occur in UTF-8.
+const END: u8 = 0xff;
 
 /// The reading in progress.
 #[derive(Default)]
@@ -34,36 +46,97 @@ pub(crate) struct Out {
     pub(crate) documents: usize,
     /// Bytes of the log that the reader of a line took, if they are more than the line.
     pub(crate) taken: usize,
+    /// Length of the log, bytes; 0 if it is unknown.
+    pub(crate) length: usize,
+    /// Position of the current line in a log of known length.
+    pub(crate) position: usize,
     used: usize,
     reports: usize,
     /// A metric was omitted, and so are all after it.
     full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
-    /// Name and unit of the metrics of the registry that were used.
-    known: Vec<(&'static Known, Arc<str>, Arc<str>)>,
-    /// Index in `known` after the last metric: programs print metrics in the same order again and again.
-    next: usize,
+    /// Names and units by the hash of what they were made from; a later one with the same hash replaces an earlier one.
+    recent_names: Vec<Option<RecentName>>,
+    /// Labels by the hash of their texts, in the same way.
+    recent_labels: Vec<Option<RecentLabels>>,
+    /// Subject of the metric in progress.
+    subject: Subject,
+    /// Labels of the metric in progress: each name and value behind its length in one byte.
+    labels: Vec<u8>,
     /// Buffer for a name.
     text: String,
+}
+
+/// Name and unit of a metric of the registry.
+struct RecentName {
+    known: &'static Known,
+    /// The parts of the name, each with its [`END`].
+    parts: Box<[u8]>,
+    name: Arc<str>,
+    unit: Arc<str>,
+}
+
+impl RecentName {
+    fn is(&self, known: &'static Known, parts: &[&str], unit: &str) -> bool {
+        let mut rest = &*self.parts;
+        for part in parts {
+            match rest.strip_prefix(part.as_bytes()) {
+                Some([END, after @ ..]) => rest = after,
+                _ => return false,
+            }
+        }
+        rest.is_empty() && std::ptr::eq(self.known, known) && *self.unit == *unit
+    }
+}
+
+struct RecentLabels {
+    /// The labels as in [`Out::labels`].
+    text: Box<[u8]>,
+    labels: Labels,
+    /// Memory of the labels, bytes.
+    bytes: usize,
+}
+
+/// How the name of a metric is made.
+#[derive(Clone, Copy)]
+enum Name {
+    /// The parts replace the placeholders of the registry.
+    Parts,
+    /// The name is made from the only part.
+    Made(fn(&str) -> String),
 }
 
 impl Out {
     /// Starts a metric of the registry.
     #[inline]
     pub(crate) fn put(&mut self, known: &'static Known) -> Put<'_> {
-        // After the first omitted value all others are omitted as well.
-        self.full |= self.used + METRIC > MAX_BYTES;
-        if !self.full {
-            self.start(known);
-        }
-        Put { out: self, known, whole: false }
+        self.begin(known, Name::Parts, &[], known.unit)
     }
 
-    /// Whether no more metrics are kept.
+    /// Starts a metric of the registry with the parts of its name for which the registry has placeholders, and the printed unit.
     #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.full
+    pub(crate) fn put_parts(&mut self, known: &'static Known, parts: &[&str], unit: &str) -> Put<'_> {
+        self.begin(known, Name::Parts, parts, unit)
+    }
+
+    /// Starts a metric of the registry whose name is made from a text. It is made again only if it is not among the recent names.
+    #[inline]
+    pub(crate) fn put_made(
+        &mut self,
+        known: &'static Known,
+        text: &str,
+        make: fn(&str) -> String,
+    ) -> Put<'_> {
+        self.begin(known, Name::Made(make), &[text], known.unit)
+    }
+
+    #[inline]
+    fn begin(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) -> Put<'_> {
+        // After the first omitted value all others are omitted as well.
+        self.full |= self.used + METRIC > MAX_BYTES;
+        let name = if self.full { None } else { Some(self.start(known, kind, parts, unit)) };
+        Put { out: self, name, better: known.better, scope: known.scope, whole: false }
     }
 
     /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
@@ -74,26 +147,73 @@ impl Out {
         self.full
     }
 
-    fn start(&mut self, known: &'static Known) {
-        let (name, unit) = self.known(known);
-        self.reading.metrics.push(Metric {
-            name,
-            unit,
-            better: known.better,
-            scope: known.scope,
-            subject: Subject::default(),
-            labels: Default::default(),
-            value: None,
-            resolution: None,
-            unmeasurable: None,
-            line: 0,
-        });
+    /// Name and unit of a new metric.
+    fn start(
+        &mut self,
+        known: &'static Known,
+        kind: Name,
+        parts: &[&str],
+        unit: &str,
+    ) -> (Arc<str>, Arc<str>) {
+        self.labels.clear();
+        let mut place = std::ptr::from_ref(known).addr() as u64;
+        for part in parts {
+            place = hash(place, part.as_bytes());
+        }
+        if !std::ptr::eq(unit, known.unit) {
+            place = hash(place, unit.as_bytes());
+        }
+        let place = place_of(place);
+        match self.recent_names.get(place) {
+            Some(Some(recent)) if recent.is(known, parts, unit) => (recent.name.clone(), recent.unit.clone()),
+            _ => self.make_name(place, known, kind, parts, unit),
+        }
+    }
+
+    /// Makes the name and the unit of a metric, and stores them in a place.
+    #[inline(never)]
+    fn make_name(
+        &mut self,
+        place: usize,
+        known: &'static Known,
+        kind: Name,
+        parts: &[&str],
+        unit: &str,
+    ) -> (Arc<str>, Arc<str>) {
+        // The texts of the registry are counted even if others replace them.
+        let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
+        match kind {
+            Name::Made(make) => name = self.name(&make(parts.first().copied().unwrap_or_default())),
+            Name::Parts if parts.is_empty() => {}
+            Name::Parts => {
+                let mut text = std::mem::take(&mut self.text);
+                fill(&mut text, known.name, parts);
+                name = self.name(&text);
+                self.text = text;
+            }
+        }
+        if unit != known.unit {
+            shared = self.name(unit);
+        }
+        let mut text = Vec::new();
+        for part in parts {
+            text.extend_from_slice(part.as_bytes());
+            text.push(END);
+        }
+        if text.len() <= RECENT_TEXT {
+            if self.recent_names.is_empty() {
+                self.recent_names.resize_with(RECENT, || None);
+            }
+            let (name, unit) = (name.clone(), shared.clone());
+            self.recent_names[place] = Some(RecentName { known, parts: text.into(), name, unit });
+        }
+        (name, shared)
     }
 
     /// Starts a metric that is not in the registry.
     pub(crate) fn custom(&mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'_> {
         static OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
-        self.put(&OTHER).name(name).unit(unit).better(better).scope(scope)
+        self.begin(&OTHER, Name::Made(str::to_owned), &[name], unit).better(better).scope(scope)
     }
 
     /// Adds a finding. Its texts are formatted only if it may fit.
@@ -110,10 +230,13 @@ impl Out {
             self.left_out += 1;
             return;
         }
-        let (code, text) = (code.to_string(), text.to_string());
-        let text = beginning(trim(&text));
+        let (code, mut text) = (code.to_string(), text.to_string());
+        let kept = beginning(trim(&text));
+        if kept.len() < text.len() {
+            text = kept.to_owned();
+        }
         if self.report(least + text.len() + code.len()) {
-            let (text, subject) = (text.to_owned(), self.complete(subject));
+            let subject = self.complete(subject);
             self.reading.findings.push(Finding { code, subject, severity, text, line });
         }
     }
@@ -156,19 +279,50 @@ impl Out {
         name
     }
 
-    /// Shared copies of the name and the unit of a metric of the registry.
-    fn known(&mut self, known: &'static Known) -> (Arc<str>, Arc<str>) {
-        let is_known = |(used, _, _): &(&Known, _, _)| std::ptr::eq(*used, known);
-        if !self.known.get(self.next).is_some_and(is_known) {
-            self.next = self.known.iter().position(is_known).unwrap_or(self.known.len());
-            if self.next == self.known.len() {
-                let (name, unit) = (self.name(known.name), self.name(known.unit));
-                self.known.push((known, name, unit));
-            }
+    /// The labels of the metric in progress with their memory. Equal ones are shared.
+    fn shared_labels(&mut self) -> (Labels, usize) {
+        let place = place_of(hash(0, &self.labels));
+        if let Some(Some(recent)) = self.recent_labels.get(place)
+            && *recent.text == *self.labels
+        {
+            return (recent.labels.clone(), recent.bytes);
         }
-        let (_, name, unit) = &self.known[self.next];
-        self.next += 1;
-        (name.clone(), unit.clone())
+        let mut labels = BTreeMap::new();
+        let mut rest = &self.labels[..];
+        let mut next = || {
+            let (length, after) = rest.split_first()?;
+            let (text, after) = after.split_at_checked(usize::from(*length))?;
+            rest = after;
+            str::from_utf8(text).ok().map(str::to_owned)
+        };
+        while let (Some(name), Some(value)) = (next(), next()) {
+            labels.insert(name, value);
+        }
+        let of_label = |(name, value): (&String, &String)| name.len() + value.len() + 2 * OVERHEAD;
+        let bytes = LABELS + labels.iter().map(of_label).sum::<usize>();
+        let labels = Labels::from(labels);
+        if self.labels.len() <= RECENT_TEXT {
+            if self.recent_labels.is_empty() {
+                self.recent_labels.resize_with(RECENT, || None);
+            }
+            let text = self.labels.as_slice().into();
+            self.recent_labels[place] = Some(RecentLabels { text, labels: labels.clone(), bytes });
+        }
+        (labels, bytes)
+    }
+
+    /// Reserves memory for the metrics of the rest of the log, if its length is known: growing step by step would copy them and
+    /// use new pages of memory again and again.
+    #[cold]
+    fn grow(&mut self) {
+        let count = self.reading.metrics.len();
+        let room = (MAX_BYTES - self.used) / METRIC + 1;
+        // An early estimate is wrong: the metrics of a large document have the position of its first line.
+        if count >= 32 && self.position > self.length / 64 {
+            let all = count * self.length / self.position;
+            let more = (all + all / 16).saturating_sub(count).max(count / 4);
+            self.reading.metrics.reserve_exact(more.min(room));
+        }
     }
 
     fn complete(&self, mut subject: Subject) -> Subject {
@@ -210,6 +364,42 @@ impl Out {
     }
 }
 
+/// Replaces the placeholders in the name of a metric of the registry.
+fn fill(name: &mut String, mut pattern: &str, parts: &[&str]) {
+    name.clear();
+    for part in parts {
+        let Some((before, after)) = pattern.split_once('<') else { break };
+        name.push_str(before);
+        name.push_str(part);
+        pattern = after.split_once('>').map_or("", |(_, after)| after);
+    }
+    name.push_str(pattern);
+}
+
+/// Continues the hash of texts.
+#[inline]
+fn hash(hash: u64, text: &[u8]) -> u64 {
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let hash = mix(hash, text.len() as u64);
+    // The last bytes are read together, also if some of them were read before.
+    if let Some(last) = text.last_chunk::<8>() {
+        let (words, _) = text.as_chunks::<8>();
+        let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        mix(hash, u64::from_le_bytes(*last))
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        mix(hash, u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)))
+    } else {
+        mix(hash, text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+    }
+}
+
+/// The place of a hash among recent names or labels.
+#[inline]
+fn place_of(hash: u64) -> usize {
+    // The upper bits depend on all bits of the texts.
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+}
+
 /// The beginning of a text, at most [`SHORT`] bytes.
 pub(crate) fn short(text: &str) -> &str {
     let mut end = text.len().min(SHORT);
@@ -226,132 +416,91 @@ fn beginning(text: &str) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// A metric in progress: the last one of the reading. It must be completed with a value or a reason.
+/// A metric in progress. It must be completed with a value or a reason.
 ///
 /// Beyond the memory limit a metric is counted, but not kept.
 #[must_use]
 pub(crate) struct Put<'a> {
     out: &'a mut Out,
-    known: &'static Known,
+    /// Name and unit; absent if the metric is only counted.
+    name: Option<(Arc<str>, Arc<str>)>,
+    better: Better,
+    scope: Scope,
     whole: bool,
 }
 
 impl Put<'_> {
-    #[inline]
-    fn metric(&mut self) -> Option<&mut Metric> {
-        if self.out.full { None } else { self.out.reading.metrics.last_mut() }
-    }
-
-    /// Sets the parts of the name for which the registry has placeholders.
-    #[inline]
-    pub(crate) fn parts(self, parts: &[&str]) -> Self {
-        if self.out.full { self } else { self.filled(parts) }
-    }
-
-    fn filled(self, parts: &[&str]) -> Self {
-        let mut name = std::mem::take(&mut self.out.text);
-        name.clear();
-        let mut pattern = self.known.name;
-        for part in parts {
-            let Some((before, after)) = pattern.split_once('<') else { break };
-            name.push_str(before);
-            name.push_str(part);
-            pattern = after.split_once('>').map_or("", |(_, after)| after);
-        }
-        name.push_str(pattern);
-        let put = self.name(&name);
-        put.out.text = name;
-        put
-    }
-
-    /// Replaces the name.
-    pub(crate) fn name(mut self, name: &str) -> Self {
-        if !self.out.full {
-            let name = self.out.name(name);
-            if let Some(metric) = self.metric() {
-                metric.name = name;
-            }
-        }
-        self
-    }
-
     /// The printed unit.
-    #[inline]
     pub(crate) fn unit(mut self, unit: &str) -> Self {
-        if !self.out.full && unit != self.known.unit {
-            let unit = self.out.name(unit);
-            if let Some(metric) = self.metric() {
-                metric.unit = unit;
-            }
+        if let Some((_, old)) = &mut self.name {
+            *old = self.out.name(unit);
         }
         self
     }
 
-    pub(crate) fn better(mut self, better: Better) -> Self {
-        if let Some(metric) = self.metric() {
-            metric.better = better;
-        }
-        self
+    #[inline]
+    pub(crate) fn better(self, better: Better) -> Self {
+        Self { better, ..self }
     }
 
-    pub(crate) fn scope(mut self, scope: Scope) -> Self {
-        if let Some(metric) = self.metric() {
-            metric.scope = scope;
-        }
-        self
+    #[inline]
+    pub(crate) fn scope(self, scope: Scope) -> Self {
+        Self { scope, ..self }
     }
 
     /// The subject of the metric.
     #[inline]
-    pub(crate) fn subject(mut self, set: impl FnOnce(&mut Subject)) -> Self {
-        if let Some(metric) = self.metric() {
-            set(&mut metric.subject);
+    pub(crate) fn subject(self, set: impl FnOnce(&mut Subject)) -> Self {
+        if self.name.is_some() {
+            set(&mut self.out.subject);
         }
         self
     }
 
+    #[inline]
     pub(crate) fn of(self, subject: Subject) -> Self {
         self.subject(|old| *old = subject)
     }
 
     /// The value describes the whole job; any of its processes may print it.
-    pub(crate) fn whole(mut self) -> Self {
-        self.whole = true;
-        self
+    #[inline]
+    pub(crate) fn whole(self) -> Self {
+        Self { whole: true, ..self }
     }
 
+    #[inline]
     pub(crate) fn gpu(self, gpu: u32) -> Self {
         self.subject(|subject| subject.gpu = Some(gpu))
     }
 
-    pub(crate) fn label(mut self, name: &str, value: &str) -> Self {
-        if let Some(metric) = self.metric() {
-            metric.labels.insert(short(name).to_owned(), short(value).to_owned());
+    #[inline]
+    pub(crate) fn label(self, name: &str, value: &str) -> Self {
+        if self.name.is_some() {
+            for text in [short(name), short(value)] {
+                // A short text has at most 200 bytes.
+                self.out.labels.push(text.len() as u8);
+                self.out.labels.extend_from_slice(text.as_bytes());
+            }
         }
         self
     }
 
     /// Adds the metric with a value.
     #[inline]
-    pub(crate) fn value(mut self, number: Number, line: u64) {
-        if let Some(metric) = self.metric() {
-            (metric.value, metric.resolution) = (Some(number.value), number.resolution);
-        }
-        self.add(line);
+    pub(crate) fn value(self, number: Number, line: u64) {
+        self.add(Some(number), None, line);
     }
 
     /// Adds the metric without a value, with the program's reason.
-    pub(crate) fn unmeasurable(mut self, reason: impl Display, line: u64) {
-        if let Some(metric) = self.metric() {
-            metric.unmeasurable = Some(beginning(reason.to_string().trim()).to_owned());
-        }
-        self.add(line);
+    pub(crate) fn unmeasurable(self, reason: impl Display, line: u64) {
+        let reason = self.name.as_ref().map(|_| beginning(reason.to_string().trim()).to_owned());
+        self.add(None, reason, line);
     }
 
     /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
     #[inline]
     pub(crate) fn read(self, text: &str, line: u64) {
-        if self.out.full {
+        if self.name.is_none() {
             self.out.left_out += 1;
         } else {
             self.read_kept(text, line);
@@ -366,27 +515,41 @@ impl Put<'_> {
         }
     }
 
-    fn add(self, line: u64) {
-        let Put { out, whole, .. } = self;
-        let Some(metric) = out.reading.metrics.last_mut().filter(|_| !out.full) else {
+    fn add(self, number: Option<Number>, unmeasurable: Option<String>, line: u64) {
+        let Put { out, name, better, scope, whole } = self;
+        let Some((name, unit)) = name else {
             out.left_out += 1;
             return;
         };
-        metric.line = line;
         if !whole {
-            complete(&mut metric.subject, &out.origin);
+            complete(&mut out.subject, &out.origin);
         }
-        let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len() + 2 * OVERHEAD);
-        let labels = labels.sum::<usize>() + if metric.labels.is_empty() { 0 } else { LABELS };
-        let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
-        let used = out.used + METRIC + labels + reason;
-        if used <= MAX_BYTES {
-            out.used = used;
-        } else {
+        let (labels, bytes) = if out.labels.is_empty() { Default::default() } else { out.shared_labels() };
+        let reason = unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
+        let used = out.used + METRIC + bytes + reason;
+        let subject = std::mem::take(&mut out.subject);
+        if used > MAX_BYTES {
             out.full = true;
             out.left_out += 1;
-            out.reading.metrics.pop();
+            return;
         }
+        out.used = used;
+        if out.reading.metrics.len() == out.reading.metrics.capacity() {
+            out.grow();
+        }
+        // The metric is written once: reading a part of it right after it was moved waits for the move.
+        out.reading.metrics.push(Metric {
+            name,
+            unit,
+            better,
+            scope,
+            subject,
+            labels,
+            value: number.map(|number| number.value),
+            resolution: number.and_then(|number| number.resolution),
+            unmeasurable,
+            line,
+        });
     }
 }
 

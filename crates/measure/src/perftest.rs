@@ -113,7 +113,7 @@ impl Lines for Test {
         let text = trim(line.text);
         // Lines of all other kinds contain a capital letter, or do not begin with a digit.
         let is_row = text.starts_with(|c: char| c.is_ascii_digit())
-            && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+            && !text.bytes().fold(false, |found, byte| found | byte.is_ascii_uppercase());
         if is_row && self.headers > 0 {
             self.row(text, line, out);
         } else if text.starts_with("#bytes") {
@@ -237,8 +237,8 @@ impl Test {
             self.broken = true;
             return;
         }
-        let cells = self.columns.iter().zip(cells);
-        let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(word));
+        let cells = self.columns.iter().zip(&cells[..columns]);
+        let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(*word));
         let row = Row {
             verb: &self.verb,
             both: self.both,
@@ -267,7 +267,7 @@ impl Row<'_> {
             return;
         }
         let verb = if self.verb.is_empty() { "other" } else { self.verb };
-        let mut put = out.put(known).parts(&[verb, name]).unit(unit).label("size", self.size);
+        let mut put = out.put_parts(known, &[verb, name], unit).label("size", self.size);
         if self.both {
             put = put.label("direction", "both");
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use memchr::memchr;
+
 /// The process that printed a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
@@ -33,6 +35,8 @@ pub(crate) struct Labels {
 
 /// Maximum length of a label, bytes.
 const LONGEST: usize = 200;
+/// Length of the part of a line that is examined, bytes: more than all of its prefixes have.
+const PREFIXES: usize = 1024;
 /// Number of lines that are examined.
 const EXAMINED: usize = 400;
 
@@ -42,11 +46,17 @@ impl Labels {
 
     /// Examines the beginning of a log.
     pub(crate) fn of(head: &[u8]) -> Self {
-        let lines = head.split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end());
+        let mut rest = head;
+        let lines = std::iter::from_fn(|| {
+            let end = memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = (!rest.is_empty()).then(|| &rest[..end])?;
+            rest = rest.get(end + 1..).unwrap_or_default();
+            Some(line.trim_ascii_end())
+        });
         let (mut all, mut ranks, mut hosts) = (0, 0, 0);
         let mut names = BTreeSet::new();
         for line in lines.filter(|line| !line.is_empty()).take(EXAMINED) {
-            let line = crate::text::text_of(line);
+            let line = crate::text::text_of(&line[..line.len().min(PREFIXES)]);
             all += 1;
             let tag = tagged(&line).map_or(0, |(_, rest)| line.len() - rest.len());
             let line = &line[tag..];

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::OnceLock};
 
-use memchr::memmem::Finder;
+use memchr::{memchr2, memmem::Finder};
 
 /// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
 pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
@@ -35,12 +35,38 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
     let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
     let mut rest = text;
     std::iter::from_fn(move || {
+        // Columns of a table are many blanks apart.
+        while let Some(after) = rest.strip_prefix("        ") {
+            rest = after;
+        }
         let start = rest.bytes().position(|byte| !is_blank(&byte))?;
         let word = &rest[start..];
         let end = word.bytes().position(|byte| is_blank(&byte)).unwrap_or(word.len());
         rest = &word[end..];
         Some(&word[..end])
     })
+}
+
+/// Position of the first of two bytes, which is expected near the beginning: starting a search takes longer than examining a few
+/// words.
+#[inline]
+pub(crate) fn find_near(bytes: [u8; 2], text: &[u8]) -> Option<usize> {
+    const EACH: u64 = u64::MAX / 255;
+    const NEAR: usize = 4;
+    let (words, _) = text.as_chunks::<8>();
+    for (at, word) in words.iter().take(NEAR).enumerate() {
+        let [one, other] = bytes.map(|byte| {
+            let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(byte));
+            word.wrapping_sub(EACH) & !word & (EACH << 7)
+        });
+        // The lowest bit that is set belongs to the first such byte.
+        let found = one | other;
+        if found != 0 {
+            return Some(at * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let examined = words.len().min(NEAR) * 8;
+    memchr2(bytes[0], bytes[1], &text[examined..]).map(|at| examined + at)
 }
 
 /// A phrase to find in many lines. The search is prepared once, because `str::split_once` prepares it for each line,
@@ -95,6 +121,21 @@ mod tests {
     fn words_are_separated_by_any_number_of_blanks() {
         for text in ["", " ", "a", " a  b\t\u{b}c ", "\u{e9} \u{e9}"] {
             assert!(words(text).eq(text.split_whitespace()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_near_byte_is_found_like_any_other() {
+        for length in 0..80 {
+            for at in 0..=length {
+                let mut text = "ab\u{8a}\u{b}".repeat(20).into_bytes();
+                text.truncate(length);
+                if at < length {
+                    text[at] = b'\n';
+                }
+                let found = text.iter().position(|byte| matches!(byte, b'\n' | b'"'));
+                assert_eq!(find_near([b'"', b'\n'], &text), found, "{length} {at}");
+            }
         }
     }
 

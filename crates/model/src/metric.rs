@@ -2,10 +2,10 @@
 //!
 //! These types are part of the document `burnin/parse/v1`: their field names are an interface.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value of one subject, as printed by the program.
 ///
@@ -25,7 +25,8 @@ pub struct Metric {
     pub subject: Subject,
     /// Properties that distinguish values of the same name, such as `size: 8388608`, `dtype: bf16`.
     #[serde(default)]
-    pub labels: BTreeMap<String, String>,
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub labels: Labels,
     /// The finite value; null if the program could not measure it.
     pub value: Option<f64>,
     /// Distance of two adjacent printed values, in the metric's unit: 0.01 for `51.47`. Differences below it have no meaning.
@@ -35,6 +36,51 @@ pub struct Metric {
     pub unmeasurable: Option<String>,
     /// Line of the log, starting at 1.
     pub line: u64,
+}
+
+/// Names and values of labels, in the order of the names. A clone shares them: most metrics of a log have the labels of another.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels(Option<Arc<BTreeMap<String, String>>>);
+
+impl Labels {
+    /// Sets a label. Labels that other metrics share are copied first.
+    pub fn insert(&mut self, name: String, value: String) {
+        Arc::make_mut(self.0.get_or_insert_default()).insert(name, value);
+    }
+}
+
+impl Deref for Labels {
+    type Target = BTreeMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl From<BTreeMap<String, String>> for Labels {
+    fn from(labels: BTreeMap<String, String>) -> Self {
+        // Absent labels have one representation, so that comparisons need no special case.
+        Self(if labels.is_empty() { None } else { Some(Arc::new(labels)) })
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::deserialize(deserializer).map(Self::from)
+    }
 }
 
 /// Units with a known meaning. Values in any other unit are not judged unless the criteria name the unit.

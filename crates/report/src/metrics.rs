@@ -122,7 +122,7 @@ fn summaries(logs: &[(&str, &Reading)], judgement: Option<&Judgement>) -> Vec<Me
     let mut groups: Vec<Group<'_>> = Vec::new();
     let mut positions: BTreeMap<Kind<'_>, usize> = BTreeMap::new();
     for (log, metric) in logs.iter().flat_map(|(log, reading)| reading.metrics.iter().map(|it| (*log, it))) {
-        let kind = (&*metric.name, &metric.labels, &*metric.unit, metric.better, metric.scope);
+        let kind = (&*metric.name, &*metric.labels, &*metric.unit, metric.better, metric.scope);
         let at = *positions.entry(kind).or_insert_with(|| {
             groups.push((kind, Vec::new()));
             groups.len() - 1

@@ -131,7 +131,7 @@ fn nodes(story: &Story<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
                 continue;
             }
             let entry = nodes.entry(node_of(metric.subject.node.as_deref(), log)).or_default();
-            if first.is_some_and(|first| *first.name == *metric.name && first.labels == metric.labels) {
+            if first.is_some_and(|first| *first.name == *metric.name && first.labels == *metric.labels) {
                 let worse = |known: f64| match metric.better {
                     Better::Lower => value > known,
                     _ => value < known,
@@ -140,7 +140,7 @@ fn nodes(story: &Story<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
                     entry.value = Some(value);
                 }
             }
-            let median = medians.get(&(&*metric.name, &metric.labels)).filter(|median| **median != 0.0);
+            let median = medians.get(&(&*metric.name, &*metric.labels)).filter(|median| **median != 0.0);
             let Some(apart) = median.map(|median| worse_by(metric.better, value, *median)) else { continue };
             if apart.is_finite() && entry.worst.as_ref().is_none_or(|(_, known)| apart > *known) {
                 entry.worst = Some((text::shortened(&metric.name, NAME), apart));

@@ -168,7 +168,11 @@ fn suspects(declined: &[&Decline<'_>], judged: usize) -> Vec<Suspect> {
 
 impl Key {
     fn of(metric: &Metric) -> Self {
-        Self { name: metric.name.to_string(), subject: metric.subject.clone(), labels: metric.labels.clone() }
+        Self {
+            name: metric.name.to_string(),
+            subject: metric.subject.clone(),
+            labels: (*metric.labels).clone(),
+        }
     }
 }
 
@@ -265,7 +269,7 @@ mod tests {
                     better: Better::Higher,
                     scope: Scope::Gpu,
                     subject: Subject::gpu(gpu),
-                    labels: BTreeMap::new(),
+                    labels: Default::default(),
                     value: Some(700.0 * level(gpu, round) * (1.0 + 0.003 * noise)),
                     resolution: Some(0.1),
                     unmeasurable: None,

@@ -149,7 +149,7 @@ impl Documents {
         if !self.gather.is_open()
             && out.documents + ahead.len() < LONGEST
             && let Some((document, length)) =
-                Document::at_start(ahead, line.number, std::mem::take(&mut self.nodes))
+                Document::at_start(ahead, line.text.len(), line.number, std::mem::take(&mut self.nodes))
         {
             if length > line.text.len() {
                 let rest = &ahead.as_bytes()[length..];

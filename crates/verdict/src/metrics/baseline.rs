@@ -49,7 +49,7 @@ fn key(metric: &Metric) -> MetricKey {
         unit: metric.unit.to_string(),
         better: metric.better,
         subject: owned(&metric.subject),
-        labels: metric.labels.clone(),
+        labels: (*metric.labels).clone(),
     }
 }
 

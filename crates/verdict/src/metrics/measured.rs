@@ -77,7 +77,7 @@ impl<'a> Measured<'a> {
         match &self.criterion.settled {
             None => Cow::Borrowed(&metric.labels),
             Some(Settled { by, .. }) => {
-                let mut labels = metric.labels.clone();
+                let mut labels = (*metric.labels).clone();
                 labels.remove(by);
                 Cow::Owned(labels)
             }
