@@ -18,6 +18,7 @@ resource "google_bigquery_table" "table" {
     measurements = ["workflow", "identity", "size_bytes", "placement"]
     metrics      = ["workflow", "check_name", "metric", "node"]
     findings     = ["workflow", "code", "node", "gpu"]
+    node_results = ["workflow", "cluster", "node"]
     verdicts     = ["workflow", "identity"]
     runs         = ["workflow"]
   }

@@ -318,8 +318,8 @@ pub enum CliCommand {
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
-    /// The nodes of existing clusters: good, suspected, drained, returned or failed again, with dates and evidence. Exit code 1 if one is
-    /// suspected, drained or failed again.
+    /// The nodes of existing clusters: good, suspected, drained, in re-test, returned or failed again, with dates and evidence. Exit code 1
+    /// if one is neither good nor returned.
     Nodes {
         /// Only the nodes of this cluster.
         #[arg(long, value_name = "NAME")]
@@ -331,6 +331,34 @@ pub enum CliCommand {
         #[arg(long)]
         all: bool,
         /// Output format.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
+    /// Re-test drained nodes, alone and with good partners: run the checks of the last run on their cluster again. A node that passes
+    /// returns to service with --return; otherwise the command that returns it is printed. Exit codes as of `run`.
+    Retest {
+        /// Nodes of one cluster; see `burnin nodes`.
+        #[arg(required = true, value_name = "NODE")]
+        nodes: Vec<String>,
+        /// Cluster of the nodes, if several have nodes of these names.
+        #[arg(long, value_name = "NAME")]
+        cluster: Option<String>,
+        /// Workflow on the same cluster whose checks are run instead.
+        #[arg(long, value_name = "WORKFLOW")]
+        workflow: Option<PathBuf>,
+        /// YAML file with your values for that workflow.
+        #[arg(long, value_name = "FILE", requires = "workflow")]
+        values: Option<PathBuf>,
+        /// Override a field of that workflow. Repeatable.
+        #[arg(long, value_name = "KEY=VALUE", requires = "workflow")]
+        set: Vec<Override>,
+        /// Number of good nodes beside them; default: as many as make up the nodes of the workflow.
+        #[arg(long, value_name = "COUNT")]
+        partners: Option<usize>,
+        /// Return the nodes to service if every check passes.
+        #[arg(long = "return")]
+        return_after_pass: bool,
+        /// Output format of the result.
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
@@ -394,7 +422,10 @@ impl CliCommand {
 
     /// Whether the command drives runs. Its exit code is then the result of the run, even if standard output fails.
     pub const fn drives_runs(&self) -> bool {
-        matches!(self, Self::Run { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_))
+        matches!(
+            self,
+            Self::Run { .. } | Self::Retest { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_)
+        )
     }
 }
 

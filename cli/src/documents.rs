@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Reason, RunId, Suspects, Verdict, measurement::Reading};
+use model::{Reason, RetestedNode, RunId, Suspects, Verdict, measurement::Reading};
 use report::{FindingSummary, MetricSummary, PlacementMeasurement};
 use run_index::{CheckSummary, RunSummary};
 use schemars::JsonSchema;
@@ -26,6 +26,9 @@ pub struct RunDocument {
     /// Suspected nodes; absent if the run did not locate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspects: Option<Suspects>,
+    /// Nodes that passed their re-test; absent if the run re-tested none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retested: Vec<RetestedNode>,
     /// Path of the HTML report.
     pub report: String,
 }

@@ -142,6 +142,7 @@ fn waiting(state: &RunState) -> String {
         (Stage::Logs, _) => "the upload of the logs",
         (Stage::Results, _) => "the load into the warehouse",
         (Stage::Verdict, _) => "the judge",
+        (Stage::Locate, _) if state.workflow.retest.is_some() => "the return of the nodes",
         (Stage::Locate, _) => "the tests of node pairs",
     };
     let attempt = state.attempt(step).number;

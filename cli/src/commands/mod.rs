@@ -16,6 +16,7 @@ mod parse;
 mod pins;
 mod plan;
 pub(crate) mod remote;
+mod retest;
 mod run;
 mod script;
 mod show;
@@ -140,6 +141,12 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         },
         CliCommand::Nodes { cluster, last, all, output } => {
             block_on(nodes::nodes(readable(&cli.data)?, cluster.as_deref(), last, all, output))
+        }
+        CliCommand::Retest { nodes, cluster, workflow, values, set, partners, return_after_pass, output } => {
+            let given = workflow.map(|path| workflow::resolve_with_values(&path, values.as_deref(), &set));
+            let given = given.transpose().map_err(CliError::files)?;
+            let request = retest::RetestRequest { nodes, cluster, partners, return_after_pass };
+            block_on(retest::retest(existing(&cli.data)?, &request, given, output))
         }
         CliCommand::Compare { a, b, output } => judge::compare(&a, &b, output),
         CliCommand::Locate { groups: Some(file), suspected, tests, output, .. } => {

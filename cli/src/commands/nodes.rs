@@ -12,7 +12,7 @@ use crate::{
     output::moment,
 };
 
-/// Prints the nodes. Exit code 1 if one is suspected, drained or failed again, 2 if no node is known.
+/// Prints the nodes. Exit code 1 if one is neither good nor returned, 2 if no node is known.
 pub async fn nodes(
     data: DataFolder,
     cluster: Option<&str>,
@@ -25,7 +25,7 @@ pub async fn nodes(
         Output::Json => print_json(&nodes),
         Output::Human => print(&text(&nodes, cluster, all)),
     }
-    let is_bad = |state| matches!(state, NodeState::FailedAgain | NodeState::Drained | NodeState::Suspected);
+    let is_bad = |state| !matches!(state, NodeState::Good | NodeState::Returned);
     Ok(if nodes.nodes.is_empty() {
         Exit::Inconclusive
     } else if nodes.nodes.iter().any(|node| is_bad(node.state)) {

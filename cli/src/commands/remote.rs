@@ -106,6 +106,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
             verdict: line.verdict,
             checks: detail.line.checks.clone(),
             suspects: detail.suspects.as_ref().and_then(ShownSuspects::located).cloned(),
+            retested: detail.retested.clone(),
             report: address.build().map(|request| request.url().to_string()).unwrap_or_default(),
         }),
     }

@@ -342,6 +342,7 @@ async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output
             verdict: state.verdict().map(|reached| reached.verdict),
             checks: CheckSummary::all(state),
             suspects: state.suspects().cloned(),
+            retested: state.retested().to_vec(),
             report: path.display().to_string(),
         }),
     }

@@ -1,8 +1,8 @@
 //! Pending commands of a run.
 
 use model::{
-    Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, NodeSearch, SoakRounds, Span,
-    Stage, Step, Timestamp, Verb, planted,
+    Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Locate, NodeSearch, SoakRounds,
+    Span, Stage, Step, Timestamp, Verb, planted,
 };
 
 use crate::state::{LeaseState, RunState};
@@ -176,6 +176,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let lease =
         lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));
     let benchmark = state.workflow.benchmark_of(check)?;
+    let retest = state.workflow.retest.clone();
     let metrics = benchmark.criteria.metrics.iter().filter(|_| benchmark.program.command().is_some());
     Some(NodeSearch {
         cluster: state.cluster()?.clone(),
@@ -184,8 +185,9 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
         metrics: metrics.map(|criterion| criterion.metric.clone()).collect(),
         environment: benchmark.environment.clone(),
         job_attempt: state.attempt(Stage::Job.of(check)),
-        locate: state.workflow.locate?,
+        locate: state.workflow.locate.or_else(|| retest.as_ref().map(|_| Locate::default()))?,
         ends_at: lease.map_or(limit, |lease| lease.min(limit)),
+        retest,
     })
 }
 

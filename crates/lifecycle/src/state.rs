@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Attempt, CheckIndex, Class, Cluster, ClusterSpec, CommandId, CommandLine, Conclusion, EventKey, Fact,
-    Failure, Image, ImageSpec, JobEnd, Logs, Results, RunId, Span, Stage, Step, Suspects, Timestamp, Trigger,
-    Verb, Verdict, VerdictReached, Workflow, planted,
+    Failure, Image, ImageSpec, JobEnd, Logs, Results, RetestedNode, RunId, Span, Stage, Step, Suspects,
+    Timestamp, Trigger, Verb, Verdict, VerdictReached, Workflow, planted,
 };
 use serde::Serialize;
 
@@ -218,9 +218,18 @@ impl RunState {
     /// Result of the search for bad nodes after a check, if it ended.
     pub fn suspects_of(&self, check: CheckIndex) -> Option<&Suspects> {
         match self.success(Stage::Locate.of(check)) {
-            Some(Fact::NodesLocated(suspects)) => Some(suspects),
+            Some(Fact::NodesLocated(suspects)) if self.workflow.retest.is_none() => Some(suspects),
             _ => None,
         }
+    }
+
+    /// The nodes that passed this run's re-test; empty until it has ended, and for other runs.
+    pub fn retested(&self) -> &[RetestedNode] {
+        let ended = self.checks().find_map(|check| match self.success(Stage::Locate.of(check)) {
+            Some(Fact::NodesLocated(ended)) => Some(&ended.retested),
+            _ => None,
+        });
+        ended.map_or(&[], Vec::as_slice)
     }
 
     /// The most severe verdict, if the run has one: a fail as soon as a check failed, otherwise once each check is
@@ -295,7 +304,7 @@ impl RunState {
     }
 
     /// Whether the workflow requires this step. The search for bad nodes is required only after a failed
-    /// verdict of its check; a skipped check requires nothing.
+    /// verdict of its check, or after the last check of a re-test that passed; a skipped check requires nothing.
     pub fn wants(&self, step: impl Into<Step>) -> bool {
         let Step { check, stage } = step.into();
         match stage {
@@ -304,6 +313,9 @@ impl RunState {
             Stage::Job | Stage::Logs | Stage::Verdict | Stage::Results => {
                 let exists = self.workflow.benchmark_of(check).is_some() && self.workflow.cluster.is_some();
                 exists && !self.skipped(check)
+            }
+            Stage::Locate if self.workflow.retest.is_some() => {
+                !self.more_jobs_after(check) && self.all_passed()
             }
             Stage::Locate => {
                 let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
@@ -317,6 +329,12 @@ impl RunState {
                 failed && searchable && self.workflow.locate.is_some()
             }
         }
+    }
+
+    /// Whether every check has passed.
+    fn all_passed(&self) -> bool {
+        let passed = |check| self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Pass);
+        self.checks().all(passed) || (planted("returned_without_a_pass") && self.verdict().is_some())
     }
 
     /// Whether the check is skipped: an earlier check that it needs has ended without a pass.
@@ -497,7 +515,8 @@ impl RunState {
         if planted("lease_ends_after_the_first_check") && self.ended(Stage::Logs) {
             return true;
         }
-        let searches = self.workflow.locate.is_some() && !planted("lease_ends_before_the_search");
+        let acts_on_nodes = self.workflow.locate.is_some() || self.workflow.retest.is_some();
+        let searches = acts_on_nodes && !planted("lease_ends_before_the_search");
         let is_through = |check: CheckIndex| {
             let [logs, locate] = [Stage::Logs.of(check), Stage::Locate.of(check)];
             let judged = self.failed(logs) || self.ended(Stage::Verdict.of(check));

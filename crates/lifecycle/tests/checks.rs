@@ -2,6 +2,7 @@
 
 mod support;
 
+use lifecycle::owed;
 use model::*;
 use support::*;
 
@@ -187,6 +188,42 @@ fn the_search_after_a_failed_check_precedes_the_next_check() {
     assert!(!book.owes().contains(&"cluster.1.delete".to_owned()), "a search may follow");
     feed(&mut book, B, [verdict(Verdict::Pass)]);
     assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+}
+
+#[test]
+fn nodes_are_returned_after_the_last_check_only_if_every_check_passed() {
+    let retest = Retest { nodes: vec!["n3".into()], after_pass: AfterPass::Return };
+    let workflow = Workflow { retest: Some(retest.clone()), ..with_checks(&["", ""]) };
+    let after = |first: Verdict, second: Verdict| {
+        let mut book = ready(workflow.clone());
+        for (check, reached) in [(A, first), (B, second)] {
+            feed(&mut book, check, measured());
+            feed(&mut book, check, [verdict(reached)]);
+        }
+        book
+    };
+    let mut book = after(Verdict::Pass, Verdict::Pass);
+    assert_eq!(book.owes(), ["locate.c2a1.start"], "the cluster is kept until the nodes are returned");
+    let search = owed(&book.state, book.now).into_iter().find_map(|owed| match owed.command.body {
+        Body::NodesLocate { search } => Some(search),
+        _ => None,
+    });
+    assert_eq!(search.unwrap().retest, Some(retest));
+    let node = RetestedNode { node: "n3".into(), returned: Returned::Applied };
+    let Fact::NodesLocated(located) = located() else { panic!("{:?}", located()) };
+    let ended = Suspects { nodes: vec![], retested: vec![node.clone()], ..located };
+    feed(&mut book, B, [Fact::NodesLocated(ended)]);
+    assert_eq!((book.state.retested(), book.state.suspects()), (&[node][..], None));
+    finish(&mut book);
+    assert!(book.state.closed.is_some());
+    for (first, second) in [
+        (Verdict::Fail, Verdict::Pass),
+        (Verdict::Pass, Verdict::Fail),
+        (Verdict::Inconclusive, Verdict::Pass),
+    ] {
+        let book = after(first, second);
+        assert!(book.owes().iter().all(|owed| !owed.starts_with("locate")), "{first} {second}");
+    }
 }
 
 #[test]

@@ -83,7 +83,7 @@ facts! {
     /// The result of the run is final and all resources are released.
     RunClosed(RunClosed) = "dev.burnin.run.closed.v1", None;
     /// Cluster time and cost of a closed run.
-    RunUsed(RunUsed) = "dev.burnin.run.used.v1", None;
+    RunUsed(Box<RunUsed>) = "dev.burnin.run.used.v1", None;
 }
 
 impl Fact {
@@ -567,4 +567,50 @@ pub struct RunUsed {
     /// Currency of `spent`: `USD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
+    /// Name of the existing cluster; `None` for a provisioned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Results of the run that concern single nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_results: Vec<NodeResult>,
+}
+
+/// A result that concerns one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeResult {
+    /// Name in the scheduler.
+    pub node: String,
+    /// Kind of result.
+    pub result: NodeResultKind,
+    /// Confidence, reason or command, for display.
+    pub detail: String,
+}
+
+/// Kind of a result that concerns one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeResultKind {
+    /// Suspected by the search for bad nodes, and not drained.
+    Suspected,
+    /// Suspected and drained.
+    Drained,
+    /// Passed its re-test, and was not returned to service.
+    RetestPassed,
+    /// Passed its re-test, and was returned to service.
+    Returned,
+    /// The run that re-tested it did not pass.
+    RetestFailed,
+}
+
+impl NodeResultKind {
+    /// The kind, as in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Suspected => "suspected",
+            Self::Drained => "drained",
+            Self::RetestPassed => "retest_passed",
+            Self::Returned => "returned",
+            Self::RetestFailed => "retest_failed",
+        }
+    }
 }

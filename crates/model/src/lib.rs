@@ -27,6 +27,7 @@ mod notify;
 mod planted;
 mod program;
 mod record;
+mod retest;
 mod soak;
 mod split_mix;
 mod system;
@@ -42,8 +43,9 @@ pub use criteria::{
 };
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
-    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, Origin, Push,
-    Reason, Results, RunClosed, RunRequested, RunUsed, Trigger, UNNAMED, Verdict, VerdictReached,
+    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, NodeResult,
+    NodeResultKind, Origin, Push, Reason, Results, RunClosed, RunRequested, RunUsed, Trigger, UNNAMED,
+    Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
@@ -55,6 +57,7 @@ pub use planted::plant;
 pub use planted::planted;
 pub use program::{CommandLine, Every, OutputFormat, Program, WORLD_FORMATS, pair_rounds};
 pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
+pub use retest::{AfterPass, Retest, RetestedNode, Returned};
 pub use soak::{Soak, SoakRound, SoakRounds};
 pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cluster, ClusterAccess, Image, Node, Program, RunId, Timestamp};
+use crate::{Attempt, Cluster, ClusterAccess, Image, Node, Program, Retest, RetestedNode, RunId, Timestamp};
 
 /// After a failed verdict, repeat the benchmark on pairs of the job's nodes while the cluster still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -95,9 +95,12 @@ pub struct NodeSearch {
     pub locate: Locate,
     /// Deadline of the search; it then reports its findings so far.
     pub ends_at: Timestamp,
+    /// A re-test that has passed: no pair is run, and its nodes return to service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retest: Option<Retest>,
 }
 
-/// Result of a search for bad nodes.
+/// Result of a search for bad nodes, or of a re-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspects {
     /// Suspected nodes, highest confidence first.
@@ -115,6 +118,9 @@ pub struct Suspects {
     pub best_busbw: Option<f64>,
     /// Object name of all measurements in the artefact bucket.
     pub object: String,
+    /// Nodes that passed their re-test.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retested: Vec<RetestedNode>,
 }
 
 /// A node that is probably bad, and the action taken.
@@ -153,5 +159,10 @@ impl Drained {
     /// Drain reason recorded at a node on behalf of a run.
     pub fn reason(run: &RunId) -> String {
         format!("burnin {run}: slow or wrong in pairs")
+    }
+
+    /// Whether Burnin recorded this drain reason.
+    pub fn is_ours(reason: &str) -> bool {
+        reason.starts_with("burnin ")
     }
 }

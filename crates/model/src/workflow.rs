@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CheckIndex, Criteria, Locate, Money, Notify, Program, Soak, Span, System};
+use crate::{CheckIndex, Criteria, Locate, Money, Notify, Program, Retest, Soak, Span, System};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +34,9 @@ pub struct Workflow {
     /// After a failed verdict, find the bad nodes. Requires a benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locate: Option<Locate>,
+    /// The run re-tests nodes. `burnin retest` sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retest: Option<Retest>,
     /// Timeouts and number of attempts.
     pub limits: Limits,
     /// Price of the cluster and budget of the run.

@@ -1,7 +1,10 @@
 //! Summary of a run: headline, reasons and notes, identical in all forms.
 
 use lifecycle::{AttemptEnd, LeaseState, RunState};
-use model::{Conclusion, Drained, Fact, Reason, RecordEntry, Stage, Step, SuspectNode, Suspects, Verdict};
+use model::{
+    Conclusion, Drained, Fact, Reason, RecordEntry, RetestedNode, Returned, Stage, Step, SuspectNode,
+    Suspects, Verdict,
+};
 use serde::Serialize;
 
 use crate::{RunStory, StageLine, Story, text, words};
@@ -139,6 +142,7 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     let Some(run) = story.run else { return Vec::new() };
     let state = run.state;
     let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
+    notes.extend(state.retested().iter().map(retested));
     if let Some(suspects) = state.suspects() {
         notes.extend(named(suspects));
     }
@@ -212,6 +216,18 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
     suspects.nodes.iter().map(node).chain(suspects.links.iter().map(link)).chain(open)
 }
 
+/// A node that passed its re-test.
+fn retested(RetestedNode { node, returned }: &RetestedNode) -> ReportNote {
+    let (tone, head, text) = match returned {
+        Returned::Applied => (Tone::Good, "returned to service", String::new()),
+        Returned::Proposed { command } => {
+            (Tone::Good, "passed its re-test", format!("Return it with: {command}"))
+        }
+        Returned::Left { why } => (Tone::Unsure, "passed its re-test", format!("Not returned: {why}")),
+    };
+    ReportNote { tone, head: format!("{node} {head}"), text }
+}
+
 /// A failed search for bad nodes: a note beside the verdict, which does not depend on the search.
 fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = state.checks().find_map(|check| match state.end(Stage::Locate.of(check))? {
@@ -221,7 +237,11 @@ fn not_located(state: &RunState) -> Option<ReportNote> {
             Some(format!("no response within its limit of {}", state.limit(Stage::Locate)))
         }
     })?;
-    Some(ReportNote { tone: Tone::Unsure, head: "the search for bad nodes failed".to_owned(), text })
+    let head = match state.workflow.retest {
+        Some(_) => "the re-tested nodes were not returned",
+        None => "the search for bad nodes failed",
+    };
+    Some(ReportNote { tone: Tone::Unsure, head: head.to_owned(), text })
 }
 
 fn cancel_reason(run: &RunStory<'_>) -> Option<String> {

@@ -1,8 +1,8 @@
 //! Texts for facts, conclusions and records. Codes of external systems are kept.
 
 use model::{
-    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, Program, RecordEntry, Step, Suspects,
-    Timestamp, Workflow,
+    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, Program, RecordEntry, RetestedNode, Returned,
+    Step, Suspects, Timestamp, Workflow,
 };
 
 use crate::{Places, Story, text};
@@ -106,11 +106,30 @@ pub fn conclusion(conclusion: &Conclusion) -> String {
 
 /// Suspects, and the number of pairs run.
 pub fn suspects(suspects: &Suspects) -> String {
+    if !suspects.retested.is_empty() {
+        return retested(&suspects.retested);
+    }
     let nodes = suspects.nodes.iter().map(|suspect| suspect.node.clone());
     let links = suspects.links.iter().map(|[a, b]| format!("{a} with {b}"));
     let named: Vec<_> = nodes.chain(links).collect();
     let named = if named.is_empty() { "no suspect".to_owned() } else { named.join(", ") };
     format!("{named}, {}", text::count(suspects.tests, "pair"))
+}
+
+/// The nodes that passed a re-test, and the actions.
+fn retested(nodes: &[RetestedNode]) -> String {
+    let in_service = |node: &&RetestedNode| node.returned == Returned::Applied;
+    let named = |in_service: Vec<&RetestedNode>| {
+        in_service.into_iter().map(|it| it.node.clone()).collect::<Vec<_>>().join(", ")
+    };
+    let (returned, others): (Vec<_>, Vec<_>) = nodes.iter().partition(in_service);
+    match (returned.is_empty(), others.is_empty()) {
+        (false, true) => format!("returned to service: {}", named(returned)),
+        (true, _) => format!("passed, not returned: {}", named(others)),
+        (false, false) => {
+            format!("returned to service: {}; not returned: {}", named(returned), named(others))
+        }
+    }
 }
 
 /// `who: why`, or `who` alone if `why` is blank.

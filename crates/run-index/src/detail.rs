@@ -1,7 +1,7 @@
 //! Details of a run.
 
 use lifecycle::{RunState, owed};
-use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
+use model::{Attempt, Reason, Record, RetestedNode, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,9 @@ pub struct RunDetail {
     /// Suspected nodes, if they were searched; otherwise the suspects of the verdict, if it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspects: Option<ShownSuspects>,
+    /// Nodes that passed their re-test.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retested: Vec<RetestedNode>,
     /// Metrics over all subjects of the shown check; absent from a server's answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,
@@ -107,6 +110,7 @@ impl RunDetail {
             reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
             check: None,
             suspects: ShownSuspects::of(state.suspects().cloned(), &[]),
+            retested: state.retested().to_vec(),
             metrics: Vec::new(),
             findings: Vec::new(),
             stages: stages.collect(),

@@ -116,6 +116,7 @@ pub struct RunIndex {
     index: Mutex<Index>,
     curves: std::sync::Mutex<curves::CurveCache>,
     values: std::sync::Mutex<values::ValueCache>,
+    nodes: std::sync::Mutex<nodes::NodeCache>,
 }
 
 impl RunIndex {
@@ -130,6 +131,7 @@ impl RunIndex {
             index: Mutex::default(),
             curves: std::sync::Mutex::default(),
             values: std::sync::Mutex::default(),
+            nodes: std::sync::Mutex::default(),
         }
     }
 

@@ -7,20 +7,34 @@
 //! | drained, returned, failed again | suspects the node | failed again |
 //! | suspected | passes | good |
 //! | drained, failed again | passes | returned |
+//! | any | re-tests the node, and is not closed | in re-test |
+//! | drained, failed again | re-tests the node and passes, but the node is not returned yet | the same |
+//! | drained, failed again | re-tests the node and fails without suspects | failed again |
 //!
 //! Any other run changes nothing: a run without a pass does not show that its other nodes are good. Only clusters that exist before and
 //! after a run have a history, because the names of provisioned nodes say nothing about their hardware.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, PoisonError},
+};
 
+use futures::{StreamExt, TryStreamExt, stream};
 use ledger::Artefacts;
 use lifecycle::RunState;
-use model::{ClusterSpec, Drained, RunId, Timestamp, Verdict};
+use model::{ClusterSpec, Drained, Returned, RunId, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::Judgement;
 
 use crate::{RunIndex, ViewError, run_report::StoredVerdict};
+
+/// Number of runs that are read at the same time.
+const READS: usize = 16;
+
+/// What closed runs show about their nodes.
+pub(crate) type NodeCache = BTreeMap<RunId, Option<Arc<NodesOfRun>>>;
 
 /// Maximum number of changes of a node.
 const CHANGES: usize = 100;
@@ -33,6 +47,8 @@ pub enum NodeState {
     FailedAgain,
     /// Drained by Burnin, and not measured with a pass since.
     Drained,
+    /// A run that re-tests it is not closed.
+    InRetest,
     /// Suspected by a run, and not measured with a pass since.
     Suspected,
     /// Drained once, and measured with a pass since.
@@ -46,6 +62,7 @@ impl fmt::Display for NodeState {
         f.pad(match self {
             Self::FailedAgain => "failed again",
             Self::Drained => "drained",
+            Self::InRetest => "in re-test",
             Self::Suspected => "suspected",
             Self::Returned => "returned",
             Self::Good => "good",
@@ -79,6 +96,8 @@ pub struct NodeHistory {
     pub runs: u64,
     /// Time of the last one.
     pub last_run_at: Timestamp,
+    /// The last one.
+    pub last_run: RunId,
     /// Changes of the state, oldest first; the first run is one. At most 100, the newest.
     pub changes: Vec<NodeChange>,
 }
@@ -98,32 +117,49 @@ pub struct NodeChange {
 
 /// What one run shows about its nodes.
 #[derive(Clone, Debug)]
-struct NodesOfRun {
+pub(crate) struct NodesOfRun {
     run: RunId,
     at: Timestamp,
     cluster: String,
-    passed: bool,
+    /// The most severe verdict; `None` before it.
+    verdict: Option<Verdict>,
+    closed: bool,
     nodes: Vec<String>,
     /// Evidence by suspected node.
     suspected: BTreeMap<String, Vec<String>>,
     /// Reason by drained node.
     drained: BTreeMap<String, String>,
+    /// Nodes to re-test.
+    retests: BTreeSet<String>,
+    /// Action by node that passed its re-test.
+    retested: BTreeMap<String, Returned>,
 }
 
 impl NodesOfRun {
-    /// `None` without a verdict, and for provisioned clusters.
+    /// `None` for provisioned clusters, and without a verdict unless nodes are being re-tested.
     fn of(state: &RunState, judgements: &[Judgement]) -> Option<Self> {
         let Some(ClusterSpec::Existing { name, .. }) = &state.workflow.cluster else { return None };
-        let verdict = state.verdict()?.verdict;
+        let verdict = state.verdict().map(|reached| reached.verdict);
+        let retest = state.workflow.retest.as_ref();
+        if verdict.is_none() && (retest.is_none() || state.closed.is_some()) {
+            return None;
+        }
+        let named = state.cluster().into_iter().flat_map(|cluster| &cluster.nodes);
         let mut of_run = Self {
             run: state.run.clone(),
             at: state.requested_at,
             cluster: name.clone(),
-            passed: verdict == Verdict::Pass,
-            nodes: state.cluster()?.nodes.iter().map(|node| node.name.clone()).collect(),
+            verdict,
+            closed: state.closed.is_some(),
+            nodes: named.map(|node| node.name.clone()).collect(),
             suspected: BTreeMap::new(),
             drained: BTreeMap::new(),
+            retests: retest.into_iter().flat_map(|retest| &retest.nodes).cloned().collect(),
+            retested: state.retested().iter().map(|it| (it.node.clone(), it.returned.clone())).collect(),
         };
+        of_run.nodes.extend(
+            of_run.retests.iter().filter(|node| !of_run.nodes.contains(node)).cloned().collect::<Vec<_>>(),
+        );
         for suspect in judgements.iter().flat_map(|judgement| &judgement.suspects) {
             let Some(host) = &suspect.host else { continue };
             let node = of_run.named(host);
@@ -153,6 +189,9 @@ impl NodesOfRun {
 
     /// State of a node after this run, and the evidence; `None` if the run changes nothing.
     fn change(&self, node: &str, before: Option<NodeState>) -> Option<(NodeState, Vec<String>)> {
+        if self.retests.contains(node) && !self.closed {
+            return Some((NodeState::InRetest, Vec::new()));
+        }
         let was_drained =
             matches!(before, Some(NodeState::Drained | NodeState::Returned | NodeState::FailedAgain));
         let mut evidence = self.suspected.get(node).cloned();
@@ -164,18 +203,41 @@ impl NodesOfRun {
         if let Some(evidence) = evidence.take() {
             return Some((if was_drained { NodeState::FailedAgain } else { NodeState::Suspected }, evidence));
         }
+        if let Some((before, evidence)) = before.zip(self.retest_without_return(node)) {
+            return was_drained.then_some((before, vec![evidence]));
+        }
+        let failed_retest = self.retests.contains(node) && self.verdict == Some(Verdict::Fail);
+        if failed_retest && was_drained && self.suspected.is_empty() {
+            return Some((NodeState::FailedAgain, vec!["its re-test failed".to_owned()]));
+        }
         let after = match before {
-            _ if !self.passed => return None,
+            _ if self.verdict != Some(Verdict::Pass) => return None,
             Some(NodeState::Drained | NodeState::FailedAgain) => NodeState::Returned,
             Some(NodeState::Suspected) | None => NodeState::Good,
-            Some(NodeState::Good | NodeState::Returned) => return None,
+            Some(NodeState::Good | NodeState::Returned | NodeState::InRetest) => return None,
         };
-        Some((after, Vec::new()))
+        let returned = self.retests.contains(node).then(|| "passed its re-test".to_owned());
+        Some((after, returned.into_iter().collect()))
+    }
+
+    /// Evidence about a node that passed its re-test, and is not in service yet.
+    fn retest_without_return(&self, node: &str) -> Option<String> {
+        if !self.retests.contains(node) || self.verdict != Some(Verdict::Pass) {
+            return None;
+        }
+        match self.retested.get(node) {
+            Some(Returned::Applied) => None,
+            Some(Returned::Proposed { command }) => {
+                Some(format!("passed its re-test; return it with: {command}"))
+            }
+            Some(Returned::Left { why }) => Some(format!("passed its re-test; not returned: {why}")),
+            None => Some("passed its re-test; not returned".to_owned()),
+        }
     }
 }
 
 /// The histories of all nodes. `runs`: oldest first.
-fn histories(runs: impl IntoIterator<Item = NodesOfRun>) -> Vec<NodeHistory> {
+fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHistory> {
     let mut known: BTreeMap<(String, String), NodeHistory> = BTreeMap::new();
     for run in runs {
         let mut nodes = run.nodes.clone();
@@ -192,10 +254,14 @@ fn histories(runs: impl IntoIterator<Item = NodesOfRun>) -> Vec<NodeHistory> {
                 state,
                 runs: 0,
                 last_run_at: run.at,
+                last_run: run.run.clone(),
                 changes: Vec::new(),
             });
-            (history.state, history.last_run_at) = (state, run.at);
-            history.runs += 1;
+            history.state = state;
+            if run.verdict.is_some() {
+                (history.last_run_at, history.last_run) = (run.at, run.run.clone());
+                history.runs += 1;
+            }
             if let Some((state, evidence)) = change {
                 history.changes.push(NodeChange { at: run.at, run: run.run.clone(), state, evidence });
                 let more = history.changes.len().saturating_sub(CHANGES);
@@ -214,20 +280,36 @@ impl RunIndex {
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.
     pub async fn nodes(&self, cluster: Option<&str>, limit: usize) -> Result<Nodes, ViewError> {
-        let judged = |line: &&std::sync::Arc<crate::RunSummary>| {
+        let judged = |line: &&Arc<crate::RunSummary>| {
             line.verdict.is_some() && cluster.is_none_or(|name| line.cluster.as_deref() == Some(name))
         };
         let all = self.all().await?;
         let older_runs = all.iter().filter(judged).count().saturating_sub(limit) as u64;
-        let mut runs = Vec::new();
-        for line in all.iter().filter(judged).take(limit) {
-            let Some(folded) = self.folded(&line.run).await? else { continue };
-            let judgements = self.judgements(&folded.state).await?;
-            runs.extend(NodesOfRun::of(&folded.state, &judgements));
-        }
-        let count = runs.len() as u64;
+        let open = all.iter().filter(|line| line.verdict.is_none() && line.closed_at.is_none());
+        let wanted = all.iter().filter(judged).take(limit).chain(open).map(|line| line.run.clone());
+        let wanted: Vec<RunId> = wanted.collect();
+        let read = stream::iter(wanted).map(|run| self.nodes_of(run)).buffered(READS);
+        let mut runs: Vec<_> = read.try_collect::<Vec<_>>().await?.into_iter().flatten().collect();
+        runs.retain(|run| cluster.is_none_or(|name| run.cluster == name));
+        let count = runs.iter().filter(|run| run.verdict.is_some()).count() as u64;
         runs.sort_by_key(|run| run.at);
+        let runs = runs.iter().map(|run| &**run);
         Ok(Nodes { schema: "burnin/nodes/v1".to_owned(), nodes: histories(runs), runs: count, older_runs })
+    }
+
+    /// What a run shows about its nodes. Closed runs are read once: their ledgers never change.
+    async fn nodes_of(&self, run: RunId) -> Result<Option<Arc<NodesOfRun>>, ViewError> {
+        let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let Some(folded) = self.folded(&run).await? else { return Ok(None) };
+        let judgements = self.judgements(&folded.state).await?;
+        let of_run = NodesOfRun::of(&folded.state, &judgements).map(Arc::new);
+        if folded.state.closed.is_some() {
+            self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(run, of_run.clone());
+        }
+        Ok(of_run)
     }
 
     /// The judgements of the checks that did not pass. Unreadable ones are left out: their reasons are in the ledger.
@@ -259,15 +341,25 @@ mod tests {
             run: format!("night-{at}").parse().unwrap(),
             at: Timestamp::from_millis(at),
             cluster: "hall".to_owned(),
-            passed,
+            verdict: Some(if passed { Verdict::Pass } else { Verdict::Fail }),
+            closed: true,
             nodes: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
             suspected: suspected.collect(),
             drained: drained.collect(),
+            retests: BTreeSet::new(),
+            retested: BTreeMap::new(),
         }
     }
 
+    /// A closed run that re-tests n2; without a verdict it is open.
+    fn retest(at: i64, verdict: Option<Verdict>, returned: Option<Returned>) -> NodesOfRun {
+        let retests = BTreeSet::from(["n2".to_owned()]);
+        let retested = returned.map(|returned| ("n2".to_owned(), returned)).into_iter().collect();
+        NodesOfRun { verdict, closed: verdict.is_some(), retests, retested, ..run(at, true, &[]) }
+    }
+
     fn states(runs: &[NodesOfRun], node: &str) -> Vec<NodeState> {
-        let histories = histories(runs.iter().cloned());
+        let histories = histories(runs);
         let history = histories.into_iter().find(|history| history.node == node);
         history.map_or_else(Vec::new, |history| history.changes.iter().map(|change| change.state).collect())
     }
@@ -286,7 +378,7 @@ mod tests {
         ];
         assert_eq!(states(&runs, "n2"), [Good, Suspected, Drained, Returned, FailedAgain, Returned]);
         assert_eq!(states(&runs, "n1"), [Good]);
-        let last = histories(runs);
+        let last = histories(&runs);
         assert_eq!((last[0].node.as_str(), last[0].state, last[0].runs), ("n2", Returned, 7));
         assert_eq!(last[0].changes[2].evidence, ["gemm", "drained: slow"]);
     }
@@ -298,6 +390,34 @@ mod tests {
         let runs = [run(1, false, &["n1"]), run(2, false, &["n3"]), run(3, false, &[])];
         assert_eq!(states(&runs, "n1"), [Suspected]);
         assert!(states(&runs, "n2").is_empty(), "never measured with a pass, never suspected");
+    }
+
+    #[test]
+    fn a_drained_node_is_in_re_test_until_it_is_returned() {
+        use NodeState::{Drained, FailedAgain, Good, InRetest, Returned as Back};
+        let drained = [run(1, true, &[]), run(2, false, &["n2!"])];
+        let after = |last: NodesOfRun| states(&[&drained[..], &[last]].concat(), "n2");
+        assert_eq!(after(retest(3, None, None)), [Good, Drained, InRetest]);
+        assert_eq!(after(retest(3, Some(Verdict::Pass), Some(Returned::Applied))), [Good, Drained, Back]);
+        assert_eq!(after(retest(3, Some(Verdict::Fail), None)), [Good, Drained, FailedAgain]);
+        assert_eq!(after(retest(3, Some(Verdict::Inconclusive), None)), [Good, Drained]);
+        let proposed = Some(Returned::Proposed { command: "resume n2".to_owned() });
+        let last = retest(3, Some(Verdict::Pass), proposed);
+        let histories = histories(&[&drained[..], &[last]].concat());
+        assert_eq!((histories[0].node.as_str(), histories[0].state), ("n2", Drained));
+        assert_eq!(histories[0].changes[2].evidence, ["passed its re-test; return it with: resume n2"]);
+        assert_eq!(histories[0].last_run.as_str(), "night-3");
+    }
+
+    #[test]
+    fn a_failed_re_test_blames_only_suspected_nodes() {
+        let other = NodesOfRun {
+            suspected: [("n3".to_owned(), vec![])].into(),
+            ..retest(3, Some(Verdict::Fail), None)
+        };
+        let runs = [run(1, true, &[]), run(2, false, &["n2!"]), other];
+        assert_eq!(states(&runs, "n2"), [NodeState::Good, NodeState::Drained]);
+        assert_eq!(states(&runs, "n3"), [NodeState::Good, NodeState::Suspected]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use model::{
-    Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits,
-    Locate, Program, RunRequested, Soak, Span, System, Trigger, Workflow, Workload,
+    AfterPass, Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec,
+    Limits, Locate, Program, Retest, RunRequested, Soak, Span, System, Trigger, Workflow, Workload,
 };
 
 use crate::Dice;
@@ -62,6 +62,7 @@ pub fn whole() -> Workflow {
             environment: Default::default(),
         }),
         locate: None,
+        retest: None,
         limits: limits(),
         cost: None,
         notify: Vec::new(),
@@ -107,6 +108,11 @@ pub fn any(dice: &mut Dice) -> Workflow {
     }
     if dice.once_in(3) {
         split(&mut workflow, dice);
+    }
+    let is_existing = matches!(workflow.cluster, Some(ClusterSpec::Existing { .. }));
+    if is_existing && workflow.soak.is_none() && workflow.check_count() > 0 && dice.once_in(3) {
+        workflow.locate = None;
+        workflow.retest = Some(Retest { nodes: vec!["node-1".to_owned()], after_pass: AfterPass::Return });
     }
     workflow.limits.attempts = 1 + u32::try_from(dice.below(3)).unwrap_or(0);
     workflow

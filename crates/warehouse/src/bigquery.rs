@@ -38,7 +38,9 @@ use std::{sync::Arc, time::Duration};
 use ledger::Store;
 
 use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
-use crate::{Error, FindingRow, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse};
+use crate::{
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, VerdictRow, Warehouse,
+};
 
 /// Timeouts and intervals.
 #[derive(Clone, Debug)]
@@ -162,6 +164,10 @@ impl Warehouse for BigQuery {
         self.patiently(Box::pin(read::findings(&self.client, run)), "answer").await
     }
 
+    async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
+        self.patiently(Box::pin(read::node_results(&self.client, run)), "answer").await
+    }
+
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
     }
@@ -171,7 +177,10 @@ impl Warehouse for BigQuery {
     }
 
     fn table(&self) -> String {
-        format!("{} (tables measurements, metrics, findings, verdicts and runs)", self.client.dataset())
+        format!(
+            "{} (tables measurements, metrics, findings, node_results, verdicts and runs)",
+            self.client.dataset()
+        )
     }
 }
 

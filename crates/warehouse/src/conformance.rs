@@ -2,7 +2,9 @@
 
 use model::{Timestamp, Verdict};
 
-use crate::{FindingRow, Load, Measured, MeasurementRow, MetricRow, PastQuery, VerdictRow, Warehouse};
+use crate::{
+    FindingRow, Load, Measured, MeasurementRow, MetricRow, NodeResultRow, PastQuery, VerdictRow, Warehouse,
+};
 
 /// Checks loads, and that they are read back unchanged. The warehouse must be empty.
 ///
@@ -66,8 +68,38 @@ pub async fn loads(warehouse: &dyn Warehouse) {
         "a run without rows has a verdict"
     );
     metrics(warehouse).await;
+    node_results(warehouse).await;
     assert_eq!(warehouse.load("load-4", &Load::default()).await.expect("loaded"), 0);
     assert_eq!(warehouse.verdicts("d").await.expect("rows"), []);
+}
+
+/// Checks results of nodes.
+async fn node_results(warehouse: &dyn Warehouse) {
+    let row = |node: &str, result: &str, detail: &str| NodeResultRow {
+        run: "n".into(),
+        workflow: "it's; DROP TABLE".into(),
+        cluster: (node != "n1").then(|| "hall".into()),
+        node: node.into(),
+        result: result.into(),
+        detail: detail.into(),
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Fail),
+    };
+    let rows = vec![
+        row("n1", "suspected", ""),
+        row("n2", "drained", "burnin n: \"slow\""),
+        row("n2", "suspected", ""),
+    ];
+    let load = Load { node_results: rows.clone(), ..Load::default() };
+    for _ in 0..2 {
+        assert_eq!(
+            warehouse.load("n.nodes", &load).await.expect("loaded"),
+            0,
+            "results of nodes are not counted"
+        );
+    }
+    assert_eq!(warehouse.node_results("n").await.expect("results"), rows, "every row once, unchanged");
+    assert_eq!(warehouse.node_results("a").await.expect("results"), []);
 }
 
 /// Checks metrics of two checks of a run, beside measurements.

@@ -1,8 +1,9 @@
-//! The warehouse: tables of measurements, verdicts and runs.
+//! The warehouse: tables of measurements, verdicts, runs and results of nodes.
 //!
-//! Five tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
+//! Six tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
 //! [`VerdictRow`] per measured run, `measurements` one [`MeasurementRow`] per size and placement of nccl-tests, `metrics` one
-//! [`MetricRow`] per value of any other program, `findings` one [`FindingRow`] per event or state that a program reported. These types
+//! [`MetricRow`] per value of any other program, `findings` one [`FindingRow`] per event or state that a program reported, `node_results` one [`NodeResultRow`] per suspected, drained
+//! or re-tested node of a run. These types
 //! define the columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a cluster's
 //! history.
 
@@ -21,7 +22,7 @@ mod views;
 
 pub use location::WarehouseLocation;
 pub use past::{Measured, Past, PastQuery};
-pub use rows::{FindingRow, Load, MeasurementRow, MetricRow, RunRow, SharedText, VerdictRow};
+pub use rows::{FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, SharedText, VerdictRow};
 pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;
 
@@ -64,6 +65,12 @@ pub trait Warehouse: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the warehouse is unavailable.
     async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error>;
+
+    /// Results of a run that concern single nodes, by node.
+    ///
+    /// # Errors
+    /// Returns an error if the warehouse is unavailable.
+    async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error>;
 
     /// Verdict rows of a run.
     ///

@@ -11,7 +11,8 @@ use std::{
 use model::Timestamp;
 
 use crate::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, Past, PastQuery, SharedText, VerdictRow, Warehouse,
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, SharedText,
+    VerdictRow, Warehouse,
 };
 
 /// Judged runs by workflow and fingerprint, in the order of their requests.
@@ -100,6 +101,10 @@ impl Warehouse for Memory {
 
     async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
         self.every(|load| load.findings.iter().filter(|row| *row.run == *run).cloned().collect())
+    }
+
+    async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
+        self.every(|load| load.node_results.iter().filter(|row| row.run == run).cloned().collect())
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {

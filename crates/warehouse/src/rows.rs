@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{
-    Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
+    Attempt, Conclusion, NodeResult, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
     metric::{Better, Metric, Scope, Severity, Subject},
 };
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Text shared by all rows of a run.
 pub type SharedText = Arc<str>;
 
-/// Rows that are loaded atomically: the measurements, metrics and findings of a run, or its end.
+/// Rows that are loaded atomically: the measurements, metrics and findings of a run, its end, or the results of its nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// End of the run. At most one row.
@@ -26,6 +26,29 @@ pub struct Load {
     pub metrics: Vec<MetricRow>,
     /// Findings of the run.
     pub findings: Vec<FindingRow>,
+    /// Results of the run that concern single nodes.
+    pub node_results: Vec<NodeResultRow>,
+}
+
+/// A result of a run that concerns one node of an existing or provisioned cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeResultRow {
+    /// Id of the run.
+    pub run: String,
+    /// Workflow name.
+    pub workflow: String,
+    /// Name of the existing cluster; null for a provisioned one, whose nodes do not exist beyond the run.
+    pub cluster: Option<String>,
+    /// Name of the node in the scheduler.
+    pub node: String,
+    /// `suspected`, `drained`, `retest_passed`, `returned` or `retest_failed`.
+    pub result: String,
+    /// Confidence, reason or command, for display.
+    pub detail: String,
+    /// Time of the request for the run.
+    pub requested_at: Option<Timestamp>,
+    /// Verdict on the run.
+    pub verdict: Option<Verdict>,
 }
 
 /// A closed run with all resources released.
@@ -329,6 +352,21 @@ impl Load {
             currency: used.currency.clone(),
         };
         Self { runs: vec![row], ..Self::default() }
+    }
+
+    /// The results of a closed run that concern single nodes.
+    pub fn node_results(run: &RunId, used: &RunUsed) -> Self {
+        let row = |result: &NodeResult| NodeResultRow {
+            run: run.to_string(),
+            workflow: used.workflow.clone(),
+            cluster: used.cluster.clone(),
+            node: result.node.clone(),
+            result: result.result.as_str().to_owned(),
+            detail: result.detail.clone(),
+            requested_at: Some(used.requested_at),
+            verdict: used.verdict,
+        };
+        Self { node_results: used.node_results.iter().map(row).collect(), ..Self::default() }
     }
 
     /// Adds the measurements, metrics and findings of a log.

@@ -3,7 +3,7 @@
 use schemars::{Schema, schema_for};
 use serde_json::{Value, json};
 
-use crate::rows::{FindingRow, MeasurementRow, MetricRow, RunRow, VerdictRow};
+use crate::rows::{FindingRow, MeasurementRow, MetricRow, NodeResultRow, RunRow, VerdictRow};
 
 /// Name, columns and key of a table, equal in both databases.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct WarehouseTable {
 }
 
 /// The tables of both databases, with their unique keys.
-pub const TABLES: [WarehouseTable; 5] = [
+pub const TABLES: [WarehouseTable; 6] = [
     WarehouseTable {
         name: "verdicts",
         schema: || schema_for!(VerdictRow),
@@ -37,6 +37,11 @@ pub const TABLES: [WarehouseTable; 5] = [
         name: "findings",
         schema: || schema_for!(FindingRow),
         key: &["run", "attempt", "check_name", "log", "finding_number"],
+    },
+    WarehouseTable {
+        name: "node_results",
+        schema: || schema_for!(NodeResultRow),
+        key: &["run", "node", "result"],
     },
     // A cluster that appears after the end adds to the hours: the row with the most hours is authoritative.
     WarehouseTable { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     Error, Warehouse,
     past::{Measured, Past, PastQuery},
-    rows::{FindingRow, Load, MeasurementRow, MetricRow, RunRow, VerdictRow},
+    rows::{FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
     views::VIEWS,
 };
@@ -47,7 +47,10 @@ impl Sqlite {
 
     /// The address of a file without opening it.
     pub fn place_of(path: &Path) -> String {
-        format!("{} (tables measurements, metrics, findings, verdicts and runs)", path.display())
+        format!(
+            "{} (tables measurements, metrics, findings, node_results, verdicts and runs)",
+            path.display()
+        )
     }
 
     /// Ends of a run; several if it was released again later.
@@ -96,6 +99,7 @@ impl Warehouse for Sqlite {
             insert(&transaction, "measurements", &load.rows)?;
             insert(&transaction, "metrics", &load.metrics)?;
             insert(&transaction, "findings", &load.findings)?;
+            insert(&transaction, "node_results", &load.node_results)?;
             transaction.commit()?;
             Ok(rows)
         })
@@ -116,6 +120,12 @@ impl Warehouse for Sqlite {
         let run = run.to_owned();
         let of_run = "WHERE run = ?1 ORDER BY attempt, log, finding_number";
         self.with(move |connection| select(connection, "findings", of_run, &[&run])).await
+    }
+
+    async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
+        let run = run.to_owned();
+        let of_run = "WHERE run = ?1 ORDER BY node, result";
+        self.with(move |connection| select(connection, "node_results", of_run, &[&run])).await
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {

@@ -2,7 +2,8 @@
 
 use model::Timestamp;
 use warehouse::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, Sqlite, Warehouse, conformance, memory::Memory,
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Sqlite, Warehouse, conformance,
+    memory::Memory,
 };
 
 #[tokio::test]
@@ -130,14 +131,33 @@ async fn a_file_without_metrics_is_extended_and_keeps_its_rows() {
         assert_eq!(warehouse.load("a.1", &again).await, Ok(1), "the load of the earlier version is known");
         let metrics = vec![metric("b", Some("memory"), "n1", 0, Some(1.0))];
         let findings = vec![finding("b", 0, 1)];
-        let load = Load { metrics: metrics.clone(), findings: findings.clone(), ..Load::default() };
+        let node_results = vec![node_result("b", "n1")];
+        let load = Load {
+            metrics: metrics.clone(),
+            findings: findings.clone(),
+            node_results: node_results.clone(),
+            ..Load::default()
+        };
         assert_eq!(warehouse.load("b.c2a1", &load).await, Ok(1));
         assert_eq!(warehouse.metrics("b").await.unwrap(), metrics);
         assert_eq!(warehouse.findings("b").await.unwrap(), findings);
+        assert_eq!(warehouse.node_results("b").await.unwrap(), node_results);
     }
     let file = rusqlite::Connection::open(&path).unwrap();
-    let views = "SELECT count(*) FROM metrics_latest, metrics_trend, metrics_by_node, findings_by_subject";
+    let views = "SELECT count(*) FROM metrics_latest, metrics_trend, metrics_by_node, findings_by_subject, nodes_latest";
     assert_eq!(file.query_row(views, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+}
+
+fn node_result(run: &str, node: &str) -> NodeResultRow {
+    NodeResultRow {
+        run: run.into(),
+        workflow: "w".into(),
+        cluster: Some("hall".into()),
+        node: node.into(),
+        result: "drained".into(),
+        requested_at: Some(Timestamp::from_millis(2_000)),
+        ..NodeResultRow::default()
+    }
 }
 
 fn finding(run: &str, finding_number: u64, gpu: u32) -> FindingRow {

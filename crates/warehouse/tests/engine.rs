@@ -8,9 +8,10 @@ use std::{
 
 use bigquery_standin::engine::Engine;
 use fastrand::Rng;
-use model::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
+use model::{Conclusion, Money, NodeResult, NodeResultKind, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
-    FindingRow, Load, MeasurementRow, MetricRow, PastQuery, Sqlite, TABLES, VerdictRow, Warehouse,
+    FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, PastQuery, Sqlite, TABLES, VerdictRow,
+    Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
 };
 
@@ -125,6 +126,12 @@ fn over(name: &str, minutes: u64) -> Load {
         busy: Span::from_secs(15 * 60),
         spent: Some(Money::from_micros(2_500_000).for_hours_of(4, Span::from_secs(60 * minutes))),
         currency: Some("EUR".to_owned()),
+        cluster: Some("hall".to_owned()),
+        node_results: vec![NodeResult {
+            node: "n3".to_owned(),
+            result: NodeResultKind::Drained,
+            detail: "slow".to_owned(),
+        }],
     };
     Load::used(&name.parse().unwrap(), &used)
 }
@@ -185,7 +192,7 @@ async fn views_have_descriptions() {
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
-    assert_eq!(views, 8, "a view without a test");
+    assert_eq!(views, 9, "a view without a test");
     // Thirteen runs of one cluster, oldest first, and two of another, the last of which was not judged.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
@@ -241,6 +248,32 @@ async fn views_have_descriptions() {
                 .await
         ),
         ["XID_79 n1 1 2 m-2 S1 fallen off the bus in m-2"]
+    );
+
+    // The first result of n3 is older, the node of a provisioned cluster is not shown.
+    let result = |run: &str, at: i64, cluster: Option<&str>, node: &str, result: &str| NodeResultRow {
+        run: run.into(),
+        workflow: "nightly".into(),
+        cluster: cluster.map(Into::into),
+        node: node.into(),
+        result: result.into(),
+        requested_at: Some(Timestamp::from_millis(at)),
+        ..NodeResultRow::default()
+    };
+    let results = [
+        vec![
+            result("n-1", 1_000, Some("hall"), "n3", "drained"),
+            result("n-1", 1_000, None, "n4", "drained"),
+        ],
+        vec![result("n-2", 2_000, Some("hall"), "n3", "returned")],
+    ];
+    for node_results in results {
+        let load = format!("{}.nodes", node_results[0].run);
+        bigquery.load(&load, &Load { node_results, ..Load::default() }).await.unwrap();
+    }
+    assert_eq!(
+        cells(select("cluster, node, result, run", "nodes_latest", "node").await),
+        ["hall n3 returned n-2"]
     );
 
     // A cluster of the second run reappeared after the end: those hours count once.

@@ -187,6 +187,7 @@ pub fn resolve_document(
         excluded,
         soak,
         locate,
+        retest: None,
         limits,
         cost,
         notify,

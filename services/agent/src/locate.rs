@@ -1,4 +1,5 @@
-//! Locates bad nodes: runs the benchmark on pairs of the job's nodes, round after round, until the results identify them.
+//! Locates bad nodes: runs the benchmark on pairs of the job's nodes, round after round, until the results identify them. After a
+//! re-test that passed, returns its nodes to service instead.
 //!
 //! Each step starts from the objects in the bucket, which are created once and never changed. A retry after a crash, or a
 //! second agent, reads the same objects and performs the same step.
@@ -7,7 +8,7 @@
 //! artefacts/{run}/locate/{attempt}/
 //!   nodes.json       nodes that the job ran on       over.json       no new pair may start, and why
 //!   pair-{n}/...     the logs of the n-th pair       located.json    tests done, and their result
-//!   pair-{n}.json    its outcome
+//!   pair-{n}.json    its outcome                     retested.json   nodes that passed their re-test
 //! ```
 
 use std::{io::Cursor, sync::Arc};
@@ -15,8 +16,9 @@ use std::{io::Cursor, sync::Arc};
 use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, NodeSearch, Program, Span,
-    SuspectNode, Suspects, Timestamp, Workload, measurement::Reading, planted,
+    AfterPass, Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, NodeSearch, Program,
+    Retest, RetestedNode, Returned, Span, SuspectNode, Suspects, Timestamp, Workload, measurement::Reading,
+    planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{PollResult, PortError};
@@ -81,6 +83,9 @@ impl Locator {
         search: &NodeSearch,
         now: Timestamp,
     ) -> Result<PollResult, PortError> {
+        if let Some(retest) = &search.retest {
+            return self.return_nodes(id, search, retest, now).await;
+        }
         if let Some(SearchRecord { suspects, .. }) = self.read(id, "located.json").await? {
             return Ok(PollResult::Ended(Fact::NodesLocated(suspects)));
         }
@@ -269,6 +274,7 @@ impl Locator {
             // The speed of programs other than nccl-tests has another unit.
             best_busbw: search.program.workload().and_then(|_| best_of(&pairs)),
             object: Artefacts::folder(id) + "located.json",
+            retested: Vec::new(),
         };
         let record = SearchRecord { suspects, located, pairs };
         let SearchRecord { suspects, .. } = self.note(id, "located.json", &record).await?;
@@ -293,6 +299,57 @@ impl Locator {
         match self.scheduler.drain(cluster, node, &reason).await {
             Ok(()) => Ok(Drained::Applied { reason }),
             Err(PortError::Permanent(failure)) => Ok(Drained::Left { why: failure.message }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends a re-test that passed: returns its nodes to service, or proposes it. A node that cannot be returned does not keep the others.
+    async fn return_nodes(
+        &self,
+        id: &CommandId,
+        search: &NodeSearch,
+        retest: &Retest,
+        now: Timestamp,
+    ) -> Result<PollResult, PortError> {
+        if let Some(ended) = self.read(id, "retested.json").await? {
+            return Ok(PollResult::Ended(Fact::NodesLocated(ended)));
+        }
+        let over: Option<Over> = self.read(id, "over.json").await?;
+        if over.is_some() || now >= search.ends_at {
+            return Ok(PollResult::Ended(stopped(over.as_ref())));
+        }
+        let mut retested = Vec::new();
+        for node in &retest.nodes {
+            let returned = self.return_node(&search.cluster, node, retest.after_pass).await?;
+            retested.push(RetestedNode { node: node.clone(), returned });
+        }
+        let suspects = Suspects {
+            nodes: Vec::new(),
+            links: Vec::new(),
+            undecided: None,
+            tests: 0,
+            best_busbw: None,
+            object: Artefacts::folder(id) + "retested.json",
+            retested,
+        };
+        Ok(PollResult::Ended(Fact::NodesLocated(self.note(id, "retested.json", &suspects).await?)))
+    }
+
+    async fn return_node(
+        &self,
+        cluster: &Cluster,
+        node: &str,
+        after_pass: AfterPass,
+    ) -> Result<Returned, PortError> {
+        let Some(command) = self.scheduler.return_command(cluster, node) else {
+            return Ok(Returned::Applied); // nodes of this kind cannot be drained, so this one is in service
+        };
+        if after_pass == AfterPass::Propose {
+            return Ok(Returned::Proposed { command });
+        }
+        match self.scheduler.return_node(cluster, node).await {
+            Ok(()) => Ok(Returned::Applied),
+            Err(PortError::Permanent(failure)) => Ok(Returned::Left { why: failure.message }),
             Err(error) => Err(error),
         }
     }

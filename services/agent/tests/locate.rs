@@ -14,8 +14,9 @@ use agent::{CollectLimits, Collector, Locator};
 use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler};
 use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, ClusterAccess, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd,
-    Locate, Node, NodeSearch, Program, Stage, Suspects, Timestamp, Verb, Workload,
+    AfterPass, Attempt, Class, Cluster, ClusterAccess, Collective, CommandId, Drain, Drained, Fact, Failure,
+    JobEnd, Locate, Node, NodeSearch, Program, Retest, RetestedNode, Returned, Stage, Suspects, Timestamp,
+    Verb, Workload,
 };
 use redact::Rules;
 use service::{PollResult, PortError};
@@ -44,6 +45,7 @@ struct PairsScheduler {
     jobs: Mutex<BTreeMap<String, Known>>,
     fenced: Mutex<BTreeSet<String>>,
     drained: Mutex<Vec<String>>,
+    returned: Mutex<Vec<String>>,
     /// Number of calls that succeed before one fails.
     lasts: AtomicU32,
 }
@@ -170,6 +172,20 @@ impl Scheduler for PairsScheduler {
         self.drained.lock().unwrap().push(format!("{node}: {reason}"));
         Ok(())
     }
+
+    fn return_command(&self, _: &Cluster, node: &str) -> Option<String> {
+        Some(format!("return {node}"))
+    }
+
+    async fn return_node(&self, _: &Cluster, node: &str) -> Result<(), PortError> {
+        self.call()?;
+        if node == "n9" {
+            let why = "n9 is out of service for another reason: bad fan";
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_RETURNED", why)));
+        }
+        self.returned.lock().unwrap().push(node.to_owned());
+        Ok(())
+    }
 }
 
 fn log(time: f64, wrong: u32) -> String {
@@ -212,6 +228,7 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
         job_attempt: Attempt::FIRST,
         locate,
         ends_at: Timestamp::from_millis(600_000),
+        retest: None,
     }
 }
 
@@ -320,6 +337,44 @@ async fn preempted_pairs_do_not_count_against_their_nodes() {
         let undecided = suspects.undecided.unwrap_or_default();
         assert!(suspects.nodes.is_empty() && undecided.contains(fails), "{undecided}");
     }
+}
+
+/// A search that ends a re-test of these nodes.
+fn retest(nodes: &[&str], after_pass: AfterPass) -> NodeSearch {
+    let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+    NodeSearch { retest: Some(Retest { nodes, after_pass }), ..search(4, Locate::default()) }
+}
+
+#[tokio::test]
+async fn nodes_that_passed_their_re_test_are_returned_or_the_command_is_proposed() {
+    let proposed = LocatedJob::new(PairsScheduler::default());
+    let ended = proposed.located(&retest(&["n1"], AfterPass::Propose)).await;
+    let command = "return n1".to_owned();
+    assert_eq!(
+        ended.retested,
+        [RetestedNode { node: "n1".into(), returned: Returned::Proposed { command } }]
+    );
+    assert!(proposed.paper.returned.lock().unwrap().is_empty(), "no node was changed");
+
+    let world = LocatedJob::new(PairsScheduler::default());
+    let search = retest(&["n1", "n9", "n2"], AfterPass::Return);
+    let ended = world.located(&search).await;
+    let actions: Vec<_> = ended.retested.iter().map(|it| (it.node.as_str(), &it.returned)).collect();
+    let why = "n9 is out of service for another reason: bad fan".to_owned();
+    let left = Returned::Left { why };
+    assert_eq!(actions, [("n1", &Returned::Applied), ("n9", &left), ("n2", &Returned::Applied)]);
+    assert_eq!(world.located(&search).await, ended, "a repeated step reads the first result");
+    assert_eq!(*world.paper.returned.lock().unwrap(), ["n1", "n2"]);
+    assert!(ended.nodes.is_empty() && ended.tests == 0, "no pair was run");
+}
+
+#[tokio::test]
+async fn a_cancelled_re_test_returns_no_node() {
+    let world = LocatedJob::new(PairsScheduler::default());
+    world.locator.cancel(&id()).await.unwrap();
+    let search = retest(&["n1"], AfterPass::Return);
+    assert!(matches!(world.end(&search, 0).await, Fact::NodesFailed(failure) if failure.code == "CANCELLED"));
+    assert!(world.paper.returned.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -240,6 +240,7 @@ async fn drained(reported: &Job) -> Vec<String> {
         job_attempt: Attempt::FIRST,
         locate: Locate { drain: Drain::Apply, drain_at_most: 6, ..Locate::default() },
         ends_at: Timestamp::from_millis(600_000),
+        retest: None,
     };
     let id = CommandId {
         run: "lab-1".parse().unwrap(),

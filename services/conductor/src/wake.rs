@@ -9,8 +9,8 @@ use hashlink::LinkedHashMap;
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, owed};
 use model::{
-    Attempt, Command, CommandId, Fact, Record, RecordEntry, RunClosed, RunId, RunUsed, Span, Stage,
-    Timestamp, Verb, planted,
+    Attempt, ClusterSpec, Command, CommandId, Drained, Fact, NodeResult, NodeResultKind, Record, RecordEntry,
+    RetestedNode, Returned, RunClosed, RunId, RunUsed, Span, Stage, Timestamp, Verb, Verdict, planted,
 };
 use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
@@ -254,7 +254,7 @@ impl Conductor {
             };
             let used = used(state, &closed);
             self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
-            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
+            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(Box::new(used))).await?;
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
@@ -346,5 +346,44 @@ fn used(state: &RunState, closed: &RunClosed) -> RunUsed {
         busy: usage.busy,
         spent: usage.spent,
         currency: state.workflow.cost.as_ref().map(|cost| cost.currency.clone()),
+        cluster: match &state.workflow.cluster {
+            Some(ClusterSpec::Existing { name, .. }) => Some(name.clone()),
+            _ => None,
+        },
+        node_results: node_results(state),
     }
+}
+
+/// Results of the search for bad nodes or of the re-test.
+fn node_results(state: &RunState) -> Vec<NodeResult> {
+    let located = state.checks().filter_map(|check| state.suspects_of(check)).flat_map(|found| &found.nodes);
+    let suspected = located.map(|suspect| {
+        let confidence = format!("confidence {:.0} %", 100.0 * suspect.confidence);
+        let (result, detail) = match &suspect.drained {
+            Drained::Applied { reason } => (NodeResultKind::Drained, reason.clone()),
+            Drained::Proposed { .. } => (NodeResultKind::Suspected, confidence),
+            Drained::Left { why } => (NodeResultKind::Suspected, format!("{confidence}; not drained: {why}")),
+        };
+        NodeResult { node: suspect.node.clone(), result, detail }
+    });
+    let passed = state.retested().iter().map(|RetestedNode { node, returned }| {
+        let (result, detail) = match returned {
+            Returned::Applied => (NodeResultKind::Returned, String::new()),
+            Returned::Proposed { command } => (NodeResultKind::RetestPassed, command.clone()),
+            Returned::Left { why } => (NodeResultKind::RetestPassed, format!("not returned: {why}")),
+        };
+        NodeResult { node: node.clone(), result, detail }
+    });
+    let failed = state.verdict().filter(|reached| reached.verdict == Verdict::Fail);
+    let failed = failed.and(state.workflow.retest.as_ref()).into_iter().flat_map(|retest| &retest.nodes);
+    let failed = failed.map(|node| NodeResult {
+        node: node.clone(),
+        result: NodeResultKind::RetestFailed,
+        detail: String::new(),
+    });
+    let mut results: Vec<_> = suspected.chain(passed).chain(failed).collect();
+    // A node may be suspected after several checks.
+    results.sort_by(|one, other| (&one.node, one.result).cmp(&(&other.node, other.result)));
+    results.dedup_by(|one, other| one.node == other.node && one.result == other.result);
+    results
 }

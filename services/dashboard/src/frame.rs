@@ -35,6 +35,7 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = Laz
         ("system.html", with_macros!("system.html.j2")),
         ("run.html", with_macros!("run.html.j2")),
         ("log.html", include_str!("../templates/log.html.j2")),
+        ("nodes.html", with_macros!("nodes.html.j2")),
         ("compare.html", with_macros!("compare.html.j2")),
         ("refusal.html", include_str!("../templates/refusal.html.j2")),
     ] {

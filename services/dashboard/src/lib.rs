@@ -12,6 +12,7 @@
 //! | `/runs/{run}/output?after=` | JSON: new lines of the running job's output |
 //! | `/runs/{run}/logs/{log}` | lines of a log, optionally filtered by text |
 //! | `/compare?run=&run=` | comparison of two runs |
+//! | `/nodes?cluster=` | nodes of existing clusters: states with dates and evidence |
 //! | `/changes` | server-sent events: the content of `/` changed |
 
 mod assets;
@@ -19,6 +20,7 @@ mod compare;
 mod frame;
 mod logs;
 mod nights;
+mod nodes;
 mod numbers;
 mod output;
 mod overview;
@@ -113,6 +115,7 @@ impl Dashboard {
             .route("/runs/{run}/output", get(output::lines))
             .route("/runs/{run}/logs/{*log}", get(logs::page))
             .route("/compare", get(compare::page))
+            .route("/nodes", get(nodes::page))
             .route("/assets/{name}", get(assets::asset))
             .with_state(Arc::new(self))
     }

@@ -96,3 +96,55 @@ async fn a_run_page_has_the_metrics_of_each_check() {
     assert!(page.contains("nvbandwidth.") && !page.contains("gpu_burn."), "{page}");
     assert_eq!(get(&pages, "/runs/checked-1?check=none").await.0, 404);
 }
+
+#[tokio::test]
+async fn nodes_have_their_states_with_dates_and_evidence() {
+    use model::{
+        AfterPass, Cluster, Drained, Fact, Locate, Retest, RetestedNode, Returned, SuspectNode, Suspects,
+        Timestamp, Verdict, Workflow,
+    };
+    use test_support::good_run::{cluster, job_done, logs, verdict, workflow};
+
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let ended = |nodes, retested| {
+        let (links, undecided, object) = (vec![], None, "o".to_owned());
+        Fact::NodesLocated(Suspects { nodes, links, undecided, tests: 3, best_busbw: None, object, retested })
+    };
+    let hall = Cluster { name: "hall".to_owned(), ..cluster() };
+    let measured = |reached| vec![Fact::ClusterReady(hall.clone()), job_done(), logs(), verdict(reached)];
+    let at = |minutes: i64| Timestamp::from_millis(SystemClock.now().as_millis() - minutes * 60_000);
+    let drained = Drained::Applied { reason: format!("burnin night-1: {}", support::HOSTILE) };
+    let bad = SuspectNode { node: "n1".to_owned(), confidence: 0.9, drained };
+    let located = [measured(Verdict::Fail), vec![ended(vec![bad], vec![])]].concat();
+    let searching = || Workflow { locate: Some(Locate::default()), ..workflow() };
+    support::run_on_existing(&store, "night-0", at(90), workflow(), measured(Verdict::Pass)).await;
+    support::run_on_existing(&store, "night-1", at(60), searching(), located).await;
+    let pages = dashboard_of(Arc::clone(&store)).routes();
+    let (status, policy, page) = get(&pages, "/nodes").await;
+    assert_eq!(status, 200, "{page}");
+    assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"));
+    for text in [
+        "2 nodes of clusters",
+        ">drained</td>",
+        "bad in 3 pairs; drained: burnin night-1: ",
+        "<summary>1 nodes</summary>",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
+    let retest = Retest { nodes: vec!["n1".to_owned()], after_pass: AfterPass::Return };
+    let node = RetestedNode { node: "n1".to_owned(), returned: Returned::Applied };
+    let facts = [measured(Verdict::Pass), vec![ended(vec![], vec![node])]].concat();
+    support::run_on_existing(
+        &store,
+        "night-2",
+        at(30),
+        Workflow { retest: Some(retest), ..workflow() },
+        facts,
+    )
+    .await;
+    let (_, _, page) = get(&dashboard_of(store).routes(), "/nodes?cluster=hall").await;
+    assert!(page.contains(">returned</td>") && page.contains("passed its re-test"), "{page}");
+    let (_, _, none) = get(&pages, "/nodes?cluster=none").await;
+    assert!(none.contains("No judged run measured a node of none"), "{none}");
+}

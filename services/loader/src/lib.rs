@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `results.load` | `results.loaded`, or `results.failed` if the logs are damaged |
 //!
-//! It also handles `run.used`, and loads the cluster usage of the run.
+//! It also handles `run.used`, and loads the cluster usage of the run and its results that concern single nodes.
 //!
 //! Idempotent by load id, the run with the attempt whose logs count: the warehouse accepts each load id once.
 
@@ -52,6 +52,16 @@ impl Loader {
             Error::Permanent(why) => PortError::Permanent(Failure::new(Class::Input, "REFUSED", why)),
         })?;
         Ok(Fact::ResultsLoaded(Results { load, rows: loaded, table: self.warehouse.table() }))
+    }
+}
+
+impl Loader {
+    async fn load_rows(&self, id: &str, rows: &Load) -> Result<(), CommandError> {
+        match self.warehouse.load(id, rows).await {
+            Ok(_) => Ok(()),
+            Err(Error::Transient(why)) => Err(CommandError::Transient(why)),
+            Err(Error::Permanent(why)) => Err(CommandError::Permanent(why)),
+        }
     }
 }
 
@@ -104,10 +114,10 @@ impl Worker for Loader {
         };
         // One load per closing, and one more for each cluster that reappeared after the end.
         let load = format!("{run}.used.{}", used.held.0.as_millis());
-        match self.warehouse.load(&load, &Load::used(run, used)).await {
-            Ok(_) => Ok(()),
-            Err(Error::Transient(why)) => Err(CommandError::Transient(why)),
-            Err(Error::Permanent(why)) => Err(CommandError::Permanent(why)),
+        self.load_rows(&load, &Load::used(run, used)).await?;
+        if used.node_results.is_empty() {
+            return Ok(());
         }
+        self.load_rows(&format!("{run}.nodes"), &Load::node_results(run, used)).await
     }
 }

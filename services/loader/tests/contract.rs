@@ -5,7 +5,8 @@ use std::{io::Cursor, sync::Arc};
 use ledger::{Artefacts, Committed, MemoryStore, Store};
 use loader::Loader;
 use model::{
-    Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
+    Class, CommandId, Conclusion, Fact, Failure, Money, NodeResult, NodeResultKind, RunId, RunUsed, Span,
+    Stage, Timestamp, Verdict,
 };
 use service::{CommandError, Worker};
 use test_support::contract::Service;
@@ -134,17 +135,26 @@ async fn cluster_usage_is_loaded_once_and_again_if_it_grew() {
         busy: Span::from_secs(900),
         spent: Some(Money::from_micros(5_000_000)),
         currency: Some("EUR".to_owned()),
+        cluster: Some("hall".to_owned()),
+        node_results: vec![NodeResult {
+            node: "n3".to_owned(),
+            result: NodeResultKind::Drained,
+            detail: "slow".to_owned(),
+        }],
     };
     for _ in 0..2 {
-        loader.on_fact(&run, &Fact::RunUsed(used.clone())).await.unwrap();
+        loader.on_fact(&run, &Fact::RunUsed(Box::new(used.clone()))).await.unwrap();
     }
     let [row] = &warehouse.runs("over-1").await.unwrap()[..] else { panic!("one row") };
     assert_eq!((row.workflow.as_str(), row.conclusion.as_str(), row.nodes), ("nightly", "completed", 4));
     assert_eq!((row.node_hours, row.busy_node_hours, row.cost), (2.0, 1.0, Some(5.0)));
     // A cluster that appeared later was released as well.
     let later = RunUsed { held: Span::from_secs(3600), ..used };
-    loader.on_fact(&run, &Fact::RunUsed(later)).await.unwrap();
+    loader.on_fact(&run, &Fact::RunUsed(Box::new(later))).await.unwrap();
     assert_eq!(warehouse.runs("over-1").await.unwrap().len(), 2);
+    let [node] = &warehouse.node_results("over-1").await.unwrap()[..] else { panic!("one row") };
+    assert_eq!((node.node.as_str(), node.result.as_str(), node.detail.as_str()), ("n3", "drained", "slow"));
+    assert_eq!(node.cluster.as_deref(), Some("hall"));
     assert!(matches!(
         loader.on_fact(&run, &Fact::ResultsFailed(Failure::new(Class::Input, "X", ""))).await,
         Err(CommandError::Permanent(_))

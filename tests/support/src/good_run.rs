@@ -36,6 +36,7 @@ pub fn workflow() -> Workflow {
             environment: Default::default(),
         }),
         locate: None,
+        retest: None,
         limits: Limits::default(),
         cost: None,
         notify: Vec::new(),

@@ -3,11 +3,12 @@
 # inside them). Needs root. Exits with 0 when all nodes are idle.
 #   BED_DIR    the bed's folder
 #   BED_NODES  number of nodes (4)
+#   BED_SILENT seconds without a response after which a node counts as failed (6)
 #   BED_ACCT   1: with accounting by MariaDB and slurmdbd, which sacct needs (0)
 # Afterwards `$BED_DIR/on NODE COMMAND...` runs a command on a node: ctl, n1, n2, ...
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-dir=${BED_DIR:?} nodes=${BED_NODES:-4} acct=${BED_ACCT:-0}
+dir=${BED_DIR:?} nodes=${BED_NODES:-4} acct=${BED_ACCT:-0} silent=${BED_SILENT:-6}
 die() { echo "start.sh: $*" >&2; exit 1; }
 [[ $(id -u) == 0 ]] || die "needs root"
 [[ ! -e $dir/run/up ]] || die "$dir is in use: run stop.sh first"
@@ -54,7 +55,7 @@ for ((i = 1; i <= nodes; i++)); do
 done
 
 conf=$(<"$here/slurm.conf.in")
-conf=${conf//@DIR@/$dir} conf=${conf//@NODES@/$lines} conf=${conf//@SET@/n[1-$nodes]}
+conf=${conf//@SILENT@/$silent} conf=${conf//@DIR@/$dir} conf=${conf//@NODES@/$lines} conf=${conf//@SET@/n[1-$nodes]}
 accounts=accounting_storage/none
 if [[ $acct == 1 ]]; then
   accounts=accounting_storage/slurmdbd

@@ -63,6 +63,8 @@ pub struct SettingsForm {
     pub layout: fn(&Value) -> Option<ClusterLayout>,
     /// Settings that build steps may also receive.
     pub substitutions: fn(&Value) -> Vec<Substitution>,
+    /// The settings of a re-test of the first nodes, with the second ones as partners: [`Settings::for_retest`].
+    pub for_retest: fn(&Value, &[String], &[String]) -> Option<Value>,
 }
 
 impl SettingsForm {
@@ -86,6 +88,9 @@ impl SettingsForm {
             layout: |settings| S::deserialize(settings).ok()?.layout(),
             substitutions: |settings| {
                 S::deserialize(settings).map(|settings| settings.substitutions()).unwrap_or_default()
+            },
+            for_retest: |settings, nodes, partners| {
+                S::deserialize(settings).ok()?.for_retest(nodes, partners).map(|settings| to_value(&settings))
             },
         }
     }

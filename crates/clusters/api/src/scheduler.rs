@@ -219,4 +219,19 @@ pub trait Scheduler: Send + Sync + 'static {
         let why = "nodes of this kind of cluster cannot be drained";
         Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))
     }
+
+    /// Shell command for returning a drained node to service by hand; `None` without such a command.
+    fn return_command(&self, _: &Cluster, _node: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns a node to service that Burnin drained: new jobs may start on it. Idempotent.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails: [`PortError::Permanent`] if it is not permitted, or the node was
+    /// drained for another reason ([`model::Drained::is_ours`]).
+    async fn return_node(&self, _: &Cluster, _node: &str) -> Result<(), PortError> {
+        let why = "nodes of this kind of cluster cannot be drained";
+        Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))
+    }
 }

@@ -42,6 +42,12 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         Vec::new()
     }
 
+    /// The settings of a re-test: jobs run exactly on `nodes`, which may be drained, and on `partners`. `None` if jobs of this kind
+    /// cannot be sent to named nodes.
+    fn for_retest(&self, _nodes: &[String], _partners: &[String]) -> Option<Self> {
+        None
+    }
+
     /// The settings with fields that follow from others.
     #[must_use]
     fn completed(self) -> Self {

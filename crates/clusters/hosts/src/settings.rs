@@ -195,6 +195,11 @@ impl Settings for Hosts {
         rules::problems(self)
     }
 
+    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
+        let names: Vec<_> = nodes.iter().chain(partners).map(String::as_str).collect();
+        Some(self.part(&names))
+    }
+
     /// `None` if hosts have different numbers of ranks.
     fn layout(&self) -> Option<ClusterLayout> {
         let first = self.hosts.first()?;

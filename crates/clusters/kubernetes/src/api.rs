@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Event, Node, Pod, Secret},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     api::{
@@ -16,9 +17,9 @@ use kube::{
         PropagationPolicy,
     },
 };
-use model::{Class, Failure};
+use model::{Class, Drained, Failure};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 use service::PortError;
 
 use crate::{
@@ -32,6 +33,21 @@ use crate::{
 
 /// Annotation with the reason why a node was drained.
 const DRAINED: &str = "burnin.dev/drained";
+
+/// The error of a request for a node or for its change. `code`: code of a refusal.
+fn cordon_refused(error: &kube::Error, code: &str) -> PortError {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            let why = format!(
+                "the configured access must not cordon nodes; grant it the cluster roles burnin-nodes and \
+                 burnin-drain of workflows/a4-gke-testbed/rbac.yaml: {}",
+                status.message
+            );
+            PortError::Permanent(Failure::new(Class::Input, code, why))
+        }
+        error => trouble(error, "Node"),
+    }
+}
 
 /// Clients by endpoint: keeps connections and tokens.
 #[derive(Default)]
@@ -236,36 +252,62 @@ impl NamespacedCluster {
     /// reason, is absent, or cordoning is forbidden.
     pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
-        let refused = |error: &kube::Error| match error {
-            kube::Error::Api(status) if status.code == 403 => left(format!(
-                "the configured access must not cordon nodes; grant it the cluster roles burnin-nodes and \
-                 burnin-drain of workflows/a4-gke-testbed/rbac.yaml: {}",
-                status.message
-            )),
-            error => trouble(error, "Node"),
-        };
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        // A list, because the role for counting nodes grants no `get`.
-        let which = ListParams::default().fields(&format!("metadata.name={node}"));
-        let found = limited(nodes.list(&which)).await?.map_err(|error| refused(&error))?;
-        let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {
-            return Err(left(format!("node {node} does not exist")));
-        };
-        if spec.and_then(|spec| spec.unschedulable) == Some(true) {
+        let (metadata, cordoned) = self.node(node, "NOT_DRAINED").await?;
+        if cordoned {
             return match metadata.annotations.unwrap_or_default().get(DRAINED) {
                 Some(because) if because == reason => Ok(()),
                 Some(because) => Err(left(format!("already drained: {because}"))),
                 None => Err(left("already cordoned, without a reason".to_owned())),
             };
         }
-        // The request has the resource version that was read: it fails after a concurrent change, and the node is read
-        // again.
         let patch = json!({
             "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: reason}},
             "spec": {"unschedulable": true},
         });
-        let patched = limited(nodes.patch(node, &PatchParams::default(), &Patch::Merge(&patch))).await?;
-        patched.map(drop).map_err(|error| refused(&error))
+        self.patch_node(node, &patch, "NOT_DRAINED").await
+    }
+
+    /// Uncordons a node and deletes the recorded reason. Idempotent.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails: [`PortError::Permanent`] if Burnin did not cordon the node, it is absent, or the change
+    /// is forbidden.
+    pub async fn uncordon(&self, node: &str) -> Result<(), PortError> {
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_RETURNED", why));
+        let (metadata, cordoned) = self.node(node, "NOT_RETURNED").await?;
+        if !cordoned {
+            return Ok(());
+        }
+        match metadata.annotations.unwrap_or_default().get(DRAINED) {
+            Some(because) if Drained::is_ours(because) => {}
+            Some(because) => return Err(left(format!("{node} is cordoned for another reason: {because}"))),
+            None => return Err(left(format!("{node} is cordoned, without a reason"))),
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: null}},
+            "spec": {"unschedulable": null},
+        });
+        self.patch_node(node, &patch, "NOT_RETURNED").await
+    }
+
+    /// Metadata of a node, and whether it is cordoned. `code`: code of a refusal.
+    async fn node(&self, node: &str, code: &str) -> Result<(ObjectMeta, bool), PortError> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        // A list, because the role for counting nodes grants no `get`.
+        let which = ListParams::default().fields(&format!("metadata.name={node}"));
+        let found = limited(nodes.list(&which)).await?.map_err(|error| cordon_refused(&error, code))?;
+        let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {
+            let why = format!("node {node} does not exist");
+            return Err(PortError::Permanent(Failure::new(Class::Input, code, why)));
+        };
+        Ok((metadata, spec.and_then(|spec| spec.unschedulable) == Some(true)))
+    }
+
+    /// Changes a node. A change with the resource version that was read fails after a concurrent change, and the node is read again.
+    async fn patch_node(&self, node: &str, patch: &Value, code: &str) -> Result<(), PortError> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let patched = limited(nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch))).await?;
+        patched.map(drop).map_err(|error| cordon_refused(&error, code))
     }
 
     /// Remaining objects of a job, as `kind/name`.

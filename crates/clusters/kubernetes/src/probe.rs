@@ -14,6 +14,7 @@ use crate::{
     objects::{Conditions, LocalQueue, text},
     ready, ready_on_any_nodes,
     rights::{self, JOBS, QUEUES},
+    settings::UNSCHEDULABLE,
 };
 
 /// Checks everything that a job needs from the cluster.
@@ -150,7 +151,8 @@ fn unfit(node: &Node, settings: &Kubernetes) -> Option<String> {
         return Some("is not Ready".to_owned());
     }
     let spec = node.spec.as_ref();
-    if spec.and_then(|spec| spec.unschedulable) == Some(true) {
+    let tolerates_cordon = settings.tolerate.iter().any(|tolerated| tolerated == UNSCHEDULABLE);
+    if spec.and_then(|spec| spec.unschedulable) == Some(true) && !tolerates_cordon {
         return Some("is cordoned".to_owned());
     }
     for taint in spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten() {
@@ -224,6 +226,10 @@ mod tests {
     fn an_unfit_node_is_reported_with_its_reason() {
         let tainted =
             |key: &str, effect: &str| node(json!({"spec": {"taints": [{"key": key, "effect": effect}]}}));
+        let cordoned = || {
+            let taint = json!({"key": UNSCHEDULABLE, "effect": "NoSchedule"});
+            node(json!({"spec": {"unschedulable": true, "taints": [taint]}}))
+        };
         let all = [
             (node(json!({})), json!({}), ""),
             (node(json!({})), json!({"node_selector": {"kind": "b200"}, "gpus_per_node": 8}), ""),
@@ -244,7 +250,8 @@ mod tests {
                 "is not Ready",
             ),
             (node(json!({"status": {}})), json!({}), "is not Ready"),
-            (node(json!({"spec": {"unschedulable": true}})), json!({}), "is cordoned"),
+            (cordoned(), json!({}), "is cordoned"),
+            (cordoned(), json!({"tolerate": [UNSCHEDULABLE]}), ""),
             (tainted("team", "NoSchedule"), json!({}), "has the taint team"),
             (tainted("team", "PreferNoSchedule"), json!({}), ""),
             (tainted("team", "NoExecute"), json!({"tolerate": ["team"]}), ""),

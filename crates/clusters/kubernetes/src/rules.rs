@@ -13,7 +13,7 @@ const LONGEST: usize = 253;
 /// Maximum number of entries per map or list.
 const MAX_ENTRIES: usize = 256;
 /// Maximum number of named nodes.
-const MOST_NAMED: usize = 8;
+pub(crate) const MAX_NAMED: usize = 8;
 
 /// All problems, by field.
 pub fn problems(settings: &Kubernetes) -> SettingsProblems {
@@ -92,8 +92,8 @@ fn nodes(settings: &Kubernetes, found: &mut ProblemList) {
     found.add("only_nodes", named.iter().find_map(|node| not_a_name(node)));
     let twice = named.iter().enumerate().find(|(place, node)| named[..*place].contains(node));
     found.add("only_nodes", twice.map(|(_, node)| format!("names `{}` twice", shown(node))));
-    let bad = !named.is_empty() && (named.len() > MOST_NAMED || named.len() != count as usize);
-    let expected = format!("expected as many as `nodes` ({count}), at most {MOST_NAMED}");
+    let bad = !named.is_empty() && (named.len() > MAX_NAMED || named.len() != count as usize);
+    let expected = format!("expected as many as `nodes` ({count}), at most {MAX_NAMED}");
     found.add("only_nodes", bad.then(|| format!("{expected}, found {}", named.len())));
     for key in &settings.tolerate {
         found.add("tolerate", not_a_key(key));

@@ -258,6 +258,17 @@ impl JobContext {
     }
 }
 
+/// Command line of kubectl for a node; `None` if the cluster's settings cannot be read.
+fn kubectl(cluster: &Cluster, verb: &str, node: &str) -> Option<String> {
+    let mut words = vec!["kubectl".to_owned()];
+    if let ApiAccess::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()?.access {
+        words.extend(path.map(|path| format!("--kubeconfig={}", quote(&path))));
+        words.extend(context.map(|context| format!("--context={}", quote(&context))));
+    }
+    words.extend([verb.to_owned(), quote(node)]);
+    Some(words.join(" "))
+}
+
 fn ended(state: &str) -> JobEnd {
     JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
 }
@@ -424,17 +435,19 @@ impl Scheduler for KubernetesJobs {
     }
 
     fn drain_command(&self, cluster: &Cluster, node: &str, _: &str) -> Option<String> {
-        let mut words = vec!["kubectl".to_owned()];
-        if let ApiAccess::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()?.access {
-            words.extend(path.map(|path| format!("--kubeconfig={}", quote(&path))));
-            words.extend(context.map(|context| format!("--context={}", quote(&context))));
-        }
-        words.extend(["cordon".to_owned(), quote(node)]);
-        Some(words.join(" "))
+        kubectl(cluster, "cordon", node)
     }
 
     async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
         self.reached(cluster).await?.0.cordon(node, reason).await
+    }
+
+    fn return_command(&self, cluster: &Cluster, node: &str) -> Option<String> {
+        kubectl(cluster, "uncordon", node)
+    }
+
+    async fn return_node(&self, cluster: &Cluster, node: &str) -> Result<(), PortError> {
+        self.reached(cluster).await?.0.uncordon(node).await
     }
 
     async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {

@@ -201,6 +201,10 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// Taint of a cordoned node. The scheduler places pods that tolerate it on cordoned nodes
+/// (`pkg/scheduler/framework/plugins/nodeunschedulable`, Kubernetes 1.33).
+pub(crate) const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
 impl Settings for Kubernetes {
     const KIND: &'static str = "kubernetes";
     const DESCRIPTION: &'static str = "A Kubernetes cluster with JobSet.";
@@ -213,6 +217,25 @@ impl Settings for Kubernetes {
     fn layout(&self) -> Option<ClusterLayout> {
         let Self { nodes, ranks_per_node, gpus_per_node, .. } = *self;
         Some(ClusterLayout { nodes, ranks_per_node, gpus_per_node })
+    }
+
+    /// Without Kueue's queue: its topologies have no cordoned nodes, so that the job would wait forever.
+    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
+        let partners = partners.iter().take(rules::MAX_NAMED.saturating_sub(nodes.len()));
+        let only_nodes: Vec<_> = nodes.iter().chain(partners).cloned().collect();
+        let mut tolerate = self.tolerate.clone();
+        if !tolerate.iter().any(|key| key == UNSCHEDULABLE) {
+            tolerate.push(UNSCHEDULABLE.to_owned());
+        }
+        Some(Self {
+            nodes: u32::try_from(only_nodes.len()).ok()?,
+            only_nodes,
+            tolerate,
+            queue: None,
+            priority_class: None,
+            topology: None,
+            ..self.clone()
+        })
     }
 
     fn substitutions(&self) -> Vec<Substitution> {
@@ -250,6 +273,21 @@ mod tests {
         assert!(
             Kubernetes::of(&Cluster { access: ClusterAccess::new("kubernetes", ()), ..cluster }).is_err()
         );
+    }
+
+    #[test]
+    fn a_re_test_runs_on_its_nodes_although_they_are_cordoned_and_without_a_queue() {
+        let mut kubernetes = minimal();
+        kubernetes.queue = Some("a4".into());
+        kubernetes.topology = Some(Topology::Required("block".into()));
+        kubernetes.tolerate = vec!["team".into()];
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let partners = names(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+        let retest = kubernetes.for_retest(&names(&["bad"]), &partners).unwrap();
+        assert_eq!(retest.problems(), [], "at most eight nodes can be named");
+        assert_eq!(retest.only_nodes, names(&["bad", "a", "b", "c", "d", "e", "f", "g"]));
+        assert_eq!(retest.tolerate, names(&["team", UNSCHEDULABLE]));
+        assert_eq!((retest.nodes, retest.queue, retest.topology), (8, None, None));
     }
 
     #[test]

@@ -35,6 +35,27 @@ pub fn layout(system: &System) -> Option<ClusterLayout> {
     kind(system.kind()).and_then(|kind| (kind.form().layout)(system.settings()))
 }
 
+/// A cluster for a re-test of `nodes`, with `partners`.
+///
+/// # Errors
+/// Returns a message if jobs of this kind cannot be sent to these nodes.
+pub fn for_retest(system: &System, nodes: &[String], partners: &[String]) -> Result<System, String> {
+    let selected = kind(system.kind()).and_then(|kind| {
+        let form = kind.form();
+        Some((form, (form.for_retest)(system.settings(), nodes, partners)?))
+    });
+    let (form, settings) = selected
+        .ok_or_else(|| format!("jobs on clusters of kind {} cannot be sent to named nodes", system.kind()))?;
+    match (form.complete)(&settings) {
+        Ok(settings) => Ok(System::new(form.kind, settings)),
+        Err(problems) => {
+            let problems: Vec<_> =
+                problems.iter().map(|(field, problem)| format!("{field}: {problem}")).collect();
+            Err(problems.join("; "))
+        }
+    }
+}
+
 /// Schema of an object whose one field is a kind that meets `condition`, with the kind's settings.
 pub fn schema(generator: &mut SchemaGenerator, condition: impl Fn(&dyn ClusterKind) -> bool) -> Schema {
     let one = |kind: &dyn ClusterKind| {

@@ -89,6 +89,14 @@ impl Scheduler for Schedulers {
     async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
         self.of(cluster)?.drain(cluster, node, reason).await
     }
+
+    fn return_command(&self, cluster: &Cluster, node: &str) -> Option<String> {
+        self.of(cluster).ok()?.return_command(cluster, node)
+    }
+
+    async fn return_node(&self, cluster: &Cluster, node: &str) -> Result<(), PortError> {
+        self.of(cluster)?.return_node(cluster, node).await
+    }
 }
 
 #[cfg(test)]

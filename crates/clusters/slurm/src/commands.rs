@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use model::{Class, Failure};
+use model::{Class, Drained, Failure};
 use service::PortError;
 use supervisor::{ProgramOutput, ask};
 
@@ -171,11 +171,77 @@ impl Commands {
         }
         let (node, reason) = (format!("nodename={node}"), format!("reason={reason}"));
         let argv = ["scontrol", "update", &node, "state=drain", &reason].map(str::to_owned);
-        let answer = self.ask(argv.into()).await?;
+        self.changed(argv.into(), "NOT_DRAINED").await
+    }
+
+    /// Returns a drained node to service unless it is in service already.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails: [`PortError::Permanent`] if Slurm refuses, or the node was not drained by Burnin.
+    pub async fn resume(&self, node: &str) -> Result<(), PortError> {
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_RETURNED", why));
+        let Some(out) = self.drained(node, None).await?.into_iter().next() else { return Ok(()) };
+        let because = out.split_once(": ").map_or("", |(_, because)| because);
+        if !Drained::is_ours(because) {
+            return Err(left(format!("{node} is out of service for another reason: {because}")));
+        }
+        let node = format!("nodename={node}");
+        let argv = ["scontrol", "update", &node, "state=resume"].map(str::to_owned);
+        self.changed(argv.into(), "NOT_RETURNED").await
+    }
+
+    /// Creates a reservation of the nodes for this user without an end, unless it exists. Its jobs may also use other nodes (`FLEX`),
+    /// and running jobs of other users end undisturbed (`IGNORE_JOBS`); scontrol(1), 22.05.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails: [`PortError::Permanent`] if Slurm refuses.
+    pub async fn reserve(&self, name: &str, nodes: &[String]) -> Result<(), PortError> {
+        let argv = [
+            "scontrol".to_owned(),
+            "create".to_owned(),
+            "reservation".to_owned(),
+            format!("ReservationName={name}"),
+            format!("Nodes={}", nodes.join(",")),
+            "StartTime=now".to_owned(),
+            "Duration=UNLIMITED".to_owned(),
+            format!("Users={}", user()),
+            "Flags=MAINT,IGNORE_JOBS,FLEX".to_owned(),
+        ];
+        match self.changed(argv.into(), "NOT_RESERVED").await {
+            Err(PortError::Permanent(failure)) if failure.message.contains("Duplicate reservation name") => {
+                Ok(())
+            }
+            changed => changed,
+        }
+    }
+
+    /// Deletes a reservation if it exists.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails: [`PortError::Permanent`] if Slurm refuses.
+    pub async fn unreserve(&self, name: &str) -> Result<(), PortError> {
+        let argv = ["scontrol".to_owned(), "delete".to_owned(), format!("reservation={name}")];
+        match self.changed(argv.into(), "NOT_RELEASED").await {
+            Err(PortError::Permanent(failure))
+                if failure.message.contains("Requested reservation is invalid") =>
+            {
+                Ok(())
+            }
+            // A job of the reservation is still completing.
+            Err(PortError::Permanent(failure)) if failure.message.contains("in use") => {
+                Err(PortError::Transient(failure.message))
+            }
+            changed => changed,
+        }
+    }
+
+    /// Runs a command that changes the cluster. `code`: code of a refusal.
+    async fn changed(&self, argv: Vec<String>, code: &str) -> Result<(), PortError> {
+        let answer = self.ask(argv).await?;
         match answer.good {
             true => Ok(()),
             false if passes(&answer.stderr) => Err(PortError::Transient(answer.stderr)),
-            false => Err(left(answer.stderr)),
+            false => Err(PortError::Permanent(Failure::new(Class::Input, code, answer.stderr))),
         }
     }
 

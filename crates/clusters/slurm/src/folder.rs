@@ -6,6 +6,7 @@
 //!   cancel         the job was cancelled              claim            link: the start that runs the benchmark
 //!   refused/       starts that found the claim        end.json         the job's own result, written last
 //!   output/        collected output                   standing.json    recorded end state
+//!   drained.json   nodes to re-test that were drained
 //! ```
 
 use std::{
@@ -18,7 +19,7 @@ use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use supervisor::{JobFolder, lock_files};
 
-use crate::state::Marks;
+use crate::{retest::DrainedNode, state::Marks};
 
 /// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
@@ -87,6 +88,23 @@ impl Folder {
     /// Returns an error if the folder cannot be written.
     pub fn note_number(&self, number: u64) -> io::Result<u64> {
         self.note("submitted.json", &number)
+    }
+
+    /// Records the drained nodes that a job re-tests. Returns the first ones recorded, which are final.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be written.
+    pub fn note_drained(&self, nodes: &[DrainedNode]) -> io::Result<Vec<DrainedNode>> {
+        fs::create_dir_all(self.path())?;
+        self.note("drained.json", &nodes.to_vec())
+    }
+
+    /// The recorded drained nodes; `None` if the job never began to re-test them.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn drained(&self) -> io::Result<Option<Vec<DrainedNode>>> {
+        lock_files::read_json(&self.path().join("drained.json"))
     }
 
     /// The recorded end state.

@@ -3,6 +3,7 @@
 pub mod commands;
 pub mod folder;
 pub mod probe;
+pub mod retest;
 pub mod scheduler;
 pub mod script;
 mod settings;

@@ -33,7 +33,8 @@ pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError
     Ok(nodes(name, slurm, &answer.stdout))
 }
 
-/// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes.
+/// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes of the partition or
+/// of `node_list`.
 fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
     let mut there: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     there.sort_unstable();
@@ -45,10 +46,18 @@ fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
             "{name}: {requested} nodes requested, partition {partition} has {found}"
         ));
     }
-    let node = |number: usize| match there.get(number) {
-        Some(node) if found == requested => (*node).to_owned(),
-        _ => format!("any-{number}"),
-    };
+    let listed = slurm.listed_nodes();
+    if let Some(absent) = listed.iter().flatten().find(|node| there.binary_search(node).is_err()) {
+        return ClusterStatus::Broken(format!(
+            "{name}: node_list: Slurm has no node {absent} in this partition"
+        ));
+    }
+    let node =
+        |number: usize| match (listed.as_deref().and_then(|listed| listed.get(number)), there.get(number)) {
+            (Some(node), _) => (*node).to_owned(),
+            (None, Some(node)) if found == requested => (*node).to_owned(),
+            _ => format!("any-{number}"),
+        };
     let nodes =
         (0..requested).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();
     ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: slurm.access() })
@@ -78,6 +87,17 @@ mod tests {
     fn the_nodes_are_unknown_if_the_job_uses_some_of_them() {
         let ClusterStatus::Ready(cluster) = nodes("lab", &four(), "n1\nn2\nn3\nn4\nn5\n") else { panic!() };
         assert_eq!(cluster.nodes[0].name, "any-0");
+    }
+
+    #[test]
+    fn the_nodes_of_a_list_are_known_and_must_exist() {
+        let listed = |list: &str| Slurm { nodes: 2, node_list: Some(list.to_owned()), ..four() };
+        let ClusterStatus::Ready(cluster) = nodes("lab", &listed("n3,n1"), "n1\nn2\nn3\n") else { panic!() };
+        assert_eq!(cluster.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n3", "n1"]);
+        let ClusterStatus::Ready(cluster) = nodes("lab", &listed("n[1-3]"), "n1\nn2\nn3\n") else { panic!() };
+        assert_eq!(cluster.nodes[0].name, "any-0", "only Slurm expands a list");
+        let ClusterStatus::Broken(why) = nodes("lab", &listed("n1,n9"), "n1\nn2\nn3\n") else { panic!() };
+        assert_eq!(why, "lab: node_list: Slurm has no node n9 in this partition");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     Slurm,
     commands::Commands,
     folder::Folder,
-    script,
+    retest, script,
     state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
 };
 
@@ -97,9 +97,13 @@ impl SlurmJobs {
             SlurmFinding::Never { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
+                retest::end(&self.commands, slurm, folder, name).await?;
                 return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
+        if matches!(status, JobStatus::Ended(_) | JobStatus::Lost { .. }) {
+            retest::end(&self.commands, slurm, folder, name).await?;
+        }
         read(folder, move |folder| folder.record_end(status)).await
     }
 
@@ -176,7 +180,7 @@ impl SlurmJobs {
 }
 
 /// Reads a job's folder, which may be on a slow network file system.
-async fn read<T: Send + 'static>(
+pub(crate) async fn read<T: Send + 'static>(
     folder: &Folder,
     work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
 ) -> Result<T, PortError> {
@@ -213,16 +217,29 @@ impl Scheduler for SlurmJobs {
         }
         let path = folder.path();
         let (text, options) = rendered(job, &slurm, &folder);
+        if let Err(error) = retest::begin(&self.commands, &slurm, &folder, &job.name).await {
+            if matches!(error, PortError::Permanent(_)) {
+                retest::end(&self.commands, &slurm, &folder, &job.name).await?;
+            }
+            return Err(error);
+        }
         read(&folder, move |folder| folder.write_script(&text)).await?;
         let submitted = self.commands.submit(&options, &path).await;
         // Look up the job in any case: a response may be lost, or another agent may have submitted it.
         let number = match (self.adopt(&folder, &job.name).await?, submitted) {
             (Some(number), _) => number,
             (None, Ok(number)) => read(&folder, move |folder| folder.note_number(number)).await?,
-            (None, Err(error)) => return Err(error),
+            (None, Err(error)) => {
+                if matches!(error, PortError::Permanent(_)) {
+                    retest::end(&self.commands, &slurm, &folder, &job.name).await?;
+                }
+                return Err(error);
+            }
         };
         if read(&folder, Folder::marks).await?.cancelled {
-            self.commands.cancel(&job.name).await?; // cancelled since the submission began
+            // Cancelled since the submission began; its end may be recorded already.
+            self.commands.cancel(&job.name).await?;
+            retest::end(&self.commands, &slurm, &folder, &job.name).await?;
         }
         Ok(number.to_string())
     }
@@ -291,7 +308,8 @@ impl Scheduler for SlurmJobs {
 
     fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
         let nodes = u32::try_from(names.len()).unwrap_or(u32::MAX);
-        let part = Slurm { nodes, node_list: Some(names.join(",")), ..Slurm::of(cluster)? };
+        let mut part = Slurm { nodes, node_list: Some(names.join(",")), ..Slurm::of(cluster)? };
+        part.retest.retain(|node| names.contains(&node.as_str()));
         Ok(cluster.part(names, part.access()))
     }
 
@@ -302,6 +320,14 @@ impl Scheduler for SlurmJobs {
 
     async fn drain(&self, _: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
         self.commands.drain(node, reason).await
+    }
+
+    fn return_command(&self, _: &Cluster, node: &str) -> Option<String> {
+        Some(format!("scontrol update {} state=resume", quote(&format!("nodename={node}"))))
+    }
+
+    async fn return_node(&self, _: &Cluster, node: &str) -> Result<(), PortError> {
+        self.commands.resume(node).await
     }
 }
 

@@ -6,7 +6,7 @@
 
 use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 
-use crate::Slurm;
+use crate::{Slurm, retest};
 
 /// Exit code of the script before the benchmark starts: its folder is not visible.
 pub const NO_FOLDER: i32 = 78;
@@ -43,6 +43,9 @@ pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
         ("--constraint", &slurm.constraint),
         ("--nodelist", &slurm.node_list),
     ];
+    options.extend(
+        (!slurm.retest.is_empty()).then(|| format!("--reservation={}", retest::reservation(&job.name))),
+    );
     options.extend(named.iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value.as_ref()?))));
     options.extend(slurm.gpus_per_node.map(|gpus| format!("--gpus-per-node={gpus}")));
     options.extend(slurm.memory_mib.map(|memory| format!("--mem={memory}")));

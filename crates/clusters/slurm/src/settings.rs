@@ -44,6 +44,11 @@ pub struct Slurm {
     /// The only nodes the job may use (`--nodelist`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
+    /// Nodes of `node_list` that are drained by Burnin and re-tested: while a job runs, they are in a reservation for it and accept no
+    /// other job. `burnin retest` sets it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub retest: Vec<String>,
     /// `--gpus-per-node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
@@ -84,6 +89,15 @@ fn info() -> String {
     "INFO".to_owned()
 }
 
+impl Slurm {
+    /// The names in `node_list` if it consists of names and the job uses all of them.
+    pub fn listed_nodes(&self) -> Option<Vec<&str>> {
+        let names: Vec<_> = self.node_list.as_deref()?.split(',').collect();
+        let plain = !self.node_list.as_deref()?.contains(['[', ']']);
+        (plain && names.len() == self.nodes as usize).then_some(names)
+    }
+}
+
 impl Settings for Slurm {
     const KIND: &'static str = "slurm";
     const DESCRIPTION: &'static str = "A Slurm cluster.";
@@ -107,6 +121,13 @@ impl Settings for Slurm {
         for (field, name, beside) in names {
             found.add(field, name.as_deref().and_then(|name| not_a_name(name, beside)));
         }
+        let bad = self.retest.iter().find_map(|node| not_a_name(node, ""));
+        found.add(
+            "retest",
+            bad.or_else(|| (self.retest.len() > 64).then(|| "expected at most 64 nodes".to_owned())),
+        );
+        let both = !self.retest.is_empty() && self.reservation.is_some();
+        found.add("retest", both.then(|| "cannot be combined with `reservation`".to_owned()));
         found.add("nccl_debug", not_a_name(&self.nccl_debug, ""));
         found.add("shared_folder", not_a_path(&self.shared_folder));
         // Slurm expands both in any part of an output path.
@@ -121,6 +142,19 @@ impl Settings for Slurm {
             found.add(&field, not_a_variable(name, value));
         }
         found.into_problems()
+    }
+
+    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
+        let names = [nodes, partners].concat();
+        let count = u32::try_from(names.len()).ok()?;
+        // A job can be in one reservation, and this one needs its own.
+        Some(Self {
+            nodes: count,
+            node_list: Some(names.join(",")),
+            retest: nodes.to_vec(),
+            reservation: None,
+            ..self.clone()
+        })
     }
 
     fn layout(&self) -> Option<ClusterLayout> {
@@ -179,6 +213,16 @@ mod tests {
         let other = Cluster { access: ClusterAccess::processes("/folder"), ..cluster.clone() };
         assert!(Slurm::of(&other).is_err());
         assert!(Slurm::of(&Cluster { access: ClusterAccess::new("slurm", ()), ..cluster }).is_err());
+    }
+
+    #[test]
+    fn a_re_test_runs_on_its_nodes_and_partners_in_its_own_reservation() {
+        let slurm = Slurm { nodes: 4, reservation: Some("maintenance".into()), ..minimal() };
+        let retest = slurm.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
+        assert_eq!((retest.problems(), retest.nodes, retest.reservation.clone()), (vec![], 2, None));
+        assert_eq!(retest.listed_nodes(), Some(vec!["n3", "n1"]));
+        let both = Slurm { reservation: Some("maintenance".into()), ..retest };
+        assert_eq!(both.problems()[0].0, "retest");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub fn located() -> Fact {
         tests: 6,
         best_busbw: Some(90.0),
         object: "located".into(),
+        retested: vec![],
     })
 }
 

@@ -50,6 +50,7 @@ pub fn workflow() -> Workflow {
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
         }),
         locate: None,
+        retest: None,
         limits: Limits::default(),
         cost: None,
         notify: Vec::new(),

@@ -23,6 +23,7 @@ const CLOSED: &str = "closed means released";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
 const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
+const RETURNED: &str = "no node returns without a pass of every check";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 
 pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
@@ -179,11 +180,18 @@ fn pair(
     }
 }
 
-/// Every suspect must be bad.
+/// Every suspect must be bad, and every returned node must have passed.
 fn named(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (id, run) in &evidence.runs {
         for (place, _, fact) in run.facts() {
             let Fact::NodesLocated(suspects) = fact else { continue };
+            let passed = |state: &RunState, check| {
+                state.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Pass)
+            };
+            let all_passed = |state: &RunState| state.checks().all(|check| passed(state, check));
+            if !suspects.retested.is_empty() && !run.state_at(place).is_some_and(all_passed) {
+                found.push(Violation::new(RETURNED, format!("{id}: {:?}", suspects.retested)));
+            }
             let cluster = run.state_at(place).and_then(|state| state.cluster()).map(|cluster| &cluster.name);
             let cluster = cluster.and_then(|name| evidence.clouds.clusters.get(name));
             let sick = cluster.and_then(|cluster| cluster.sick).map(|node| format!("node-{node}"));

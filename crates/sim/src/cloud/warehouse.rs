@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::warehouse::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, Past, PastQuery, VerdictRow, Warehouse,
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, VerdictRow, Warehouse,
 };
 use model::planted;
 use service::PortError;
@@ -73,6 +73,15 @@ impl Warehouse for SimWarehouse {
             Ok(findings.filter(|row| *row.run == *run).cloned().collect())
         };
         let what = || format!("read the findings of {run}");
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
+    }
+
+    async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
+        let effect = |inner: &mut Inner| {
+            let node_results = inner.clouds.loads.values().flat_map(|load| &load.node_results);
+            Ok(node_results.filter(|row| *row.run == *run).cloned().collect())
+        };
+        let what = || format!("read the node_results of {run}");
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 

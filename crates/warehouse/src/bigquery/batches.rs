@@ -17,8 +17,8 @@ use super::{
 use crate::Error;
 
 /// Version of the rules that turn a batch into jobs. Batches of a later version are not processed. Version 2 added the table
-/// `metrics`, version 3 `findings`; batches of earlier versions have no rows for them, and result in the same jobs.
-const RULES: u32 = 3;
+/// `metrics`, version 3 `findings`, version 4 `node_results`; batches of earlier versions have no rows for them, and result in the same jobs.
+const RULES: u32 = 4;
 /// Validity of a hint: one to two times this.
 const SLOT: Duration = Duration::from_secs(600);
 /// Maximum concurrent requests to the bucket.

@@ -18,6 +18,7 @@ pub fn check(load: &Load) -> Result<(), Error> {
             "verdicts" => rows(table, &load.verdicts)?,
             "metrics" => rows(table, &load.metrics)?,
             "findings" => rows(table, &load.findings)?,
+            "node_results" => rows(table, &load.node_results)?,
             _ => rows(table, &load.rows)?,
         }
     }

@@ -92,6 +92,7 @@ impl LoadStore {
                 "verdicts" => lines(&rows.verdicts)?,
                 "metrics" => lines(&rows.metrics)?,
                 "findings" => lines(&rows.findings)?,
+                "node_results" => lines(&rows.node_results)?,
                 _ => lines(&rows.rows)?,
             };
             if lines.is_empty() {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::client::BigQueryClient;
 use crate::{
-    ColumnType, Error, FindingRow, Measured, MeasurementRow, MetricRow, Past, PastQuery, SharedText, TABLES,
-    TableColumn, VerdictRow, WarehouseTable,
+    ColumnType, Error, FindingRow, Measured, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery,
+    SharedText, TABLES, TableColumn, VerdictRow, WarehouseTable,
 };
 
 /// The common order of measurements.
@@ -25,6 +25,11 @@ pub async fn rows(client: &BigQueryClient, run: &str) -> Result<Vec<MeasurementR
 pub async fn findings(client: &BigQueryClient, run: &str) -> Result<Vec<FindingRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt, log, finding_number");
     select(client, "findings", from, vec![text("run", run)]).await
+}
+
+pub async fn node_results(client: &BigQueryClient, run: &str) -> Result<Vec<NodeResultRow>, Error> {
+    let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY node, result");
+    select(client, "node_results", from, vec![text("run", run)]).await
 }
 
 pub async fn metrics(client: &BigQueryClient, run: &str) -> Result<Vec<MetricRow>, Error> {

@@ -67,7 +67,7 @@ impl LoadJobs<'_> {
     async fn load(&self, loads: &[LoadNote]) -> Result<BTreeMap<String, LoadEnd>, Error> {
         let mut refused = BTreeMap::new();
         // A verdict's row means that the other rows of its check are loaded, so it is loaded after them.
-        for table in ["measurements", "metrics", "findings", "verdicts", "runs"] {
+        for table in ["measurements", "metrics", "findings", "node_results", "verdicts", "runs"] {
             let wanted =
                 |load: &&LoadNote| load.objects.contains_key(table) && !refused.contains_key(&load.load);
             let mut sets = vec![loads.iter().filter(wanted).collect::<Vec<_>>()];

@@ -26,7 +26,7 @@ async fn errors_are_classified_as_transient_or_permanent() {
     let warehouse = bed.warehouse(hasty());
     assert_eq!(
         warehouse.table(),
-        "val-prod.burnin (tables measurements, metrics, findings, verdicts and runs)"
+        "val-prod.burnin (tables measurements, metrics, findings, node_results, verdicts and runs)"
     );
     let load =
         Load { verdicts: vec![VerdictRow { run: "a".into(), ..VerdictRow::default() }], ..Load::default() };

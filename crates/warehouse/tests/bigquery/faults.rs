@@ -156,7 +156,7 @@ async fn a_batch_of_the_earlier_rules_is_continued() {
 #[tokio::test]
 async fn a_batch_with_other_rules_is_not_processed() {
     let bed = BigQueryBed::new().await;
-    let batch = r#"{"rules":4,"number":1,"made_at":0,"loads":[]}"#;
+    let batch = r#"{"rules":5,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
     let result = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
     assert!(matches!(&result, Err(Error::Transient(why)) if why.contains("a newer loader")), "{result:?}");

@@ -43,6 +43,7 @@ impl BigQueryBed {
             ("verdicts", include_str!("../../../../schemas/bigquery/verdicts.json")),
             ("metrics", include_str!("../../../../schemas/bigquery/metrics.json")),
             ("findings", include_str!("../../../../schemas/bigquery/findings.json")),
+            ("node_results", include_str!("../../../../schemas/bigquery/node_results.json")),
             ("runs", include_str!("../../../../schemas/bigquery/runs.json")),
         ] {
             let schema = serde_json::from_str(schema).unwrap();

@@ -71,6 +71,6 @@ async fn rejections_are_reported() {
     assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
     assert_eq!(
         warehouse.table(),
-        "val-prod.burnin (tables measurements, metrics, findings, verdicts and runs)"
+        "val-prod.burnin (tables measurements, metrics, findings, node_results, verdicts and runs)"
     );
 }

@@ -132,6 +132,7 @@ mod tests {
             job_attempt: Attempt::FIRST,
             locate: Locate::default(),
             ends_at: Timestamp::from_millis(0),
+            retest: None,
         }
     }
 

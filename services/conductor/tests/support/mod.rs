@@ -123,7 +123,7 @@ impl Catch {
     /// Every `run.used`.
     pub fn used(&self) -> Vec<RunUsed> {
         let used = |message: &Message| match &message.content {
-            Content::Fact(Fact::RunUsed(used)) => Some(used.clone()),
+            Content::Fact(Fact::RunUsed(used)) => Some((**used).clone()),
             _ => None,
         };
         self.caught.lock().unwrap().iter().filter_map(used).collect()

@@ -9,8 +9,9 @@ use http_body_util::BodyExt;
 use ledger::{Artefacts, Ledger, MemoryStore, Store};
 use measurements::{Measurements, ParsedLog};
 use model::{
-    Attempt, Conclusion, EventKey, Fact, Limits, Logs, RECORD_FORMAT, Reason, Record, RecordEntry,
-    RunRequested, Timestamp, Trigger, Verdict, VerdictReached, Workflow, measurement::Reading,
+    Attempt, ClusterSpec, Conclusion, EventKey, Fact, Limits, Logs, RECORD_FORMAT, Reason, Record,
+    RecordEntry, RunRequested, System, Timestamp, Trigger, Verdict, VerdictReached, Workflow,
+    measurement::Reading,
 };
 use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
@@ -51,6 +52,7 @@ pub fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record
         soak: None,
         benchmark: None,
         locate: None,
+        retest: None,
         limits: Limits::default(),
         cost: None,
         notify: Vec::new(),
@@ -90,6 +92,34 @@ pub fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record
         entry,
     };
     entries.into_iter().enumerate().map(record).collect()
+}
+
+/// Stores a closed run with these facts of its workers, on the existing cluster `hall`.
+pub async fn run_on_existing(
+    store: &Arc<dyn Store>,
+    run: &str,
+    at: Timestamp,
+    workflow: Workflow,
+    facts: Vec<Fact>,
+) {
+    let system = System::processes(2);
+    let cluster = Some(ClusterSpec::Existing { system, name: "hall".to_owned() });
+    let workflow = Workflow { image: None, cluster, ..workflow };
+    let accepted = |(number, fact): (usize, Fact)| RecordEntry::Accepted {
+        event: EventKey { source: "//test".to_owned(), id: format!("{run}-{number}") },
+        attempt: Attempt::FIRST,
+        fact: Box::new(fact),
+    };
+    let facts = std::iter::once(test_support::good_run::requested(workflow)).chain(facts);
+    let closed = RecordEntry::Closed { conclusion: Conclusion::Completed };
+    let entries = facts.enumerate().map(accepted).chain([closed]);
+    for (seq, entry) in (1..).zip(entries) {
+        let run = run.parse().unwrap();
+        let record =
+            Record { format: RECORD_FORMAT, run, seq, nonce: "n".to_owned(), recorded_at: at, entry };
+        let name = format!("ledger/{}/{seq:010}.json", record.run);
+        store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
+    }
 }
 
 pub async fn pages(runs: usize) -> Router {

@@ -2,6 +2,7 @@
 
 use cluster_api::Scheduler;
 use cluster_kubernetes::manifest;
+use model::Drained;
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -98,9 +99,46 @@ async fn draining_is_idempotent_and_keeps_other_reasons() {
         .unwrap();
     left(jobs.drain(&cluster, "theirs", "slow").await, "without a reason");
     left(jobs.drain(&cluster, "none", "slow").await, "node none does not exist");
+    assert!(matches!(
+        jobs.return_node(&cluster, "bad").await,
+        Err(PortError::Permanent(why)) if why.message.contains("bad is cordoned for another reason: slow")
+    ));
     let path = bed.root.path().join("kubeconfig").display().to_string();
     assert_eq!(
         jobs.drain_command(&cluster, "bad", "slow"),
         Some(format!("kubectl --kubeconfig='{path}' cordon 'bad'"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_burnin_drained_returns_to_service() {
+    let bed = KubernetesBed::up("true").await;
+    let (jobs, cluster) = (bed.jobs(), bed.cluster(json!({})));
+    for name in ["bad", "theirs"] {
+        bed.api.node(name, &json!({}), &json!({}), &json!({}));
+    }
+    let reason = Drained::reason(&"night-1".parse().unwrap());
+    jobs.drain(&cluster, "bad", &reason).await.unwrap();
+    bed.api.fault("PATCH", "/nodes/bad", kubernetes_standin::Fault::CutAfter);
+    assert!(matches!(jobs.return_node(&cluster, "bad").await, Err(PortError::Transient(_))));
+    jobs.return_node(&cluster, "bad").await.unwrap();
+    let node = bed.api.list("/nodes").into_iter().find(|node| node["metadata"]["name"] == "bad").unwrap();
+    assert_eq!(
+        (&node["spec"]["unschedulable"], &node["metadata"]["annotations"]["burnin.dev/drained"]),
+        (&Value::Null, &Value::Null)
+    );
+    bed.api
+        .change(|objects| {
+            let key = ("/nodes".to_owned(), String::new(), "theirs".to_owned());
+            objects.merge(&key, &json!({"spec": {"unschedulable": true}}))
+        })
+        .unwrap();
+    let refused = jobs.return_node(&cluster, "theirs").await;
+    assert!(
+        matches!(&refused, Err(PortError::Permanent(why)) if why.message == "theirs is cordoned, without a reason"),
+        "{refused:?}"
+    );
+    let path = bed.root.path().join("kubeconfig").display().to_string();
+    let command = jobs.return_command(&cluster, "bad");
+    assert_eq!(command, Some(format!("kubectl --kubeconfig='{path}' uncordon 'bad'")));
 }
