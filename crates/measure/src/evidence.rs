@@ -14,6 +14,7 @@ mod filter;
 mod kernel;
 mod links;
 mod node;
+mod pcie;
 mod ports;
 mod smi;
 

@@ -165,6 +165,36 @@ fn nvlink_errors_count_from_before_the_job() {
     assert_eq!(findings(&replays), one("NVLINK_ERRORS", Severity::Unknown, link));
 }
 
+/// The lines of a lent H200 with driver 580.159, with other counts.
+#[test]
+fn packets_sent_again_over_pcie_are_found_beyond_the_usual_rate() {
+    let with = |seconds: u64, replays: u64, rollovers: u64| {
+        let mut log = log("h100-load");
+        let gpu = "GPU 1: NVIDIA H200 (UUID: GPU-397a0c93-90ec-a304-5217-cbac5547bca0)";
+        let later = 1_764_105_000 + seconds;
+        for (moment, at, replays, rollovers) in
+            [("before", 1_764_105_000, 7, 0), ("after", later, 7 + replays, rollovers)]
+        {
+            for line in [
+                format!("at {at}"),
+                gpu.to_owned(),
+                format!("    REPLAY_COUNTER:          {replays}"),
+                format!("    REPLAY_ROLLOVER_COUNTER: {rollovers}"),
+            ] {
+                log = with_line(&log, moment, "pcie", &line);
+            }
+        }
+        log
+    };
+    assert_eq!(findings(&with(61, 16, 0)), [], "two minutes");
+    assert_eq!(findings(&with(61, 17, 0)), one("PCIE_REPLAYS", Severity::Unknown, GPU_1));
+    assert_eq!(findings(&with(600, 0, 1)), one("PCIE_REPLAYS", Severity::Unknown, GPU_1));
+    let found = node(&with(60, 90, 0)).findings;
+    assert!(found[0].text.contains("90 a minute; expected at most 8"), "{}", found[0].text);
+    let unreadable = with_line(&log("h100-load"), "after", "pcie", "at 1764105000");
+    assert_eq!(node(&unreadable).missing, ["PCIe counters after the job: nvidia-smi printed nothing"]);
+}
+
 #[test]
 fn ports_and_pcie_errors_are_compared() {
     let port = "/sys/class/infiniband/mlx5_3/ports/1";

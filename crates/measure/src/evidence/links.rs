@@ -45,7 +45,7 @@ fn numbered<'a>(text: &'a str, word: &str) -> Option<(u32, &'a str)> {
 /// # Errors
 ///
 /// Returns the first text if no line names a GPU.
-fn by_gpu(lines: &[Line], mut each: impl FnMut(u32, Option<&Line>)) -> Result<(), String> {
+pub(super) fn by_gpu(lines: &[Line], mut each: impl FnMut(u32, Option<&Line>)) -> Result<(), String> {
     let mut gpu = None;
     for line in lines {
         if let Some((index, _)) = numbered(&line.text, "GPU") {

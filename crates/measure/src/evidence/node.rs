@@ -12,6 +12,7 @@ use super::{
     filter::Line,
     kernel,
     links::{self, LinkErrors, LinkStates},
+    pcie::Replays,
     ports::Ports,
     smi::{self, Gpus, Row},
 };
@@ -74,6 +75,7 @@ struct Snapshot<'a> {
     gpus: Option<Gpus>,
     links: Option<LinkStates>,
     link_errors: Option<LinkErrors>,
+    replays: Option<Replays>,
     kernel: Option<&'a [Line]>,
     ports: Ports,
 }
@@ -88,14 +90,16 @@ impl<'a> Snapshot<'a> {
         let mut state = |what: &str, why: String| missing.push(format!("{what} {moment} the job: {why}"));
         let gpus = Gpus::read(sources.of("gpus")).map_err(|why| state("GPUs", why)).ok();
         // Without nvidia-smi the GPUs are missing already.
-        let (mut links, mut link_errors) = (None, None);
+        let (mut links, mut link_errors, mut replays) = (None, None, None);
         if gpus.is_some() {
             links = LinkStates::read(sources.of("links")).map_err(|why| state("NVLinks", why)).ok();
             let errors = LinkErrors::read(sources.of("link_errors"));
             link_errors = errors.map_err(|why| state("NVLink errors", why)).ok();
+            let counters = Replays::read(sources.of("pcie"));
+            replays = counters.map_err(|why| state("PCIe counters", why)).ok().flatten();
         }
         let kernel = kernel::readable(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
-        Some(Self { gpus, links, link_errors, kernel, ports: Ports::of(sources.of("ports")) })
+        Some(Self { gpus, links, link_errors, replays, kernel, ports: Ports::of(sources.of("ports")) })
     }
 }
 
@@ -145,6 +149,9 @@ fn compare(before: &Snapshot<'_>, after: &Snapshot<'_>, gpus: &Gpus, changes: &m
     }
     if let (Some(before), Some(after)) = (&before.link_errors, &after.link_errors) {
         links::compare_errors(before, after, gpus, changes);
+    }
+    if let (Some(before), Some(after)) = (&before.replays, &after.replays) {
+        before.compare(after, gpus, changes);
     }
     if let (Some(before), Some(after)) = (before.kernel, after.kernel) {
         kernel::compare(before, after, gpus, changes);

@@ -28,6 +28,11 @@ burnin_gpus() {
 # Only links that do not work, and counters other than 0. The lines of the GPUs show that the program answered.
 burnin_links() { burnin_smi nvlink -s | grep -iE '^GPU|status|inactive'; }
 burnin_link_errors() { burnin_smi nvlink -e | grep -vE ': 0$|^$'; }
+# Counters other than 0, with the time, because their rise is judged by the minute.
+burnin_pcie() {
+  printf 'at %d\n' "$(date +%s)"
+  burnin_smi pci --getErrorCounters | grep -E '^GPU|REPLAY' | grep -v ': *0$'
+}
 burnin_ports() {
   local port=/sys/class/infiniband/*/ports/*
   grep -sH '' $port/{state,rate} $port/counters/{symbol_error,link_error_recovery,link_downed,port_rcv_errors,local_link_integrity_errors} |
@@ -139,7 +144,7 @@ burnin_samples() {
 burnin_run() {
   local program= status sampler samples folded try stopped=0
   trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
-  burnin_evidence before gpus links link_errors ports kernel settings
+  burnin_evidence before gpus links link_errors pcie ports kernel settings
   ((stopped == 0)) || exit 143
   local fields=index,clocks.sm,temperature.gpu,power.draw,clocks_throttle_reasons.active
   exec {samples}< <(exec nvidia-smi "--query-gpu=$fields" --format=csv,noheader,nounits -l 5 2>&1)
@@ -159,7 +164,7 @@ burnin_run() {
   kill "$sampler" 2>/dev/null
   for try in {1..20}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.1; done
   kill -KILL "$sampler" "$folded" 2>/dev/null
-  burnin_evidence after gpus links link_errors ports kernel
+  burnin_evidence after gpus links link_errors pcie ports kernel
   # Ended by a signal: so is this process, and the launcher reports the same as without evidence.
   trap - TERM INT
   ((status <= 128)) || kill -s "$((status - 128))" "$BASHPID" 2>/dev/null
