@@ -20,9 +20,16 @@ variable "images" {
 }
 
 variable "agents" {
-  description = "Names of the clusters with an agent."
+  description = "Names of the existing clusters, each of which has an agent."
   type        = set(string)
   default     = []
+
+  # The name becomes part of an account's id, burnin-agent-NAME, which has 6 to 30 characters
+  # (cloud.google.com/iam/docs/reference/rest/v1/projects.serviceAccounts/create), and of a filter.
+  validation {
+    condition     = alltrue([for name in var.agents : can(regex("^[a-z0-9]([-a-z0-9]{0,15}[a-z0-9])?$", name))])
+    error_message = "expected names of at most 17 lowercase letters, digits and inner hyphens."
+  }
 }
 
 variable "node_accounts" {

@@ -93,14 +93,14 @@ async fn poll(
 }
 
 fn poll_result(standing: ClusterStatus) -> PollResult {
-    let failed = |code, why: String| {
-        PollResult::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)))
-    };
+    let failed =
+        |class, code, why: String| PollResult::Ended(Fact::ClusterFailed(Failure::new(class, code, why)));
     match standing {
         ClusterStatus::Coming => PollResult::Running,
         ClusterStatus::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
-        ClusterStatus::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
-        ClusterStatus::Broken(why) => failed("BROKEN", why),
+        ClusterStatus::Absent => failed(Class::Infrastructure, "ABSENT", "no such cluster exists".to_owned()),
+        ClusterStatus::Broken(why) => failed(Class::Infrastructure, "BROKEN", why),
+        ClusterStatus::Busy(why) => failed(Class::Yielded, "NO_IDLE_NODES", why),
     }
 }
 

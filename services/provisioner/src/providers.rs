@@ -38,7 +38,12 @@ impl ClusterProvider for Providers {
     async fn find(&self, system: &System, name: &str) -> Result<ClusterStatus, PortError> {
         match (clusters::kind(system.kind()), &self.local) {
             (Some(_), Some(local)) if system.kind() == PROCESSES => local.poll(name).await,
-            (Some(kind), _) => kind.probe(name, system).await,
+            (Some(kind), Some(_)) => kind.probe(name, system).await,
+            // No path from here leads to a cluster's controller or hosts: its agent has one, and reports what is missing.
+            (Some(kind), None) => Ok(match kind.unchecked(name, system) {
+                Ok(cluster) => ClusterStatus::Ready(cluster),
+                Err(why) => ClusterStatus::Broken(format!("{name}: {why}")),
+            }),
             (None, _) => Ok(ClusterStatus::Absent),
         }
     }

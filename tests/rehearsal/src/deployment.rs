@@ -301,15 +301,14 @@ impl Rehearsal {
             ("BURNIN_LOOK", "200ms".to_owned()),
             ("BURNIN_RESEND", "2s".to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
-            (
-                "PATH",
-                format!(
-                    "{}:{}",
-                    self.folder.join("bin").display(),
-                    std::env::var("PATH").unwrap_or_default()
-                ),
-            ),
         ];
+        // Slurm's commands are on the hosts of the agents, and on no other.
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = match program {
+            "agent" => format!("{}:{path}", self.folder.join("bin").display()),
+            _ => path,
+        };
+        more.push(("PATH", path));
         if environment.contains_key("BURNIN_WAREHOUSE") {
             more.push((
                 "BIGQUERY_EMULATOR_HOST",

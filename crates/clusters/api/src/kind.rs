@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ledger::Store;
-use model::System;
+use model::{Cluster, ClusterAccess, Node, System};
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 use service::PortError;
@@ -40,6 +40,22 @@ pub trait ClusterKind: Send + Sync {
     /// Returns an error if a request fails. If the cluster cannot run the job, the error is permanent and names the
     /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
+
+    /// An existing cluster as its settings describe it, for a host that cannot reach it: only the agent of the cluster can. What is
+    /// missing there fails the first job.
+    ///
+    /// # Errors
+    /// Returns a message if the settings do not decide the number of nodes.
+    fn unchecked(&self, name: &str, system: &System) -> Result<Cluster, String> {
+        let layout = (self.form().layout)(system.settings());
+        let layout = layout.ok_or("the settings do not decide the number of nodes")?;
+        let node = |number| Node { name: format!("any-{number}"), slots: layout.ranks_per_node };
+        Ok(Cluster {
+            name: name.to_owned(),
+            nodes: (0..layout.nodes).map(node).collect(),
+            access: ClusterAccess::new(system.kind(), system.settings()),
+        })
+    }
 }
 
 /// The settings of one kind, without their type.

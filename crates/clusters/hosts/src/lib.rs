@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cluster_api::{ClusterKind, ClusterStatus, Scheduler, SettingsForm};
 use ledger::Store;
-use model::System;
+use model::{Cluster, System};
 use service::PortError;
 
 pub use scheduler::HostsJobs;
@@ -50,5 +50,9 @@ impl ClusterKind for HostsKind {
             Ok(hosts) => probe::probe(name, &hosts).await,
             Err(error) => Ok(ClusterStatus::Broken(format!("{name}: {error}"))),
         }
+    }
+
+    fn unchecked(&self, name: &str, system: &System) -> Result<Cluster, String> {
+        system.read().map(|hosts| probe::cluster(name, &hosts)).map_err(|error| error.to_string())
     }
 }

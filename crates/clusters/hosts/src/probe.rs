@@ -36,12 +36,13 @@ pub async fn probe(name: &str, hosts: &Hosts) -> Result<ClusterStatus, PortError
     if !silent.is_empty() {
         return Ok(ClusterStatus::Broken(format!("{name}: {}", listed(silent))));
     }
+    Ok(ClusterStatus::Ready(cluster(name, hosts)))
+}
+
+/// The hosts as a cluster.
+pub fn cluster(name: &str, hosts: &Hosts) -> Cluster {
     let nodes = hosts.hosts.iter().map(|host| Node { name: host.name.clone(), slots: hosts.ranks(host) });
-    Ok(ClusterStatus::Ready(Cluster {
-        name: name.to_owned(),
-        nodes: nodes.collect(),
-        access: hosts.access(),
-    }))
+    Cluster { name: name.to_owned(), nodes: nodes.collect(), access: hosts.access() }
 }
 
 /// Reasons by host, sorted and shortened.
