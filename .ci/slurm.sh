@@ -43,6 +43,18 @@ for accounts in 0 1; do
     echo "a missing program: expected NOT_STARTED, exit code 2 and no suspect, found exit code $code"
     exit 1
   fi
+  if [[ $accounts == 0 ]]; then
+    echo "idle nodes: measured while they are idle; exit code 4 while another job has them"
+    idle=(run workflows/idle-slurm.yaml --data "$bed/data-$accounts" --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts")
+    on_controller timeout 120 "$programs/burnin" "${idle[@]}"
+    other=$(on_controller sbatch --parsable --nodes=3 --exclusive --output=/dev/null --wrap 'sleep 120')
+    until [[ $(on_controller squeue --noheader --jobs="$other" --format=%T) == RUNNING ]]; do sleep 0.2; done
+    code=0
+    on_controller timeout 120 "$programs/burnin" "${idle[@]}" >"$bed/idle" || code=$?
+    cat "$bed/idle"
+    [[ $code == 4 ]] && grep -q NO_IDLE_NODES "$bed/idle" || { echo "three busy nodes: expected NO_IDLE_NODES and exit code 4, found exit code $code"; exit 1; }
+    on_controller scancel "$other"
+  fi
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"
 done

@@ -16,7 +16,7 @@ pub struct RunDocument {
     pub schema: &'static str,
     /// Id of the executed run.
     pub run: RunId,
-    /// `completed`, `failed`, `timed_out` or `cancelled`.
+    /// `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,
     /// Verdict on the measurements, the most severe of all checks; null if they were not judged.
     pub verdict: Option<Verdict>,

@@ -17,7 +17,7 @@ pub enum Exit {
     Inconclusive = 2,
     /// The infrastructure failed.
     Infrastructure = 3,
-    /// The run was cancelled.
+    /// The run was cancelled, or yielded to other jobs.
     Cancelled = 4,
     /// Wrong usage or input.
     Usage = 64,
@@ -40,6 +40,9 @@ impl Exit {
     pub fn of_result(conclusion: &str, verdict: Option<Verdict>) -> Self {
         match (conclusion, verdict) {
             ("cancelled", _) => Self::Cancelled,
+            // A check that failed before is a result.
+            ("yielded", Some(Verdict::Fail)) => Self::Fail,
+            ("yielded", _) => Self::Cancelled,
             ("completed", Some(Verdict::Fail)) => Self::Fail,
             ("completed", Some(Verdict::Inconclusive)) => Self::Inconclusive,
             ("completed", Some(Verdict::Pass) | None) => Self::Pass,

@@ -18,6 +18,8 @@ pub enum RunOutcome {
     Broken,
     /// Cancelled by a user or a trigger.
     Cancelled,
+    /// Yielded to other jobs, before any check failed.
+    Yielded,
 }
 
 /// Webhook payload, schema `burnin/notice/v1`.
@@ -49,7 +51,7 @@ pub struct Posted {
     pub requested_at: Timestamp,
     /// Time at which the run was closed and all its resources were released.
     pub closed_at: Timestamp,
-    /// `completed`, `failed`, `timed_out` or `cancelled`.
+    /// `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,
     /// Verdict on the measurements.
     pub verdict: Option<Verdict>,

@@ -409,7 +409,8 @@ impl RunState {
             Class::ClusterLost if step.stage == Stage::Job && self.rents() => Stage::Cluster.into(),
             Class::ClusterLost => step,
             Class::Workload if planted("retry_the_workload") => step,
-            Class::Workload | Class::Input | Class::Cancelled => return None,
+            Class::Yielded if planted("yielded_jobs_are_repeated") => step,
+            Class::Workload | Class::Input | Class::Cancelled | Class::Yielded => return None,
         };
         let budget = self.workflow.limits.attempts;
         (self.settled.is_none() && self.attempt(broken).number < budget && state.attempt.number < budget)
@@ -494,7 +495,11 @@ impl RunState {
             match self.end(step)? {
                 AttemptEnd::Succeeded(_) => None,
                 AttemptEnd::Failed(failure) => {
-                    Some(Conclusion::Failed { stage, check, failure: failure.clone() })
+                    let failure = failure.clone();
+                    Some(match failure.class {
+                        Class::Yielded => Conclusion::Yielded { stage, check, failure },
+                        _ => Conclusion::Failed { stage, check, failure },
+                    })
                 }
                 AttemptEnd::TimedOut => Some(Conclusion::TimedOut { stage, check }),
             }
@@ -565,7 +570,7 @@ fn stops_jobs(stage: Stage, end: &AttemptEnd) -> bool {
     match (stage, end) {
         (Stage::Image | Stage::Cluster, _) | (Stage::Job | Stage::Locate, AttemptEnd::TimedOut) => true,
         (Stage::Job, AttemptEnd::Failed(failure)) => {
-            matches!(failure.class, Class::ClusterLost | Class::Cancelled)
+            matches!(failure.class, Class::ClusterLost | Class::Cancelled | Class::Yielded)
         }
         _ => false,
     }

@@ -118,6 +118,36 @@ fn a_failed_job_fails_its_check_and_the_run_but_not_the_next_check() {
     assert!(book.state.results_of(A).is_none() && book.state.results_of(B).is_some());
 }
 
+/// Another job needs the nodes during the second of three checks.
+#[test]
+fn a_run_that_yields_starts_no_further_job_and_keeps_a_fail() {
+    for (verdict_of_first, expected) in [(Verdict::Pass, None), (Verdict::Fail, Some(Verdict::Fail))] {
+        let mut book = ready(with_checks(&["", "", ""]));
+        feed(&mut book, A, measured());
+        feed(&mut book, A, [verdict(verdict_of_first)]);
+        feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::Yielded))]);
+        assert_eq!(book.owes(), ["logs.c2a1.start"], "what was measured is evidence");
+        feed(&mut book, B, [logs()]);
+        finish(&mut book);
+        assert_eq!(book.conclusion(), Some("yielded"));
+        assert_eq!(book.state.verdict().map(|reached| reached.verdict), expected);
+        assert!(book.state.stage(Stage::Job.of(C)).is_none());
+        let formats: Vec<_> = book.records.iter().map(|record| record.entry.format()).collect();
+        assert_eq!(formats.iter().filter(|format| **format == 5).count(), 2, "{formats:?}");
+    }
+}
+
+#[test]
+fn a_run_without_idle_nodes_yields_before_its_first_job() {
+    let mut book = Book::open(with_checks(&["", ""]));
+    while book.owes() != ["cluster.1.start"] {
+        book.until("dev.burnin.image.built.v1");
+    }
+    book.feed(1, Fact::ClusterFailed(failure(Class::Yielded)));
+    finish(&mut book);
+    assert_eq!((book.conclusion(), book.state.verdict().is_none()), (Some("yielded"), true));
+}
+
 #[test]
 fn logs_that_cannot_be_collected_fail_only_their_check() {
     let mut book = ready(with_checks(&["", ""]));

@@ -216,6 +216,8 @@ pub enum Class {
     Input,
     /// Cancelled on request.
     Cancelled,
+    /// Other jobs need the nodes of a run that yields to them: the run ends without a result.
+    Yielded,
 }
 
 /// Cause of a failed attempt.

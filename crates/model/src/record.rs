@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, CheckIndex, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
+use crate::{Attempt, CheckIndex, Class, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
 
 /// The newest record format. All older formats remain readable.
-pub const RECORD_FORMAT: u32 = 4;
+pub const RECORD_FORMAT: u32 = 5;
 
 /// One object of a run's ledger, immutable once written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,7 +91,16 @@ impl RecordEntry {
             self, Self::Accepted { fact, .. }
             if matches!(&**fact, Fact::RunRequested(requested) if !requested.workflow.checks.is_empty())
         );
+        let yields = match self {
+            Self::Accepted { fact, .. } => {
+                fact.failure().is_some_and(|failure| failure.class == Class::Yielded)
+            }
+            Self::Closed { conclusion } => matches!(conclusion, Conclusion::Yielded { .. }),
+            _ => false,
+        };
         match self {
+            // Runs that yield exist since format 5.
+            _ if yields => 5,
             // Several checks exist since format 4: an older program would skip them.
             _ if requests_checks || !attempt.check.is_first() => 4,
             // The locate stage exists since format 3.
@@ -131,6 +140,16 @@ pub enum Conclusion {
         /// Person or system that cancelled it.
         by: String,
     },
+    /// The workflow yields to other jobs, and they need the nodes. Since format 5.
+    Yielded {
+        /// Stage that ended for them.
+        stage: Stage,
+        /// Check of the stage.
+        #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
+        check: CheckIndex,
+        /// Cause.
+        failure: Failure,
+    },
 }
 
 impl Conclusion {
@@ -141,6 +160,7 @@ impl Conclusion {
             Self::Failed { .. } => "failed",
             Self::TimedOut { .. } => "timed_out",
             Self::Cancelled { .. } => "cancelled",
+            Self::Yielded { .. } => "yielded",
         }
     }
 }

@@ -131,6 +131,7 @@ pub fn headline(story: &Story<'_>) -> Headline {
         (None, Some(Conclusion::Failed { .. })) => ("NO VERDICT", Tone::Bad),
         (None, Some(Conclusion::TimedOut { .. })) => ("NO VERDICT", Tone::Bad),
         (None, Some(Conclusion::Cancelled { .. })) => ("CANCELLED", Tone::Unsure),
+        (None, Some(Conclusion::Yielded { .. })) => ("YIELDED", Tone::Unsure),
         (None, None) if story.run.is_some() => ("RUNNING", Tone::Busy),
         (None, None) => ("NO VERDICT", Tone::Unsure),
     };
@@ -187,6 +188,10 @@ fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
         }
         Conclusion::Cancelled { by } => {
             (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(run).unwrap_or_default())
+        }
+        Conclusion::Yielded { stage, check, failure } => {
+            let step = words::step(&run.state.workflow, stage.of(*check));
+            (Tone::Unsure, format!("yielded to other jobs at {step}"), failure.message.clone())
         }
     };
     Some(ReportNote { tone, head, text })

@@ -101,6 +101,9 @@ pub fn conclusion(conclusion: &Conclusion) -> String {
         }
         Conclusion::TimedOut { stage, check } => format!("timed out at {}", stage.of(*check)),
         Conclusion::Cancelled { by } => format!("cancelled by {by}"),
+        Conclusion::Yielded { stage, check, .. } => {
+            format!("yielded to other jobs at {}", stage.of(*check))
+        }
     }
 }
 

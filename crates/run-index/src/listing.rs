@@ -22,7 +22,7 @@ pub struct RunFilter {
     pub cluster: Option<String>,
     /// Open or closed.
     pub state: Option<RunStatus>,
-    /// Conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
+    /// Conclusion: `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: Option<String>,
     pub verdict: Option<Verdict>,
     /// Earliest time of the request.

@@ -34,7 +34,7 @@ pub struct RunSummary {
     pub requested_at: Timestamp,
     /// Open or closed.
     pub state: RunStatus,
-    /// `open`, or the conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
+    /// `open`, or the conclusion: `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,
     /// Verdict on the measurements.
     pub verdict: Option<Verdict>,

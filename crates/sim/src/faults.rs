@@ -88,6 +88,8 @@ faults! {
     JobHangs = "job hangs", 300;
     /// A job is preempted by another.
     JobTaken = "job preempted", 300;
+    /// A job of a run that yields to others is preempted. Only on the existing cluster.
+    JobYields = "job yields", 300;
     /// The benchmark's log stops in the middle.
     LogTruncated = "log truncated", 400;
     /// The end of a stage is contradicted by another message.

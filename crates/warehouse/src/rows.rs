@@ -62,7 +62,7 @@ pub struct RunRow {
     pub requested_at: Option<Timestamp>,
     /// Time of the close.
     pub closed_at: Option<Timestamp>,
-    /// `completed`, `failed`, `timed_out` or `cancelled`.
+    /// `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,
     /// Code of the failure, if it failed.
     pub failure: Option<String>,
@@ -335,6 +335,7 @@ impl Load {
             Conclusion::Failed { failure, .. } => ("failed", Some(failure.code.clone())),
             Conclusion::TimedOut { .. } => ("timed_out", None),
             Conclusion::Cancelled { .. } => ("cancelled", None),
+            Conclusion::Yielded { failure, .. } => ("yielded", Some(failure.code.clone())),
         };
         let hours = |span: Span| f64::from(used.nodes) * span.0.as_secs_f64() / 3600.0;
         let row = RunRow {

@@ -162,6 +162,7 @@ fn poll_result(standing: JobStatus) -> PollResult {
             failed(Class::Infrastructure, "ABSENT", "the scheduler does not know the job".to_owned())
         }
         JobStatus::Lost { code, why } => failed(Class::ClusterLost, &code, why),
+        JobStatus::Yielded { why } => failed(Class::Yielded, "YIELDED", why),
     }
 }
 

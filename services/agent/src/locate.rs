@@ -204,6 +204,7 @@ impl Locator {
             }
             // Preempted or deleted for reasons outside the pair.
             JobStatus::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
+            JobStatus::Yielded { why } => SweepOutcome::Void { why },
             JobStatus::Ended(end) => {
                 let readings = self.logs(pair).await?;
                 outcome(&end, pair.search, &readings)

@@ -121,6 +121,7 @@ impl NightRun {
             (None, RunStatus::Open, _) => ("busy", "…", "running"),
             (None, _, "completed") => ("good", "·", "done"),
             (None, _, "cancelled") => ("unsure", "–", "cancelled"),
+            (None, _, "yielded") => ("unsure", "–", "yielded"),
             (None, _, "timed_out") => ("bad", "!", "timed out"),
             (None, ..) => ("bad", "!", "failed"),
         };

@@ -5,7 +5,7 @@
 //! failure (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the
 //! last pass that the channel received. That run causes a notice, a reminder follows if the state lasts for a day, and
 //! a pass ends the sequence. A run that ended before any channel existed counts as not received, so that the next
-//! failure is a notice. A cancelled run carries no information about the system and is skipped. A commit receives a
+//! failure is a notice. A run that was cancelled or yielded carries no information about the system and is skipped. A commit receives a
 //! notice for every run.
 
 use std::{
@@ -26,19 +26,20 @@ pub fn outcome(line: &RunSummary) -> Option<RunOutcome> {
     Some(match (line.conclusion.as_str(), line.verdict) {
         ("cancelled", _) => RunOutcome::Cancelled,
         (_, Some(Verdict::Fail)) => RunOutcome::Failed,
+        ("yielded", _) => RunOutcome::Yielded,
         ("completed", Some(Verdict::Inconclusive)) => RunOutcome::Inconclusive,
         ("completed", Some(Verdict::Pass) | None) => RunOutcome::Passed,
         _ => RunOutcome::Broken,
     })
 }
 
-/// The news of a new failure; `None` for passed and cancelled runs.
+/// The news of a new failure; `None` for runs that passed, were cancelled or yielded.
 const fn trouble(outcome: RunOutcome) -> Option<News> {
     match outcome {
         RunOutcome::Failed => Some(News::Failed),
         RunOutcome::Inconclusive => Some(News::Inconclusive),
         RunOutcome::Broken => Some(News::Broken),
-        RunOutcome::Passed | RunOutcome::Cancelled => None,
+        RunOutcome::Passed | RunOutcome::Cancelled | RunOutcome::Yielded => None,
     }
 }
 

@@ -49,7 +49,12 @@ pub fn letter(run: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoing
                 None => "pending",
                 Some(RunOutcome::Passed) => "success",
                 Some(RunOutcome::Failed) => "failure",
-                Some(RunOutcome::Inconclusive | RunOutcome::Broken | RunOutcome::Cancelled) => "error",
+                Some(
+                    RunOutcome::Inconclusive
+                    | RunOutcome::Broken
+                    | RunOutcome::Cancelled
+                    | RunOutcome::Yielded,
+                ) => "error",
             }
             .to_owned(),
             context: context_of(run),
@@ -62,7 +67,7 @@ pub fn letter(run: &RunText<'_>, telling: &Telling, id: &str) -> Result<Outgoing
             // GitHub treats neutral and skipped as success where checks are required.
             conclusion: match (outcome(what), run.line.conclusion.as_str()) {
                 (Some(RunOutcome::Passed), _) => "success",
-                (Some(RunOutcome::Cancelled), _) => "cancelled",
+                (Some(RunOutcome::Cancelled | RunOutcome::Yielded), _) => "cancelled",
                 (Some(RunOutcome::Broken), "timed_out") => "timed_out",
                 (Some(RunOutcome::Inconclusive), _) => "action_required",
                 _ => "failure",
@@ -111,6 +116,7 @@ fn headline(run: &RunText<'_>, what: &Occasion) -> String {
         (RunOutcome::Inconclusive, _) => "the verdict is inconclusive",
         (RunOutcome::Broken, _) => "the run did not complete: infrastructure failure",
         (RunOutcome::Cancelled, _) => "the run was cancelled",
+        (RunOutcome::Yielded, _) => "the run yielded to other jobs",
     };
     match what {
         Occasion::Begun => "the run is in progress".to_owned(),

@@ -27,6 +27,8 @@ pub enum ClusterStatus {
     Ready(Cluster),
     /// Failed to start, or broken.
     Broken(String),
+    /// Too few idle nodes for a run that yields to other jobs.
+    Busy(String),
 }
 
 /// All of Burnin's clusters at a provider.

@@ -77,6 +77,11 @@ pub enum JobStatus {
         /// Reason.
         why: String,
     },
+    /// Ended or not started because other jobs need its nodes. Only jobs of clusters whose settings say `yields`.
+    Yielded {
+        /// Reason.
+        why: String,
+    },
 }
 
 /// The files that a job wrote, and the entries that cannot be collected.

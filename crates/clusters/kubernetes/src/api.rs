@@ -8,6 +8,7 @@ use std::{
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Event, Node, Pod, Secret},
+    scheduling::v1::PriorityClass,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
@@ -130,6 +131,26 @@ impl NamespacedCluster {
         match limited(self.jobsets().get_opt(name)).await? {
             Ok(found) => found.as_ref().map(typed).transpose(),
             Err(error) => Err(trouble(&error, "JobSet")),
+        }
+    }
+
+    /// The priority classes of the cluster.
+    ///
+    /// # Errors
+    /// Returns an error if the API request fails: [`PortError::Permanent`] if it is forbidden.
+    pub async fn priority_classes(&self) -> Result<Vec<PriorityClass>, PortError> {
+        let classes: Api<PriorityClass> = Api::all(self.client.clone());
+        match limited(classes.list(&ListParams::default())).await? {
+            Ok(found) => Ok(found.items),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                let why = format!(
+                    "the configured access must not list priority classes, which `yields` needs; grant it the cluster role \
+                     burnin-yields of workflows/a4-gke-testbed/rbac.yaml: {}",
+                    status.message
+                );
+                Err(PortError::Permanent(Failure::new(Class::Input, "PERMISSION_DENIED", why)))
+            }
+            Err(error) => Err(trouble(&error, "PriorityClass")),
         }
     }
 

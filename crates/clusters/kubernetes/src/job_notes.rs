@@ -30,6 +30,7 @@ use tokio_util::io::StreamReader;
 enum RecordedEnd {
     Ended(JobEnd),
     Lost { code: String, why: String },
+    Yielded { why: String },
     Failed(model::Failure),
 }
 
@@ -144,6 +145,7 @@ impl JobNotes {
         Ok(self.get::<RecordedEnd>("standing.json").await?.map(|recorded| match recorded {
             RecordedEnd::Ended(end) => Ok(JobStatus::Ended(end)),
             RecordedEnd::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
+            RecordedEnd::Yielded { why } => Ok(JobStatus::Yielded { why }),
             RecordedEnd::Failed(failure) => Err(failure),
         }))
     }
@@ -156,6 +158,7 @@ impl JobNotes {
         let recorded = match end.clone() {
             Ok(JobStatus::Ended(end)) => RecordedEnd::Ended(end),
             Ok(JobStatus::Lost { code, why }) => RecordedEnd::Lost { code, why },
+            Ok(JobStatus::Yielded { why }) => RecordedEnd::Yielded { why },
             Err(failure) => RecordedEnd::Failed(failure),
             Ok(other) => return Ok(Ok(other)),
         };

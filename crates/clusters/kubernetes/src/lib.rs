@@ -42,6 +42,8 @@ pub mod state;
 mod waiting;
 #[cfg(not(feature = "client"))]
 mod without_client;
+#[cfg(feature = "client")]
+mod yields;
 
 use std::sync::Arc;
 

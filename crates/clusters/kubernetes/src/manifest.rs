@@ -25,7 +25,7 @@ use crate::{
     Kubernetes, Launch, Topology,
     apiserver::HOSTNAME,
     names::{CONTAINER, FENCE, JOB, LABEL, REPLICATED, SSH, name},
-    script,
+    script, yields,
 };
 
 /// API version of JobSet.
@@ -346,7 +346,8 @@ fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<Po
     Ok(PodSpec {
         restart_policy: Some("Never".to_owned()),
         active_deadline_seconds: Some(life),
-        termination_grace_period_seconds: Some(30),
+        termination_grace_period_seconds: Some(if settings.yields { yields::GRACE } else { 30 }),
+        priority_class_name: settings.pod_priority_class.clone(),
         containers: vec![container],
         init_containers: plugin.map(|plugin| vec![plugin]),
         volumes: Some(volumes),

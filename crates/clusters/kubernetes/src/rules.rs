@@ -57,6 +57,14 @@ fn queue(settings: &Kubernetes, found: &mut ProblemList) {
     found.add("namespace", not_a_label_name(&settings.namespace));
     found.add_if_set("queue", &settings.queue, not_a_name);
     found.add_if_set("priority_class", &settings.priority_class, not_a_name);
+    found.add_if_set("pod_priority_class", &settings.pod_priority_class, not_a_name);
+    let without_class = settings.yields && settings.pod_priority_class.is_none();
+    found.add("pod_priority_class", without_class.then(|| "is required with `yields`".to_owned()));
+    let grows = settings.yields && settings.autoscaled;
+    found.add(
+        "yields",
+        grows.then(|| "cannot be combined with `autoscaled`: its pods would add nodes".to_owned()),
+    );
     if let Some(Topology::Required(level) | Topology::Preferred(level)) = &settings.topology {
         found.add("topology", not_a_key(level));
     }

@@ -28,6 +28,7 @@ use crate::{
     keys, logs, manifest, names,
     objects::{JobSet, text},
     state::{self, PodFinding, PodState},
+    yields,
 };
 
 /// Maximum wait for a deletion before it is polled again later.
@@ -35,6 +36,9 @@ const DELETION: Duration = Duration::from_secs(20);
 
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_millis(500);
+
+/// Reasons for not starting in time that end a job which yields to others.
+const NO_FREE_NODES: [&str; 4] = ["UNSCHEDULABLE", "ADMISSION_TIMEOUT", "QUOTA", "TOPOLOGY"];
 
 /// Scheduler of Kubernetes clusters.
 pub struct KubernetesJobs {
@@ -153,6 +157,14 @@ impl KubernetesJobs {
                 Ok(JobStatus::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
             }
             PodFinding::Ended(end) => Ok(JobStatus::Ended(end)),
+            PodFinding::Lost { code, why } if settings.yields && code == "PREEMPTED" => {
+                Ok(JobStatus::Yielded { why })
+            }
+            PodFinding::Failed(failure)
+                if settings.yields && NO_FREE_NODES.contains(&failure.code.as_str()) =>
+            {
+                Ok(JobStatus::Yielded { why: failure.message })
+            }
             PodFinding::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
             PodFinding::Failed(failure) => Err(failure),
         };
@@ -287,6 +299,9 @@ impl Scheduler for KubernetesJobs {
         if matches!(found, FoundObjects::Nothing) {
             if notes.submitted().await?.is_some() {
                 return Ok(place.handle());
+            }
+            if let Some(class) = settings.pod_priority_class.as_ref().filter(|_| settings.yields) {
+                yields::check(cluster, class).await?;
             }
             let jobset = manifest::jobset(job, settings).map_err(PortError::Permanent)?;
             let created = cluster.create_jobset(&jobset).await;

@@ -25,6 +25,13 @@ pub struct Kubernetes {
     /// Kueue's WorkloadPriorityClass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
+    /// Yield to other jobs: the pods run on free nodes only, below all other pods, and the run ends without a verdict if no nodes
+    /// become free within `begin_within` or another pod preempts one of its pods. Requires `pod_priority_class`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub yields: bool,
+    /// PriorityClass of the pods. With `yields` its value is below all others, and its `preemptionPolicy` is `Never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_priority_class: Option<String>,
     /// Required proximity of the pods; evaluated only by Kueue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
@@ -234,6 +241,8 @@ impl Settings for Kubernetes {
             queue: None,
             priority_class: None,
             topology: None,
+            yields: false,
+            pod_priority_class: None,
             ..self.clone()
         })
     }

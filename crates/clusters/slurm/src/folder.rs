@@ -34,6 +34,7 @@ pub struct Folder {
 enum FolderEnd {
     Ended(JobEnd),
     Lost { code: String, why: String },
+    Yielded { why: String },
 }
 
 impl Folder {
@@ -125,6 +126,7 @@ impl Folder {
         let recorded = match standing {
             JobStatus::Ended(end) => FolderEnd::Ended(end),
             JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },
+            JobStatus::Yielded { why } => FolderEnd::Yielded { why },
             other => return Ok(other),
         };
         self.note("standing.json", &recorded).map(JobStatus::from)
@@ -166,6 +168,7 @@ impl From<FolderEnd> for JobStatus {
         match recorded {
             FolderEnd::Ended(end) => Self::Ended(end),
             FolderEnd::Lost { code, why } => Self::Lost { code, why },
+            FolderEnd::Yielded { why } => Self::Yielded { why },
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod scheduler;
 pub mod script;
 mod settings;
 pub mod state;
+pub mod yields;
 
 use std::sync::Arc;
 

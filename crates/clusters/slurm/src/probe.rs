@@ -7,7 +7,10 @@ use model::{Cluster, Node};
 use service::PortError;
 use supervisor::ask;
 
-use crate::Slurm;
+use crate::{
+    Slurm,
+    yields::{self, IdleNodes, SlurmReports},
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -30,7 +33,24 @@ pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError
     if !answer.good {
         return Err(PortError::Transient(answer.stderr));
     }
+    if slurm.yields {
+        return Ok(idle(name, slurm, &SlurmReports::request().await?));
+    }
     Ok(nodes(name, slurm, &answer.stdout))
+}
+
+/// A cluster of idle nodes, for a run that yields.
+fn idle(name: &str, slurm: &Slurm, reports: &SlurmReports) -> ClusterStatus {
+    match yields::idle_nodes(slurm, reports) {
+        IdleNodes::TooFew(why) => ClusterStatus::Busy(format!("{name}: {why}")),
+        IdleNodes::NotPreemptible(why) => ClusterStatus::Broken(format!("{name}: {why}")),
+        IdleNodes::Chosen(names) => {
+            let slurm = Slurm { node_list: Some(names.join(",")), ..slurm.clone() };
+            let node = |name| Node { name, slots: slurm.ranks_per_node };
+            let nodes = names.into_iter().map(node).collect();
+            ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: slurm.access() })
+        }
+    }
 }
 
 /// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes of the partition or

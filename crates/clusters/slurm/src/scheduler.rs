@@ -21,10 +21,13 @@ use crate::{
     folder::Folder,
     retest, script,
     state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
+    yields,
 };
 
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_secs(1);
+/// Ends of a job that yields to others: preempted, or not started in time.
+const YIELDED: [&str; 2] = ["PREEMPTED", "DEADLINE"];
 
 /// Scheduler of Slurm clusters.
 pub struct SlurmJobs {
@@ -93,6 +96,9 @@ impl SlurmJobs {
                 JobStatus::Going
             }
             SlurmFinding::Ended(end) => JobStatus::Ended(end),
+            SlurmFinding::Lost { code, why } if slurm.yields && YIELDED.contains(&code.as_str()) => {
+                JobStatus::Yielded { why }
+            }
             SlurmFinding::Lost { code, why } => self.lost(slurm, code, why, &rows).await?,
             SlurmFinding::Never { reason } => {
                 let message =
@@ -101,7 +107,7 @@ impl SlurmJobs {
                 return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
-        if matches!(status, JobStatus::Ended(_) | JobStatus::Lost { .. }) {
+        if !matches!(status, JobStatus::Absent | JobStatus::Going) {
             retest::end(&self.commands, slurm, folder, name).await?;
         }
         read(folder, move |folder| folder.record_end(status)).await
@@ -211,6 +217,9 @@ impl Scheduler for SlurmJobs {
         }
         if let Some(number) = self.adopt(&folder, &job.name).await? {
             return Ok(number.to_string());
+        }
+        if slurm.yields {
+            yields::check(&slurm).await?;
         }
         if let Some(image) = &job.image {
             stage(&*self.store, image, &folder.jobs().image_folder(&image.digest)).await?;

@@ -6,7 +6,7 @@
 
 use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 
-use crate::{Slurm, retest};
+use crate::{Slurm, retest, yields};
 
 /// Exit code of the script before the benchmark starts: its folder is not visible.
 pub const NO_FOLDER: i32 = 78;
@@ -50,6 +50,10 @@ pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
     options.extend(slurm.gpus_per_node.map(|gpus| format!("--gpus-per-node={gpus}")));
     options.extend(slurm.memory_mib.map(|memory| format!("--mem={memory}")));
     options.extend(slurm.exclusive.then(|| "--exclusive".to_owned()));
+    if slurm.yields {
+        options.push(format!("--nice={}", yields::NICEST));
+        options.push(format!("--deadline=now+{}minutes", minutes + yields::START_WITHIN));
+    }
     options.push("job.sh".to_owned());
     options
 }

@@ -41,7 +41,7 @@ pub struct Slurm {
     /// `--constraint`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraint: Option<String>,
-    /// The only nodes the job may use (`--nodelist`).
+    /// The only nodes the job may use (`--nodelist`). With `yields` the run uses those of them that are idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
     /// Nodes of `node_list` that are drained by Burnin and re-tested: while a job runs, they are in a reservation for it and accept no
@@ -49,6 +49,11 @@ pub struct Slurm {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub retest: Vec<String>,
+    /// Yield to other jobs: use nodes that are idle when the run begins, the longest idle ones first, at the lowest priority, and end
+    /// without a verdict if too few are idle or another job needs them. Slurm must be configured to preempt jobs of this partition
+    /// or QOS, and to end them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub yields: bool,
     /// `--gpus-per-node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
@@ -84,6 +89,9 @@ const fn one() -> u32 {
 }
 const fn yes() -> bool {
     true
+}
+fn is_false(value: &bool) -> bool {
+    !value
 }
 fn info() -> String {
     "INFO".to_owned()
@@ -128,6 +136,16 @@ impl Settings for Slurm {
         );
         let both = !self.retest.is_empty() && self.reservation.is_some();
         found.add("retest", both.then(|| "cannot be combined with `reservation`".to_owned()));
+        // The idle nodes are chosen by their state alone.
+        let chosen = [("reservation", &self.reservation), ("constraint", &self.constraint)];
+        for (field, _) in chosen.iter().filter(|(_, value)| self.yields && value.is_some()) {
+            found.add(
+                "yields",
+                Some(format!("cannot be combined with `{field}`; use a partition of its own")),
+            );
+        }
+        let ranges = self.yields && self.node_list.as_ref().is_some_and(|list| list.contains('['));
+        found.add("node_list", ranges.then(|| "expected names separated by commas with `yields`".to_owned()));
         found.add("nccl_debug", not_a_name(&self.nccl_debug, ""));
         found.add("shared_folder", not_a_path(&self.shared_folder));
         // Slurm expands both in any part of an output path.
@@ -153,6 +171,7 @@ impl Settings for Slurm {
             node_list: Some(names.join(",")),
             retest: nodes.to_vec(),
             reservation: None,
+            yields: false,
             ..self.clone()
         })
     }

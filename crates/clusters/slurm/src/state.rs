@@ -81,12 +81,7 @@ pub struct SlurmJobRow {
 impl SlurmJobRow {
     /// Parses one record of `scontrol --oneliner show job`.
     pub fn shown(text: &str) -> Option<Self> {
-        // The first match of each field counts: paths at the end may contain any text.
-        let field = |name: &str| {
-            text.split_whitespace()
-                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-                .unwrap_or_default()
-        };
+        let field = |name| field(text, name);
         let nodes = match field("FailedNode") {
             "" => field("NodeList"),
             failed => failed,
@@ -137,6 +132,12 @@ impl SlurmJobRow {
             ended_at: self.ended_at,
         }
     }
+}
+
+/// A field of a record of `scontrol --oneliner show`; empty if absent. The first match counts: paths at the end may contain any text.
+pub fn field<'a>(record: &'a str, name: &str) -> &'a str {
+    let mut words = record.split_whitespace();
+    words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
 }
 
 fn no_null(text: &str) -> String {
@@ -256,7 +257,7 @@ fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> 
         return lost("REQUEUED", row, "it had started, and Slurm restarted it");
     }
     match (kind, row.state.as_str(), &marks.end) {
-        (SlurmStateKind::Lost, word, _) => lost(word, row, "Slurm ended it"),
+        (SlurmStateKind::Lost, word, _) => ended_by_slurm(word, row),
         (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
         (SlurmStateKind::Ended, "COMPLETED", None) if young(row, now) => SlurmFinding::Going,
         (SlurmStateKind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without its own record"),
@@ -314,10 +315,13 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
         (SlurmStateKind::Waiting, _) => SlurmFinding::Waiting(row.reason.clone()),
         (SlurmStateKind::Going, _) => SlurmFinding::Going,
         (SlurmStateKind::Again, word) => lost(word, row, "Slurm requeued it before it had started"),
-        (SlurmStateKind::Lost, word) => lost(word, row, "Slurm ended it"),
+        (SlurmStateKind::Lost, word) => ended_by_slurm(word, row),
         (SlurmStateKind::Ended, "CANCELLED") if marks.cancelled => SlurmFinding::Ended(cancelled()),
         (SlurmStateKind::Ended, "CANCELLED") => {
             SlurmFinding::Ended(JobEnd { exit_code: None, ..row.end("CANCELLED") })
+        }
+        (SlurmStateKind::Ended, "DEADLINE") => {
+            lost("DEADLINE", row, "it could not start before its deadline")
         }
         (SlurmStateKind::Ended, _) if young(row, now) && row.exit == (0, 0) => SlurmFinding::Going,
         (SlurmStateKind::Ended, word) => {
@@ -370,6 +374,11 @@ fn never(reason: &str) -> bool {
 
 fn young(row: &SlurmJobRow, now: Timestamp) -> bool {
     row.ended_at.is_none_or(|ended| now.as_millis() - ended.as_millis() < VISIBLE_AFTER)
+}
+
+fn ended_by_slurm(word: &str, row: &SlurmJobRow) -> SlurmFinding {
+    let what = if word == "PREEMPTED" { "Slurm preempted it for another job" } else { "Slurm ended it" };
+    lost(word, row, what)
 }
 
 fn lost(code: &str, row: &SlurmJobRow, what: &str) -> SlurmFinding {

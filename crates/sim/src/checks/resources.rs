@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lifecycle::RunState;
-use model::{Attempt, CheckIndex, Fact, RecordEntry, RunId, Stage, Verdict};
+use lifecycle::{AttemptEnd, RunState};
+use model::{Attempt, CheckIndex, Class, Fact, Failure, RecordEntry, RunId, Stage, Verdict};
 
 use super::{RunFiles, Violation};
 use crate::{
@@ -21,6 +21,7 @@ const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
 const STOPPED: &str = "a stopped job does not start";
 const CLOSED: &str = "closed means released";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
+const YIELDED: &str = "a run that yielded starts no further job";
 const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
 const RETURNED: &str = "no node returns without a pass of every check";
@@ -41,6 +42,15 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
 
 fn id(run: &str) -> Option<RunId> {
     run.parse().ok()
+}
+
+/// Whether a job of the run, in any attempt, ended for another job.
+fn has_yielded(state: &RunState) -> bool {
+    let yielded = |failure: &Failure| failure.class == Class::Yielded;
+    state.stages.values().any(|stage| {
+        let ended = matches!(&stage.end, Some(AttemptEnd::Failed(failure)) if yielded(failure));
+        ended || stage.earlier.iter().any(|attempt| yielded(&attempt.because))
+    })
 }
 
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
@@ -103,6 +113,10 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     found.push(Violation::new(STOPPED, format!("{name} starts after it was stopped")));
                 }
                 let run = run_of(name);
+                let state = id(run).and_then(|run| evidence.runs.get(&run)?.state_at(place));
+                if state.is_some_and(has_yielded) {
+                    found.push(Violation::new(YIELDED, format!("{name} starts")));
+                }
                 if is_pair(name) {
                     pair(evidence, place, name, &running, found);
                     running.insert(name, run);
@@ -114,7 +128,6 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     found.push(Violation::new(ONE_JOB, what));
                 }
                 running.insert(name, run);
-                let state = id(run).and_then(|run| evidence.runs.get(&run)?.state_at(place));
                 match state {
                     None => found.push(Violation::new(ONE_JOB, format!("{name} belongs to no run"))),
                     Some(state) => {

@@ -47,6 +47,7 @@ impl Inner {
         let how = match &stage {
             SimJobStage::Ended(end) => end.state.clone(),
             SimJobStage::Lost(code) => (*code).to_owned(),
+            SimJobStage::Yielded => "YIELDED".to_owned(),
             SimJobStage::Pending | SimJobStage::Running => return,
         };
         let ran = job.stage == SimJobStage::Running;
@@ -80,6 +81,9 @@ impl Inner {
         } else if self.strikes(Fault::JobTaken) {
             ends = Ends::Short;
             ended = SimJobStage::Lost("PREEMPTED");
+        } else if breaks && job.cluster.name == workload::EXISTING && self.strikes(Fault::JobYields) {
+            ends = Ends::Short;
+            ended = SimJobStage::Yielded;
         } else if self.strikes(Fault::LogTruncated) {
             ends = Ends::Short;
         }
@@ -175,6 +179,7 @@ impl Scheduler for SimScheduler {
                 Some(SimJobStage::Lost(code)) => {
                     JobStatus::Lost { code: (*code).to_owned(), why: "a node failed".to_owned() }
                 }
+                Some(SimJobStage::Yielded) => JobStatus::Yielded { why: "preempted".to_owned() },
             })
         };
         let result = answered(self.0.call(EffectKind::Provider, || format!("poll job {name}"), effect).await);

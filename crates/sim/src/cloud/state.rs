@@ -127,6 +127,8 @@ pub enum SimJobStage {
     Ended(JobEnd),
     /// Lost, with the scheduler's code.
     Lost(&'static str),
+    /// Ended for another job.
+    Yielded,
 }
 
 /// A job with its planned output.

@@ -141,6 +141,14 @@ impl Api {
         self.change(|objects| drop(objects.create(&key, node)));
     }
 
+    /// Adds a priority class. The fields are those of the API beside `metadata`.
+    pub fn priority_class(&self, name: &str, fields: &Value) {
+        let key = ("scheduling.k8s.io/priorityclasses".to_owned(), String::new(), name.to_owned());
+        let mut class = fields.clone();
+        class["metadata"] = json!({"name": name});
+        self.change(|objects| drop(objects.create(&key, class)));
+    }
+
     /// Cuts every watch and every followed log.
     pub fn cut(&self) {
         self.state.cut.send_modify(|cut| *cut += 1);

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Kinds of this cluster.
-const KINDS: [(&str, &str, &str); 11] = [
+const KINDS: [(&str, &str, &str); 12] = [
     ("jobset.x-k8s.io/jobsets", "JobSet", "jobset.x-k8s.io/v1alpha2"),
     ("kueue.x-k8s.io/localqueues", "LocalQueue", "kueue.x-k8s.io/v1beta1"),
     ("kueue.x-k8s.io/workloads", "Workload", "kueue.x-k8s.io/v1beta1"),
@@ -35,6 +35,7 @@ const KINDS: [(&str, &str, &str); 11] = [
     ("/persistentvolumeclaims", "PersistentVolumeClaim", "v1"),
     ("/nodes", "Node", "v1"),
     ("/configmaps", "ConfigMap", "v1"),
+    ("scheduling.k8s.io/priorityclasses", "PriorityClass", "scheduling.k8s.io/v1"),
 ];
 
 pub fn router(state: State) -> Router {

@@ -301,6 +301,51 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_yields_ends_when_it_is_preempted_or_finds_no_free_nodes() {
+    let bed = KubernetesBed::up("sleep 30").await;
+    let yields = |more: serde_json::Value| {
+        let mut all =
+            json!({"queue": "a4", "yields": true, "pod_priority_class": "idle", "begin_within": "1s"});
+        all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        all
+    };
+    let jobs = bed.jobs();
+    let refused = bed.job("refused", yields(json!({})));
+    let why = jobs.submit(&refused).await;
+    assert!(
+        matches!(&why, Err(PortError::Permanent(why)) if why.class == Class::Input && why.message.contains("no PriorityClass idle")),
+        "{why:?}"
+    );
+    assert_eq!(bed.made("refused"), 0);
+    bed.api.priority_class("idle", &json!({"value": -1000, "preemptionPolicy": "Never"}));
+
+    let preempted = bed.job("preempted-idle", yields(json!({"begin_within": "30s"})));
+    jobs.submit(&preempted).await.unwrap();
+    let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
+    until("its pods run", async || {
+        _ = jobs.poll(&preempted.cluster, "preempted-idle").await;
+        bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
+    })
+    .await;
+    let pod = &bed.api.list("/pods")[0]["spec"];
+    assert_eq!(
+        (&pod["priorityClassName"], &pod["terminationGracePeriodSeconds"]),
+        (&json!("idle"), &json!(5))
+    );
+    bed.world.evict("preempted-idle");
+    let end = last(&jobs, &preempted).await;
+    assert!(matches!(&end, Ok(JobStatus::Yielded { .. })), "{end:?}");
+    let again = last(&bed.jobs(), &preempted).await;
+    assert!(matches!(&again, Ok(JobStatus::Yielded { .. })), "the recorded end is final: {again:?}");
+
+    bed.world.hold(true);
+    let waits = bed.job("waits-idle", yields(json!({})));
+    jobs.submit(&waits).await.unwrap();
+    let end = last(&jobs, &waits).await;
+    assert!(matches!(&end, Ok(JobStatus::Yielded { why }) if why.contains("within 1s")), "{end:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_is_confirmed() {
     let bed = KubernetesBed::up("echo done").await;
     let (jobs, job) = (bed.jobs(), bed.job("gone", json!({})));

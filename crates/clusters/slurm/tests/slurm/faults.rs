@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use cluster_api::{JobStatus, Scheduler};
+use cluster_api::{ClusterStatus, JobStatus, Scheduler, Settings};
+use cluster_slurm::Slurm;
+use model::Cluster;
 
-use crate::bed::{SlurmBed, ended, lost};
+use crate::bed::{SlurmBed, ended, lost, settled};
 
 /// Waits until the benchmark runs on every node.
 fn running(bed: &SlurmBed, name: &str) {
@@ -40,6 +42,41 @@ async fn a_controller_outage_changes_nothing() {
     bed.start_controller("");
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     assert_eq!(bed.begun("away"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_job_that_yields_is_preempted_by_any_other_job() {
+    let bed = SlurmBed::up("yields");
+    let settings = Slurm { partition: Some("idle".into()), yields: true, ..bed.slurm.clone() };
+    let ClusterStatus::Ready(cluster) = probe(&bed, &settings).await else { panic!() };
+    assert_eq!(Slurm::of(&cluster).unwrap().listed_nodes().map(|nodes| nodes.len()), Some(4));
+    let mut job = long(&bed, "yields");
+    let programs = Slurm::of(&job.cluster).unwrap().programs;
+    job.cluster = Cluster { access: Slurm { programs, ..Slurm::of(&cluster).unwrap() }.access(), ..cluster };
+    bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "yields");
+    bed.run("sbatch --partition=main --nodes=1 --exclusive --output=/dev/null --wrap 'sleep 60'");
+    let end = settled(&bed.jobs(), &job).await;
+    assert!(
+        matches!(&end, JobStatus::Yielded { why } if why.contains("preempted it for another job")),
+        "{end:?}"
+    );
+    bed.until("the other job runs", || bed.run("squeue -h -p main -o %T") == "RUNNING");
+    assert!(
+        matches!(settled(&bed.jobs(), &job).await, JobStatus::Yielded { .. }),
+        "the first end state is final"
+    );
+    assert_eq!(bed.begun("yields"), 4, "it is not started again");
+    let busy = probe(&bed, &settings).await;
+    assert!(matches!(&busy, ClusterStatus::Busy(why) if why.contains("partition idle has 3")), "{busy:?}");
+    let refused = probe(&bed, &Slurm { partition: Some("main".into()), ..settings }).await;
+    assert!(matches!(&refused, ClusterStatus::Broken(why) if why.contains("PriorityTier")), "{refused:?}");
+}
+
+async fn probe(bed: &SlurmBed, settings: &Slurm) -> ClusterStatus {
+    let status = cluster_slurm::probe::probe("bed", settings).await;
+    status.unwrap_or_else(|error| panic!("{}: {error:?}", bed.root.display()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
