@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
+    iter,
     sync::Arc,
 };
 
@@ -60,8 +61,10 @@ pub(crate) struct Out {
     recent_names: Vec<Option<RecentName>>,
     /// Labels by the hash of their texts, in the same way.
     recent_labels: Vec<Option<RecentLabels>>,
-    /// Subject of the metric in progress.
-    subject: Subject,
+    /// Line of the last metric.
+    last_line: u64,
+    /// A metric has a line before that of an earlier one.
+    is_unsorted: bool,
     /// Labels of the metric in progress: each name and value behind its length in one byte.
     labels: Vec<u8>,
     /// Buffer for a name.
@@ -135,8 +138,11 @@ impl Out {
     fn begin(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) -> Put<'_> {
         // After the first omitted value all others are omitted as well.
         self.full |= self.used + METRIC > MAX_BYTES;
-        let name = if self.full { None } else { Some(self.start(known, kind, parts, unit)) };
-        Put { out: self, name, better: known.better, scope: known.scope, whole: false }
+        let kept = !self.full;
+        if kept {
+            self.start(known, kind, parts, unit);
+        }
+        Put { out: self, kept, whole: false }
     }
 
     /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
@@ -147,15 +153,12 @@ impl Out {
         self.full
     }
 
-    /// Name and unit of a new metric.
-    fn start(
-        &mut self,
-        known: &'static Known,
-        kind: Name,
-        parts: &[&str],
-        unit: &str,
-    ) -> (Arc<str>, Arc<str>) {
+    /// Adds a metric with its name and unit, still without value.
+    fn start(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) {
         self.labels.clear();
+        if self.reading.metrics.len() == self.reading.metrics.capacity() {
+            self.grow();
+        }
         let mut place = std::ptr::from_ref(known).addr() as u64;
         for part in parts {
             place = hash(place, part.as_bytes());
@@ -165,8 +168,13 @@ impl Out {
         }
         let place = place_of(place);
         match self.recent_names.get(place) {
-            Some(Some(recent)) if recent.is(known, parts, unit) => (recent.name.clone(), recent.unit.clone()),
-            _ => self.make_name(place, known, kind, parts, unit),
+            Some(Some(recent)) if recent.is(known, parts, unit) => {
+                push(&mut self.reading.metrics, known, &recent.name, &recent.unit);
+            }
+            _ => {
+                let (name, unit) = self.make_name(place, known, kind, parts, unit);
+                push(&mut self.reading.metrics, known, &name, &unit);
+            }
         }
     }
 
@@ -343,7 +351,7 @@ impl Out {
     /// Completes the reading. Omitted data makes it incomplete.
     pub(crate) fn finish(mut self, format: &str, ended: LogEnd) -> Reading {
         self.reading.format = Some(format.to_owned());
-        if !self.reading.metrics.is_sorted_by_key(|metric| metric.line) {
+        if self.is_unsorted {
             self.reading.metrics.sort_by_key(|metric| metric.line);
         }
         if !self.reading.findings.is_sorted_by_key(|finding| finding.line) {
@@ -416,45 +424,71 @@ fn beginning(text: &str) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
+/// Adds a metric without value. It is changed where it is: moving a metric of 200 bytes right after its parts were written waits
+/// for each of them.
+#[inline]
+fn push(metrics: &mut Vec<Metric>, known: &Known, name: &Arc<str>, unit: &Arc<str>) {
+    // Unlike `push`, this reserves memory before the metric is made, so that it is made in place.
+    metrics.extend(iter::once_with(|| Metric {
+        name: name.clone(),
+        unit: unit.clone(),
+        better: known.better,
+        scope: known.scope,
+        subject: Subject::default(),
+        labels: Labels::default(),
+        value: None,
+        resolution: None,
+        unmeasurable: None,
+        line: 0,
+    }));
+}
+
 /// A metric in progress. It must be completed with a value or a reason.
 ///
 /// Beyond the memory limit a metric is counted, but not kept.
 #[must_use]
 pub(crate) struct Put<'a> {
     out: &'a mut Out,
-    /// Name and unit; absent if the metric is only counted.
-    name: Option<(Arc<str>, Arc<str>)>,
-    better: Better,
-    scope: Scope,
+    /// The metric is the last one of the reading; otherwise it is only counted.
+    kept: bool,
     whole: bool,
 }
 
 impl Put<'_> {
-    /// The printed unit.
-    pub(crate) fn unit(mut self, unit: &str) -> Self {
-        if let Some((_, old)) = &mut self.name {
-            *old = self.out.name(unit);
+    /// Changes the metric, if it is kept.
+    #[inline]
+    fn set(self, set: impl FnOnce(&mut Metric)) -> Self {
+        if self.kept
+            && let Some(metric) = self.out.reading.metrics.last_mut()
+        {
+            set(metric);
         }
         self
     }
 
+    /// The printed unit.
+    pub(crate) fn unit(self, unit: &str) -> Self {
+        if !self.kept {
+            return self;
+        }
+        let unit = self.out.name(unit);
+        self.set(|metric| metric.unit = unit)
+    }
+
     #[inline]
     pub(crate) fn better(self, better: Better) -> Self {
-        Self { better, ..self }
+        self.set(|metric| metric.better = better)
     }
 
     #[inline]
     pub(crate) fn scope(self, scope: Scope) -> Self {
-        Self { scope, ..self }
+        self.set(|metric| metric.scope = scope)
     }
 
     /// The subject of the metric.
     #[inline]
     pub(crate) fn subject(self, set: impl FnOnce(&mut Subject)) -> Self {
-        if self.name.is_some() {
-            set(&mut self.out.subject);
-        }
-        self
+        self.set(|metric| set(&mut metric.subject))
     }
 
     #[inline]
@@ -475,7 +509,7 @@ impl Put<'_> {
 
     #[inline]
     pub(crate) fn label(self, name: &str, value: &str) -> Self {
-        if self.name.is_some() {
+        if self.kept {
             for text in [short(name), short(value)] {
                 // A short text has at most 200 bytes.
                 self.out.labels.push(text.len() as u8);
@@ -493,14 +527,14 @@ impl Put<'_> {
 
     /// Adds the metric without a value, with the program's reason.
     pub(crate) fn unmeasurable(self, reason: impl Display, line: u64) {
-        let reason = self.name.as_ref().map(|_| beginning(reason.to_string().trim()).to_owned());
+        let reason = self.kept.then(|| beginning(reason.to_string().trim()).to_owned());
         self.add(None, reason, line);
     }
 
     /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
     #[inline]
     pub(crate) fn read(self, text: &str, line: u64) {
-        if self.name.is_none() {
+        if !self.kept {
             self.out.left_out += 1;
         } else {
             self.read_kept(text, line);
@@ -516,40 +550,33 @@ impl Put<'_> {
     }
 
     fn add(self, number: Option<Number>, unmeasurable: Option<String>, line: u64) {
-        let Put { out, name, better, scope, whole } = self;
-        let Some((name, unit)) = name else {
+        let Put { out, kept, whole } = self;
+        if !kept {
             out.left_out += 1;
             return;
-        };
-        if !whole {
-            complete(&mut out.subject, &out.origin);
         }
         let (labels, bytes) = if out.labels.is_empty() { Default::default() } else { out.shared_labels() };
         let reason = unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
         let used = out.used + METRIC + bytes + reason;
-        let subject = std::mem::take(&mut out.subject);
         if used > MAX_BYTES {
             out.full = true;
             out.left_out += 1;
+            out.reading.metrics.pop();
             return;
         }
         out.used = used;
-        if out.reading.metrics.len() == out.reading.metrics.capacity() {
-            out.grow();
+        out.is_unsorted |= line < out.last_line;
+        out.last_line = line;
+        let Some(metric) = out.reading.metrics.last_mut() else { return };
+        if !whole {
+            complete(&mut metric.subject, &out.origin);
         }
-        // The metric is written once: reading a part of it right after it was moved waits for the move.
-        out.reading.metrics.push(Metric {
-            name,
-            unit,
-            better,
-            scope,
-            subject,
-            labels,
-            value: number.map(|number| number.value),
-            resolution: number.and_then(|number| number.resolution),
-            unmeasurable,
-            line,
-        });
+        metric.labels = labels;
+        if let Some(number) = number {
+            (metric.value, metric.resolution) = (Some(number.value), number.resolution);
+        }
+        metric.unmeasurable = unmeasurable;
+        metric.line = line;
     }
 }
 
