@@ -36,6 +36,8 @@ const RECENT: usize = 256;
 const RECENT_TEXT: usize = 512;
 /// Ends a part of a name; it does not occur in UTF-8.
 const END: u8 = 0xff;
+/// Ends a unit; it does not occur in UTF-8.
+const END_OF_UNIT: u8 = 0xfe;
 
 /// The reading in progress.
 #[derive(Default)]
@@ -74,22 +76,24 @@ pub(crate) struct Out {
 /// Name and unit of a metric of the registry.
 struct RecentName {
     known: &'static Known,
-    /// The parts of the name, each with its [`END`].
+    /// The parts of the name, each with its [`END`], and a unit other than that of the registry with its [`END_OF_UNIT`].
     parts: Box<[u8]>,
     name: Arc<str>,
     unit: Arc<str>,
 }
 
 impl RecentName {
-    fn is(&self, known: &'static Known, parts: &[&str], unit: &str) -> bool {
+    #[inline]
+    fn is(&self, known: &'static Known, parts: &[&str], unit: Option<&str>) -> bool {
         let mut rest = &*self.parts;
-        for part in parts {
-            match rest.strip_prefix(part.as_bytes()) {
-                Some([END, after @ ..]) => rest = after,
+        let texts = parts.iter().map(|part| (*part, END)).chain(unit.map(|unit| (unit, END_OF_UNIT)));
+        for (text, end) in texts {
+            match rest.strip_prefix(text.as_bytes()) {
+                Some([byte, after @ ..]) if *byte == end => rest = after,
                 _ => return false,
             }
         }
-        rest.is_empty() && std::ptr::eq(self.known, known) && *self.unit == *unit
+        rest.is_empty() && std::ptr::eq(self.known, known)
     }
 }
 
@@ -108,6 +112,8 @@ enum Name {
     Parts,
     /// The name is made from the only part.
     Made(fn(&str) -> String),
+    /// The name and the unit are made from the only part.
+    MadeWithUnit(fn(&str) -> (String, &'static str)),
 }
 
 impl Out {
@@ -132,6 +138,17 @@ impl Out {
         make: fn(&str) -> String,
     ) -> Put<'_> {
         self.begin(known, Name::Made(make), &[text], known.unit)
+    }
+
+    /// Starts a metric of the registry whose name and unit are made from a text, in the same way.
+    #[inline]
+    pub(crate) fn put_made_with_unit(
+        &mut self,
+        known: &'static Known,
+        text: &str,
+        make: fn(&str) -> (String, &'static str),
+    ) -> Put<'_> {
+        self.begin(known, Name::MadeWithUnit(make), &[text], known.unit)
     }
 
     #[inline]
@@ -163,7 +180,8 @@ impl Out {
         for part in parts {
             place = hash(place, part.as_bytes());
         }
-        if !std::ptr::eq(unit, known.unit) {
+        let unit = if std::ptr::eq(unit, known.unit) { None } else { Some(unit) };
+        if let Some(unit) = unit {
             place = hash(place, unit.as_bytes());
         }
         let place = place_of(place);
@@ -186,12 +204,17 @@ impl Out {
         known: &'static Known,
         kind: Name,
         parts: &[&str],
-        unit: &str,
+        unit: Option<&str>,
     ) -> (Arc<str>, Arc<str>) {
         // The texts of the registry are counted even if others replace them.
         let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
+        let part = parts.first().copied().unwrap_or_default();
         match kind {
-            Name::Made(make) => name = self.name(&make(parts.first().copied().unwrap_or_default())),
+            Name::Made(make) => name = self.name(&make(part)),
+            Name::MadeWithUnit(make) => {
+                let (made, unit) = make(part);
+                (name, shared) = (self.name(&made), self.name(unit));
+            }
             Name::Parts if parts.is_empty() => {}
             Name::Parts => {
                 let mut text = std::mem::take(&mut self.text);
@@ -200,13 +223,17 @@ impl Out {
                 self.text = text;
             }
         }
-        if unit != known.unit {
+        if let Some(unit) = unit {
             shared = self.name(unit);
         }
         let mut text = Vec::new();
         for part in parts {
             text.extend_from_slice(part.as_bytes());
             text.push(END);
+        }
+        if let Some(unit) = unit {
+            text.extend_from_slice(unit.as_bytes());
+            text.push(END_OF_UNIT);
         }
         if text.len() <= RECENT_TEXT {
             if self.recent_names.is_empty() {
