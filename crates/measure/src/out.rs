@@ -12,7 +12,7 @@ use model::{
     metric::{Better, Finding, Gpu, Labels, Metric, Scope, Severity, Subject},
 };
 
-use crate::{known::Known, number::Number, text::trim};
+use crate::{known::Known, number::Number, recent::Recent, text::trim};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MAX_BYTES: usize = 13 << 20;
@@ -30,9 +30,7 @@ const OVERHEAD: usize = 32;
 /// Memory of a metric without labels, bytes: a constant, so that all versions keep the same metrics of a log.
 const METRIC: usize = 560;
 const _: () = assert!(size_of::<Metric>() * 5 / 2 <= METRIC);
-/// Number of names, and of labels, that are found without a search.
-const RECENT: usize = 256;
-/// Maximum length of the text by which such a name or labels are found, bytes.
+/// Maximum length of the text by which a recent name or recent labels are found, bytes.
 const RECENT_TEXT: usize = 512;
 /// Ends a part of a name; it does not occur in UTF-8.
 const END: u8 = 0xff;
@@ -59,10 +57,10 @@ pub(crate) struct Out {
     full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
-    /// Names and units by the hash of what they were made from; a later one with the same hash replaces an earlier one.
-    recent_names: Vec<Option<RecentName>>,
-    /// Labels by the hash of their texts, in the same way.
-    recent_labels: Vec<Option<RecentLabels>>,
+    /// Names and units by the hash of what they were made from.
+    recent_names: Recent<RecentName>,
+    /// Labels by the hash of their texts.
+    recent_labels: Recent<RecentLabels>,
     /// Line of the last metric.
     last_line: u64,
     /// A metric has a line before that of an earlier one.
@@ -97,6 +95,7 @@ impl RecentName {
     }
 }
 
+/// Labels of a metric.
 struct RecentLabels {
     /// The labels as in [`Out::labels`].
     text: Box<[u8]>,
@@ -176,31 +175,28 @@ impl Out {
         if self.reading.metrics.len() == self.reading.metrics.capacity() {
             self.grow();
         }
-        let mut place = std::ptr::from_ref(known).addr() as u64;
+        let mut key = std::ptr::from_ref(known).addr() as u64;
         for part in parts {
-            place = hash(place, part.as_bytes());
+            key = hash(key, part.as_bytes());
         }
         let unit = if std::ptr::eq(unit, known.unit) { None } else { Some(unit) };
         if let Some(unit) = unit {
-            place = hash(place, unit.as_bytes());
+            key = hash(key, unit.as_bytes());
         }
-        let place = place_of(place);
-        match self.recent_names.get(place) {
-            Some(Some(recent)) if recent.is(known, parts, unit) => {
-                push(&mut self.reading.metrics, known, &recent.name, &recent.unit);
-            }
-            _ => {
-                let (name, unit) = self.make_name(place, known, kind, parts, unit);
+        match self.recent_names.get(key, |recent| recent.is(known, parts, unit)) {
+            Some(recent) => push(&mut self.reading.metrics, known, &recent.name, &recent.unit),
+            None => {
+                let (name, unit) = self.make_name(key, known, kind, parts, unit);
                 push(&mut self.reading.metrics, known, &name, &unit);
             }
         }
     }
 
-    /// Makes the name and the unit of a metric, and stores them in a place.
+    /// Makes the name and the unit of a metric, and stores them under a hash.
     #[inline(never)]
     fn make_name(
         &mut self,
-        place: usize,
+        key: u64,
         known: &'static Known,
         kind: Name,
         parts: &[&str],
@@ -236,11 +232,8 @@ impl Out {
             text.push(END_OF_UNIT);
         }
         if text.len() <= RECENT_TEXT {
-            if self.recent_names.is_empty() {
-                self.recent_names.resize_with(RECENT, || None);
-            }
             let (name, unit) = (name.clone(), shared.clone());
-            self.recent_names[place] = Some(RecentName { known, parts: text.into(), name, unit });
+            self.recent_names.insert(key, RecentName { known, parts: text.into(), name, unit });
         }
         (name, shared)
     }
@@ -316,10 +309,8 @@ impl Out {
 
     /// The labels of the metric in progress with their memory. Equal ones are shared.
     fn shared_labels(&mut self) -> (Labels, usize) {
-        let place = place_of(hash(0, &self.labels));
-        if let Some(Some(recent)) = self.recent_labels.get(place)
-            && *recent.text == *self.labels
-        {
+        let key = hash(0, &self.labels);
+        if let Some(recent) = self.recent_labels.get(key, |recent| *recent.text == *self.labels) {
             return (recent.labels.clone(), recent.bytes);
         }
         let mut labels = BTreeMap::new();
@@ -337,11 +328,8 @@ impl Out {
         let bytes = LABELS + labels.iter().map(of_label).sum::<usize>();
         let labels = Labels::from(labels);
         if self.labels.len() <= RECENT_TEXT {
-            if self.recent_labels.is_empty() {
-                self.recent_labels.resize_with(RECENT, || None);
-            }
             let text = self.labels.as_slice().into();
-            self.recent_labels[place] = Some(RecentLabels { text, labels: labels.clone(), bytes });
+            self.recent_labels.insert(key, RecentLabels { text, labels: labels.clone(), bytes });
         }
         (labels, bytes)
     }
@@ -426,13 +414,6 @@ fn hash(hash: u64, text: &[u8]) -> u64 {
     } else {
         mix(hash, text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
     }
-}
-
-/// The place of a hash among recent names or labels.
-#[inline]
-fn place_of(hash: u64) -> usize {
-    // The upper bits depend on all bits of the texts.
-    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 /// The beginning of a text, at most [`SHORT`] bytes.
