@@ -61,9 +61,7 @@ pub(crate) struct Document<'a> {
     first: u64,
     /// Number of line feeds so far.
     breaks: usize,
-    /// Line feeds are expected in strings as well.
-    multiline: bool,
-    /// A line is empty or ends with a control character.
+    /// A line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
 }
 
@@ -80,7 +78,7 @@ impl<'a> Document<'a> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
-        let mut document = Self::new(text, line, true, Vec::new());
+        let mut document = Self::new(text, line, Vec::new());
         let end = document.all().map_err(|(at, what)| {
             let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
             format!("line {}: {what}", line + before)
@@ -99,21 +97,20 @@ impl<'a> Document<'a> {
     /// The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
-        let mut document = Self::new(text, line, false, nodes);
+        let mut document = Self::new(text, line, nodes);
         let end = document.all().ok()?;
         if end <= first {
             return (!document.irregular).then_some((document, end));
         }
         let text = &text[..end];
-        let lines = memchr_iter(b'\n', text.as_bytes()).count();
-        let changed =
-            memchr2(b'\r', 0xef, text.as_bytes()).is_some() || lines > 0 && LOG_DRIVER.find(text).is_some();
-        (lines == document.breaks && !document.irregular && !changed).then_some((document, end))
+        let changed = memchr2(b'\r', 0xef, text.as_bytes()).is_some()
+            || document.breaks > 0 && LOG_DRIVER.find(text).is_some();
+        (!document.irregular && !changed).then_some((document, end))
     }
 
-    fn new(text: &'a str, first: u64, multiline: bool, mut nodes: Vec<Node>) -> Self {
+    fn new(text: &'a str, first: u64, mut nodes: Vec<Node>) -> Self {
         nodes.reserve(TYPICAL);
-        Self { text, nodes, first, breaks: 0, multiline, irregular: false }
+        Self { text, nodes, first, breaks: 0, irregular: false }
     }
 
     pub(crate) fn root(&self) -> Value<'_> {
@@ -194,7 +191,8 @@ impl<'a> Document<'a> {
     /// Adds a word without quotes; returns its end.
     fn word(&mut self, at: usize) -> Result<usize, At> {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        let end = at + rest.iter().take_while(|byte| !ENDS_WORD[usize::from(**byte)]).count();
+        let length = rest.iter().position(|byte| ENDS_WORD[usize::from(*byte)]);
+        let end = at + length.unwrap_or(rest.len());
         if end == at {
             let cut = rest.is_empty();
             return Err((
@@ -226,21 +224,29 @@ impl<'a> Document<'a> {
 
     /// Adds the string whose quote is here; returns its end.
     fn string(&mut self, start: usize) -> Result<usize, At> {
-        let (mut at, mut kind) = (start + 1, Kind::Text);
+        let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);
+        // An error has the position after the last backslash.
+        let mut from = at;
         loop {
             let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-            let more = find_near([b'"', b'\\'], rest).ok_or((at, "the JSON document is truncated"))?;
-            if rest[more] == b'"' {
-                let end = at + more + 1;
-                self.push(start, end, kind)?;
-                if self.multiline {
-                    self.breaks += memchr_iter(b'\n', &self.text.as_bytes()[start..end]).count();
+            let more =
+                find_near([b'"', b'\\', b'\n'], rest).ok_or((from, "the JSON document is truncated"))?;
+            at += more + 1;
+            match rest[more] {
+                b'"' => break,
+                b'\n' => breaks += 1,
+                _ => {
+                    kind = Kind::Escaped;
+                    breaks += usize::from(self.byte(at) == Some(b'\n'));
+                    at += 1;
+                    from = at;
                 }
-                return Ok(end);
             }
-            kind = Kind::Escaped;
-            at += more + 2;
         }
+        self.push(start, at, kind)?;
+        self.breaks += breaks;
+        self.irregular |= breaks > 0;
+        Ok(at)
     }
 }
 
@@ -299,14 +305,13 @@ impl<'d> Value<'d> {
     #[inline]
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
         let Node { start, end, kind, .. } = self.node();
-        let text = match kind {
-            Kind::Object | Kind::Array => return None,
-            _ => &self.document.text[start as usize..end as usize],
-        };
+        let (start, end) = (start as usize, end as usize);
+        let text = |start, end| &self.document.text[start..end];
         match kind {
-            Kind::Text => Some(Cow::Borrowed(&text[1..text.len() - 1])),
-            Kind::Escaped => Some(Cow::Owned(unescaped(&text[1..text.len() - 1]))),
-            _ => Some(Cow::Borrowed(text)),
+            Kind::Object | Kind::Array => None,
+            Kind::Text => Some(Cow::Borrowed(text(start + 1, end - 1))),
+            Kind::Escaped => Some(Cow::Owned(unescaped(text(start + 1, end - 1)))),
+            Kind::Word => Some(Cow::Borrowed(text(start, end))),
         }
     }
 

@@ -65,14 +65,18 @@ pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> 
         }
     }
     let examined = words.len().min(NEAR) * 8;
-    let rest = &text[examined..];
-    let found = match bytes[..] {
-        [one] => memchr(one, rest),
-        [one, two] => memchr2(one, two, rest),
-        [one, two, three] => memchr3(one, two, three, rest),
-        _ => rest.iter().position(|byte| bytes.contains(byte)),
-    };
-    found.map(|at| examined + at)
+    find_far(bytes, &text[examined..]).map(|at| examined + at)
+}
+
+/// Position of the first of one to three bytes. Only the search near the beginning becomes a part of each caller.
+#[inline(never)]
+fn find_far<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize> {
+    match bytes[..] {
+        [one] => memchr(one, text),
+        [one, two] => memchr2(one, two, text),
+        [one, two, three] => memchr3(one, two, three, text),
+        _ => text.iter().position(|byte| bytes.contains(byte)),
+    }
 }
 
 /// A phrase to find in many lines. The search is prepared once, because `str::split_once` prepares it for each line,
