@@ -11,7 +11,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::Documents,
+    json::{Documents, Value},
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
@@ -130,14 +130,15 @@ impl Lines for GithubBenchmark {
         self.0.line(line, b"[", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for entry in root.items() {
-                let (Some(name), Some(value)) = (entry.get_text("name"), entry.get("value")) else {
+                let [name, value, unit] = entry.get_each(["name", "value", "unit"]);
+                let (Some(name), Some(value)) = (name.and_then(Value::text), value) else {
                     return LogEnd::Truncated;
                 };
                 ended = LogEnd::Complete;
                 if out.omit() {
                     continue;
                 }
-                let unit = entry.get_text("unit").filter(|unit| !unit.is_empty());
+                let unit = unit.and_then(Value::text).filter(|unit| !unit.is_empty());
                 let put = out
                     .put_parts(&ENTRY, &[], unit.as_deref().unwrap_or("unknown"))
                     .label("benchmark", &name);

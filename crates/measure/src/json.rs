@@ -117,6 +117,33 @@ impl<'a> Document<'a> {
         Value { document: self, at: 0 }
     }
 
+    /// Whether the text of a node is this one.
+    #[inline]
+    fn is_text(&self, node: &Node, text: &str) -> bool {
+        let (start, end) = (node.start as usize, node.end as usize);
+        match node.kind {
+            // Most texts have another length.
+            Kind::Text => {
+                end - start == text.len() + 2 && &self.text.as_bytes()[start + 1..end - 1] == text.as_bytes()
+            }
+            _ => self.is_unusual_text(node, text),
+        }
+    }
+
+    /// The same for other nodes than texts without a backslash.
+    #[cold]
+    fn is_unusual_text(&self, node: &Node, text: &str) -> bool {
+        let printed = |start, end| &self.text[start as usize..end as usize];
+        match node.kind {
+            Kind::Object | Kind::Array => false,
+            Kind::Word => printed(node.start, node.end) == text,
+            Kind::Text | Kind::Escaped => {
+                let printed = printed(node.start + 1, node.end - 1);
+                printed == text || unescaped(printed) == text
+            }
+        }
+    }
+
     fn byte(&self, at: usize) -> Option<u8> {
         self.text.as_bytes().get(at).copied()
     }
@@ -285,22 +312,6 @@ impl<'d> Value<'d> {
         self.document.first + u64::from(self.node().line)
     }
 
-    /// Whether the printed text is this word.
-    #[inline]
-    fn is(self, word: &str) -> bool {
-        let Node { start, end, kind, .. } = self.node();
-        let (start, end) = (start as usize, end as usize);
-        let text = self.document.text.as_bytes();
-        match kind {
-            Kind::Text => end - start == word.len() + 2 && &text[start + 1..end - 1] == word.as_bytes(),
-            Kind::Word => &text[start..end] == word.as_bytes(),
-            Kind::Escaped => {
-                &text[start + 1..end - 1] == word.as_bytes() || self.text().is_some_and(|text| text == word)
-            }
-            Kind::Object | Kind::Array => false,
-        }
-    }
-
     /// The printed text: a string's content, or a word such as a number.
     #[inline]
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
@@ -354,14 +365,21 @@ impl<'d> Value<'d> {
 
     /// The last member of this name.
     pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
-        let Node { end, kind: Kind::Object, .. } = self.node() else { return None };
-        let nodes = &self.document.nodes[..end as usize];
-        let (mut at, mut found) = (self.at + 1, None);
+        let [found] = self.get_each([name]);
+        found
+    }
+
+    /// The last member of each name: one pass over the members, however many names there are.
+    pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<Value<'d>>; COUNT] {
+        let (document, mut found) = (self.document, [None; COUNT]);
+        let Node { end, kind: Kind::Object, .. } = self.node() else { return found };
+        let nodes = &document.nodes[..end as usize];
+        let mut at = self.at + 1;
         while let Some([key, value, ..]) = nodes.get(at..) {
-            // Most keys have another length.
-            let may_be = key.kind != Kind::Text || (key.end - key.start) as usize == name.len() + 2;
-            if may_be && (Value { document: self.document, at }).is(name) {
-                found = Some(Value { document: self.document, at: at + 1 });
+            for (name, found) in names.iter().zip(&mut found) {
+                if document.is_text(key, name) {
+                    *found = Some(Value { document, at: at + 1 });
+                }
             }
             at = if value.is_container() { value.end as usize } else { at + 2 };
         }

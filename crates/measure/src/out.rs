@@ -530,13 +530,14 @@ impl Put<'_> {
     /// Adds the metric with a value.
     #[inline]
     pub(crate) fn value(self, number: Number, line: u64) {
-        self.add(Some(number), None, line);
+        let Number { value, resolution } = number;
+        self.set(|metric| (metric.value, metric.resolution) = (Some(value), resolution)).finish(line);
     }
 
     /// Adds the metric without a value, with the program's reason.
     pub(crate) fn unmeasurable(self, reason: impl Display, line: u64) {
-        let reason = self.kept.then(|| beginning(reason.to_string().trim()).to_owned());
-        self.add(None, reason, line);
+        self.set(|metric| metric.unmeasurable = Some(beginning(reason.to_string().trim()).to_owned()))
+            .finish(line);
     }
 
     /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
@@ -557,14 +558,16 @@ impl Put<'_> {
         }
     }
 
-    fn add(self, number: Option<Number>, unmeasurable: Option<String>, line: u64) {
+    /// Adds subject and labels, and removes the metric again if it exceeds the memory limit.
+    fn finish(self, line: u64) {
         let Put { out, kept, whole } = self;
         if !kept {
             out.left_out += 1;
             return;
         }
         let (labels, bytes) = if out.labels.is_empty() { Default::default() } else { out.shared_labels() };
-        let reason = unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
+        let Some(metric) = out.reading.metrics.last_mut() else { return };
+        let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
         let used = out.used + METRIC + bytes + reason;
         if used > MAX_BYTES {
             out.full = true;
@@ -573,18 +576,13 @@ impl Put<'_> {
             return;
         }
         out.used = used;
-        out.is_unsorted |= line < out.last_line;
-        out.last_line = line;
-        let Some(metric) = out.reading.metrics.last_mut() else { return };
         if !whole {
             complete(&mut metric.subject, &out.origin);
         }
         metric.labels = labels;
-        if let Some(number) = number {
-            (metric.value, metric.resolution) = (Some(number.value), number.resolution);
-        }
-        metric.unmeasurable = unmeasurable;
         metric.line = line;
+        out.is_unsorted |= line < out.last_line;
+        out.last_line = line;
     }
 }
 
