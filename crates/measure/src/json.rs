@@ -218,8 +218,7 @@ impl<'a> Document<'a> {
     /// Adds a word without quotes; returns its end.
     fn word(&mut self, at: usize) -> Result<usize, At> {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        let length = rest.iter().position(|byte| ENDS_WORD[usize::from(*byte)]);
-        let end = at + length.unwrap_or(rest.len());
+        let end = at + word_length(rest);
         if end == at {
             let cut = rest.is_empty();
             return Err((
@@ -277,6 +276,27 @@ impl<'a> Document<'a> {
     }
 }
 
+/// Length of the word without quotes at the start of a text.
+#[inline]
+fn word_length(text: &[u8]) -> usize {
+    const EACH: u64 = u64::MAX / 255;
+    // Most words are numbers, some of 17 digits. Bytes from `-` to `9` never end a word, and eight of them are recognized at once.
+    let mut length = 0;
+    while let Some((word, _)) = text[length..].split_first_chunk::<8>() {
+        let word = u64::from_le_bytes(*word);
+        let above = word.wrapping_add(EACH * u64::from(0x7f - b'9'));
+        let below = word.wrapping_sub(EACH * u64::from(b'-'));
+        // The lowest bit that is set belongs to the first other byte.
+        let others = (word | above | below) & (EACH << 7);
+        length += others.trailing_zeros() as usize / 8;
+        if others != 0 {
+            break;
+        }
+    }
+    let rest = &text[length..];
+    length + rest.iter().position(|byte| ENDS_WORD[usize::from(*byte)]).unwrap_or(rest.len())
+}
+
 /// Bytes after a word without quotes.
 const ENDS_WORD: [bool; 256] = {
     let (mut ends, bytes, mut at) = ([false; 256], b",]}\n\r \t\"{[:", 0);
@@ -315,15 +335,13 @@ impl<'d> Value<'d> {
     /// The printed text: a string's content, or a word such as a number.
     #[inline]
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
-        let Node { start, end, kind, .. } = self.node();
-        let (start, end) = (start as usize, end as usize);
-        let text = |start, end| &self.document.text[start..end];
-        match kind {
-            Kind::Object | Kind::Array => None,
-            Kind::Text => Some(Cow::Borrowed(text(start + 1, end - 1))),
-            Kind::Escaped => Some(Cow::Owned(unescaped(text(start + 1, end - 1)))),
-            Kind::Word => Some(Cow::Borrowed(text(start, end))),
+        let node = self.node();
+        if node.is_container() {
+            return None;
         }
+        let quote = usize::from(node.kind != Kind::Word);
+        let text = &self.document.text[node.start as usize + quote..node.end as usize - quote];
+        Some(if node.kind == Kind::Escaped { Cow::Owned(unescaped(text)) } else { Cow::Borrowed(text) })
     }
 
     /// The number, printed with or without quotes.
@@ -438,6 +456,20 @@ mod tests {
         assert_eq!(items[2].get_text("b").unwrap(), "null");
         assert_eq!(root.get_text("sl").unwrap(), "bare");
         assert!(root.get("c").is_none());
+    }
+
+    #[test]
+    fn a_word_ends_at_any_byte_that_ends_words() {
+        for length in 0..30 {
+            for end in 0..=u8::MAX {
+                let mut text = vec![b'7'; length];
+                text.push(end);
+                text.extend(b"5,12345678");
+                let expected = text.iter().position(|byte| ENDS_WORD[usize::from(*byte)]).unwrap();
+                assert_eq!(word_length(&text), expected, "{length} {end}");
+            }
+        }
+        assert_eq!([word_length(b""), word_length(b"12"), word_length(b"12345678")], [0, 2, 8]);
     }
 
     #[test]

@@ -499,11 +499,6 @@ impl Put<'_> {
         self.set(|metric| set(&mut metric.subject))
     }
 
-    #[inline]
-    pub(crate) fn of(self, subject: Subject) -> Self {
-        self.subject(|old| *old = subject)
-    }
-
     /// The value describes the whole job; any of its processes may print it.
     #[inline]
     pub(crate) fn whole(self) -> Self {
