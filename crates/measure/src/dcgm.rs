@@ -155,8 +155,9 @@ fn read(test: Value<'_>, out: &mut Out) -> bool {
             put(&title, &Entity { among, ..Entity::default() }, &outcome, out);
             continue;
         }
-        for entity in iter::once(first).chain(others) {
-            put(&title, &entity, &outcome, out);
+        put(&title, &first, &outcome, out);
+        for entity in &others {
+            put(&title, entity, &outcome, out);
         }
     }
     if let Some(outcome) = summary.and_then(Outcome::of) {

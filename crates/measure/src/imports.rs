@@ -315,9 +315,9 @@ impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
         let Some((key, value)) = pair(text) else {
-            let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-            let result = text.as_bytes().last_chunk::<4>().filter(|_| capitals);
-            if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = result {
+            if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = text.as_bytes().last_chunk::<4>()
+                && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+            {
                 self.ended = self.values > 0;
                 match result {
                     b"FAIL" => {

@@ -63,10 +63,9 @@ pub(crate) struct Document<'a> {
     breaks: usize,
     /// A line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
+    /// Position and kind of the error, if there is one. A `Result` with both is returned through memory, for each value.
+    error: Option<(usize, &'static str)>,
 }
-
-/// Position and kind of an error.
-type At = (usize, &'static str);
 
 impl<'a> Document<'a> {
     /// Parses a document that starts in the line `line` of the log.
@@ -79,10 +78,11 @@ impl<'a> Document<'a> {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
         let mut document = Self::new(text, line, Vec::new());
-        let end = document.all().map_err(|(at, what)| {
+        let Some(end) = document.all() else {
+            let (at, what) = document.error.unwrap_or_default();
             let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
-            format!("line {}: {what}", line + before)
-        })?;
+            return Err(format!("line {}: {what}", line + before));
+        };
         let rest = &text.as_bytes()[end..];
         if rest.trim_ascii().is_empty() {
             Ok(document)
@@ -98,7 +98,7 @@ impl<'a> Document<'a> {
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, nodes);
-        let end = document.all().ok()?;
+        let end = document.all()?;
         if end <= first {
             return (!document.irregular).then_some((document, end));
         }
@@ -110,7 +110,7 @@ impl<'a> Document<'a> {
 
     fn new(text: &'a str, first: u64, mut nodes: Vec<Node>) -> Self {
         nodes.reserve(TYPICAL);
-        Self { text, nodes, first, breaks: 0, irregular: false }
+        Self { text, nodes, first, breaks: 0, irregular: false, error: None }
     }
 
     pub(crate) fn root(&self) -> Value<'_> {
@@ -148,18 +148,26 @@ impl<'a> Document<'a> {
         self.text.as_bytes().get(at).copied()
     }
 
-    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, At> {
+    /// Records an error at a position.
+    #[cold]
+    fn fail<T>(&mut self, at: usize, what: &'static str) -> Option<T> {
+        self.error = Some((at, what));
+        None
+    }
+
+    #[inline]
+    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Option<usize> {
         if self.nodes.len() == NODES {
-            return Err((start, "the JSON document has too many values"));
+            return self.fail(start, "the JSON document has too many values");
         }
         // The text is shorter than 4 GiB.
         let line = self.breaks as u32;
         self.nodes.push(Node { start: start as u32, end: end as u32, line, kind });
-        Ok(self.nodes.len() - 1)
+        Some(self.nodes.len() - 1)
     }
 
-    /// Parses one value without recursion; returns the position after it.
-    fn all(&mut self) -> Result<usize, At> {
+    /// Parses one value without recursion; returns the position after it, or `None` after an error.
+    fn all(&mut self) -> Option<usize> {
         // The innermost open object or array.
         let (mut depth, mut open, mut open_kind) = (0, 0, Kind::Word);
         let mut at = 0;
@@ -170,14 +178,14 @@ impl<'a> Document<'a> {
                 at = if self.byte(at) == Some(b'"') { self.string(at)? } else { self.word(at)? };
                 at = self.blanks(at);
                 if self.byte(at) != Some(b':') {
-                    return Err((at, "a colon is missing"));
+                    return self.fail(at, "a colon is missing");
                 }
                 at = self.blanks(at + 1);
             }
             match self.byte(at) {
                 Some(bracket @ (b'{' | b'[')) => {
                     if depth == DEPTH {
-                        return Err((at, "the JSON document is nested too deeply"));
+                        return self.fail(at, "the JSON document is nested too deeply");
                     }
                     open_kind = if bracket == b'{' { Kind::Object } else { Kind::Array };
                     open = self.push(at, open, open_kind)?;
@@ -189,12 +197,12 @@ impl<'a> Document<'a> {
                 }
                 Some(b'"') => at = self.string(at)?,
                 Some(_) => at = self.word(at)?,
-                None => return Err((at, "the JSON document is truncated")),
+                None => return self.fail(at, "the JSON document is truncated"),
             }
             // Closing brackets, then a comma or the end.
             loop {
                 if depth == 0 {
-                    return Ok(at);
+                    return Some(at);
                 }
                 at = self.blanks(at);
                 match (self.byte(at), open_kind) {
@@ -207,8 +215,8 @@ impl<'a> Document<'a> {
                         open_kind = if depth == 0 { Kind::Word } else { self.nodes[open].kind };
                         continue;
                     }
-                    (Some(_), _) => return Err((at, "a comma or bracket is missing")),
-                    (None, _) => return Err((at, "the JSON document is truncated")),
+                    (Some(_), _) => return self.fail(at, "a comma or bracket is missing"),
+                    (None, _) => return self.fail(at, "the JSON document is truncated"),
                 }
                 break;
             }
@@ -216,19 +224,18 @@ impl<'a> Document<'a> {
     }
 
     /// Adds a word without quotes; returns its end.
-    fn word(&mut self, at: usize) -> Result<usize, At> {
+    #[inline]
+    fn word(&mut self, at: usize) -> Option<usize> {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
         let end = at + word_length(rest);
         if end == at {
             let cut = rest.is_empty();
-            return Err((
-                at,
-                if cut { "the JSON document is truncated" } else { "a value or key is missing" },
-            ));
+            return self
+                .fail(at, if cut { "the JSON document is truncated" } else { "a value or key is missing" });
         }
         self.irregular |= rest[end - at - 1] < b' ';
         self.push(at, end, Kind::Word)?;
-        Ok(end)
+        Some(end)
     }
 
     #[inline]
@@ -249,14 +256,15 @@ impl<'a> Document<'a> {
     }
 
     /// Adds the string whose quote is here; returns its end.
-    fn string(&mut self, start: usize) -> Result<usize, At> {
+    fn string(&mut self, start: usize) -> Option<usize> {
         let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);
         // An error has the position after the last backslash.
         let mut from = at;
         loop {
             let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-            let more =
-                find_near([b'"', b'\\', b'\n'], rest).ok_or((from, "the JSON document is truncated"))?;
+            let Some(more) = find_near([b'"', b'\\', b'\n'], rest) else {
+                return self.fail(from, "the JSON document is truncated");
+            };
             at += more + 1;
             match rest[more] {
                 b'"' => break,
@@ -272,7 +280,7 @@ impl<'a> Document<'a> {
         self.push(start, at, kind)?;
         self.breaks += breaks;
         self.irregular |= breaks > 0;
-        Ok(at)
+        Some(at)
     }
 }
 
@@ -388,6 +396,7 @@ impl<'d> Value<'d> {
     }
 
     /// The last member of each name: one pass over the members, however many names there are.
+    #[inline]
     pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<Value<'d>>; COUNT] {
         let (document, mut found) = (self.document, [None; COUNT]);
         let Node { end, kind: Kind::Object, .. } = self.node() else { return found };

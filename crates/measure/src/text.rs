@@ -72,6 +72,7 @@ pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> 
 #[inline(never)]
 fn find_far<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize> {
     match bytes[..] {
+        _ if text.len() < 8 => text.iter().position(|byte| bytes.contains(byte)),
         [one] => memchr(one, text),
         [one, two] => memchr2(one, two, text),
         [one, two, three] => memchr3(one, two, three, text),
