@@ -240,7 +240,11 @@ impl<'a> Document<'a> {
 
     #[inline]
     fn blanks(&mut self, at: usize) -> usize {
-        if self.byte(at).is_some_and(|byte| byte > b' ') { at } else { self.after_blanks(at) }
+        match self.text.as_bytes().get(at..) {
+            Some([b'!'..=0xff, ..]) => at,
+            Some([b' ', b'!'..=0xff, ..]) => at + 1,
+            _ => self.after_blanks(at),
+        }
     }
 
     fn after_blanks(&mut self, at: usize) -> usize {
@@ -256,7 +260,22 @@ impl<'a> Document<'a> {
     }
 
     /// Adds the string whose quote is here; returns its end.
+    #[inline]
     fn string(&mut self, start: usize) -> Option<usize> {
+        let inside = self.text.as_bytes().get(start + 1..).unwrap_or_default();
+        match find_near([b'"', b'\\', b'\n'], inside) {
+            Some(length) if inside[length] == b'"' => {
+                let end = start + length + 2;
+                self.push(start, end, Kind::Text)?;
+                Some(end)
+            }
+            _ => self.unusual_string(start),
+        }
+    }
+
+    /// The same for a string with a backslash or a line feed, or without end.
+    #[inline(never)]
+    fn unusual_string(&mut self, start: usize) -> Option<usize> {
         let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);
         // An error has the position after the last backslash.
         let mut from = at;
