@@ -316,7 +316,7 @@ impl Lines for KeyValue {
         let text = trim(line.text);
         let Some((key, value)) = pair(text) else {
             if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = text.as_bytes().last_chunk::<4>()
-                && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+                && text.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'_'))
             {
                 self.ended = self.values > 0;
                 match result {

@@ -18,6 +18,8 @@ use crate::{known::Known, number::Number, recent::Recent, text::trim};
 const MAX_BYTES: usize = 13 << 20;
 /// Maximum memory of findings and GPUs, which metrics never displace, bytes.
 const REPORTS: usize = 1 << 20;
+/// Memory of a finding without its texts, bytes.
+const FINDING: usize = size_of::<Finding>() * 2 + 2 * OVERHEAD;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
@@ -245,6 +247,7 @@ impl Out {
     }
 
     /// Adds a finding. Its texts are formatted only if it may fit.
+    #[inline]
     pub(crate) fn finding(
         &mut self,
         code: impl Display,
@@ -253,17 +256,28 @@ impl Out {
         text: impl Display,
         line: u64,
     ) {
-        let least = size_of::<Finding>() * 2 + 2 * OVERHEAD;
-        if self.reports + least > REPORTS {
+        if self.reports + FINDING > REPORTS {
             self.left_out += 1;
-            return;
+        } else {
+            self.add_finding(code, subject, severity, text, line);
         }
+    }
+
+    #[inline(never)]
+    fn add_finding(
+        &mut self,
+        code: impl Display,
+        subject: Subject,
+        severity: Severity,
+        text: impl Display,
+        line: u64,
+    ) {
         let (code, mut text) = (code.to_string(), text.to_string());
         let kept = beginning(trim(&text));
         if kept.len() < text.len() {
             text = kept.to_owned();
         }
-        if self.report(least + text.len() + code.len()) {
+        if self.report(FINDING + text.len() + code.len()) {
             let subject = self.complete(subject);
             self.reading.findings.push(Finding { code, subject, severity, text, line });
         }

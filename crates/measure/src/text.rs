@@ -16,6 +16,13 @@ pub(crate) fn trim(text: &str) -> &str {
     if let [b'!'..=b'~', .., b'!'..=b'~'] | [b'!'..=b'~'] = bytes {
         return text;
     }
+    trim_blanks(text)
+}
+
+/// The same for a text that may have blanks.
+#[inline(never)]
+fn trim_blanks(text: &str) -> &str {
+    let bytes = text.as_bytes();
     let is_text = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ');
     let start = bytes.iter().position(is_text).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(is_text).map_or(start, |last| last + 1);
