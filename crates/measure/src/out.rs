@@ -224,16 +224,17 @@ impl Out {
         if let Some(unit) = unit {
             shared = self.name(unit);
         }
-        let mut text = Vec::new();
-        for part in parts {
-            text.extend_from_slice(part.as_bytes());
-            text.push(END);
-        }
-        if let Some(unit) = unit {
-            text.extend_from_slice(unit.as_bytes());
-            text.push(END_OF_UNIT);
-        }
-        if text.len() <= RECENT_TEXT {
+        let length: usize = parts.iter().copied().chain(unit).map(|text| text.len() + 1).sum();
+        if length <= RECENT_TEXT {
+            let mut text = Vec::with_capacity(length);
+            for part in parts {
+                text.extend_from_slice(part.as_bytes());
+                text.push(END);
+            }
+            if let Some(unit) = unit {
+                text.extend_from_slice(unit.as_bytes());
+                text.push(END_OF_UNIT);
+            }
             let (name, unit) = (name.clone(), shared.clone());
             self.recent_names.insert(key, RecentName { known, parts: text.into(), name, unit });
         }
