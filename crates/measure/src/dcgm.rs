@@ -4,6 +4,7 @@
 //! separate hardware from settings.
 
 use std::{
+    borrow::Cow,
     fmt, iter,
     sync::{Arc, LazyLock},
 };
@@ -85,20 +86,26 @@ impl Lines for Diagnostic {
 
 /// Reads `{"DCGM Diagnostic": {...}, "entity_groups": [...], "metadata": {...}}`, or the document of version 3.
 fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
-    let Some(diagnostic) = root.get("DCGM Diagnostic").or_else(|| root.get("DCGM GPU Diagnostic")) else {
-        return LogEnd::Empty;
-    };
-    for metadata in
-        [root.get("metadata"), diagnostic.get("metadata"), Some(root), Some(diagnostic)].into_iter().flatten()
-    {
-        if let Some(version) = metadata.get_text("version") {
+    let [diagnostic, old_diagnostic, metadata, groups, error] = root.get_each([
+        "DCGM Diagnostic",
+        "DCGM GPU Diagnostic",
+        "metadata",
+        "entity_groups",
+        "runtime_error",
+    ]);
+    let Some(diagnostic) = diagnostic.or(old_diagnostic) else { return LogEnd::Empty };
+    let [inner_metadata, inner_error, categories] =
+        diagnostic.get_each(["metadata", "runtime_error", "test_categories"]);
+    for metadata in [metadata, inner_metadata, Some(root), Some(diagnostic)].into_iter().flatten() {
+        let [version, serials] = metadata.get_each(["version", "GPU Device Serials"]);
+        if let Some(version) = version.and_then(Value::text) {
             out.version(&version);
         }
-        for (index, serial) in metadata.get("GPU Device Serials").into_iter().flat_map(Value::members) {
+        for (index, serial) in serials.into_iter().flat_map(Value::members) {
             gpu(count(&index), serial.text().as_deref(), out);
         }
     }
-    for group in root.get_items("entity_groups") {
+    for group in groups.into_iter().flat_map(Value::items) {
         if group.get_text("entity_group").is_some_and(|name| name == "GPU") {
             for entity in group.get_items("entities") {
                 let serial = entity.get_text("serial_num");
@@ -107,14 +114,15 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
         }
     }
     let mut ended = LogEnd::Complete;
-    if let Some(error) = diagnostic.get("runtime_error").or_else(|| root.get("runtime_error")) {
+    if let Some(error) = inner_error.or(error) {
         let text = error.text().unwrap_or_default();
         out.error(&text);
         out.finding("DCGM_ERROR", Subject::default(), Severity::Software, &text, error.line());
         ended = LogEnd::Failed;
     }
     let mut tests = 0;
-    for test in diagnostic.get_items("test_categories").flat_map(|category| category.get_items("tests")) {
+    let categories = categories.into_iter().flat_map(Value::items);
+    for test in categories.flat_map(|category| category.get_items("tests")) {
         tests += 1;
         if !read(test, out) {
             ended = if ended == LogEnd::Failed { ended } else { LogEnd::Truncated };
@@ -133,34 +141,52 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 
 /// Reads a test; returns whether it has a result.
 fn read(test: Value<'_>, out: &mut Out) -> bool {
-    let Some(title) = test.get_text("name") else { return false };
+    let [title, results_of_test, summary] = test.get_each(["name", "results", "test_summary"]);
+    let Some(title) = title.and_then(Value::text) else { return false };
     let (mut results, mut failed) = (0, false);
-    for result in test.get_items("results") {
-        let Some(status) = result.get("status") else { return false };
+    for result in results_of_test.into_iter().flat_map(Value::items) {
+        let Some(outcome) = Outcome::of(result) else { return false };
         results += 1;
-        let status_text = status.text().unwrap_or_default();
-        failed |= is_bad(&status_text);
+        failed |= outcome.is_bad();
         let (first, others) = subjects(result, out);
-        if !others.is_empty() && is_bad(&status_text) {
+        if !others.is_empty() && outcome.is_bad() {
             // The result of several GPUs together: an error may name the one that failed.
             let among = iter::once(first).chain(others).collect();
-            put(&title, &Entity { among, ..Entity::default() }, result, status, out);
+            put(&title, &Entity { among, ..Entity::default() }, &outcome, out);
             continue;
         }
-        for entity in iter::once(first).chain(others) {
-            put(&title, &entity, result, status, out);
+        put(&title, &first, &outcome, out);
+        for entity in &others {
+            put(&title, entity, &outcome, out);
         }
     }
-    if let Some(summary) = test.get("test_summary")
-        && let Some(status) = summary.get("status")
-    {
-        let bad = status.text().is_some_and(|status| is_bad(&status));
-        if results == 0 || bad && !failed {
-            put(&title, &Entity::default(), summary, status, out);
+    if let Some(outcome) = summary.and_then(Outcome::of) {
+        if results == 0 || outcome.is_bad() && !failed {
+            put(&title, &Entity::default(), &outcome, out);
         }
         return true;
     }
     results > 0
+}
+
+/// The result of a test, or its summary.
+struct Outcome<'d> {
+    status: Cow<'d, str>,
+    line: u64,
+    info: Option<Value<'d>>,
+    warnings: Option<Value<'d>>,
+}
+
+impl<'d> Outcome<'d> {
+    fn of(result: Value<'d>) -> Option<Self> {
+        let [status, info, warnings] = result.get_each(["status", "info", "warnings"]);
+        let status = status?;
+        Some(Self { status: status.text().unwrap_or_default(), line: status.line(), info, warnings })
+    }
+
+    fn is_bad(&self) -> bool {
+        is_bad(&self.status)
+    }
 }
 
 /// Name of the metric of a test, such as `dcgm.memory_bandwidth`.
@@ -200,13 +226,14 @@ impl Entity {
 
 /// GPUs and other devices that a result covers: the first, and the others. Most results cover one.
 fn subjects(result: Value<'_>, out: &mut Out) -> (Entity, Vec<Entity>) {
-    if let Some(group) = result.get_text("entity_group") {
-        let id = result.get_text("entity_id").unwrap_or_default();
+    let [group, id, gpus, gpu] = result.get_each(["entity_group", "entity_id", "gpu_ids", "gpu_id"]);
+    if let Some(group) = group.and_then(Value::text) {
+        let id = id.and_then(Value::text).unwrap_or_default();
         let gpu = count(&id).filter(|_| group == "GPU");
         let other = if gpu.is_none() { Some(out.name(&format!("{group} {id}"))) } else { None };
         return (Entity { gpu, other, ..Entity::default() }, Vec::new());
     }
-    let Some(ids) = result.get_text("gpu_ids").or_else(|| result.get_text("gpu_id")) else {
+    let Some(ids) = gpus.and_then(Value::text).or_else(|| gpu?.text()) else {
         return Default::default();
     };
     let gpus = ids.split(',').filter_map(|id| count(id.trim())).take(1024);
@@ -219,8 +246,9 @@ fn is_bad(status: &str) -> bool {
 }
 
 /// Adds the metric and the findings of one entity.
-fn put(title: &str, entity: &Entity, result: Value<'_>, status: Value<'_>, out: &mut Out) {
-    let (text, line) = (status.text().unwrap_or_default(), status.line());
+fn put(title: &str, entity: &Entity, outcome: &Outcome<'_>, out: &mut Out) {
+    let Outcome { status: text, line, info, warnings } = outcome;
+    let (line, info, warnings) = (*line, *info, *warnings);
     let subject = Subject { gpu: entity.gpu, ..Subject::default() };
     let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
     let mut metric = out.put_made(known, title, metric_name).subject(|subject| subject.gpu = entity.gpu);
@@ -233,24 +261,23 @@ fn put(title: &str, entity: &Entity, result: Value<'_>, status: Value<'_>, out: 
     }
     if text.eq_ignore_ascii_case("pass") {
         metric.value(Number { value: 1.0, resolution: None }, line);
-    } else if is_bad(&text) {
+    } else if outcome.is_bad() {
         metric.value(Number { value: 0.0, resolution: None }, line);
     } else {
-        let reason = result.get_items("info").find_map(Value::text);
-        let reason = reason.or_else(|| result.get_text("info")).unwrap_or_default();
+        let reason = info.into_iter().flat_map(Value::items).find_map(Value::text);
+        let reason = reason.or_else(|| info?.text()).unwrap_or_default();
         metric.unmeasurable(format_args!("{text} {reason}"), line);
     }
     let mut said = 0;
-    let warnings = result.get("warnings");
     let single = warnings.filter(|warning| warning.text().is_some());
     for warning in warnings.into_iter().flat_map(Value::items).chain(single) {
         said += 1;
         let mut subject = subject.clone();
         let words = warning.get_text("warning").or_else(|| warning.text()).unwrap_or_default();
         subject.gpu = subject.gpu.or_else(|| entity.named(&words));
-        finding(title, &text, subject, warning, out);
+        finding(title, text, subject, warning, out);
     }
-    if said == 0 && is_bad(&text) {
+    if said == 0 && outcome.is_bad() {
         let code = if text.eq_ignore_ascii_case("fail") { "DCGM_FAIL" } else { "DCGM_WARN" };
         let severity = if is_setting(title) { Severity::Configuration } else { Severity::Unknown };
         out.finding(code, subject, severity, format_args!("{title}: {text}"), line);

@@ -111,11 +111,11 @@ impl Lines for Products {
             return;
         }
         self.measured |= key == "achieved_tflops";
-        let subject = Subject { gpu: self.gpu, ..Subject::default() };
         if key == "nonfinite_count" && number(value).is_some_and(|number| number.value != 0.0) {
-            out.finding("GEMM_NONFINITE", subject.clone(), Severity::WrongData, text, line.number);
+            let subject = Subject { gpu: self.gpu, ..Subject::default() };
+            out.finding("GEMM_NONFINITE", subject, Severity::WrongData, text, line.number);
         }
-        let mut put = out.put(known).of(subject);
+        let mut put = out.put(known).subject(|subject| subject.gpu = self.gpu);
         for (name, label) in [("dtype", &self.dtype), ("shape", &self.shape)] {
             if !label.is_empty() {
                 put = put.label(name, label);
@@ -137,24 +137,13 @@ impl Lines for Products {
 fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
     let Some(products) = root.get("gemm") else { return LogEnd::Empty };
     let gpu = ["gpu", "gpu_index", "index"].into_iter().find_map(|key| root.get(key)?.count());
-    let subject = Subject { gpu, ..Subject::default() };
     if let Some(device) = root.get_text("device") {
-        out.gpu(subject.clone(), Some(&device));
+        out.gpu(Subject { gpu, ..Subject::default() }, Some(&device));
     }
     let (mut ended, mut count) = (LogEnd::Complete, 0);
     for product in products.items() {
         count += 1;
-        let (mut dtype, mut size, mut shape, mut rate, mut time) = (None, None, None, None, None);
-        for (key, value) in product.members() {
-            match &*key {
-                "dtype" => dtype = Some(value),
-                "n" => size = Some(value),
-                "shape" => shape = Some(value),
-                "tflops" => rate = Some(value),
-                "ms" => time = Some(value),
-                _ => {}
-            }
-        }
+        let [dtype, size, shape, rate, time] = product.get_each(["dtype", "n", "shape", "tflops", "ms"]);
         let dtype = dtype.and_then(Value::text).unwrap_or_default();
         let shape = size.and_then(Value::text).or_else(|| shape?.text()).unwrap_or_default();
         if dtype.is_empty() || rate.is_none() {
@@ -164,8 +153,10 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
             if let Some(value) = value
                 && !out.omit()
             {
-                let put = out.put(known).of(subject.clone()).label("dtype", &dtype).label("shape", &shape);
-                put.read(&value.text().unwrap_or_default(), value.line());
+                let put = out.put(known).subject(|subject| subject.gpu = gpu);
+                put.label("dtype", &dtype)
+                    .label("shape", &shape)
+                    .read(&value.text().unwrap_or_default(), value.line());
             }
         }
     }

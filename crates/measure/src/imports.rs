@@ -11,11 +11,11 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::Documents,
+    json::{Documents, Value},
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    text::{trim, words},
+    text::{find_near, trim, words},
 };
 
 const MEASURE: Known = Known::new(
@@ -106,7 +106,9 @@ impl Lines for Bmf {
                         continue;
                     }
                     let put = out
-                        .put_parts(&MEASURE, &[&plain(&measure)], MEASURE.unit)
+                        .put_made(&MEASURE, &measure, |measure| {
+                            MEASURE.name.replace("<measure>", &plain(measure))
+                        })
                         .label("benchmark", &benchmark);
                     put.read(&value.text().unwrap_or_default(), value.line());
                 }
@@ -128,14 +130,15 @@ impl Lines for GithubBenchmark {
         self.0.line(line, b"[", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for entry in root.items() {
-                let (Some(name), Some(value)) = (entry.get_text("name"), entry.get("value")) else {
+                let [name, value, unit] = entry.get_each(["name", "value", "unit"]);
+                let (Some(name), Some(value)) = (name.and_then(Value::text), value) else {
                     return LogEnd::Truncated;
                 };
                 ended = LogEnd::Complete;
                 if out.omit() {
                     continue;
                 }
-                let unit = entry.get_text("unit").filter(|unit| !unit.is_empty());
+                let unit = unit.and_then(Value::text).filter(|unit| !unit.is_empty());
                 let put = out
                     .put_parts(&ENTRY, &[], unit.as_deref().unwrap_or("unknown"))
                     .label("benchmark", &name);
@@ -265,6 +268,15 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
+/// Key and value of a text `key=value`. Blanks may surround both, and occur only in the value.
+fn pair(text: &str) -> Option<(&str, &str)> {
+    let first = find_near([b'=', b' '], text.as_bytes())?;
+    let equals = first + text.as_bytes()[first..].iter().position(|byte| *byte == b'=')?;
+    let key = trim(&text[..equals]);
+    let is_key = first == equals || !key.bytes().any(|byte| byte == b' ');
+    is_key.then(|| (key, trim(&text[equals + 1..])))
+}
+
 /// The unit that the suffix of a key states.
 fn unit(key: &str) -> &'static str {
     let Some(at) = key.bytes().rposition(|byte| byte == b'_') else { return "unknown" };
@@ -302,12 +314,10 @@ struct KeyValue {
 impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
-        let equals = text.bytes().position(|byte| byte == b'=');
-        let pair = equals.map(|at| (trim(&text[..at]), trim(&text[at + 1..])));
-        let Some((key, value)) = pair.filter(|(key, _)| !key.bytes().any(|byte| byte == b' ')) else {
-            let capitals = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-            let result = text.as_bytes().last_chunk::<4>().filter(|_| capitals);
-            if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = result {
+        let Some((key, value)) = pair(text) else {
+            if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = text.as_bytes().last_chunk::<4>()
+                && text.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'_'))
+            {
                 self.ended = self.values > 0;
                 match result {
                     b"FAIL" => {
@@ -330,8 +340,10 @@ impl Lines for KeyValue {
         if out.omit() {
             return;
         }
-        let key = plain(key);
-        let put = out.put_parts(&PAIR, &[&key], unit(&key));
+        let put = out.put_made_with_unit(&PAIR, key, |key| {
+            let key = plain(key);
+            (PAIR.name.replace("<key>", &key), unit(&key))
+        });
         match number {
             Some(number) => put.value(number, line.number),
             None => put.unmeasurable(value, line.number),

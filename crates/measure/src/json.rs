@@ -61,14 +61,11 @@ pub(crate) struct Document<'a> {
     first: u64,
     /// Number of line feeds so far.
     breaks: usize,
-    /// Line feeds are expected in strings as well.
-    multiline: bool,
-    /// A line is empty or ends with a control character.
+    /// A line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
+    /// Position and kind of the error, if there is one. A `Result` with both is returned through memory, for each value.
+    error: Option<(usize, &'static str)>,
 }
-
-/// Position and kind of an error.
-type At = (usize, &'static str);
 
 impl<'a> Document<'a> {
     /// Parses a document that starts in the line `line` of the log.
@@ -80,11 +77,12 @@ impl<'a> Document<'a> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
-        let mut document = Self::new(text, line, true, Vec::new());
-        let end = document.all().map_err(|(at, what)| {
+        let mut document = Self::new(text, line, Vec::new());
+        let Some(end) = document.all() else {
+            let (at, what) = document.error.unwrap_or_default();
             let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
-            format!("line {}: {what}", line + before)
-        })?;
+            return Err(format!("line {}: {what}", line + before));
+        };
         let rest = &text.as_bytes()[end..];
         if rest.trim_ascii().is_empty() {
             Ok(document)
@@ -99,43 +97,77 @@ impl<'a> Document<'a> {
     /// The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
-        let mut document = Self::new(text, line, false, nodes);
-        let end = document.all().ok()?;
+        let mut document = Self::new(text, line, nodes);
+        let end = document.all()?;
         if end <= first {
             return (!document.irregular).then_some((document, end));
         }
         let text = &text[..end];
-        let lines = memchr_iter(b'\n', text.as_bytes()).count();
-        let changed =
-            memchr2(b'\r', 0xef, text.as_bytes()).is_some() || lines > 0 && LOG_DRIVER.find(text).is_some();
-        (lines == document.breaks && !document.irregular && !changed).then_some((document, end))
+        let changed = memchr2(b'\r', 0xef, text.as_bytes()).is_some()
+            || document.breaks > 0 && LOG_DRIVER.find(text).is_some();
+        (!document.irregular && !changed).then_some((document, end))
     }
 
-    fn new(text: &'a str, first: u64, multiline: bool, mut nodes: Vec<Node>) -> Self {
+    fn new(text: &'a str, first: u64, mut nodes: Vec<Node>) -> Self {
         nodes.reserve(TYPICAL);
-        Self { text, nodes, first, breaks: 0, multiline, irregular: false }
+        Self { text, nodes, first, breaks: 0, irregular: false, error: None }
     }
 
     pub(crate) fn root(&self) -> Value<'_> {
         Value { document: self, at: 0 }
     }
 
+    /// Whether the text of a node is this one.
+    #[inline]
+    fn is_text(&self, node: &Node, text: &str) -> bool {
+        let (start, end) = (node.start as usize, node.end as usize);
+        match node.kind {
+            // Most texts have another length.
+            Kind::Text => {
+                end - start == text.len() + 2 && &self.text.as_bytes()[start + 1..end - 1] == text.as_bytes()
+            }
+            _ => self.is_unusual_text(node, text),
+        }
+    }
+
+    /// The same for other nodes than texts without a backslash.
+    #[cold]
+    fn is_unusual_text(&self, node: &Node, text: &str) -> bool {
+        let printed = |start, end| &self.text[start as usize..end as usize];
+        match node.kind {
+            Kind::Object | Kind::Array => false,
+            Kind::Word => printed(node.start, node.end) == text,
+            Kind::Text | Kind::Escaped => {
+                let printed = printed(node.start + 1, node.end - 1);
+                printed == text || unescaped(printed) == text
+            }
+        }
+    }
+
     fn byte(&self, at: usize) -> Option<u8> {
         self.text.as_bytes().get(at).copied()
     }
 
-    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Result<usize, At> {
+    /// Records an error at a position.
+    #[cold]
+    fn fail<T>(&mut self, at: usize, what: &'static str) -> Option<T> {
+        self.error = Some((at, what));
+        None
+    }
+
+    #[inline]
+    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Option<usize> {
         if self.nodes.len() == NODES {
-            return Err((start, "the JSON document has too many values"));
+            return self.fail(start, "the JSON document has too many values");
         }
         // The text is shorter than 4 GiB.
         let line = self.breaks as u32;
         self.nodes.push(Node { start: start as u32, end: end as u32, line, kind });
-        Ok(self.nodes.len() - 1)
+        Some(self.nodes.len() - 1)
     }
 
-    /// Parses one value without recursion; returns the position after it.
-    fn all(&mut self) -> Result<usize, At> {
+    /// Parses one value without recursion; returns the position after it, or `None` after an error.
+    fn all(&mut self) -> Option<usize> {
         // The innermost open object or array.
         let (mut depth, mut open, mut open_kind) = (0, 0, Kind::Word);
         let mut at = 0;
@@ -146,14 +178,14 @@ impl<'a> Document<'a> {
                 at = if self.byte(at) == Some(b'"') { self.string(at)? } else { self.word(at)? };
                 at = self.blanks(at);
                 if self.byte(at) != Some(b':') {
-                    return Err((at, "a colon is missing"));
+                    return self.fail(at, "a colon is missing");
                 }
                 at = self.blanks(at + 1);
             }
             match self.byte(at) {
                 Some(bracket @ (b'{' | b'[')) => {
                     if depth == DEPTH {
-                        return Err((at, "the JSON document is nested too deeply"));
+                        return self.fail(at, "the JSON document is nested too deeply");
                     }
                     open_kind = if bracket == b'{' { Kind::Object } else { Kind::Array };
                     open = self.push(at, open, open_kind)?;
@@ -165,12 +197,12 @@ impl<'a> Document<'a> {
                 }
                 Some(b'"') => at = self.string(at)?,
                 Some(_) => at = self.word(at)?,
-                None => return Err((at, "the JSON document is truncated")),
+                None => return self.fail(at, "the JSON document is truncated"),
             }
             // Closing brackets, then a comma or the end.
             loop {
                 if depth == 0 {
-                    return Ok(at);
+                    return Some(at);
                 }
                 at = self.blanks(at);
                 match (self.byte(at), open_kind) {
@@ -183,8 +215,8 @@ impl<'a> Document<'a> {
                         open_kind = if depth == 0 { Kind::Word } else { self.nodes[open].kind };
                         continue;
                     }
-                    (Some(_), _) => return Err((at, "a comma or bracket is missing")),
-                    (None, _) => return Err((at, "the JSON document is truncated")),
+                    (Some(_), _) => return self.fail(at, "a comma or bracket is missing"),
+                    (None, _) => return self.fail(at, "the JSON document is truncated"),
                 }
                 break;
             }
@@ -192,24 +224,27 @@ impl<'a> Document<'a> {
     }
 
     /// Adds a word without quotes; returns its end.
-    fn word(&mut self, at: usize) -> Result<usize, At> {
+    #[inline]
+    fn word(&mut self, at: usize) -> Option<usize> {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        let end = at + rest.iter().take_while(|byte| !ENDS_WORD[usize::from(**byte)]).count();
+        let end = at + word_length(rest);
         if end == at {
             let cut = rest.is_empty();
-            return Err((
-                at,
-                if cut { "the JSON document is truncated" } else { "a value or key is missing" },
-            ));
+            return self
+                .fail(at, if cut { "the JSON document is truncated" } else { "a value or key is missing" });
         }
         self.irregular |= rest[end - at - 1] < b' ';
         self.push(at, end, Kind::Word)?;
-        Ok(end)
+        Some(end)
     }
 
     #[inline]
     fn blanks(&mut self, at: usize) -> usize {
-        if self.byte(at).is_some_and(|byte| byte > b' ') { at } else { self.after_blanks(at) }
+        match self.text.as_bytes().get(at..) {
+            Some([b'!'..=0xff, ..]) => at,
+            Some([b' ', b'!'..=0xff, ..]) => at + 1,
+            _ => self.after_blanks(at),
+        }
     }
 
     fn after_blanks(&mut self, at: usize) -> usize {
@@ -225,23 +260,68 @@ impl<'a> Document<'a> {
     }
 
     /// Adds the string whose quote is here; returns its end.
-    fn string(&mut self, start: usize) -> Result<usize, At> {
-        let (mut at, mut kind) = (start + 1, Kind::Text);
-        loop {
-            let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-            let more = find_near([b'"', b'\\'], rest).ok_or((at, "the JSON document is truncated"))?;
-            if rest[more] == b'"' {
-                let end = at + more + 1;
-                self.push(start, end, kind)?;
-                if self.multiline {
-                    self.breaks += memchr_iter(b'\n', &self.text.as_bytes()[start..end]).count();
-                }
-                return Ok(end);
+    #[inline]
+    fn string(&mut self, start: usize) -> Option<usize> {
+        let inside = self.text.as_bytes().get(start + 1..).unwrap_or_default();
+        match find_near([b'"', b'\\', b'\n'], inside) {
+            Some(length) if inside[length] == b'"' => {
+                let end = start + length + 2;
+                self.push(start, end, Kind::Text)?;
+                Some(end)
             }
-            kind = Kind::Escaped;
-            at += more + 2;
+            _ => self.unusual_string(start),
         }
     }
+
+    /// The same for a string with a backslash or a line feed, or without end.
+    #[inline(never)]
+    fn unusual_string(&mut self, start: usize) -> Option<usize> {
+        let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);
+        // An error has the position after the last backslash.
+        let mut from = at;
+        loop {
+            let rest = self.text.as_bytes().get(at..).unwrap_or_default();
+            let Some(more) = find_near([b'"', b'\\', b'\n'], rest) else {
+                return self.fail(from, "the JSON document is truncated");
+            };
+            at += more + 1;
+            match rest[more] {
+                b'"' => break,
+                b'\n' => breaks += 1,
+                _ => {
+                    kind = Kind::Escaped;
+                    breaks += usize::from(self.byte(at) == Some(b'\n'));
+                    at += 1;
+                    from = at;
+                }
+            }
+        }
+        self.push(start, at, kind)?;
+        self.breaks += breaks;
+        self.irregular |= breaks > 0;
+        Some(at)
+    }
+}
+
+/// Length of the word without quotes at the start of a text.
+#[inline]
+fn word_length(text: &[u8]) -> usize {
+    const EACH: u64 = u64::MAX / 255;
+    // Most words are numbers, some of 17 digits. Bytes from `-` to `9` never end a word, and eight of them are recognized at once.
+    let mut length = 0;
+    while let Some((word, _)) = text[length..].split_first_chunk::<8>() {
+        let word = u64::from_le_bytes(*word);
+        let above = word.wrapping_add(EACH * u64::from(0x7f - b'9'));
+        let below = word.wrapping_sub(EACH * u64::from(b'-'));
+        // The lowest bit that is set belongs to the first other byte.
+        let others = (word | above | below) & (EACH << 7);
+        length += others.trailing_zeros() as usize / 8;
+        if others != 0 {
+            break;
+        }
+    }
+    let rest = &text[length..];
+    length + rest.iter().position(|byte| ENDS_WORD[usize::from(*byte)]).unwrap_or(rest.len())
 }
 
 /// Bytes after a word without quotes.
@@ -279,35 +359,16 @@ impl<'d> Value<'d> {
         self.document.first + u64::from(self.node().line)
     }
 
-    /// Whether the printed text is this word.
-    #[inline]
-    fn is(self, word: &str) -> bool {
-        let Node { start, end, kind, .. } = self.node();
-        let (start, end) = (start as usize, end as usize);
-        let text = self.document.text.as_bytes();
-        match kind {
-            Kind::Text => end - start == word.len() + 2 && &text[start + 1..end - 1] == word.as_bytes(),
-            Kind::Word => &text[start..end] == word.as_bytes(),
-            Kind::Escaped => {
-                &text[start + 1..end - 1] == word.as_bytes() || self.text().is_some_and(|text| text == word)
-            }
-            Kind::Object | Kind::Array => false,
-        }
-    }
-
     /// The printed text: a string's content, or a word such as a number.
     #[inline]
     pub(crate) fn text(self) -> Option<Cow<'d, str>> {
-        let Node { start, end, kind, .. } = self.node();
-        let text = match kind {
-            Kind::Object | Kind::Array => return None,
-            _ => &self.document.text[start as usize..end as usize],
-        };
-        match kind {
-            Kind::Text => Some(Cow::Borrowed(&text[1..text.len() - 1])),
-            Kind::Escaped => Some(Cow::Owned(unescaped(&text[1..text.len() - 1]))),
-            _ => Some(Cow::Borrowed(text)),
+        let node = self.node();
+        if node.is_container() {
+            return None;
         }
+        let quote = usize::from(node.kind != Kind::Word);
+        let text = &self.document.text[node.start as usize + quote..node.end as usize - quote];
+        Some(if node.kind == Kind::Escaped { Cow::Owned(unescaped(text)) } else { Cow::Borrowed(text) })
     }
 
     /// The number, printed with or without quotes.
@@ -349,14 +410,22 @@ impl<'d> Value<'d> {
 
     /// The last member of this name.
     pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
-        let Node { end, kind: Kind::Object, .. } = self.node() else { return None };
-        let nodes = &self.document.nodes[..end as usize];
-        let (mut at, mut found) = (self.at + 1, None);
+        let [found] = self.get_each([name]);
+        found
+    }
+
+    /// The last member of each name: one pass over the members, however many names there are.
+    #[inline]
+    pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<Value<'d>>; COUNT] {
+        let (document, mut found) = (self.document, [None; COUNT]);
+        let Node { end, kind: Kind::Object, .. } = self.node() else { return found };
+        let nodes = &document.nodes[..end as usize];
+        let mut at = self.at + 1;
         while let Some([key, value, ..]) = nodes.get(at..) {
-            // Most keys have another length.
-            let may_be = key.kind != Kind::Text || (key.end - key.start) as usize == name.len() + 2;
-            if may_be && (Value { document: self.document, at }).is(name) {
-                found = Some(Value { document: self.document, at: at + 1 });
+            for (name, found) in names.iter().zip(&mut found) {
+                if document.is_text(key, name) {
+                    *found = Some(Value { document, at: at + 1 });
+                }
             }
             at = if value.is_container() { value.end as usize } else { at + 2 };
         }
@@ -415,6 +484,20 @@ mod tests {
         assert_eq!(items[2].get_text("b").unwrap(), "null");
         assert_eq!(root.get_text("sl").unwrap(), "bare");
         assert!(root.get("c").is_none());
+    }
+
+    #[test]
+    fn a_word_ends_at_any_byte_that_ends_words() {
+        for length in 0..30 {
+            for end in 0..=u8::MAX {
+                let mut text = vec![b'7'; length];
+                text.push(end);
+                text.extend(b"5,12345678");
+                let expected = text.iter().position(|byte| ENDS_WORD[usize::from(*byte)]).unwrap();
+                assert_eq!(word_length(&text), expected, "{length} {end}");
+            }
+        }
+        assert_eq!([word_length(b""), word_length(b"12"), word_length(b"12345678")], [0, 2, 8]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod osu;
 mod out;
 mod perftest;
 mod prefix;
+mod recent;
 mod registry;
 mod text;
 mod training;

@@ -336,7 +336,7 @@ fn terminator(bytes: &[u8], returns: bool) -> Option<usize> {
     if returns {
         return memchr2(b'\n', b'\r', bytes);
     }
-    find_near([b'\n'; 2], bytes)
+    find_near([b'\n'], bytes)
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, &[u8]> {

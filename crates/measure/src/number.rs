@@ -67,7 +67,8 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     }
     let step = exponent - i32::try_from(fraction).ok()?;
     let power = |exponent: i32| POWERS.get(usize::try_from(exponent + 24).ok()?).copied();
-    let exact = if whole + fraction <= 15 { exact(integer, step) } else { None };
+    // More digits may have overflowed the integer.
+    let exact = if whole + fraction <= 19 { exact(integer, step) } else { None };
     let value = match exact {
         Some(value) if bytes[0] == b'-' => -value,
         Some(value) => value,
@@ -76,11 +77,11 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     Some(Number { value, resolution: power(step) })
 }
 
-/// An integer below 10^15 times ten to the power `step`, if one operation on exact operands yields it: then it is the nearest
-/// floating-point number.
+/// An integer times ten to the power `step`, if one operation on exact operands yields it: then it is the nearest floating-point
+/// number.
 fn exact(integer: u64, step: i32) -> Option<f64> {
-    // Powers of ten are exact up to 10^22.
-    if !(-22..=22).contains(&step) {
+    // Integers are exact up to 2^53, powers of ten up to 10^22.
+    if integer > 1 << 53 || !(-22..=22).contains(&step) {
         return None;
     }
     let (integer, power) = (integer as f64, POWERS[24 + step.unsigned_abs() as usize]);

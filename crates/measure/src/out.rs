@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
+    iter,
     sync::Arc,
 };
 
@@ -11,12 +12,14 @@ use model::{
     metric::{Better, Finding, Gpu, Labels, Metric, Scope, Severity, Subject},
 };
 
-use crate::{known::Known, number::Number, text::trim};
+use crate::{known::Known, number::Number, recent::Recent, text::trim};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MAX_BYTES: usize = 13 << 20;
 /// Maximum memory of findings and GPUs, which metrics never displace, bytes.
 const REPORTS: usize = 1 << 20;
+/// Memory of a finding without its texts, bytes.
+const FINDING: usize = size_of::<Finding>() * 2 + 2 * OVERHEAD;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
@@ -29,12 +32,12 @@ const OVERHEAD: usize = 32;
 /// Memory of a metric without labels, bytes: a constant, so that all versions keep the same metrics of a log.
 const METRIC: usize = 560;
 const _: () = assert!(size_of::<Metric>() * 5 / 2 <= METRIC);
-/// Number of names, and of labels, that are found without a search.
-const RECENT: usize = 256;
-/// Maximum length of the text by which such a name or labels are found, bytes.
+/// Maximum length of the text by which a recent name or recent labels are found, bytes.
 const RECENT_TEXT: usize = 512;
 /// Ends a part of a name; it does not occur in UTF-8.
 const END: u8 = 0xff;
+/// Ends a unit; it does not occur in UTF-8.
+const END_OF_UNIT: u8 = 0xfe;
 
 /// The reading in progress.
 #[derive(Default)]
@@ -56,12 +59,14 @@ pub(crate) struct Out {
     full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
-    /// Names and units by the hash of what they were made from; a later one with the same hash replaces an earlier one.
-    recent_names: Vec<Option<RecentName>>,
-    /// Labels by the hash of their texts, in the same way.
-    recent_labels: Vec<Option<RecentLabels>>,
-    /// Subject of the metric in progress.
-    subject: Subject,
+    /// Names and units by the hash of what they were made from.
+    recent_names: Recent<RecentName>,
+    /// Labels by the hash of their texts.
+    recent_labels: Recent<RecentLabels>,
+    /// Line of the last metric.
+    last_line: u64,
+    /// A metric has a line before that of an earlier one.
+    is_unsorted: bool,
     /// Labels of the metric in progress: each name and value behind its length in one byte.
     labels: Vec<u8>,
     /// Buffer for a name.
@@ -71,25 +76,28 @@ pub(crate) struct Out {
 /// Name and unit of a metric of the registry.
 struct RecentName {
     known: &'static Known,
-    /// The parts of the name, each with its [`END`].
+    /// The parts of the name, each with its [`END`], and a unit other than that of the registry with its [`END_OF_UNIT`].
     parts: Box<[u8]>,
     name: Arc<str>,
     unit: Arc<str>,
 }
 
 impl RecentName {
-    fn is(&self, known: &'static Known, parts: &[&str], unit: &str) -> bool {
+    #[inline]
+    fn is(&self, known: &'static Known, parts: &[&str], unit: Option<&str>) -> bool {
         let mut rest = &*self.parts;
-        for part in parts {
-            match rest.strip_prefix(part.as_bytes()) {
-                Some([END, after @ ..]) => rest = after,
+        let texts = parts.iter().map(|part| (*part, END)).chain(unit.map(|unit| (unit, END_OF_UNIT)));
+        for (text, end) in texts {
+            match rest.strip_prefix(text.as_bytes()) {
+                Some([byte, after @ ..]) if *byte == end => rest = after,
                 _ => return false,
             }
         }
-        rest.is_empty() && std::ptr::eq(self.known, known) && *self.unit == *unit
+        rest.is_empty() && std::ptr::eq(self.known, known)
     }
 }
 
+/// Labels of a metric.
 struct RecentLabels {
     /// The labels as in [`Out::labels`].
     text: Box<[u8]>,
@@ -105,6 +113,8 @@ enum Name {
     Parts,
     /// The name is made from the only part.
     Made(fn(&str) -> String),
+    /// The name and the unit are made from the only part.
+    MadeWithUnit(fn(&str) -> (String, &'static str)),
 }
 
 impl Out {
@@ -131,12 +141,26 @@ impl Out {
         self.begin(known, Name::Made(make), &[text], known.unit)
     }
 
+    /// Starts a metric of the registry whose name and unit are made from a text, in the same way.
+    #[inline]
+    pub(crate) fn put_made_with_unit(
+        &mut self,
+        known: &'static Known,
+        text: &str,
+        make: fn(&str) -> (String, &'static str),
+    ) -> Put<'_> {
+        self.begin(known, Name::MadeWithUnit(make), &[text], known.unit)
+    }
+
     #[inline]
     fn begin(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) -> Put<'_> {
         // After the first omitted value all others are omitted as well.
         self.full |= self.used + METRIC > MAX_BYTES;
-        let name = if self.full { None } else { Some(self.start(known, kind, parts, unit)) };
-        Put { out: self, name, better: known.better, scope: known.scope, whole: false }
+        let kept = !self.full;
+        if kept {
+            self.start(known, kind, parts, unit);
+        }
+        Put { out: self, kept, whole: false }
     }
 
     /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
@@ -147,43 +171,48 @@ impl Out {
         self.full
     }
 
-    /// Name and unit of a new metric.
-    fn start(
-        &mut self,
-        known: &'static Known,
-        kind: Name,
-        parts: &[&str],
-        unit: &str,
-    ) -> (Arc<str>, Arc<str>) {
+    /// Adds a metric with its name and unit, still without value.
+    fn start(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) {
         self.labels.clear();
-        let mut place = std::ptr::from_ref(known).addr() as u64;
+        if self.reading.metrics.len() == self.reading.metrics.capacity() {
+            self.grow();
+        }
+        let mut key = std::ptr::from_ref(known).addr() as u64;
         for part in parts {
-            place = hash(place, part.as_bytes());
+            key = hash(key, part.as_bytes());
         }
-        if !std::ptr::eq(unit, known.unit) {
-            place = hash(place, unit.as_bytes());
+        let unit = if std::ptr::eq(unit, known.unit) { None } else { Some(unit) };
+        if let Some(unit) = unit {
+            key = hash(key, unit.as_bytes());
         }
-        let place = place_of(place);
-        match self.recent_names.get(place) {
-            Some(Some(recent)) if recent.is(known, parts, unit) => (recent.name.clone(), recent.unit.clone()),
-            _ => self.make_name(place, known, kind, parts, unit),
+        match self.recent_names.get(key, |recent| recent.is(known, parts, unit)) {
+            Some(recent) => push(&mut self.reading.metrics, known, &recent.name, &recent.unit),
+            None => {
+                let (name, unit) = self.make_name(key, known, kind, parts, unit);
+                push(&mut self.reading.metrics, known, &name, &unit);
+            }
         }
     }
 
-    /// Makes the name and the unit of a metric, and stores them in a place.
+    /// Makes the name and the unit of a metric, and stores them under a hash.
     #[inline(never)]
     fn make_name(
         &mut self,
-        place: usize,
+        key: u64,
         known: &'static Known,
         kind: Name,
         parts: &[&str],
-        unit: &str,
+        unit: Option<&str>,
     ) -> (Arc<str>, Arc<str>) {
         // The texts of the registry are counted even if others replace them.
         let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
+        let part = parts.first().copied().unwrap_or_default();
         match kind {
-            Name::Made(make) => name = self.name(&make(parts.first().copied().unwrap_or_default())),
+            Name::Made(make) => name = self.name(&make(part)),
+            Name::MadeWithUnit(make) => {
+                let (made, unit) = make(part);
+                (name, shared) = (self.name(&made), self.name(unit));
+            }
             Name::Parts if parts.is_empty() => {}
             Name::Parts => {
                 let mut text = std::mem::take(&mut self.text);
@@ -192,20 +221,22 @@ impl Out {
                 self.text = text;
             }
         }
-        if unit != known.unit {
+        if let Some(unit) = unit {
             shared = self.name(unit);
         }
-        let mut text = Vec::new();
-        for part in parts {
-            text.extend_from_slice(part.as_bytes());
-            text.push(END);
-        }
-        if text.len() <= RECENT_TEXT {
-            if self.recent_names.is_empty() {
-                self.recent_names.resize_with(RECENT, || None);
+        let length: usize = parts.iter().copied().chain(unit).map(|text| text.len() + 1).sum();
+        if length <= RECENT_TEXT {
+            let mut text = Vec::with_capacity(length);
+            for part in parts {
+                text.extend_from_slice(part.as_bytes());
+                text.push(END);
+            }
+            if let Some(unit) = unit {
+                text.extend_from_slice(unit.as_bytes());
+                text.push(END_OF_UNIT);
             }
             let (name, unit) = (name.clone(), shared.clone());
-            self.recent_names[place] = Some(RecentName { known, parts: text.into(), name, unit });
+            self.recent_names.insert(key, RecentName { known, parts: text.into(), name, unit });
         }
         (name, shared)
     }
@@ -217,6 +248,7 @@ impl Out {
     }
 
     /// Adds a finding. Its texts are formatted only if it may fit.
+    #[inline]
     pub(crate) fn finding(
         &mut self,
         code: impl Display,
@@ -225,17 +257,28 @@ impl Out {
         text: impl Display,
         line: u64,
     ) {
-        let least = size_of::<Finding>() * 2 + 2 * OVERHEAD;
-        if self.reports + least > REPORTS {
+        if self.reports + FINDING > REPORTS {
             self.left_out += 1;
-            return;
+        } else {
+            self.add_finding(code, subject, severity, text, line);
         }
+    }
+
+    #[inline(never)]
+    fn add_finding(
+        &mut self,
+        code: impl Display,
+        subject: Subject,
+        severity: Severity,
+        text: impl Display,
+        line: u64,
+    ) {
         let (code, mut text) = (code.to_string(), text.to_string());
         let kept = beginning(trim(&text));
         if kept.len() < text.len() {
             text = kept.to_owned();
         }
-        if self.report(least + text.len() + code.len()) {
+        if self.report(FINDING + text.len() + code.len()) {
             let subject = self.complete(subject);
             self.reading.findings.push(Finding { code, subject, severity, text, line });
         }
@@ -281,10 +324,8 @@ impl Out {
 
     /// The labels of the metric in progress with their memory. Equal ones are shared.
     fn shared_labels(&mut self) -> (Labels, usize) {
-        let place = place_of(hash(0, &self.labels));
-        if let Some(Some(recent)) = self.recent_labels.get(place)
-            && *recent.text == *self.labels
-        {
+        let key = hash(0, &self.labels);
+        if let Some(recent) = self.recent_labels.get(key, |recent| *recent.text == *self.labels) {
             return (recent.labels.clone(), recent.bytes);
         }
         let mut labels = BTreeMap::new();
@@ -302,11 +343,8 @@ impl Out {
         let bytes = LABELS + labels.iter().map(of_label).sum::<usize>();
         let labels = Labels::from(labels);
         if self.labels.len() <= RECENT_TEXT {
-            if self.recent_labels.is_empty() {
-                self.recent_labels.resize_with(RECENT, || None);
-            }
             let text = self.labels.as_slice().into();
-            self.recent_labels[place] = Some(RecentLabels { text, labels: labels.clone(), bytes });
+            self.recent_labels.insert(key, RecentLabels { text, labels: labels.clone(), bytes });
         }
         (labels, bytes)
     }
@@ -343,7 +381,7 @@ impl Out {
     /// Completes the reading. Omitted data makes it incomplete.
     pub(crate) fn finish(mut self, format: &str, ended: LogEnd) -> Reading {
         self.reading.format = Some(format.to_owned());
-        if !self.reading.metrics.is_sorted_by_key(|metric| metric.line) {
+        if self.is_unsorted {
             self.reading.metrics.sort_by_key(|metric| metric.line);
         }
         if !self.reading.findings.is_sorted_by_key(|finding| finding.line) {
@@ -393,13 +431,6 @@ fn hash(hash: u64, text: &[u8]) -> u64 {
     }
 }
 
-/// The place of a hash among recent names or labels.
-#[inline]
-fn place_of(hash: u64) -> usize {
-    // The upper bits depend on all bits of the texts.
-    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
-}
-
 /// The beginning of a text, at most [`SHORT`] bytes.
 pub(crate) fn short(text: &str) -> &str {
     let mut end = text.len().min(SHORT);
@@ -416,50 +447,71 @@ fn beginning(text: &str) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
+/// Adds a metric without value. It is changed where it is: moving a metric of 200 bytes right after its parts were written waits
+/// for each of them.
+#[inline]
+fn push(metrics: &mut Vec<Metric>, known: &Known, name: &Arc<str>, unit: &Arc<str>) {
+    // Unlike `push`, this reserves memory before the metric is made, so that it is made in place.
+    metrics.extend(iter::once_with(|| Metric {
+        name: name.clone(),
+        unit: unit.clone(),
+        better: known.better,
+        scope: known.scope,
+        subject: Subject::default(),
+        labels: Labels::default(),
+        value: None,
+        resolution: None,
+        unmeasurable: None,
+        line: 0,
+    }));
+}
+
 /// A metric in progress. It must be completed with a value or a reason.
 ///
 /// Beyond the memory limit a metric is counted, but not kept.
 #[must_use]
 pub(crate) struct Put<'a> {
     out: &'a mut Out,
-    /// Name and unit; absent if the metric is only counted.
-    name: Option<(Arc<str>, Arc<str>)>,
-    better: Better,
-    scope: Scope,
+    /// The metric is the last one of the reading; otherwise it is only counted.
+    kept: bool,
     whole: bool,
 }
 
 impl Put<'_> {
-    /// The printed unit.
-    pub(crate) fn unit(mut self, unit: &str) -> Self {
-        if let Some((_, old)) = &mut self.name {
-            *old = self.out.name(unit);
+    /// Changes the metric, if it is kept.
+    #[inline]
+    fn set(self, set: impl FnOnce(&mut Metric)) -> Self {
+        if self.kept
+            && let Some(metric) = self.out.reading.metrics.last_mut()
+        {
+            set(metric);
         }
         self
     }
 
+    /// The printed unit.
+    pub(crate) fn unit(self, unit: &str) -> Self {
+        if !self.kept {
+            return self;
+        }
+        let unit = self.out.name(unit);
+        self.set(|metric| metric.unit = unit)
+    }
+
     #[inline]
     pub(crate) fn better(self, better: Better) -> Self {
-        Self { better, ..self }
+        self.set(|metric| metric.better = better)
     }
 
     #[inline]
     pub(crate) fn scope(self, scope: Scope) -> Self {
-        Self { scope, ..self }
+        self.set(|metric| metric.scope = scope)
     }
 
     /// The subject of the metric.
     #[inline]
     pub(crate) fn subject(self, set: impl FnOnce(&mut Subject)) -> Self {
-        if self.name.is_some() {
-            set(&mut self.out.subject);
-        }
-        self
-    }
-
-    #[inline]
-    pub(crate) fn of(self, subject: Subject) -> Self {
-        self.subject(|old| *old = subject)
+        self.set(|metric| set(&mut metric.subject))
     }
 
     /// The value describes the whole job; any of its processes may print it.
@@ -475,7 +527,7 @@ impl Put<'_> {
 
     #[inline]
     pub(crate) fn label(self, name: &str, value: &str) -> Self {
-        if self.name.is_some() {
+        if self.kept {
             for text in [short(name), short(value)] {
                 // A short text has at most 200 bytes.
                 self.out.labels.push(text.len() as u8);
@@ -488,19 +540,20 @@ impl Put<'_> {
     /// Adds the metric with a value.
     #[inline]
     pub(crate) fn value(self, number: Number, line: u64) {
-        self.add(Some(number), None, line);
+        let Number { value, resolution } = number;
+        self.set(|metric| (metric.value, metric.resolution) = (Some(value), resolution)).finish(line);
     }
 
     /// Adds the metric without a value, with the program's reason.
     pub(crate) fn unmeasurable(self, reason: impl Display, line: u64) {
-        let reason = self.name.as_ref().map(|_| beginning(reason.to_string().trim()).to_owned());
-        self.add(None, reason, line);
+        self.set(|metric| metric.unmeasurable = Some(beginning(reason.to_string().trim()).to_owned()))
+            .finish(line);
     }
 
     /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
     #[inline]
     pub(crate) fn read(self, text: &str, line: u64) {
-        if self.name.is_none() {
+        if !self.kept {
             self.out.left_out += 1;
         } else {
             self.read_kept(text, line);
@@ -515,41 +568,31 @@ impl Put<'_> {
         }
     }
 
-    fn add(self, number: Option<Number>, unmeasurable: Option<String>, line: u64) {
-        let Put { out, name, better, scope, whole } = self;
-        let Some((name, unit)) = name else {
+    /// Adds subject and labels, and removes the metric again if it exceeds the memory limit.
+    fn finish(self, line: u64) {
+        let Put { out, kept, whole } = self;
+        if !kept {
             out.left_out += 1;
             return;
-        };
-        if !whole {
-            complete(&mut out.subject, &out.origin);
         }
         let (labels, bytes) = if out.labels.is_empty() { Default::default() } else { out.shared_labels() };
-        let reason = unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
+        let Some(metric) = out.reading.metrics.last_mut() else { return };
+        let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
         let used = out.used + METRIC + bytes + reason;
-        let subject = std::mem::take(&mut out.subject);
         if used > MAX_BYTES {
             out.full = true;
             out.left_out += 1;
+            out.reading.metrics.pop();
             return;
         }
         out.used = used;
-        if out.reading.metrics.len() == out.reading.metrics.capacity() {
-            out.grow();
+        if !whole {
+            complete(&mut metric.subject, &out.origin);
         }
-        // The metric is written once: reading a part of it right after it was moved waits for the move.
-        out.reading.metrics.push(Metric {
-            name,
-            unit,
-            better,
-            scope,
-            subject,
-            labels,
-            value: number.map(|number| number.value),
-            resolution: number.and_then(|number| number.resolution),
-            unmeasurable,
-            line,
-        });
+        metric.labels = labels;
+        metric.line = line;
+        out.is_unsorted |= line < out.last_line;
+        out.last_line = line;
     }
 }
 

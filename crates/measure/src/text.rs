@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::OnceLock};
 
-use memchr::{memchr2, memmem::Finder};
+use memchr::{memchr, memchr2, memchr3, memmem::Finder};
 
 /// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
 pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
@@ -16,6 +16,13 @@ pub(crate) fn trim(text: &str) -> &str {
     if let [b'!'..=b'~', .., b'!'..=b'~'] | [b'!'..=b'~'] = bytes {
         return text;
     }
+    trim_blanks(text)
+}
+
+/// The same for a text that may have blanks.
+#[inline(never)]
+fn trim_blanks(text: &str) -> &str {
+    let bytes = text.as_bytes();
     let is_text = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ');
     let start = bytes.iter().position(is_text).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(is_text).map_or(start, |last| last + 1);
@@ -47,26 +54,37 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
     })
 }
 
-/// Position of the first of two bytes, which is expected near the beginning: starting a search takes longer than examining a few
-/// words.
+/// Position of the first of one to three bytes, which is expected near the beginning: starting a search takes longer than examining
+/// a few words.
 #[inline]
-pub(crate) fn find_near(bytes: [u8; 2], text: &[u8]) -> Option<usize> {
+pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize> {
     const EACH: u64 = u64::MAX / 255;
     const NEAR: usize = 4;
     let (words, _) = text.as_chunks::<8>();
     for (at, word) in words.iter().take(NEAR).enumerate() {
-        let [one, other] = bytes.map(|byte| {
-            let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(byte));
-            word.wrapping_sub(EACH) & !word & (EACH << 7)
+        let found = bytes.iter().fold(0, |found, byte| {
+            let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(*byte));
+            found | word.wrapping_sub(EACH) & !word & (EACH << 7)
         });
         // The lowest bit that is set belongs to the first such byte.
-        let found = one | other;
         if found != 0 {
             return Some(at * 8 + found.trailing_zeros() as usize / 8);
         }
     }
     let examined = words.len().min(NEAR) * 8;
-    memchr2(bytes[0], bytes[1], &text[examined..]).map(|at| examined + at)
+    find_far(bytes, &text[examined..]).map(|at| examined + at)
+}
+
+/// Position of the first of one to three bytes. Only the search near the beginning becomes a part of each caller.
+#[inline(never)]
+fn find_far<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize> {
+    match bytes[..] {
+        _ if text.len() < 8 => text.iter().position(|byte| bytes.contains(byte)),
+        [one] => memchr(one, text),
+        [one, two] => memchr2(one, two, text),
+        [one, two, three] => memchr3(one, two, three, text),
+        _ => text.iter().position(|byte| bytes.contains(byte)),
+    }
 }
 
 /// A phrase to find in many lines. The search is prepared once, because `str::split_once` prepares it for each line,
@@ -134,7 +152,9 @@ mod tests {
                     text[at] = b'\n';
                 }
                 let found = text.iter().position(|byte| matches!(byte, b'\n' | b'"'));
+                assert_eq!(find_near([b'\n'], &text), found, "{length} {at}");
                 assert_eq!(find_near([b'"', b'\n'], &text), found, "{length} {at}");
+                assert_eq!(find_near([b'"', b'\r', b'\n'], &text), found, "{length} {at}");
             }
         }
     }

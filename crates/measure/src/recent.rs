@@ -1,0 +1,63 @@
+//! A table of values that were made recently.
+
+/// Number of values with equal upper bits of their hashes: two names of a log often have them, and would replace each other for each
+/// metric.
+const WAYS: usize = 4;
+/// Number of bits that select a set of values.
+const BITS: u32 = 6;
+
+/// Values by the hash of what they were made from. A new value replaces the oldest one of its set.
+pub(crate) struct Recent<T>(Vec<[Option<(u64, T)>; WAYS]>);
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Recent<T> {
+    /// The value under a hash for which `is` is true: other texts may have the same hash.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
+        let set = self.0.get(set_of(hash))?;
+        set.iter().flatten().find_map(|(key, value)| (*key == hash && is(value)).then_some(value))
+    }
+
+    /// Stores a value under a hash.
+    pub(crate) fn insert(&mut self, hash: u64, value: T) {
+        if self.0.is_empty() {
+            self.0.resize_with(1 << BITS, || [const { None }; WAYS]);
+        }
+        let set = &mut self.0[set_of(hash)];
+        set.rotate_right(1);
+        set[0] = Some((hash, value));
+    }
+}
+
+/// The set of a hash.
+#[inline]
+fn set_of(hash: u64) -> usize {
+    // The upper bits depend on all bits of the texts.
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_values_are_found() {
+        let mut recent = Recent::default();
+        assert_eq!(recent.get(0, |_| true), None);
+        // All have the same set, because it depends on the product.
+        let alike = |value: u64| value << 40;
+        let same_set: Vec<_> = (0..100_000).map(alike).filter(|hash| set_of(*hash) == 3).take(6).collect();
+        for hash in &same_set {
+            recent.insert(*hash, hash + 1);
+        }
+        for (at, hash) in same_set.iter().enumerate() {
+            assert_eq!(recent.get(*hash, |_| true), (at >= 2).then_some(&(hash + 1)));
+            assert_eq!(recent.get(*hash, |_| false), None);
+        }
+    }
+}
