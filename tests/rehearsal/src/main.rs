@@ -5,6 +5,7 @@ mod build_rights;
 mod condition;
 mod declared;
 mod deployment;
+mod examples;
 mod faults;
 mod fixtures;
 mod front;
@@ -40,7 +41,7 @@ use crate::{
 };
 
 /// Rehearses a deployment without a cloud.
-#[derive(Parser)]
+#[derive(Clone, Parser)]
 struct Arguments {
     /// Folder of the services' programs.
     #[arg(long)]
@@ -110,6 +111,8 @@ fn main() -> ExitCode {
 async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     let plan = Plan::read(&arguments.plan)?;
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
+    let programs = std::path::absolute(&arguments.programs).map_err(|error| error.to_string())?;
+    let arguments = &Arguments { programs, ..arguments.clone() };
     let wanted = |part| arguments.part.is_none_or(|only| only == part);
     let mut wrong = Vec::new();
     if wanted(Part::Faults) {
@@ -220,8 +223,15 @@ async fn whole(
     let began = Instant::now();
     let settings = Settings { overwrite_first, ..Settings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
+    if !overwrite_first {
+        examples::prepare(&rehearsal)?;
+    }
     let notes = scenario::rehearse(&mut rehearsal, false).await;
-    let notes = finished(notes, &rehearsal, "")?;
+    let mut notes = finished(notes, &rehearsal, "")?;
+    if !overwrite_first {
+        let executed = examples::rehearse(&rehearsal, programs).await;
+        notes.push(finished(executed, &rehearsal, "docs/TRIGGERS.md: ")?);
+    }
     let tokens = finished(scenario::tokens(&rehearsal).await, &rehearsal, "")?;
     println!(
         "rehearsal: {}, {tokens} wrong tokens refused in {:.1} s",
