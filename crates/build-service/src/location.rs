@@ -3,9 +3,9 @@
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
 use ledger::Store;
-use service::Clock;
+use service::{Clock, config::VariableReader};
 
-use crate::cloud_build::{CloudBuilds, client::CloudBuildClient};
+use crate::cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing};
 
 /// A service account, `projects/PROJECT/serviceAccounts/EMAIL`: the form in which the API accepts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,16 +74,35 @@ impl FromStr for BuildLocation {
 pub const NEEDS_A_BUCKET: &str =
     "BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME";
 
+/// Settings of builds in Cloud Build that only tests change.
+#[derive(Clone, Debug, Default)]
+pub struct CloudBuildSettings {
+    /// Address of Cloud Build; Google's without it.
+    pub endpoint: Option<Endpoint>,
+    /// Timeouts and intervals of submissions.
+    pub timing: Timing,
+}
+
+impl CloudBuildSettings {
+    /// Reads `BURNIN_CLOUD_BUILD_ENDPOINT` and `BURNIN_BUILD_SETTLE`; the reader collects the problems.
+    pub fn read(env: &mut VariableReader) -> Option<Self> {
+        let endpoint = env.optional("BURNIN_CLOUD_BUILD_ENDPOINT");
+        let known = Timing::default();
+        let settle = env.or("BURNIN_BUILD_SETTLE", known.settle);
+        Some(Self { endpoint: endpoint?, timing: Timing { settle: settle?, ..known } })
+    }
+}
+
 /// Builds in Cloud Build, in a project's location. `store` is the bucket named `bucket`.
 pub fn cloud_build(
     (project, location): (&str, &str),
-    endpoint: Option<Endpoint>,
+    settings: CloudBuildSettings,
     bucket: &str,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> CloudBuilds {
-    let client = CloudBuildClient::new(project, location, endpoint.map(|Endpoint(url)| url));
-    CloudBuilds::new(client, store, bucket, clock, Default::default())
+    let client = CloudBuildClient::new(project, location, settings.endpoint.map(|Endpoint(url)| url));
+    CloudBuilds::new(client, store, bucket, clock, settings.timing)
 }
 
 /// URL of a server that replaces Google's.
@@ -105,6 +124,17 @@ impl FromStr for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_after_which_an_unlisted_build_does_not_exist_can_be_shortened_for_tests() {
+        let read = |variables: &[(&'static str, &'static str)]| {
+            let mut env = VariableReader::new(variables.iter().copied());
+            let settings = CloudBuildSettings::read(&mut env);
+            env.finish(|| settings).unwrap().timing.settle
+        };
+        assert_eq!(read(&[]), model::Span::from_secs(120));
+        assert_eq!(read(&[("BURNIN_BUILD_SETTLE", "5s")]), model::Span::from_secs(5));
+    }
 
     #[test]
     fn builds_are_here_or_in_a_location_of_a_project() {

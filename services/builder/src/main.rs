@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use build_service::{
     LocalBuilds,
     cloud_build::LogBucket,
-    location::{BuildAccount, BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
+    location::{BuildAccount, BuildLocation, CloudBuildSettings, NEEDS_A_BUCKET, cloud_build},
 };
 use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
@@ -16,7 +16,7 @@ use supervisor::Program;
 struct Config {
     artefacts: gcp::StorageLocation,
     builds: BuildLocation,
-    endpoint: Option<Endpoint>,
+    cloud_build: CloudBuildSettings,
     secrets: Option<PathBuf>,
     account: Option<BuildAccount>,
     logs: Option<gcp::StorageLocation>,
@@ -33,14 +33,13 @@ fn main() -> ExitCode {
         env!("CARGO_PKG_VERSION"),
         |env| {
             let (artefacts, builds) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_BUILDS"));
-            let (secrets, endpoint) =
-                (env.optional("BURNIN_SECRETS"), env.optional("BURNIN_CLOUD_BUILD_ENDPOINT"));
+            let (secrets, cloud_build) = (env.optional("BURNIN_SECRETS"), CloudBuildSettings::read(env));
             let (account, logs) = (env.optional("BURNIN_BUILD_ACCOUNT"), env.optional("BURNIN_BUILD_LOGS"));
             let look = env.or("BURNIN_LOOK", Span::from_secs(10));
             Some(Config {
                 artefacts: artefacts?,
                 builds: builds?,
-                endpoint: endpoint?,
+                cloud_build: cloud_build?,
                 secrets: secrets?,
                 account: account?,
                 logs: logs?,
@@ -68,7 +67,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     }
     let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
     let (store, clock) = (store()?, Arc::clone(&wiring.clock));
-    let builds = cloud_build((&project, &location), config.endpoint, bucket, Arc::clone(&store), clock);
+    let builds = cloud_build((&project, &location), config.cloud_build, bucket, Arc::clone(&store), clock);
     let builds = Arc::new(
         builds.running_as(config.account.map(|BuildAccount(name)| name), log_bucket(config.logs, wiring)?),
     );

@@ -71,6 +71,10 @@ impl Notifier {
         if state.closed.is_none() {
             return Err(CommandError::Transient(format!("{run} is not closed yet")));
         }
+        if state.workflow.notify.is_empty() {
+            // No channel, so no decision depends on earlier runs.
+            return self.decide(run, &[]).await;
+        }
         let (recent, line) = (self.recent().await?, RunSummary::of(&state));
         let others = self.view.all().await.map_err(CommandError::transient)?;
         for (at, earlier, _) in decide::before(&subject(&line, &state, origin(&records)), &others) {

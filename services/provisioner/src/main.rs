@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use build_service::{
     Builds, LocalBuilds,
     cloud_build::LogBucket,
-    location::{BuildAccount, BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
+    location::{BuildAccount, BuildLocation, CloudBuildSettings, NEEDS_A_BUCKET, cloud_build},
 };
 use cluster_deployed::DeployedClusters;
 use cluster_local::{LocalClusters, gpus};
@@ -18,7 +18,7 @@ use supervisor::Program;
 struct Config {
     artefacts: gcp::StorageLocation,
     clusters: BuildLocation,
-    endpoint: Option<Endpoint>,
+    cloud_build: CloudBuildSettings,
     secrets: Option<PathBuf>,
     account: Option<BuildAccount>,
     logs: Option<gcp::StorageLocation>,
@@ -36,15 +36,14 @@ fn main() -> ExitCode {
         env!("CARGO_PKG_VERSION"),
         |env| {
             let (artefacts, clusters) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_CLUSTERS"));
-            let (secrets, endpoint) =
-                (env.optional("BURNIN_SECRETS"), env.optional("BURNIN_CLOUD_BUILD_ENDPOINT"));
+            let (secrets, cloud_build) = (env.optional("BURNIN_SECRETS"), CloudBuildSettings::read(env));
             let grace = env.or("BURNIN_SWEEP_GRACE", Span::from_secs(120));
             let (account, logs) = (env.optional("BURNIN_BUILD_ACCOUNT"), env.optional("BURNIN_BUILD_LOGS"));
             let look = env.or("BURNIN_LOOK", Span::from_secs(10));
             Some(Config {
                 artefacts: artefacts?,
                 clusters: clusters?,
-                endpoint: endpoint?,
+                cloud_build: cloud_build?,
                 secrets: secrets?,
                 account: account?,
                 logs: logs?,
@@ -76,7 +75,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
         BuildLocation::CloudBuild { project, location } => {
             let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
             let (place, store) = ((project.as_str(), location.as_str()), open()?);
-            let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock());
+            let builds = cloud_build(place, config.cloud_build, bucket, Arc::clone(&store), clock());
             let account = config.account.map(|BuildAccount(name)| name);
             let builds = Arc::new(builds.running_as(account, log_bucket(config.logs, wiring)?));
             on_cloud_build = Some(Arc::clone(&builds));

@@ -2,10 +2,8 @@
 //! one of them is killed with -9 and restarted during runs; afterwards no result may be missing or doubled, and no
 //! process or hint may remain.
 
-mod checks;
 mod emulator;
 mod fleet;
-mod receiver;
 mod runs;
 
 use std::{
@@ -21,17 +19,19 @@ use std::{
 use bigquery_standin::BigQuery;
 use clap::Parser;
 use gcp::storage::CloudStorage;
+use kill::{
+    checks::{self, Warehouse},
+    receiver::{self, Receiver},
+};
 use ledger::{FolderStore, Ledger, Store};
-use model::{RunId, Span};
+use model::{RunId, Span, Verdict};
 use storage_standin::{Options, StandIn};
 use warehouse::Sqlite;
 
 use crate::{
-    checks::Warehouse,
     emulator::Emulator,
     fleet::{Fleet, RunLocation},
-    receiver::PublishedFacts,
-    runs::Requests,
+    runs::{MEASUREMENTS, Requests},
 };
 
 #[derive(Parser)]
@@ -146,7 +146,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
     let requests = Requests::new(&folder.join("runs"))?;
-    let receiver = PublishedFacts::start().await?;
+    let receiver = Receiver::start(true).await.map_err(|error| error.to_string())?;
     let url = receiver.url.clone();
     let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
     let gateways = fleet.gateways();
@@ -179,7 +179,8 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
             let Some((state, records)) = checks::state(&ledger, &run).await? else { continue };
             if state.closed.is_some() {
                 open.remove(&run);
-                ended.push(checks::run(&requests, &run, &state, records, &mut wrong));
+                requests.check(&state, &mut wrong);
+                ended.push(checks::ended(&state, records, Verdict::Pass, &mut wrong));
             }
         }
         if !killing {
@@ -214,7 +215,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     while (decided().await? < ended.len() || !untold().await?.is_empty()) && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    receiver.check(ended.iter().map(|ended| &ended.run), &mut wrong);
+    receiver.check(ended.iter().map(|ended| (&ended.run, "recovered")), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
     // Processes of the runs have 20 s to end; the remaining ones are reported.
@@ -225,19 +226,16 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         left = checks::left_running(&folder.join("host"));
     }
     wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
-    for name in store.list("").await.map_err(|error| service::worker::chain(&error))? {
-        if ["parked/", "open/", "requests/open/", "notices/open/"].iter().any(|hint| name.starts_with(hint)) {
-            wrong.push(format!("left in the bucket: {name}"));
-        }
-    }
+    let names = store.list("").await.map_err(|error| service::worker::chain(&error))?;
+    wrong.extend(checks::left_in_store(names).into_iter().map(|name| format!("left in the bucket: {name}")));
     let warehouse = match &bigquery {
-        Some(bigquery) => Warehouse::of(bigquery)?,
+        Some(bigquery) => Warehouse::of(bigquery, "kill.burnin")?,
         None => Warehouse::File(
             Sqlite::open(&folder.join("warehouse.sqlite")).map_err(|error| error.to_string())?,
         ),
     };
     for ended in &ended {
-        warehouse.check(&ended.run, &mut wrong).await?;
+        warehouse.check(&ended.run, MEASUREMENTS, &mut wrong).await?;
     }
     if let Some(bigquery) = &bigquery {
         let load = |job: &&serde_json::Value| job["configuration"]["load"].is_object();

@@ -1,4 +1,4 @@
-//! A receiver of notices that is sometimes busy, and sometimes closes the connection after a notice.
+//! Receives notices.
 
 use std::{
     collections::BTreeMap,
@@ -20,23 +20,24 @@ use tokio::{
 const REFUSED: usize = 2;
 
 /// Received notices: number by run, news and id.
-type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
+type Received = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
-/// A receiver on a local port; clones share their records.
+/// A webhook's receiver on a local port; clones share their records.
 #[derive(Clone)]
-pub struct PublishedFacts {
+pub struct Receiver {
     pub url: String,
-    received: Arc<Mutex<Heard>>,
+    /// Whether it is sometimes busy, and sometimes closes the connection after a notice.
+    unreliable: bool,
+    received: Arc<Mutex<Received>>,
     /// Number of rejections by id.
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-impl PublishedFacts {
-    pub async fn start() -> Result<Self, String> {
-        let message = |error: std::io::Error| error.to_string();
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(message)?;
-        let url = format!("http://{}/hook", listener.local_addr().map_err(message)?);
-        let here = Self { url, received: Arc::default(), refused: Arc::default() };
+impl Receiver {
+    pub async fn start(unreliable: bool) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}/hook", listener.local_addr()?);
+        let here = Self { url, unreliable, received: Arc::default(), refused: Arc::default() };
         let hearing = here.clone();
         tokio::spawn(async move {
             for number in 0_u32.. {
@@ -66,7 +67,7 @@ impl PublishedFacts {
         stream.read_exact(&mut body).await.ok()?;
         let notice: Value = serde_json::from_slice(&body).ok()?;
         let text = |field: &str| notice[field].as_str().unwrap_or_default().to_owned();
-        let (busy, silent) = (number % 4 == 1, number % 7 == 2);
+        let (busy, silent) = (self.unreliable && number % 4 == 1, self.unreliable && number % 7 == 2);
         let refused = (busy || silent) && self.refuses(text("id"));
         if busy && refused {
             let busy =
@@ -96,22 +97,33 @@ impl PublishedFacts {
         *times <= REFUSED
     }
 
-    /// Checks that each of these runs was reported as a recovery under one notice id.
-    pub fn check<'a>(&self, runs: impl Iterator<Item = &'a RunId>, wrong: &mut Vec<String>) {
+    /// Whether a notice about a run arrived.
+    pub fn has(&self, run: &str) -> bool {
         let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ended = 0;
-        for run in runs {
-            ended += 1;
-            match received.get(&(run.to_string(), "recovered".to_owned())).map(BTreeMap::len) {
+        received.keys().any(|(reported, _)| reported == run)
+    }
+
+    /// Checks that each of these runs was reported with its news under one notice id, and nothing else.
+    pub fn check<'a>(
+        &self,
+        expected: impl Iterator<Item = (&'a RunId, &'static str)>,
+        wrong: &mut Vec<String>,
+    ) {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notices = 0;
+        for (run, news) in expected {
+            notices += 1;
+            match received.get(&(run.to_string(), news.to_owned())).map(BTreeMap::len) {
                 Some(1) => {}
                 Some(ids) => wrong.push(format!("{run} was reported under {ids} ids")),
                 None => wrong.push(format!("{run} was not reported")),
             }
         }
         let deliveries: usize = received.values().flat_map(BTreeMap::values).sum();
-        println!("{deliveries} deliveries of {} notices about {ended} runs", received.len());
-        if received.len() != ended {
-            wrong.push(format!("{} notices about {ended} runs: {:?}", received.len(), received.keys()));
+        println!("{deliveries} deliveries of {} notices, {notices} expected", received.len());
+        if received.len() != notices {
+            let found: Vec<_> = received.keys().collect();
+            wrong.push(format!("{} notices instead of {notices}: {found:?}", received.len()));
         }
     }
 }

@@ -1,17 +1,19 @@
 //! Runs that count their starts.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
+use lifecycle::RunState;
 use model::RunId;
 use serde_json::{Value, json};
 
-/// Measured sizes of every run.
-pub const SIZES: usize = 4;
+/// Measurements of every run: four sizes, each out of place and in place.
+pub const MEASUREMENTS: usize = 8;
 /// Nodes of every run, one rank each.
 pub const NODES: usize = 2;
 
@@ -70,8 +72,25 @@ impl Requests {
         Ok(Self { folder: folder.to_owned(), bench, http: reqwest::Client::new() })
     }
 
+    /// Checks the number of starts of a closed run: each attempt starts each job once, and nothing failed, so there is one attempt.
+    pub fn check(&self, state: &RunState, wrong: &mut Vec<String>) {
+        let mut expected: BTreeMap<String, usize> =
+            (0..NODES).map(|rank| (format!("rank-{rank}"), 1)).collect();
+        expected.insert("builds".to_owned(), 1);
+        let entries = fs::read_dir(self.counts(&state.run)).into_iter().flatten().flatten();
+        let count = |entry: fs::DirEntry| {
+            let lines = fs::read_to_string(entry.path()).unwrap_or_default().lines().count();
+            (entry.file_name().to_string_lossy().into_owned(), lines)
+        };
+        let counted: BTreeMap<_, _> = entries.map(count).collect();
+        if counted != expected {
+            let (run, leases) = (&state.run, state.leases.len());
+            wrong.push(format!("{run}: starts: expected {expected:?}, found {counted:?}; leases: {leases}"));
+        }
+    }
+
     /// Folder of a run's counts, by its workflow: each workflow has one run.
-    pub fn counts(&self, run: &RunId) -> PathBuf {
+    fn counts(&self, run: &RunId) -> PathBuf {
         let workflow = run.as_str().rsplit_once('-').map_or(run.as_str(), |(workflow, _)| workflow);
         self.folder.join("counts").join(workflow)
     }

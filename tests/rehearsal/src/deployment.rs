@@ -1,13 +1,13 @@
 //! A rehearsal: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::{self, File},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -16,25 +16,56 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bigquery_standin::BigQuery;
 use cloudbuild_standin::CloudBuild;
+use kill::receiver::Receiver;
 use pubsub_standin::{Access, Address, Broker, Endpoint, Message, Subscription};
 use serde_json::Value;
 use storage_standin::{Options, StandIn};
 
 use crate::{
     build_rights::AccountRights,
-    front::{Front, Invocation, Push},
+    front::{Front, Invocation, Push, Source},
     grants::Resource,
     iam::{AGENTS, Iam, PUBSUB, member},
     methods::Api,
     plan::{PROJECT, Plan},
     proxy::Proxy,
-    receiver::Receiver,
+    tokens::GOOGLE,
 };
 
 /// Secret of GitHub's webhook.
 pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
-/// Maximum number of deliveries before a message is a dead letter, instead of the plan's: the pauses would last an hour.
-const DELIVERIES: u32 = 5;
+/// Differences between rehearsals.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Cloud Storage checks the permission to overwrite before the precondition, and answers 403 instead of 412.
+    pub overwrite_first: bool,
+    /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
+    pub deliveries: Option<u32>,
+    /// Messages are sometimes delivered twice, and the receiver of notices is sometimes busy.
+    pub unreliable: bool,
+    /// Interval at which the conductor repeats commands without a result.
+    pub resend: &'static str,
+    /// Interval at which builds, clusters and jobs are polled.
+    pub poll: &'static str,
+    /// Interval of periodic tasks, instead of minutes.
+    pub tasks: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            overwrite_first: false,
+            deliveries: Some(5),
+            unreliable: false,
+            resend: "2s",
+            poll: "200ms",
+            tasks: Duration::from_secs(1),
+        }
+    }
+}
+
+/// With unreliable delivery, every third message is delivered twice.
+const REPEATED: u64 = 3;
 
 impl Access for Iam {
     fn admits(&self, caller: &str, permission: &'static str, resource: &str) -> Result<(), String> {
@@ -58,7 +89,39 @@ struct Addresses {
 /// A process; it is killed on drop.
 struct Process {
     name: String,
+    program: PathBuf,
+    environment: BTreeMap<String, String>,
+    log: PathBuf,
     process: Child,
+}
+
+impl Process {
+    fn launch(
+        name: &str,
+        program: PathBuf,
+        environment: BTreeMap<String, String>,
+        log: PathBuf,
+    ) -> Result<Self, String> {
+        let process = Self::spawn(&program, &environment, &log)?;
+        Ok(Self { name: name.to_owned(), program, environment, log, process })
+    }
+
+    fn spawn(program: &Path, environment: &BTreeMap<String, String>, log: &Path) -> Result<Child, String> {
+        let log_file = File::options().create(true).append(true).open(log);
+        let log_file = log_file.map_err(context(&log.display().to_string()))?;
+        let error = log_file.try_clone().map_err(context("a log"))?;
+        let mut command = Command::new(program);
+        command.env_clear().envs(environment).stdin(Stdio::null()).stdout(log_file).stderr(error);
+        command.spawn().map_err(context(&program.display().to_string()))
+    }
+
+    /// Kills the process with -9, and starts it again at the same port with the same environment, as Cloud Run does.
+    fn restart(&mut self) -> Result<(), String> {
+        drop(self.process.kill());
+        drop(self.process.wait());
+        self.process = Self::spawn(&self.program, &self.environment, &self.log)?;
+        Ok(())
+    }
 }
 
 impl Drop for Process {
@@ -84,9 +147,9 @@ pub struct Rehearsal {
     pub plan: Plan,
     folder: PathBuf,
     programs: PathBuf,
-    overwrite_first: bool,
+    settings: Settings,
     builds: CloudBuild,
-    addresses: BTreeMap<String, Addresses>,
+    addresses: tokio::sync::Mutex<BTreeMap<String, Addresses>>,
     processes: Mutex<Vec<Process>>,
     tasks: tokio::task::JoinSet<()>,
 }
@@ -112,17 +175,11 @@ fn free_port() -> Result<u16, String> {
 }
 
 impl Rehearsal {
-    /// Creates the stand-ins from the plan. No service runs yet. `overwrite_first`: Cloud Storage checks the permission to overwrite before
-    /// the precondition, and answers 403 instead of 412.
+    /// Creates the stand-ins from the plan. No service runs yet.
     ///
     /// # Errors
     /// Returns an error if a stand-in cannot start.
-    pub async fn new(
-        plan: Plan,
-        programs: &Path,
-        folder: &Path,
-        overwrite_first: bool,
-    ) -> Result<Self, String> {
+    pub async fn new(plan: Plan, programs: &Path, folder: &Path, settings: Settings) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(context(&folder.display().to_string()))?;
         let iam = Arc::new(Iam::new(plan.grants.clone()));
         let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
@@ -130,25 +187,25 @@ impl Rehearsal {
         let loader =
             plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
-        let sources = Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam), overwrite_first)
-            .await
-            .map_err(context("storage"))?;
+        let sources =
+            Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam), settings.overwrite_first)
+                .await
+                .map_err(context("storage"))?;
         let bigquery = BigQuery::serve(&sources.url).await.map_err(context("bigquery"))?;
         for table in warehouse::TABLES {
             bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
         }
         let broker = Broker::new(Arc::clone(&iam) as _, PUBSUB, Duration::from_millis(30));
         plan.topics.iter().for_each(|topic| broker.topic(topic));
+        if settings.unreliable {
+            broker.repeat(REPEATED);
+        }
         let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
         let builds = CloudBuild::serve(unused, "none").await.map_err(context("builds"))?;
         builds.check(Arc::new(AccountRights { iam: Arc::clone(&iam), storage: Arc::clone(&storage) }));
-        let internal =
-            plan.services.values().filter(|service| !service.reachable).map(|service| service.name.clone());
-        let internal = internal.collect();
-        let ports = RwLock::default();
-        let front = Arc::new(Front { iam: Arc::clone(&iam), ports, internal, http: reqwest::Client::new() });
-        let receiver = Receiver::start().await.map_err(context("receiver"))?;
-        let mut rehearsal = Self {
+        let front = Arc::new(Front::new(Arc::clone(&iam), plan.services.values()));
+        let receiver = Receiver::start(settings.unreliable).await.map_err(context("receiver"))?;
+        let rehearsal = Self {
             iam,
             front,
             broker,
@@ -158,22 +215,21 @@ impl Rehearsal {
             plan,
             folder: folder.to_owned(),
             programs: programs.to_owned(),
-            overwrite_first,
+            settings,
             builds,
-            addresses: BTreeMap::new(),
+            addresses: tokio::sync::Mutex::default(),
             processes: Mutex::default(),
             tasks: tokio::task::JoinSet::new(),
         };
-        rehearsal
-            .addresses
-            .insert("sources of loads".to_owned(), rehearsal.addresses_of(&loader, Some(sources)).await?);
+        let loads = rehearsal.addresses_of(&loader, Some(sources)).await?;
+        rehearsal.addresses.lock().await.insert("sources of loads".to_owned(), loads);
         rehearsal.subscriptions()?;
         Ok(rehearsal)
     }
 
     async fn addresses_of(&self, member: &str, known: Option<Proxy>) -> Result<Addresses, String> {
         let open = async |api, upstream: &str| {
-            Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.overwrite_first)
+            Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.settings.overwrite_first)
                 .await
                 .map_err(context("an address"))
         };
@@ -205,12 +261,15 @@ impl Rehearsal {
                     }) as Arc<dyn Endpoint>)
                 }
             };
+            let dead_letters = planned.dead_letters.clone();
+            let dead_letters =
+                dead_letters.map(|(planned, topic)| (self.settings.deliveries.unwrap_or(planned), topic));
             self.broker.subscribe(Subscription {
                 name: planned.id.clone(),
                 topic: planned.topic.clone(),
                 filter: planned.filter.clone(),
                 endpoint,
-                dead_letters: planned.dead_letters.clone().map(|topic| (DELIVERIES, topic)),
+                dead_letters,
             });
         }
         Ok(())
@@ -236,8 +295,7 @@ impl Rehearsal {
                 environment.insert(variable.clone(), value);
             }
             let port = self.spawn(&service.program, &service.name, &service.account, environment).await?;
-            let mut ports = self.front.ports.write().unwrap_or_else(PoisonError::into_inner);
-            ports.insert(service.name.clone(), port);
+            self.front.serves(&service.name, port);
         }
         let pulled: Vec<_> = self
             .plan
@@ -263,7 +321,7 @@ impl Rehearsal {
     ///
     /// # Errors
     /// Returns an error if it does not start.
-    pub async fn agent(&mut self, cluster: &str, subscription: &str, account: &str) -> Result<(), String> {
+    pub async fn agent(&self, cluster: &str, subscription: &str, account: &str) -> Result<(), String> {
         let bucket = format!("gs://{}", self.plan.bucket("artefacts"));
         let environment = [
             ("BURNIN_AUTH", "platform"),
@@ -277,17 +335,17 @@ impl Rehearsal {
     }
 
     async fn spawn(
-        &mut self,
+        &self,
         program: &str,
         name: &str,
         account: &str,
         mut environment: BTreeMap<String, String>,
     ) -> Result<u16, String> {
-        if !self.addresses.contains_key(account) {
-            let addresses = self.addresses_of(&member(account), None).await?;
-            self.addresses.insert(account.to_owned(), addresses);
-        }
-        let addresses = &self.addresses[account];
+        let mut known = self.addresses.lock().await;
+        let addresses = match known.entry(account.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(self.addresses_of(&member(account), None).await?),
+        };
         let port = free_port()?;
         // No collector listens at the plan's address.
         environment.remove("OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -298,8 +356,8 @@ impl Rehearsal {
             ("BURNIN_LOG", "info".to_owned()),
             ("BURNIN_LOG_FORMAT", "compact".to_owned()),
             // Shorter than in the cloud, so that a run takes seconds.
-            ("BURNIN_LOOK", "200ms".to_owned()),
-            ("BURNIN_RESEND", "2s".to_owned()),
+            ("BURNIN_LOOK", self.settings.poll.to_owned()),
+            ("BURNIN_RESEND", self.settings.resend.to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
         ];
         // Slurm's commands are on the hosts of the agents, and on no other.
@@ -317,16 +375,13 @@ impl Rehearsal {
         }
         if environment.contains_key("BURNIN_BUILD_ACCOUNT") {
             more.push(("BURNIN_CLOUD_BUILD_ENDPOINT", addresses.builds.url.clone()));
+            // The stand-in lists a build immediately.
+            more.push(("BURNIN_BUILD_SETTLE", "5s".to_owned()));
         }
         environment.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let path = self.programs.join(format!("burnin-{program}"));
         let log = self.folder.join(format!("{name}.log"));
-        let log = File::create(&log).map_err(context(&log.display().to_string()))?;
-        let error = log.try_clone().map_err(context("a log"))?;
-        let mut command = Command::new(&path);
-        command.env_clear().envs(&environment).stdin(Stdio::null()).stdout(log).stderr(error);
-        let process = command.spawn().map_err(context(&path.display().to_string()))?;
-        let process = Process { name: name.to_owned(), process };
+        let process = Process::launch(name, path, environment, log)?;
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let http = reqwest::Client::new();
         for _ in 0..600 {
@@ -346,8 +401,29 @@ impl Rehearsal {
         Err(format!("{name} does not serve; see {}", self.folder.display()))
     }
 
-    /// A service that ended.
-    pub fn ended(&self) -> Option<String> {
+    /// Checks that no request was denied and that no service ended by itself.
+    ///
+    /// # Errors
+    /// Returns an error with the first denial, or the ended service.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(denial) = self.iam.denials().first() {
+            return Err(format!("403: {denial}"));
+        }
+        self.ended().map_or(Ok(()), Err)
+    }
+
+    /// Kills a process with -9 and restarts it: the one with this number, modulo the number of processes.
+    ///
+    /// # Errors
+    /// Returns an error if the program does not start again.
+    pub fn kill(&self, number: usize) -> Result<(), String> {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = number % processes.len().max(1);
+        processes.get_mut(number).map_or(Ok(()), Process::restart)
+    }
+
+    /// A service that ended by itself.
+    fn ended(&self) -> Option<String> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         processes.iter_mut().find_map(|process| {
             let status = process.process.try_wait().ok().flatten()?;
@@ -355,8 +431,9 @@ impl Rehearsal {
         })
     }
 
-    /// Starts the plan's periodic tasks every second, instead of at their own intervals of minutes.
+    /// Starts the plan's periodic tasks, at a shorter interval than their own.
     fn schedule(&mut self) {
+        let interval = self.settings.tasks;
         for task in self.plan.tasks.clone() {
             let (front, iam) = (Arc::clone(&self.front), Arc::clone(&self.iam));
             let Some(service) = self.plan.service_at(&task.uri).cloned() else { continue };
@@ -368,12 +445,13 @@ impl Rehearsal {
                         "iam.serviceAccounts.getOpenIdToken",
                         &Resource::account(&task.account),
                     );
-                    if token.is_ok() && task.audience == service.uri {
+                    if token.is_ok() {
+                        let token = GOOGLE.token(&task.account, &task.audience);
                         let request =
                             Invocation { method: "POST", path: &path, headers: Vec::new(), body: Vec::new() };
-                        front.invoke(&member(&task.account), &service.name, request).await;
+                        front.invoke(Source::Project, Some(&token), &service.name, request).await;
                     }
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    tokio::time::sleep(interval).await;
                 }
             });
         }

@@ -1,31 +1,52 @@
 //! Cloud Run, and the pushes of Pub/Sub to it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use base64::{
-    Engine,
-    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
-};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use pubsub_standin::{Endpoint, Message};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::{
     grants::Resource,
     iam::{Iam, PUBSUB, member},
-    plan::{PROJECT, PlannedService},
+    plan::PlannedService,
+    scenario::members,
+    tokens::GOOGLE,
 };
 
-/// Cloud Run: receives requests for services, checks their callers, and forwards them to the processes.
+/// Maximum time for which a request waits for an instance.
+const QUEUE: Duration = Duration::from_secs(10);
+
+/// Origin of a request, which decides whether it reaches a service with internal ingress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Pub/Sub and Cloud Scheduler of the project.
+    Project,
+    Internet,
+}
+
+/// A service, as Cloud Run knows it.
+struct Target {
+    /// Whether only Google's services of the project reach it.
+    internal: bool,
+    /// Its URL, the audience of tokens.
+    uri: String,
+    /// Concurrent requests of its instance.
+    slots: Arc<Semaphore>,
+    /// Port of its process, once it serves.
+    port: Option<u16>,
+}
+
+/// Cloud Run: receives requests for services, checks their callers, and forwards them to the processes, one for each service.
 pub struct Front {
     pub iam: Arc<Iam>,
-    pub ports: RwLock<BTreeMap<String, u16>>,
-    /// Services that only Google's services of the project reach.
-    pub internal: BTreeSet<String>,
-    pub http: reqwest::Client,
+    targets: RwLock<BTreeMap<String, Target>>,
+    http: reqwest::Client,
 }
 
 /// A request to a service.
@@ -40,31 +61,62 @@ pub struct Invocation<'a> {
 }
 
 impl Front {
-    /// Sends a request as `caller`. Returns status and body; 403 if the caller may not invoke the service.
-    pub async fn invoke(&self, caller: &str, service: &str, request: Invocation<'_>) -> (u16, String) {
-        // Pub/Sub and Cloud Scheduler of the project call with its own accounts. Cloud Run hides a service from all others.
-        if self.internal.contains(service)
-            && !caller.ends_with(&format!("@{PROJECT}.iam.gserviceaccount.com"))
-        {
-            return (404, format!("{service} is not reachable for {caller}: its ingress is internal"));
+    pub fn new<'a>(iam: Arc<Iam>, services: impl Iterator<Item = &'a PlannedService>) -> Self {
+        let target = |service: &PlannedService| Target {
+            internal: !service.reachable,
+            uri: service.uri.clone(),
+            slots: Arc::new(Semaphore::new(service.concurrency)),
+            port: None,
+        };
+        let targets = services.map(|service| (service.name.clone(), target(service))).collect();
+        Self { iam, targets: RwLock::new(targets), http: reqwest::Client::new() }
+    }
+
+    /// Forwards requests for a service to this local port.
+    pub fn serves(&self, service: &str, port: u16) {
+        if let Some(target) = self.targets.write().unwrap_or_else(PoisonError::into_inner).get_mut(service) {
+            target.port = Some(port);
         }
-        if let Err(denial) = self.iam.check(caller, "run.routes.invoke", &Resource::service(service)) {
-            return (403, denial.to_string());
+    }
+
+    /// Sends a request with a token, or without one. Returns status and body: 401 if the token is refused, 403 if its account may not
+    /// invoke the service.
+    pub async fn invoke(
+        &self,
+        source: Source,
+        token: Option<&str>,
+        service: &str,
+        request: Invocation<'_>,
+    ) -> (u16, String) {
+        let (internal, uri, slots, port) =
+            match self.targets.read().unwrap_or_else(PoisonError::into_inner).get(service) {
+                Some(target) => (target.internal, target.uri.clone(), Arc::clone(&target.slots), target.port),
+                None => return (404, format!("no service {service}")),
+            };
+        if internal && source != Source::Project {
+            return (404, format!("{service} is not reachable from the Internet: its ingress is internal"));
         }
-        let port = self.ports.read().unwrap_or_else(PoisonError::into_inner).get(service).copied();
-        let Some(port) = port else { return (404, format!("no service {service}")) };
-        // Cloud Run replaces the signature (its page "Troubleshoot").
-        let email = caller.split_once(':').map_or("", |(_, email)| email);
-        let claims = URL_SAFE_NO_PAD.encode(json!({"email": email, "email_verified": true}).to_string());
-        let token = format!(
-            "Bearer {}.{claims}.SIGNATURE_REMOVED_BY_GOOGLE",
-            URL_SAFE_NO_PAD.encode("{\"alg\":\"RS256\"}")
-        );
+        let resource = Resource::service(service);
+        let caller = match token.map(|token| GOOGLE.verify(token, &uri)).transpose() {
+            Ok(email) => email.as_deref().map_or_else(|| members::EVERYONE.to_owned(), principal),
+            Err(why) => {
+                let denial = self.iam.refused("a caller", &format!("a valid token ({why})"), &resource);
+                return (401, denial.to_string());
+            }
+        };
+        if let Err(denial) = self.iam.check(&caller, "run.routes.invoke", &resource) {
+            return (if token.is_some() { 403 } else { 401 }, denial.to_string());
+        }
+        let Some(port) = port else { return (503, format!("{service} has no instance")) };
+        let Ok(Ok(_slot)) = tokio::time::timeout(QUEUE, slots.acquire_owned()).await else {
+            return (429, format!("all instances of {service} have their maximum of requests"));
+        };
         let url = format!("http://127.0.0.1:{port}{}", request.path);
         let method = request.method.parse().unwrap_or(reqwest::Method::GET);
         let mut sent = self.http.request(method, url).timeout(Duration::from_secs(50)).body(request.body);
-        if !email.is_empty() {
-            sent = sent.header("authorization", token);
+        // Cloud Run replaces the signature (its page "Troubleshoot").
+        if let Some((claims, _)) = token.and_then(|token| token.rsplit_once('.')) {
+            sent = sent.header("authorization", format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE"));
         }
         for (name, value) in request.headers {
             sent = sent.header(name, value);
@@ -73,6 +125,15 @@ impl Front {
             Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),
             Err(error) => (503, error.to_string()),
         }
+    }
+}
+
+/// The member whose grants count for an account.
+fn principal(email: &str) -> String {
+    match email {
+        members::OPERATOR_EMAIL => members::OPERATOR.to_owned(),
+        email if email.ends_with(".gserviceaccount.com") => member(email),
+        email => format!("user:{email}"),
     }
 }
 
@@ -97,10 +158,7 @@ impl Endpoint for Push {
         if token.is_err() {
             return 0;
         }
-        // Cloud Run rejects tokens for another audience.
-        if self.audience != self.service.uri {
-            return 401;
-        }
+        let token = GOOGLE.token(&self.account, &self.audience);
         let body = json!({
             "message": {
                 "attributes": message.attributes, "data": STANDARD.encode(&message.data), "messageId": message.message_id,
@@ -110,6 +168,90 @@ impl Endpoint for Push {
         });
         let headers = vec![("content-type", "application/json".to_owned())];
         let request = Invocation { method: "POST", path: "/", headers, body: body.to_string().into() };
-        self.front.invoke(&member(&self.account), &self.service.name, request).await.0
+        self.front.invoke(Source::Project, Some(&token), &self.service.name, request).await.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use axum::{Router, http::HeaderMap};
+
+    use super::*;
+    use crate::{grants::Grants, tokens};
+
+    const URI: &str = "https://burnin-judge-abc.run.app";
+    const PUSH: &str = "push@my-project.iam.gserviceaccount.com";
+
+    fn service(name: &str, reachable: bool) -> PlannedService {
+        PlannedService {
+            name: name.to_owned(),
+            program: name.to_owned(),
+            account: format!("{name}@my-project.iam.gserviceaccount.com"),
+            uri: URI.to_owned(),
+            reachable,
+            concurrency: 1,
+            environment: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+        }
+    }
+
+    /// A front before a container that returns its `Authorization` header.
+    async fn front() -> Front {
+        let iam = Iam::new(Grants::from_plan(&[]).unwrap());
+        iam.grant_outside("service internal", "roles/run.invoker", &member(PUSH));
+        iam.grant_outside("service public", "roles/run.invoker", members::EVERYONE);
+        let services = [service("internal", false), service("public", true), service("private", true)];
+        let front = Front::new(Arc::new(iam), services.iter());
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let echo = |headers: HeaderMap| async move {
+            headers
+                .get("authorization")
+                .map_or_else(|| "no token".to_owned(), |value| value.to_str().unwrap().to_owned())
+        };
+        let router = Router::new().fallback(echo);
+        tokio::spawn(async move { drop(axum::serve(listener, router).await) });
+        services.iter().for_each(|service| front.serves(&service.name, port));
+        front
+    }
+
+    async fn status(front: &Front, source: Source, token: Option<&str>, service: &str) -> (u16, String) {
+        let request = Invocation { method: "GET", path: "/", headers: Vec::new(), body: Vec::new() };
+        front.invoke(source, token, service, request).await
+    }
+
+    #[tokio::test]
+    async fn a_request_needs_a_valid_token_of_an_invoker() {
+        let front = front().await;
+        let token = GOOGLE.token(PUSH, URI);
+        assert_eq!(status(&front, Source::Project, Some(&token), "internal").await.0, 200);
+        for (what, token) in tokens::refused(PUSH, URI) {
+            assert_eq!(status(&front, Source::Project, Some(&token), "internal").await.0, 401, "{what}");
+        }
+        assert_eq!(status(&front, Source::Project, None, "internal").await.0, 401);
+        let other = GOOGLE.token("other@my-project.iam.gserviceaccount.com", URI);
+        assert_eq!(status(&front, Source::Project, Some(&other), "internal").await.0, 403);
+        assert_eq!(status(&front, Source::Internet, Some(&token), "private").await.0, 403);
+        assert_eq!(status(&front, Source::Internet, None, "public").await, (200, "no token".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn ingress_is_checked_before_the_token() {
+        let front = front().await;
+        let token = GOOGLE.token(PUSH, URI);
+        assert_eq!(status(&front, Source::Internet, Some(&token), "internal").await.0, 404);
+        assert_eq!(status(&front, Source::Internet, None, "internal").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_container_receives_the_claims_without_the_signature() {
+        let front = front().await;
+        let token = GOOGLE.token(PUSH, URI);
+        let (_, received) = status(&front, Source::Project, Some(&token), "internal").await;
+        let (claims, _) = token.rsplit_once('.').unwrap();
+        assert_eq!(received, format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE"));
+        assert!(GOOGLE.verify(received.trim_start_matches("Bearer "), URI).is_err());
     }
 }

@@ -35,6 +35,7 @@ pub type Uses = BTreeMap<String, BTreeSet<(String, String)>>;
 #[derive(Default)]
 struct Log {
     denials: Vec<Denial>,
+    allowed: u64,
     /// Requests that each grant allowed.
     uses: Uses,
     /// Grants that were the only one to allow a request.
@@ -113,6 +114,7 @@ impl Iam {
             Ok(found) if found.is_empty() => denied(permission.to_owned()),
             Ok(found) => {
                 let mut log = self.log();
+                log.allowed += 1;
                 if let [only] = &found[..] {
                     log.sole.insert(only.clone());
                 }
@@ -131,15 +133,23 @@ impl Iam {
         grants.allowing(member, permission, resource).is_ok_and(|found| !found.is_empty())
     }
 
-    /// Records a request for which the rehearsal has no rule: it is refused.
-    pub fn unknown(&self, member: &str, what: &str) -> Denial {
-        let denial = Denial {
-            member: member.to_owned(),
-            permission: "a permission that tests/rehearsal/src/methods.rs does not define:".to_owned(),
-            resource: Resource::unknown(what),
-        };
+    /// Records a request that is refused before its permission is checked.
+    pub fn refused(&self, member: &str, missing: &str, resource: &Resource) -> Denial {
+        let (member, permission) = (member.to_owned(), missing.to_owned());
+        let denial = Denial { member, permission, resource: resource.clone() };
         self.log().denials.push(denial.clone());
         denial
+    }
+
+    /// Records a request for which the rehearsal has no rule: it is refused.
+    pub fn unknown(&self, member: &str, what: &str) -> Denial {
+        let missing = "a permission that tests/rehearsal/src/methods.rs does not define:";
+        self.refused(member, missing, &Resource::unknown(what))
+    }
+
+    /// Number of allowed requests.
+    pub fn allowed(&self) -> u64 {
+        self.log().allowed
     }
 
     /// All denials so far.

@@ -5,37 +5,43 @@ mod build_rights;
 mod condition;
 mod declared;
 mod deployment;
+mod examples;
+mod faults;
+mod fixtures;
 mod front;
 mod grants;
 mod iam;
+mod load;
 mod methods;
+mod outcomes;
 mod plan;
 mod proxy;
-mod receiver;
 mod report;
+mod requests;
 mod scenario;
+mod tokens;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use futures::{StreamExt, stream};
 
 use crate::{
     condition::{Attribute, Condition},
-    deployment::Rehearsal,
+    deployment::{Rehearsal, Settings},
     grants::Grant,
     iam::Uses,
     plan::Plan,
 };
 
 /// Rehearses a deployment without a cloud.
-#[derive(Parser)]
+#[derive(Clone, Parser)]
 struct Arguments {
     /// Folder of the services' programs.
     #[arg(long)]
@@ -58,8 +64,25 @@ struct Arguments {
     /// Removes only grants whose address contains this text; empty: all.
     #[arg(long, default_value = "")]
     only: String,
+    /// Rehearses only this part.
+    #[arg(long, value_enum)]
+    part: Option<Part>,
+    /// Seed of the kills.
+    #[arg(long)]
+    seed: Option<u64>,
     /// Folder for logs; it must be empty.
     folder: PathBuf,
+}
+
+/// Parts of the gate.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One run of each kind; the same without each grant.
+    Rights,
+    /// Runs whose services are killed.
+    Faults,
+    /// A hundred triggers at once.
+    Load,
 }
 
 fn main() -> ExitCode {
@@ -88,9 +111,62 @@ fn main() -> ExitCode {
 async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     let plan = Plan::read(&arguments.plan)?;
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
+    let programs = std::path::absolute(&arguments.programs).map_err(|error| error.to_string())?;
+    let arguments = &Arguments { programs, ..arguments.clone() };
+    let wanted = |part| arguments.part.is_none_or(|only| only == part);
+    let mut wrong = Vec::new();
+    if wanted(Part::Faults) {
+        wrong.extend(faults(arguments, &plan, &folder.join("faults")).await.err());
+    }
+    if wanted(Part::Load) {
+        wrong.extend(load(arguments, &plan, &folder.join("load")).await.err());
+    }
+    if wanted(Part::Rights) && wrong.is_empty() {
+        wrong.extend(rights(arguments, &plan, &folder).await?);
+    }
+    Ok(wrong)
+}
+
+/// Kills services during runs, with all grants.
+async fn faults(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), String> {
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    let settings = Settings { deliveries: None, unreliable: true, ..Settings::default() };
+    let mut rehearsal = Rehearsal::new(plan.clone(), &arguments.programs, folder, settings).await?;
+    let note = faults::rehearse(&mut rehearsal, seed).await;
+    println!("faults: {}", finished(note, &rehearsal, &format!("seed {seed}: "))?);
+    Ok(())
+}
+
+/// Starts many runs at once, with all grants.
+async fn load(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), String> {
+    // Commands wait for the processors of this host: shorter intervals would only add load.
+    let settings = Settings {
+        deliveries: None,
+        unreliable: true,
+        resend: "10s",
+        poll: "1s",
+        tasks: Duration::from_secs(6),
+        ..Settings::default()
+    };
+    let mut rehearsal = Rehearsal::new(plan.clone(), &arguments.programs, folder, settings).await?;
+    let note = load::rehearse(&mut rehearsal).await;
+    println!("load: {}", finished(note, &rehearsal, "load: ")?);
+    Ok(())
+}
+
+/// Writes the objects of a failed rehearsal, and adds their folder to its error.
+fn finished<T>(outcome: Result<T, String>, rehearsal: &Rehearsal, context: &str) -> Result<T, String> {
+    outcome.map_err(|why| {
+        rehearsal.dump();
+        format!("{context}{why}\nlogs and objects are in {}", rehearsal.folder().display())
+    })
+}
+
+/// Rehearses with all grants, and without each; compares the page.
+async fn rights(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<Vec<String>, String> {
     // The services must pass with either order of Cloud Storage's checks.
-    drop(whole(&plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
-    let rehearsal = whole(&plan, &arguments.programs, &folder.join("whole"), false).await?;
+    drop(whole(plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
+    let rehearsal = whole(plan, &arguments.programs, &folder.join("whole"), false).await?;
     let (uses, sole) = rehearsal.iam.uses();
     drop(rehearsal);
 
@@ -114,7 +190,7 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
         }
     }
 
-    wrong.extend(planted(&plan, &arguments.programs, &folder.join("planted")).await.err());
+    wrong.extend(planted(plan, &arguments.programs, &folder.join("planted")).await);
     let began = Instant::now();
     let removed = plan.grants.all.iter().filter(|grant| grant.address.contains(&arguments.only)).enumerate();
     let removed: Vec<_> = removed.collect();
@@ -124,7 +200,7 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
     }
     let ends = stream::iter(removed).map(|(number, grant)| {
         let folder = folder.join(format!("without-{number}"));
-        without(&plan, grant, &arguments.programs, folder)
+        without(plan, grant, &arguments.programs, folder)
     });
     let ends: Vec<_> = ends.buffer_unordered(arguments.at_once.max(1)).collect().await;
     let kept: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
@@ -145,12 +221,23 @@ async fn whole(
     overwrite_first: bool,
 ) -> Result<Rehearsal, String> {
     let began = Instant::now();
-    let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, overwrite_first).await?;
-    let notes = scenario::rehearse(&mut rehearsal, false).await.map_err(|why| {
-        rehearsal.dump();
-        format!("{why}\nlogs and objects are in {}", folder.display())
-    })?;
-    println!("rehearsal: {} in {:.1} s", notes.join(", "), began.elapsed().as_secs_f64());
+    let settings = Settings { overwrite_first, ..Settings::default() };
+    let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
+    if !overwrite_first {
+        examples::prepare(&rehearsal)?;
+    }
+    let notes = scenario::rehearse(&mut rehearsal, false).await;
+    let mut notes = finished(notes, &rehearsal, "")?;
+    if !overwrite_first {
+        let executed = examples::rehearse(&rehearsal, programs).await;
+        notes.push(finished(executed, &rehearsal, "docs/TRIGGERS.md: ")?);
+    }
+    let tokens = finished(scenario::tokens(&rehearsal).await, &rehearsal, "")?;
+    println!(
+        "rehearsal: {}, {tokens} wrong tokens refused in {:.1} s",
+        notes.join(", "),
+        began.elapsed().as_secs_f64()
+    );
     Ok(rehearsal)
 }
 
@@ -167,21 +254,40 @@ fn unneeded(grants: &[Grant], uses: &Uses, sole: &BTreeSet<String>) -> Vec<Strin
     wrong
 }
 
-/// Reintroduces a known mistake: a grant below a prefix that does not cover lists, which are checked on the bucket.
-/// Returns an error unless the rehearsal finds it.
-async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Result<(), String> {
-    let mut plan = plan.clone();
-    for grant in &mut plan.grants.all {
+/// Reintroduces known mistakes, each of which a rehearsal must find.
+async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Vec<String> {
+    // A grant below a prefix that does not cover lists, which are checked on the bucket.
+    let mut lists = plan.clone();
+    for grant in &mut lists.grants.all {
         if let Some(Condition::Any(parts)) = &mut grant.condition {
             parts.retain(|part| !matches!(part, Condition::StartsWith(Attribute::ListPrefix, _)));
         }
     }
-    let mut rehearsal = Rehearsal::new(plan, programs, folder, false).await?;
-    let outcome = scenario::rehearse(&mut rehearsal, true).await;
-    match rehearsal.iam.denials().first() {
-        Some(denial) if denial.permission == "storage.objects.list" => Ok(()),
-        _ => Err(format!("a grant that does not cover lists is not found: {outcome:?}")),
+    // Tokens for the endpoint instead of the service.
+    let mut pushes = plan.clone();
+    for (_, _, audience) in pushes.subscriptions.iter_mut().filter_map(|of| of.push.as_mut()) {
+        audience.push('/');
     }
+    let mut tasks = plan.clone();
+    for task in &mut tasks.tasks {
+        task.audience.clone_from(&task.uri);
+    }
+    let finds = async |name: &str, plan: Plan, expected: &str| {
+        let mut rehearsal = Rehearsal::new(plan, programs, &folder.join(name), Settings::default())
+            .await
+            .map_err(|why| format!("{name}: {why}"))?;
+        let outcome = scenario::rehearse(&mut rehearsal, true).await;
+        match rehearsal.iam.denials().first() {
+            Some(denial) if denial.permission.contains(expected) => Ok(()),
+            _ => Err(format!("the mistake `{name}` is not found: {outcome:?}")),
+        }
+    };
+    let (lists, pushes, tasks) = tokio::join!(
+        finds("lists", lists, "storage.objects.list"),
+        finds("audience-of-pushes", pushes, "its audience is"),
+        finds("audience-of-tasks", tasks, "its audience is")
+    );
+    [lists, pushes, tasks].into_iter().filter_map(Result::err).collect()
 }
 
 /// Grants with equal content: removing one removes the other as well.
@@ -200,7 +306,7 @@ fn twice(grants: &[Grant]) -> Vec<String> {
 /// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
-    let mut rehearsal = Rehearsal::new(reduced, programs, &folder, false).await?;
+    let mut rehearsal = Rehearsal::new(reduced, programs, &folder, Settings::default()).await?;
     let why = match scenario::rehearse(&mut rehearsal, true).await {
         Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
         Err(why) => why,

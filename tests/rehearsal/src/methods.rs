@@ -21,7 +21,7 @@ const fn rule(name: &'static str, rule: &'static str, source: &'static str, test
     Rule { name, rule, source, test }
 }
 
-pub const RULES: [Rule; 21] = [
+pub const RULES: [Rule; 25] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -96,15 +96,39 @@ pub const RULES: [Rule; 21] = [
     ),
     rule(
         "invoke",
-        "Cloud Run checks `run.routes.invoke` on the service and the token's audience before the container",
+        "Cloud Run checks `run.routes.invoke` on the service before the container: 401 without a valid token, 403 for an account without the permission",
         "Access control with IAM (Cloud Run)",
-        "rehearsal",
+        "a_request_needs_a_valid_token_of_an_invoker",
+    ),
+    rule(
+        "audience",
+        "a token's audience is the URL of the service without a path; a user's token from `gcloud auth print-identity-token` has the audience of gcloud",
+        "Authenticating service-to-service; Authenticate developers",
+        "the_audience_is_the_url_of_the_service",
+    ),
+    rule(
+        "signature",
+        "a token is signed with RS256 by Google's key",
+        "Authentication for push subscriptions",
+        "a_token_is_valid_only_with_the_signature_of_google",
+    ),
+    rule(
+        "claims",
+        "a token has Google as its issuer, a verified address, and an expiry in the future",
+        "Authentication for push subscriptions",
+        "a_token_is_valid_only_from_google_until_its_expiry_with_a_verified_address",
+    ),
+    rule(
+        "removed-signature",
+        "the container receives the token with its signature replaced by `SIGNATURE_REMOVED_BY_GOOGLE`, so it cannot verify it",
+        "Troubleshoot Cloud Run",
+        "the_container_receives_the_claims_without_the_signature",
     ),
     rule(
         "ingress",
-        "a service with internal ingress does not exist for callers other than Pub/Sub and Cloud Scheduler of its project",
+        "a service with internal ingress does not exist for callers other than Pub/Sub and Cloud Scheduler of its project; this is checked before the token",
         "Restrict network ingress for Cloud Run",
-        "rehearsal",
+        "ingress_is_checked_before_the_token",
     ),
     rule(
         "schedule",

@@ -19,6 +19,8 @@ pub struct PlannedService {
     pub uri: String,
     /// Whether callers outside the project's own services reach it.
     pub reachable: bool,
+    /// Maximum number of concurrent requests of an instance.
+    pub concurrency: usize,
     /// Environment without secrets.
     pub environment: BTreeMap<String, String>,
     /// Secrets by variable.
@@ -34,8 +36,8 @@ pub struct PlannedSubscription {
     pub filter: Option<(String, String)>,
     /// Endpoint, account and audience of pushes.
     pub push: Option<(String, String, String)>,
-    /// Topic of dead letters.
-    pub dead_letters: Option<String>,
+    /// Maximum number of deliveries, and the topic of the messages that reach it.
+    pub dead_letters: Option<(u32, String)>,
 }
 
 /// A job of Cloud Scheduler: URL, account and audience.
@@ -139,6 +141,10 @@ fn service(resource: &Value) -> Result<PlannedService, String> {
         account: account.to_owned(),
         uri: text(resource, "uri")?.to_owned(),
         reachable: text(resource, "ingress")? == "INGRESS_TRAFFIC_ALL",
+        concurrency: template["max_instance_request_concurrency"]
+            .as_u64()
+            .and_then(|maximum| usize::try_from(maximum).ok())
+            .ok_or_else(|| missing("maximum of concurrent requests"))?,
         environment,
         secrets,
     })
@@ -159,8 +165,13 @@ fn subscription(resource: &Value) -> Result<PlannedSubscription, String> {
         topic: text(resource, "topic")?.to_owned(),
         filter: values["filter"].as_str().map(filter).transpose()?,
         push,
-        dead_letters: values["dead_letter_policy"][0]["dead_letter_topic"].as_str().map(str::to_owned),
+        dead_letters: dead_letters(&values["dead_letter_policy"][0]),
     })
+}
+
+fn dead_letters(policy: &Value) -> Option<(u32, String)> {
+    let deliveries = policy["max_delivery_attempts"].as_u64().and_then(|count| u32::try_from(count).ok())?;
+    Some((deliveries, policy["dead_letter_topic"].as_str()?.to_owned()))
 }
 
 /// A filter on one attribute: `attributes.cluster = "c"`, `attributes."ce-type" = "t"`.

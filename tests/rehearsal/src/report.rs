@@ -43,7 +43,7 @@ fn member(full: &str) -> String {
         (members::PERSON, "`people`"),
         (members::REQUESTER, "`requesters`"),
         (members::LISTENER, "`listeners`"),
-        (members::GITHUB, "everyone"),
+        (members::EVERYONE, "everyone"),
     ];
     if let Some((_, name)) = options.iter().find(|(member, _)| *member == full) {
         return (*name).to_owned();
@@ -192,7 +192,9 @@ mod tests {
         let sources = [
             include_str!("condition.rs"),
             include_str!("grants.rs"),
+            include_str!("front.rs"),
             include_str!("methods.rs"),
+            include_str!("tokens.rs"),
             include_str!("../../fakes/pubsub/tests/client.rs"),
         ];
         for rule in RULES {

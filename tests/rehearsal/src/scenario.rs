@@ -2,23 +2,22 @@
 //! arrive; dead letters are forwarded; hints are removed.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::Write as _,
-    os::unix::fs::PermissionsExt,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
 };
 
-use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::{
     declared,
-    deployment::{Rehearsal, WEBHOOK_SECRET},
-    front::Invocation,
+    deployment::Rehearsal,
+    fixtures::{Cluster, Files, Image, MEASUREMENTS, ON_PUSH},
+    front::{Invocation, Source},
     grants::Resource,
     iam::member,
     plan::PROJECT,
+    requests::{api, message, operator, push},
+    tokens::{self, GCLOUD, GOOGLE},
 };
 
 /// Maximum duration of all runs.
@@ -38,128 +37,19 @@ pub mod members {
     pub const REQUESTER: &str = "serviceAccount:x@other.iam.gserviceaccount.com";
     /// Reads replies.
     pub const LISTENER: &str = "group:team@example.com";
-    /// GitHub, which has no account.
-    pub const GITHUB: &str = "allUsers";
-}
-
-const COMMIT: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
-const SCHEDULE: &str = "* * * * *";
-
-fn workflow(name: &str, image: &str, cluster: &str, more: &str) -> String {
-    format!(
-        r#"name: {name}
-{image}
-cluster: {cluster}
-benchmark:
-  workload: {{collective: all_reduce, min_bytes: 2M, max_bytes: 4M, step_factor: 2, iterations: 20, warmup_iterations: 5}}
-  criteria: criteria/any.yaml
-limits: {{image: 5m, cluster: 5m, job: 5m, logs: 5m, results: 5m, verdict: 5m, lease: 60m, patience: 10s, grace: 30s}}
-{more}
-notify: [webhook: {{target: ops}}]
-"#
-    )
-}
-
-/// A table of nccl-tests from two nodes of eight GPUs, with this number of wrong elements.
-fn log(wrong: u32) -> String {
-    let mut text = "# nThread 1 nGpus 1 minBytes 2097152 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 \
-                    validation: 1 graph: 0\n#\n# Using devices\n"
-        .to_owned();
-    for rank in 0..16 {
-        let (node, device) = (rank / 8, rank % 8);
-        _ = writeln!(
-            text,
-            "#  Rank {rank:>2} Group  0 Pid   2724 on    any-{node} device  {device} [0000:{device:02}:00] NVIDIA H100"
-        );
-    }
-    text += "#\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
-    for (size, count, time) in [(2_097_152.0, 524_288, 100.0), (4_194_304.0, 1_048_576, 190.0)] {
-        let algorithm = size / time / 1000.0;
-        let sample = format!("{time:>8.2} {algorithm:>7.2} {:>7.2} {wrong:>6}", algorithm * 1.875);
-        _ = writeln!(text, "{size:>12}{count:>14}     float     sum      -1 {sample} {sample}");
-    }
-    text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 40.36\n#\n"
-}
-
-/// Objects that an operator puts into the bucket, and logs on the agents' hosts.
-fn prepare(rehearsal: &Rehearsal) -> Result<(), String> {
-    let bucket = rehearsal.plan.bucket("artefacts");
-    let mut logs = BTreeMap::new();
-    for (cluster, wrong) in [("c-1", 0), ("c-2", 7)] {
-        let folder = rehearsal.folder().join(format!("logs-{cluster}"));
-        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-        std::fs::write(folder.join("all_reduce.log"), log(wrong)).map_err(|error| error.to_string())?;
-        let system = format!(
-            "{{existing: {{name: {cluster}, system: {{logs: {{folder: {}, nodes: 2}}}}}}}}",
-            folder.display()
-        );
-        logs.insert(cluster, system);
-    }
-    let (programs, shared) = (rehearsal.folder().join("bin"), rehearsal.folder().join("shared"));
-    for folder in [&programs, &shared] {
-        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    }
-    for command in ["sbatch", "squeue", "scontrol", "srun", "sacct", "scancel", "sinfo"] {
-        let path = programs.join(command);
-        std::fs::write(&path, include_str!("files/slurm.sh")).map_err(|error| error.to_string())?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
-            .map_err(|error| error.to_string())?;
-    }
-    let image = "image: {build: {config: steps/image.yaml, source: source}}";
-    let pushed = "image: {build: {config: steps/files.yaml, repository: {url: https://github.com/acme/images, revision: main}}}";
-    let deployed = r#"{rent: {deployed: {deploy: {config: steps/deploy.yaml, source: source, substitutions: {_LEAVES_CLUSTER: '{"nodes": [{"name": "n-0", "slots": 8}, {"name": "n-1", "slots": 8}], "slurm": {"shared_folder": "SHARED"}}'}}, destroy: {config: steps/destroy.yaml, source: source, substitutions: {_LEAVES_GONE: '{"left": [], "evidence": "all lists are empty"}'}}, slurm: {nodes: 2, ranks_per_node: 8, shared_folder: /set/by/the/deployment}}}}"#;
-    let deployed = deployed.replace("SHARED", &shared.display().to_string());
-    let files = [
-        ("by-api.yaml", workflow("by-api", image, &logs["c-1"], "")),
-        ("by-message.yaml", workflow("by-message", "", &logs["c-1"], "")),
-        (
-            "by-schedule.yaml",
-            workflow(
-                "by-schedule",
-                "",
-                &logs["c-2"],
-                &format!("on: {{schedule: [{{cron: '{SCHEDULE}', zone: Etc/UTC, window: 4h}}]}}"),
-            ),
-        ),
-        (
-            "by-push.yaml",
-            workflow(
-                "by-push",
-                pushed,
-                &deployed,
-                "on: {push: [{repository: acme/images, branches: [main]}]}",
-            ),
-        ),
-        ("criteria/any.yaml", include_str!("files/criteria.yaml").to_owned()),
-        ("steps/files.yaml", include_str!("files/files.yaml").to_owned()),
-        ("steps/image.yaml", include_str!("files/image.yaml").to_owned()),
-        ("steps/deploy.yaml", include_str!("files/deploy.yaml").to_owned()),
-        ("steps/destroy.yaml", include_str!("files/destroy.yaml").to_owned()),
-        ("source/readme", "nothing is needed\n".to_owned()),
-    ];
-    for (name, content) in files {
-        rehearsal.storage.put(&bucket, &format!("workflows/{name}"), content);
-    }
-    // The schedule was first read 61 s ago, so that its last time is due.
-    let mut hash = Sha256::new();
-    for part in [SCHEDULE, "Etc/UTC"] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let digest = hex::encode(hash.finalize());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
-    let since = model::Timestamp::from_millis(i64::try_from(now.as_millis()).unwrap_or(0) - 61_000);
-    let name = format!("schedules/by-schedule/since/{}.json", &digest[..12]);
-    rehearsal.storage.put(&bucket, &name, json!({"since": since}).to_string());
-    Ok(())
+    /// Callers without an account, such as GitHub.
+    pub const EVERYONE: &str = "allUsers";
+    /// A user in the operators' group.
+    pub const OPERATOR_EMAIL: &str = "operator@example.com";
+    /// The user who may open the dashboard.
+    pub const PERSON_EMAIL: &str = "a@example.com";
 }
 
 /// The reason why a rehearsal failed.
 pub type Failed = String;
 
 /// Waits until `done` returns a value; fails early at the first denial.
-async fn until<T>(
+pub async fn until<T>(
     rehearsal: &Rehearsal,
     what: &str,
     patience: Duration,
@@ -167,12 +57,7 @@ async fn until<T>(
 ) -> Result<T, Failed> {
     let began = Instant::now();
     loop {
-        if let Some(denial) = rehearsal.iam.denials().first() {
-            return Err(format!("403: {denial}"));
-        }
-        if let Some(ended) = rehearsal.ended() {
-            return Err(ended);
-        }
+        rehearsal.check()?;
         if let Some(found) = done().await? {
             return Ok(found);
         }
@@ -183,68 +68,9 @@ async fn until<T>(
     }
 }
 
-async fn api(rehearsal: &Rehearsal, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
-    let headers =
-        vec![("content-type", "application/json".to_owned()), ("idempotency-key", "rehearsal".to_owned())];
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
-    let request = Invocation { method, path, headers, body };
-    let (status, text) = rehearsal.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
-    if !(200..300).contains(&status) {
-        return Err(format!("{method} {path}: {status}: {text}"));
-    }
-    serde_json::from_str(&text).map_err(|error| format!("{method} {path}: {error}: {text}"))
-}
-
-/// Publishes a request of a run on the gateway's topic, as the requester.
-fn request(rehearsal: &Rehearsal) -> Result<(), Failed> {
-    let topic = format!("projects/{PROJECT}/topics/burnin-gateway");
-    rehearsal
-        .iam
-        .check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(&topic))
-        .map_err(|denial| denial.to_string())?;
-    let attributes = [
-        ("ce-specversion", "1.0"),
-        ("ce-type", "dev.burnin.run.request.v1"),
-        ("ce-source", "//rehearsal"),
-        ("ce-id", "1"),
-        ("content-type", "application/json"),
-    ];
-    let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let data = json!({"workflow": "by-message"}).to_string().into();
-    rehearsal
-        .broker
-        .publish(&topic, pubsub_standin::Message { data, attributes, ..pubsub_standin::Message::default() });
-    Ok(())
-}
-
-/// Delivers a push of GitHub, signed.
-async fn push(rehearsal: &Rehearsal) -> Result<(), Failed> {
-    let body = json!({
-        "ref": "refs/heads/main", "before": "a".repeat(40), "after": COMMIT, "created": false, "deleted": false, "forced": false,
-        "commits": [{"id": COMMIT, "added": [], "removed": [], "modified": ["build.yaml"]}],
-        "head_commit": {"id": COMMIT}, "repository": {"id": 1, "full_name": "acme/images"},
-        "pusher": {"name": "a"}, "sender": {"login": "a", "id": 1, "type": "User"},
-    })
-    .to_string();
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(WEBHOOK_SECRET.as_bytes()).map_err(|error| error.to_string())?;
-    mac.update(body.as_bytes());
-    let headers = vec![
-        ("content-type", "application/json".to_owned()),
-        ("x-github-event", "push".to_owned()),
-        ("x-github-delivery", "1".to_owned()),
-        ("x-hub-signature-256", format!("sha256={}", hex::encode(mac.finalize().into_bytes()))),
-    ];
-    let request = Invocation { method: "POST", path: "/hooks/github", headers, body: body.into() };
-    match rehearsal.front.invoke(members::GITHUB, "burnin-hooks", request).await {
-        (200..300, _) => Ok(()),
-        (status, text) => Err(format!("the webhook: {status}: {text}")),
-    }
-}
-
 /// Runs of each workflow, by its name.
 async fn runs(rehearsal: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
-    let listed = api(rehearsal, "GET", "/api/v1/runs", &Value::Null).await?;
+    let listed = api(rehearsal, "GET", "/api/v1/runs", "", &Value::Null).await?;
     let listed = listed["runs"].as_array().cloned().unwrap_or_default();
     Ok(listed.into_iter().map(|run| (run["workflow"].as_str().unwrap_or_default().to_owned(), run)).collect())
 }
@@ -267,28 +93,24 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
         .check(members::LISTENER, "pubsub.subscriptions.consume", &Resource::subscription(&replies))
         .map_err(|denial| denial.to_string())?;
     let dead = dead_letters(rehearsal, patience).await?;
-    prepare(rehearsal)?;
+    let files = Files::write(rehearsal)?;
+    files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
+    files.notifying(rehearsal, "by-message", Image::None, Cluster::Correct, "");
+    files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
+    files.scheduled(rehearsal, "by-schedule");
     rehearsal.start().await?;
     dashboard(rehearsal, "/", "Burnin").await?;
-    let started = api(rehearsal, "POST", "/api/v1/runs", &json!({"workflow": "by-api"})).await?;
+    let started = api(rehearsal, "POST", "/api/v1/runs", "1", &json!({"workflow": "by-api"})).await?;
     let mut notes = vec![format!("run {} started by the API", started["run"])];
-    request(rehearsal)?;
-    push(rehearsal).await?;
-    let (mut installed, mut repeated) = (false, false);
+    message(rehearsal, "by-message", "1")?;
+    push(rehearsal, 0, "1").await?;
+    let (mut agents, mut repeated) = (BTreeSet::new(), false);
     let ended = {
         let began = Instant::now();
         loop {
-            if let Some(denial) = rehearsal.iam.denials().first() {
-                return Err(format!("403: {denial}"));
-            }
-            if let Some(ended) = rehearsal.ended() {
-                return Err(ended);
-            }
+            rehearsal.check()?;
             let found = runs(rehearsal).await?;
-            if !installed && let Some(cluster) = deployed(rehearsal) {
-                install_agent(rehearsal, &cluster).await?;
-                installed = true;
-            }
+            install_agents(rehearsal, &mut agents).await?;
             // The service ended before it marked the push as handled, and GitHub delivers it again: it starts no second run.
             if !repeated && found.contains_key("by-push") {
                 for mark in rehearsal.storage.names(&rehearsal.plan.bucket("artefacts")) {
@@ -296,7 +118,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
                         rehearsal.remove("artefacts", &mark).await?;
                     }
                 }
-                push(rehearsal).await?;
+                push(rehearsal, 0, "1").await?;
                 repeated = true;
             }
             if EXPECTED
@@ -365,19 +187,27 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     }
 }
 
-/// The cluster of a successful deployment.
-fn deployed(rehearsal: &Rehearsal) -> Option<String> {
-    let builds = rehearsal.builds();
-    let deployment = builds.iter().find(|build| {
-        build["status"] == "SUCCESS"
-            && !build["substitutions"]["_EXPIRES"].as_str().unwrap_or_default().is_empty()
-    })?;
-    Some(deployment["substitutions"]["_CLUSTER"].as_str()?.to_owned())
+/// Installs an agent on each deployed cluster that has none.
+///
+/// # Errors
+/// Returns an error if an agent does not start.
+pub async fn install_agents(rehearsal: &Rehearsal, installed: &mut BTreeSet<String>) -> Result<(), Failed> {
+    for build in rehearsal.builds() {
+        // Only deployments have an expiry.
+        let substitutions = &build["substitutions"];
+        let deployed = build["status"] == "SUCCESS"
+            && substitutions["_EXPIRES"].as_str().is_some_and(|at| !at.is_empty());
+        let cluster = substitutions["_CLUSTER"].as_str().unwrap_or_default();
+        if deployed && installed.insert(cluster.to_owned()) {
+            install_agent(rehearsal, cluster).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Installs an agent on a deployed cluster, with the subscription and the grants of workflows/a3-mega/agent.py. The account of the steps
 /// that do this has further roles, which workflows/a3-mega/README.md lists and `infra/` does not grant.
-async fn install_agent(rehearsal: &mut Rehearsal, cluster: &str) -> Result<(), Failed> {
+async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Failed> {
     let account = format!("nodes@{PROJECT}.iam.gserviceaccount.com");
     let name = format!("{cluster}-agent");
     let bucket = format!("bucket {}", rehearsal.plan.bucket("artefacts"));
@@ -420,7 +250,7 @@ fn check_rows(rehearsal: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(
         let rows = rehearsal.bigquery.count(&format!("{PROJECT}.burnin.{table}"), &["run"])?;
         for (name, _) in EXPECTED {
             let run = ended[name]["run"].as_str().unwrap_or_default();
-            let expected = if table == "verdicts" { 1 } else { 4 };
+            let expected = if table == "verdicts" { 1 } else { MEASUREMENTS as u64 };
             let found = rows.get(&vec![run.to_owned()]).copied().unwrap_or(0);
             if found != expected {
                 return Err(format!("{name}: expected {expected} rows in {table}, found {found}"));
@@ -433,7 +263,15 @@ fn check_rows(rehearsal: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(
 /// Opens a page, and checks that it contains the expected text.
 async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<(), Failed> {
     let request = Invocation { method: "GET", path, headers: Vec::new(), body: Vec::new() };
-    let (status, text) = rehearsal.front.invoke(members::PERSON, "burnin-dashboard", request).await;
+    let (status, text) = rehearsal
+        .front
+        .invoke(
+            Source::Internet,
+            Some(&GOOGLE.token(members::PERSON_EMAIL, GCLOUD)),
+            "burnin-dashboard",
+            request,
+        )
+        .await;
     if status != 200 || !text.contains(expected) {
         return Err(format!("dashboard {path}: {status}: {}", text.chars().take(300).collect::<String>()));
     }
@@ -444,7 +282,7 @@ async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<
 async fn report(rehearsal: &Rehearsal, run: &str) -> Result<(), Failed> {
     let path = format!("/api/v1/runs/{run}/report");
     let request = Invocation { method: "GET", path: &path, headers: Vec::new(), body: Vec::new() };
-    let (status, text) = rehearsal.front.invoke(members::OPERATOR, "burnin-gateway", request).await;
+    let (status, text) = operator(rehearsal, request).await;
     let ledger = format!("gs://{}/ledger/{run}", rehearsal.plan.bucket("ledger"));
     if status != 200 || !text.replace("&#x2f;", "/").contains(&ledger) {
         return Err(format!("{path}: {status}: expected {ledger} in the report"));
@@ -466,7 +304,7 @@ async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize
         let message = pubsub_standin::Message { data: b"{}".to_vec(), attributes, ..Default::default() };
         rehearsal.broker.put(&subscription.id, message);
     }
-    let mut sources = std::collections::BTreeSet::new();
+    let mut sources = BTreeSet::new();
     until(rehearsal, "dead letters are forwarded", patience, async || {
         for letter in rehearsal.broker.drain(&dead) {
             sources.extend(letter.attributes.get("CloudPubSubDeadLetterSourceSubscription").cloned());
@@ -482,4 +320,44 @@ async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize
         rehearsal.broker.fail(&subscription.id, false);
     }
     Ok(sources.len())
+}
+
+/// Calls each service with tokens that Cloud Run must refuse, and with the right one. Its denials are recorded, so it comes last.
+///
+/// # Errors
+/// Returns an error with the first token that has another result.
+pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
+    let mut refused = 0;
+    for service in rehearsal.plan.services.values() {
+        let pushing = rehearsal.plan.subscriptions.iter().filter_map(|of| of.push.as_ref());
+        let account =
+            pushing.filter(|(_, _, audience)| *audience == service.uri).map(|(_, account, _)| account);
+        let account = account.map(String::as_str).next().unwrap_or(members::PERSON_EMAIL);
+        let call = async |token: Option<&str>| {
+            let request = Invocation { method: "GET", path: "/about", headers: Vec::new(), body: Vec::new() };
+            rehearsal.front.invoke(Source::Project, token, &service.name, request).await.0
+        };
+        // An account of the project without the role.
+        let agent = format!("burnin-agent-c-1@{PROJECT}.iam.gserviceaccount.com");
+        let mut expected =
+            vec![("the right token", Some(GOOGLE.token(account, &service.uri).to_string()), 200)];
+        let everyone = service.name == "burnin-hooks";
+        if everyone {
+            // It serves webhooks only.
+            expected[0].2 = 404;
+        } else {
+            expected.push(("no token", None, 401));
+            expected.push(("another account", Some(GOOGLE.token(&agent, &service.uri).to_string()), 403));
+        }
+        let wrong = tokens::refused(account, &service.uri);
+        expected.extend(wrong.into_iter().map(|(what, token)| (what, Some(token), 401)));
+        for (what, token, status) in expected {
+            let found = call(token.as_deref()).await;
+            if found != status {
+                return Err(format!("{}: {what}: expected the status {status}, found {found}", service.name));
+            }
+            refused += usize::from(status == 401 || status == 403);
+        }
+    }
+    Ok(refused)
 }

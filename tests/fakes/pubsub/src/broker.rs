@@ -43,8 +43,18 @@ struct Queue {
     /// Pulled messages by their acknowledgement ids.
     pulled: BTreeMap<String, Queued>,
     wake: Arc<Notify>,
+    /// Messages that are neither acknowledged nor forwarded as dead letters.
+    unacknowledged: usize,
     /// All deliveries to this subscription fail while it is set.
     failing: bool,
+}
+
+impl Queue {
+    fn push(&mut self, message: Message) {
+        self.waiting.push_back(Queued { message, attempt: 1 });
+        self.unacknowledged += 1;
+        self.wake.notify_one();
+    }
 }
 
 #[derive(Default)]
@@ -52,6 +62,8 @@ struct Inner {
     topics: BTreeMap<String, u64>,
     queues: BTreeMap<String, Queue>,
     numbers: u64,
+    /// Each message whose number is divisible by this is delivered twice; 0: none.
+    repeated: u64,
 }
 
 /// All topics and subscriptions. Messages are delivered at least once, in no order.
@@ -88,6 +100,7 @@ impl Broker {
             waiting: VecDeque::new(),
             pulled: BTreeMap::new(),
             wake: Arc::clone(&wake),
+            unacknowledged: 0,
             failing: false,
         };
         self.lock().queues.insert(settings.name.clone(), queue);
@@ -108,7 +121,9 @@ impl Broker {
                             endpoint.deliver(&queued.message, queued.attempt).await
                         };
                         // Pub/Sub's page "Push subscriptions": all other statuses reject the message.
-                        if !matches!(status, 102 | 200 | 201 | 202 | 204) {
+                        if matches!(status, 102 | 200 | 201 | 202 | 204) {
+                            broker.settled(&name, 1);
+                        } else {
                             broker.rejected(&name, queued);
                         }
                     });
@@ -135,17 +150,29 @@ impl Broker {
         }
     }
 
+    /// Delivers each `every`-th message twice at the same time to each subscription.
+    pub fn repeat(&self, every: u64) {
+        self.lock().repeated = every;
+    }
+
+    /// Counts messages of a subscription as acknowledged.
+    fn settled(&self, subscription: &str, count: usize) {
+        if let Some(queue) = self.lock().queues.get_mut(subscription) {
+            queue.unacknowledged = queue.unacknowledged.saturating_sub(count);
+        }
+    }
+
     /// Publishes without a check of permissions. Returns the message's id.
     pub fn publish(&self, topic: &str, mut message: Message) -> String {
         let mut inner = self.lock();
         inner.numbers += 1;
         message.message_id = inner.numbers.to_string();
         *inner.topics.entry(topic.to_owned()).or_default() += 1;
+        let copies = if inner.repeated > 0 && inner.numbers.is_multiple_of(inner.repeated) { 2 } else { 1 };
         for queue in inner.queues.values_mut() {
             let wanted = |(name, value): &(String, String)| message.attributes.get(name) == Some(value);
             if queue.settings.topic == topic && queue.settings.filter.as_ref().is_none_or(wanted) {
-                queue.waiting.push_back(Queued { message: message.clone(), attempt: 1 });
-                queue.wake.notify_one();
+                (0..copies).for_each(|_| queue.push(message.clone()));
             }
         }
         message.message_id
@@ -154,8 +181,7 @@ impl Broker {
     /// Puts a message into one subscription only.
     pub fn put(&self, subscription: &str, message: Message) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
-            queue.waiting.push_back(Queued { message, attempt: 1 });
-            queue.wake.notify_one();
+            queue.push(message);
         }
     }
 
@@ -163,12 +189,14 @@ impl Broker {
     pub fn drain(&self, subscription: &str) -> Vec<Message> {
         let mut inner = self.lock();
         let Some(queue) = inner.queues.get_mut(subscription) else { return Vec::new() };
-        queue.waiting.drain(..).map(|queued| queued.message).collect()
+        let drained: Vec<_> = queue.waiting.drain(..).map(|queued| queued.message).collect();
+        queue.unacknowledged = queue.unacknowledged.saturating_sub(drained.len());
+        drained
     }
 
-    /// Number of messages that are not acknowledged.
+    /// Number of messages that are not acknowledged, with those that are being delivered or wait for another delivery.
     pub fn backlog(&self, subscription: &str) -> usize {
-        self.lock().queues.get(subscription).map_or(0, |queue| queue.waiting.len() + queue.pulled.len())
+        self.lock().queues.get(subscription).map_or(0, |queue| queue.unacknowledged)
     }
 
     fn take(&self, subscription: &str) -> Option<Queued> {
@@ -198,7 +226,8 @@ impl Broker {
 
     pub(crate) fn acknowledge(&self, subscription: &str, ids: &[String]) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
-            ids.iter().for_each(|id| drop(queue.pulled.remove(id)));
+            let acknowledged = ids.iter().filter_map(|id| queue.pulled.remove(id)).count();
+            queue.unacknowledged = queue.unacknowledged.saturating_sub(acknowledged);
         }
     }
 
@@ -248,6 +277,7 @@ impl Broker {
                     .attributes
                     .insert("CloudPubSubDeadLetterSourceSubscription".to_owned(), subscription.to_owned());
                 self.publish(topic, message);
+                self.settled(subscription, 1);
                 return;
             }
         }

@@ -135,3 +135,22 @@ async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_h
         assert_eq!(endpoint.1.lock().unwrap()[..3], [1, 2, 3]);
     }
 }
+
+#[tokio::test]
+async fn a_message_counts_until_it_is_acknowledged_also_while_it_waits_for_another_delivery() {
+    let broker = broker(&Arc::default());
+    let (failing, accepting) = ("projects/p/subscriptions/failing", "projects/p/subscriptions/accepting");
+    let endpoints = [500, 204].map(|status| Arc::new(Always(status, Mutex::default())));
+    for (name, endpoint) in [("failing", &endpoints[0]), ("accepting", &endpoints[1])] {
+        let endpoint = Some(Arc::clone(endpoint) as _);
+        broker.subscribe(Subscription { endpoint, ..subscription(name, TOPIC) });
+    }
+    broker.repeat(2);
+    for _ in 0..2 {
+        broker.publish(TOPIC, pubsub_standin::Message::default());
+    }
+    within(|| (broker.backlog(accepting) == 0).then_some(())).await;
+    assert_eq!(endpoints[1].1.lock().unwrap().len(), 3, "the second message is delivered twice");
+    within(|| (endpoints[0].1.lock().unwrap().len() > 6).then_some(())).await;
+    assert_eq!(broker.backlog(failing), 3);
+}

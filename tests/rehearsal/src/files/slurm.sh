@@ -15,7 +15,8 @@ case $(basename "$0") in
       esac
     done
     number=$(($(ls "$jobs" | wc -l) + 1))
-    echo "$name RUNNING" >"$jobs/$number"
+    # Several agents submit at the same time.
+    until (set -o noclobber && echo "$name RUNNING" >"$jobs/$number") 2>/dev/null; do number=$((number + 1)); done
     cd "$folder"
     mkdir -p output
     export SLURM_JOB_ID=$number SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='n-[0-1]'
@@ -40,6 +41,11 @@ case $(basename "$0") in
       *) echo "unsupported: scontrol $*" >&2; exit 1 ;;
     esac
     ;;
-  srun) if [[ ${!#} == hostname ]]; then printf '0: n-0\n1: n-1\n'; else sed 's/^/0: /' "$here/logs-c-1/all_reduce.log"; fi ;;
+  srun)
+    if [[ ${!#} == hostname ]]; then printf '0: n-0\n1: n-1\n'; exit; fi
+    read -r name _ <"$jobs/$SLURM_JOB_ID"
+    echo "$name" >>"$here/benchmarks"
+    sed 's/^/0: /' "$here/logs-c-1/all_reduce.log"
+    ;;
   sacct | scancel | sinfo) ;;
 esac

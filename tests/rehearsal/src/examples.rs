@@ -1,0 +1,212 @@
+//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, gcloud, the Python program, and a
+//! build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal. The Go program is compared with the others by a test of the
+//! gateway.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Bytes, to_bytes},
+    extract::Request,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use model::{ImageSpec, Verdict};
+use pubsub_standin::{Broker, Message};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, process::Command};
+
+use crate::{
+    deployment::Rehearsal,
+    fixtures::{Cluster, Files, Image},
+    front::{Front, Invocation, Source},
+    grants::Resource,
+    iam::{AGENTS, Iam},
+    outcomes,
+    plan::PROJECT,
+    scenario::{Failed, members, until},
+    tokens::{GCLOUD, GOOGLE},
+};
+
+const PAGE: &str = include_str!("../../../docs/TRIGGERS.md");
+const PATIENCE: Duration = Duration::from_secs(60);
+const DIGEST: &str = "sha256:2222222222222222222222222222222222222222222222222222222222222222";
+
+/// Text of the first fenced block in this language.
+fn example(language: &str) -> Result<&'static str, String> {
+    let block = PAGE.split_once(&format!("```{language}\n")).and_then(|(_, rest)| rest.split_once("\n```"));
+    block
+        .map(|(text, _)| text)
+        .ok_or_else(|| format!("docs/TRIGGERS.md: no block in the language {language}"))
+}
+
+/// A value of the first example, `name: value`.
+fn value(name: &str) -> Result<&'static str, String> {
+    let line =
+        PAGE.lines().find_map(|line| line.trim_start_matches([' ', '-']).strip_prefix(&format!("{name}: ")));
+    let value = line.map(|line| line.split('#').next().unwrap_or(line).trim());
+    value.ok_or_else(|| format!("docs/TRIGGERS.md: no line {name}"))
+}
+
+/// Pub/Sub's REST method `publish`, called by the requester, and the gateway's address.
+async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body = to_bytes(body, 1 << 20).await.unwrap_or_else(|_| Bytes::new());
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    if let Some(topic) = head.uri.path().strip_prefix("/v1/").and_then(|path| path.strip_suffix(":publish")) {
+        if let Err(denial) = iam.check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(topic)) {
+            return (StatusCode::FORBIDDEN, denial.to_string()).into_response();
+        }
+        let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let publish = |message: &Value| {
+            let attributes = message["attributes"].as_object().into_iter().flatten();
+            let attributes =
+                attributes.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+            let data = STANDARD.decode(message["data"].as_str().unwrap_or_default()).unwrap_or_default();
+            broker.publish(topic, Message { data, attributes: attributes.collect(), ..Message::default() })
+        };
+        let ids: Vec<_> = sent["messages"].as_array().into_iter().flatten().map(publish).collect();
+        return axum::Json(json!({"messageIds": ids})).into_response();
+    }
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let token = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let names = ["accept", "content-type", "idempotency-key", "last-event-id"];
+    let headers = names.into_iter().filter_map(|name| Some((name, text(name)?.to_owned()))).collect();
+    let request = Invocation { method: head.method.as_str(), path, headers, body: body.to_vec() };
+    let (status, text) = front.invoke(Source::Internet, token, "burnin-gateway", request).await;
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// Runs a command to its end.
+async fn run(what: &str, command: &mut Command) -> Result<(), Failed> {
+    let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
+    let output =
+        output.map_err(|_| format!("{what}: timeout"))?.map_err(|error| format!("{what}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    Err(format!("{what}: {}: {}", output.status, text.concat()))
+}
+
+/// Writes the workflows of the examples. The gateway reads all workflows once a minute, so this comes before its start.
+///
+/// # Errors
+/// Returns an error if docs/TRIGGERS.md has no trigger of a build.
+pub fn prepare(rehearsal: &Rehearsal) -> Result<(), Failed> {
+    let files = Files::write(rehearsal)?;
+    files.workflow(rehearsal, "nightly", Image::None, Cluster::Correct, "");
+    let on = format!("on: {{build: [{{trigger: {}, image: {}}}]}}", value("trigger")?, value("image")?);
+    files.workflow(rehearsal, "by-build", Image::None, Cluster::Correct, &on);
+    Ok(())
+}
+
+/// Executes each example. Returns their names.
+///
+/// # Errors
+/// Returns an error if an example fails, or starts no run that passes.
+pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, Failed> {
+    let ledger = outcomes::ledger(rehearsal)?;
+    let before = ledger.runs().await.map_err(|error| error.to_string())?.len();
+    let (trigger, image) = (value("trigger")?, value("image")?);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
+    let url = format!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);
+    let (front, broker, iam) =
+        (Arc::clone(&rehearsal.front), Arc::clone(&rehearsal.broker), Arc::clone(&rehearsal.iam));
+    let router = Router::new().fallback(move |request: Request| {
+        let (front, broker, iam) = (Arc::clone(&front), Arc::clone(&broker), Arc::clone(&iam));
+        async move { answer(&front, &broker, &iam, request).await }
+    });
+    let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
+
+    // The configuration of an operator's terminal.
+    let folder = rehearsal.folder().join("terminal");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let token = folder.join("access-token");
+    std::fs::write(&token, "token-of-the-requester").map_err(|error| error.to_string())?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let environment: BTreeMap<&str, String> = [
+        ("PATH", format!("{}:{path}", programs.display())),
+        ("HOME", folder.display().to_string()),
+        ("BURNIN_TOKEN", GOOGLE.token(members::OPERATOR_EMAIL, GCLOUD).to_string()),
+        ("CLOUDSDK_CONFIG", folder.join("gcloud").display().to_string()),
+        ("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", token.display().to_string()),
+        ("CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB", format!("{url}/")),
+        ("CLOUDSDK_CORE_DISABLE_USAGE_REPORTING", "true".to_owned()),
+        ("CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK", "true".to_owned()),
+    ]
+    .into();
+    let command = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().envs(&environment).current_dir(&folder);
+        command
+    };
+
+    let mut executed = vec!["a Cloud Build trigger"];
+    built(rehearsal, trigger, image)?;
+    let cron = example("cron")?.replace("http://127.0.0.1:8080", &url);
+    let cron = cron.replace("/var/lib/burnin", "data").replace("/var/log/burnin.log", "burnin.log");
+    // The command follows the five fields of the time.
+    let line = cron.split_whitespace().skip(5).collect::<Vec<_>>().join(" ");
+    run("the cron example", &mut command("sh", &["-c", &line])).await?;
+    executed.push("cron");
+    if command("gcloud", &["--version"]).output().await.is_ok_and(|output| output.status.success()) {
+        let line = example("sh")?.replace("PROJECT", PROJECT).replace("ce-id=ID", "ce-id=gcloud-1");
+        run("the gcloud example", &mut command("sh", &["-c", &line])).await?;
+        executed.push("gcloud");
+        let program =
+            example("python")?.replace("PROJECT", PROJECT).replace("https://pubsub.googleapis.com", &url);
+        run("the Python example", &mut command("python3", &["-c", &program])).await?;
+        executed.push("Python");
+    } else {
+        println!("skipped: the examples of gcloud and Python, because gcloud is missing");
+    }
+    let count = before + executed.len();
+    let states = until(rehearsal, "the runs of the examples are closed", PATIENCE, async || {
+        outcomes::closed(rehearsal, &ledger, count).await
+    })
+    .await?;
+    serving.abort();
+    let runs: Vec<_> = states
+        .iter()
+        .filter(|(state, _)| ["nightly", "by-build"].contains(&state.workflow.name.as_str()))
+        .collect();
+    if states.len() != count || runs.len() != executed.len() {
+        return Err(format!("{} examples started {} runs", executed.len(), runs.len()));
+    }
+    for (state, _) in runs {
+        if state.verdict().map(|reached| reached.verdict) != Some(Verdict::Pass) {
+            return Err(format!("{}: expected a pass, found {:?}", state.run, state.verdict()));
+        }
+        let reference = format!("{image}@{DIGEST}");
+        let prebuilt =
+            matches!(&state.workflow.image, Some(ImageSpec::Prebuilt(image)) if image.reference == reference);
+        if (state.workflow.name == "by-build") != prebuilt {
+            return Err(format!("{}: unexpected image {:?}", state.run, state.workflow.image));
+        }
+    }
+    Ok(format!("executed examples of triggers: {}", executed.join(", ")))
+}
+
+/// Publishes the builds of a trigger, as Cloud Build's own account: a failed one, which starts no run, and a successful one, twice.
+fn built(rehearsal: &Rehearsal, trigger: &str, image: &str) -> Result<(), Failed> {
+    let topic = format!("projects/{PROJECT}/topics/cloud-builds");
+    let may = rehearsal.iam.check(AGENTS[1].0, "pubsub.topics.publish", &Resource::topic(&topic));
+    may.map_err(|denial| denial.to_string())?;
+    for (id, status) in
+        [("their-build-1", "FAILURE"), ("their-build-2", "SUCCESS"), ("their-build-2", "SUCCESS")]
+    {
+        let build = json!({
+            "id": id, "projectId": PROJECT, "status": status, "buildTriggerId": "0f0f",
+            "substitutions": {"TRIGGER_NAME": trigger}, "images": [format!("{image}:latest")],
+            "results": {"images": [{"name": format!("{image}:latest"), "digest": DIGEST}]},
+        });
+        let attributes = [("buildId", id), ("status", status)];
+        let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let data = build.to_string().into();
+        rehearsal.broker.publish(&topic, Message { data, attributes, ..Message::default() });
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Runs whose services are killed: while they progress, random processes of the deployment are killed with -9 and restarted.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use ledger::Ledger;
+use lifecycle::RunState;
+use model::Verdict;
+use serde_json::json;
+
+use crate::{
+    deployment::Rehearsal,
+    fixtures::{Cluster, Files, Image, ON_PUSH},
+    outcomes::{self, Requested},
+    requests::{api, message, push},
+    scenario::{Failed, install_agents},
+};
+
+/// Duration of the kills.
+const KILLS: Duration = Duration::from_secs(20);
+/// Mean interval of the kills, varied by half.
+const INTERVAL: Duration = Duration::from_millis(300);
+/// Maximum time after the last kill until all runs are closed.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// Interval of the requests, so that each is sent and progresses during kills.
+const PACE: Duration = Duration::from_millis(1500);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of runs by the API, of messages, and of schedules.
+const EACH: usize = 4;
+const PUSHES: usize = 2;
+
+enum Request {
+    Api(usize),
+    Message(usize),
+    Push(usize),
+}
+
+impl Request {
+    async fn send(&self, rehearsal: &Rehearsal) -> Result<(), Failed> {
+        match self {
+            Self::Api(number) => {
+                let (key, body) = (number.to_string(), json!({"workflow": "by-api"}));
+                api(rehearsal, "POST", "/api/v1/runs", &key, &body).await.map(drop)
+            }
+            Self::Message(number) => message(rehearsal, "by-message", &number.to_string()),
+            Self::Push(number) => push(rehearsal, *number, &number.to_string()).await,
+        }
+    }
+}
+
+/// Kills processes at random. Returns their number.
+async fn kill(rehearsal: &Rehearsal, seed: u64) -> Result<u32, Failed> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (began, mut kills) = (Instant::now(), 0);
+    while began.elapsed() < KILLS {
+        rehearsal.kill(random.usize(..))?;
+        kills += 1;
+        tokio::time::sleep(INTERVAL.mul_f64(0.5 + random.f64())).await;
+    }
+    Ok(kills)
+}
+
+/// Sends the requests until each is accepted, and every second one once more: its response may have been lost. GitHub's administrator
+/// redelivers a push. Returns the number of refused requests.
+async fn send(rehearsal: &Rehearsal) -> Result<usize, Failed> {
+    // Runs of pushes take longest.
+    let mut requests: Vec<_> = (0..PUSHES).map(Request::Push).collect();
+    requests.extend((0..EACH).flat_map(|number| [Request::Api(number), Request::Message(number)]));
+    let (began, mut refused) = (Instant::now(), 0);
+    for (number, request) in requests.iter().enumerate() {
+        tokio::time::sleep_until((began + PACE * number as u32).into()).await;
+        for _ in 0..1 + number % 2 {
+            while let Err(why) = request.send(rehearsal).await {
+                refused += 1;
+                if began.elapsed() > KILLS + PATIENCE {
+                    return Err(format!("a request was never accepted: {why}"));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    Ok(refused)
+}
+
+/// Waits until all runs are closed, and installs agents on their clusters.
+async fn watch(
+    rehearsal: &Rehearsal,
+    ledger: &Ledger,
+    count: usize,
+) -> Result<Vec<(RunState, usize)>, Failed> {
+    let (began, mut agents) = (Instant::now(), BTreeSet::new());
+    loop {
+        rehearsal.check()?;
+        install_agents(rehearsal, &mut agents).await?;
+        if began.elapsed() > KILLS
+            && let Some(states) = outcomes::closed(rehearsal, ledger, count).await?
+        {
+            return Ok(states);
+        }
+        if began.elapsed() > KILLS + PATIENCE {
+            return Err(format!("timeout: {}", outcomes::progress(rehearsal, ledger).await));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Kills services during runs, and checks the results.
+///
+/// # Errors
+/// Returns an error at the first denied request, at a timeout, or with all wrong results.
+pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Failed> {
+    let files = Files::write(rehearsal)?;
+    files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
+    files.notifying(rehearsal, "by-message", Image::None, Cluster::Correct, "");
+    files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
+    let named = |name: &str, count| (name.to_owned(), (count, Verdict::Pass));
+    let mut requested = Requested {
+        workflows: [named("by-api", EACH), named("by-message", EACH), named("by-push", PUSHES)].into(),
+        messages: EACH,
+        pushes: PUSHES,
+        // An image of each run by the API; an image, a deployment and its removal of each push.
+        builds: EACH + 3 * PUSHES,
+    };
+    for number in 0..EACH {
+        let name = format!("by-schedule-{number}");
+        files.scheduled(rehearsal, &name);
+        requested.workflows.insert(name, (1, Verdict::Fail));
+    }
+    rehearsal.start().await?;
+
+    let ledger = outcomes::ledger(rehearsal)?;
+    let here: &Rehearsal = rehearsal;
+    let began = Instant::now();
+    let (kills, refused, states) =
+        tokio::try_join!(kill(here, seed), send(here), watch(here, &ledger, requested.count()))?;
+    let took = began.elapsed().as_secs_f64();
+    let checked = outcomes::check(rehearsal, &ledger, &requested, &states, PATIENCE).await?;
+    Ok(format!(
+        "{kills} kills in {:.0} s, {refused} requests repeated, {checked}, closed after {took:.1} s, {} requests allowed and none denied",
+        KILLS.as_secs_f64(),
+        rehearsal.iam.allowed()
+    ))
+}
