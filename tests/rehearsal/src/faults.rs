@@ -114,7 +114,7 @@ async fn watch(
 pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Failed> {
     let files = Files::write(rehearsal)?;
     files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, Cluster::Correct, "");
+    files.notifying(rehearsal, "by-message", Image::None, Cluster::Slurm, "");
     files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
     let named = |name: &str, count| (name.to_owned(), (count, Verdict::Pass));
     let mut requested = Requested {

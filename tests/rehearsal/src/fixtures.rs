@@ -26,6 +26,8 @@ pub enum Cluster {
     Correct,
     /// Logs with wrong elements.
     Wrong,
+    /// An existing Slurm cluster: only its agent has Slurm's commands.
+    Slurm,
     /// Deployed and destroyed by steps.
     Deployed,
 }
@@ -96,6 +98,8 @@ impl Files {
             fs::write(&path, include_str!("files/slurm.sh")).map_err(context)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(context)?;
         }
+        let slurm = format!("{{nodes: 2, ranks_per_node: 8, shared_folder: {}}}", shared.display());
+        systems.insert("slurm", format!("{{existing: {{name: c-1, system: {{slurm: {slurm}}}}}}}"));
         let deployed = r#"{rent: {deployed: {deploy: {config: steps/deploy.yaml, source: source, substitutions: {_LEAVES_CLUSTER: '{"nodes": [{"name": "n-0", "slots": 8}, {"name": "n-1", "slots": 8}], "slurm": {"shared_folder": "SHARED"}}'}}, destroy: {config: steps/destroy.yaml, source: source, substitutions: {_LEAVES_GONE: '{"left": [], "evidence": "all lists are empty"}'}}, slurm: {nodes: 2, ranks_per_node: 8, shared_folder: /set/by/the/deployment}}}}"#;
         let deployed = deployed.replace("SHARED", &shared.display().to_string());
         for (name, content) in [
@@ -136,6 +140,7 @@ impl Files {
         let cluster = match cluster {
             Cluster::Correct => &self.systems["c-1"],
             Cluster::Wrong => &self.systems["c-2"],
+            Cluster::Slurm => &self.systems["slurm"],
             Cluster::Deployed => &self.deployed,
         };
         let text = format!(

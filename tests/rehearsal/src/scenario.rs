@@ -95,7 +95,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     let dead = dead_letters(rehearsal, patience).await?;
     let files = Files::write(rehearsal)?;
     files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, Cluster::Correct, "");
+    files.notifying(rehearsal, "by-message", Image::None, Cluster::Slurm, "");
     files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
     files.scheduled(rehearsal, "by-schedule");
     rehearsal.start().await?;
