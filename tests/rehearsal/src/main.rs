@@ -145,7 +145,7 @@ async fn load(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), S
         unreliable: true,
         resend: "10s",
         poll: "1s",
-        tasks: Duration::from_secs(6),
+        tasks: Duration::from_secs(2),
         ..Settings::default()
     };
     let mut rehearsal = Rehearsal::new(plan.clone(), &arguments.programs, folder, settings).await?;
