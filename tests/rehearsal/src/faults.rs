@@ -63,7 +63,7 @@ async fn kill(rehearsal: &Rehearsal, seed: u64) -> Result<u32, Failed> {
     Ok(kills)
 }
 
-/// Sends the requests until each is accepted, and every second one once more: its response may have been lost. GitHub's administrator
+/// Sends the requests until each is accepted, and every second one again: its response may have been lost. GitHub's administrator
 /// redelivers a push. Returns the number of refused requests.
 async fn send(rehearsal: &Rehearsal) -> Result<usize, Failed> {
     // Runs of pushes take longest.
@@ -114,7 +114,7 @@ async fn watch(
 pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Failed> {
     let files = Files::write(rehearsal)?;
     files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, Cluster::Slurm, "");
+    files.notifying(rehearsal, "by-message", Image::None, Cluster::Correct, "");
     files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
     let named = |name: &str, count| (name.to_owned(), (count, Verdict::Pass));
     let mut requested = Requested {

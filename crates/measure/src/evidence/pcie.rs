@@ -2,7 +2,7 @@
 //! are not printed.
 //!
 //! A link corrects errors by sending packets again, at the cost of speed. NVIDIA recommends at most 8 replays a minute
-//! (`DCGM_LIMIT_MAX_PCIREPLAY_RATE`, DCGM, `dcgmlib/dcgm_gpu_hardware_limits.h`). After several replays of one packet in vain the
+//! (`DCGM_LIMIT_MAX_PCIREPLAY_RATE`, DCGM, `dcgmlib/dcgm_gpu_hardware_limits.h`). After several replays of one packet without success the
 //! link is trained again, which the counter of rollovers records.
 
 use std::collections::BTreeMap;
