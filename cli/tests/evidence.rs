@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Prints uncorrected errors of GPU 1 from the file `errors`.
+/// Prints uncorrected errors of GPU 1 from the file `errors`, and its packets sent again from the file `replays`.
 const NVIDIA_SMI: &str = r#"#!/bin/bash
 errors=$(cat "$FOLDER/errors" 2>/dev/null || echo 0)
 case "$1" in
@@ -23,6 +23,9 @@ case "$1" in
     touch "$FOLDER/sampled"
     printf '%s\n' '0, 1980, 62, 699.12, 0x0000000000000004' '1, 1980, 56, 697.30, 0x0000000000000004'
     exec sleep 60 ;;
+  pci)
+    printf '%s\n' 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-cf8f9c59)' '    REPLAY_COUNTER:          0' \
+      'GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-9686fc0c)' "    REPLAY_COUNTER:          $(cat "$FOLDER/replays" 2>/dev/null || echo 0)" ;;
   nvlink)
     printf '%s\n' 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-cf8f9c59)' 'GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-9686fc0c)' ;;
 esac
@@ -107,6 +110,15 @@ fn an_error_counter_that_rises_fails_the_run_and_names_the_gpu() {
     // The next run begins with these errors: they did not rise during it.
     let (code, _) = run(folder.path(), "judged", "");
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn packets_sent_again_over_pcie_are_no_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    write_program(folder.path(), "dmesg", DMESG);
+    let (code, shown) = run(folder.path(), "judged", "echo 100 >\"$FOLDER/replays\"");
+    assert!(shown["reasons"].to_string().contains("PCIE_REPLAYS"), "{shown:#}");
+    assert_eq!(code, Some(2));
 }
 
 #[test]
