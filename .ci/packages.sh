@@ -5,6 +5,8 @@ packages_of() {
   case $1 in
     dashboard) echo chromium chromium-driver ;;
     hosts) echo openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo python3 ;;
+    # Executes an example of docs/TRIGGERS.md. Debian's Go has its standard library compiled.
+    rehearsal) echo golang-go ;;
     slurm) echo slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server ;;
     ansible)
       echo slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libopenmpi-dev libpmix-dev git make iproute2 util-linux \

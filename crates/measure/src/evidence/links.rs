@@ -1,7 +1,8 @@
 //! NVLinks: lines of `nvidia-smi nvlink -s` that are inactive, and of `nvidia-smi nvlink -e` with other counts than 0.
 //!
 //! The lines of active links and of counters are those of driver 580.159 on two H100. A GPU all of whose links are inactive has the
-//! line `Unable to retrieve NVLink information as all links are inActive` instead (leptonai/gpud, issue 1085).
+//! line `Unable to retrieve NVLink information as all links are inActive` instead (leptonai/gpud, issue 1085), or with `inactive`
+//! (Azure/azurehpc-health-checks, test/data/bad_nvlink_status.txt).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +69,7 @@ impl LinkStates {
         by_gpu(lines, |gpu, line| {
             let links = states.gpus.entry(gpu).or_insert_with(|| Inactive::Some(BTreeSet::new()));
             let Some(line) = line else { return };
-            if line.text.contains("all links are inActive") {
+            if line.text.to_lowercase().contains("all links are inactive") {
                 *links = Inactive::All;
             } else if let (Inactive::Some(links), Some((link, rest))) = (links, numbered(&line.text, "Link"))
                 && rest.contains("inactive")

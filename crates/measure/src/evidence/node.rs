@@ -91,10 +91,16 @@ impl<'a> Snapshot<'a> {
         let gpus = Gpus::read(sources.of("gpus")).map_err(|why| state("GPUs", why)).ok();
         // Without nvidia-smi the GPUs are missing already.
         let (mut links, mut link_errors, mut replays) = (None, None, None);
-        if gpus.is_some() {
-            links = LinkStates::read(sources.of("links")).map_err(|why| state("NVLinks", why)).ok();
-            let errors = LinkErrors::read(sources.of("link_errors"));
-            link_errors = errors.map_err(|why| state("NVLink errors", why)).ok();
+        if let Some(gpus) = &gpus {
+            // Some drivers print nothing for GPUs without NVLink.
+            let is_due = |source| !sources.of(source).is_empty() || gpus.rows.values().any(Row::needs_links);
+            if is_due("links") {
+                links = LinkStates::read(sources.of("links")).map_err(|why| state("NVLinks", why)).ok();
+            }
+            if is_due("link_errors") {
+                let errors = LinkErrors::read(sources.of("link_errors"));
+                link_errors = errors.map_err(|why| state("NVLink errors", why)).ok();
+            }
             let counters = Replays::read(sources.of("pcie"));
             replays = counters.map_err(|why| state("PCIe counters", why)).ok().flatten();
         }

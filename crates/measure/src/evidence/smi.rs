@@ -36,6 +36,8 @@ const SETTINGS: [&str; 8] = [
     "power.limit",
     "pcie.link.width.current",
 ];
+/// Value of `gpu_recovery_action` for a GPU that works. Others: `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`.
+const NO_RECOVERY: &str = "None";
 /// Bits of the throttle reasons that are findings.
 const THROTTLED: [(u64, &str, Severity); 4] = [
     (0x40, "the hardware's thermal slowdown", Hardware),
@@ -172,6 +174,14 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
         if let Some(state) = later.get("fabric.state").filter(|state| *state != "Completed") {
             let text = format!("fabric.state is {state}: check Fabric Manager");
             changes.add("FABRIC_NOT_READY", Configuration, subject(), &text, later.line);
+        }
+        let recovery = "gpu_recovery_action";
+        if let Some(action) = later.get(recovery).filter(|action| *action != NO_RECOVERY) {
+            // A recovery that was due before the job is no evidence that the job damaged anything: a reset may be all it needs.
+            let old = earlier.get(recovery).is_some_and(|action| action != NO_RECOVERY);
+            let severity = if old { Unknown } else { Hardware };
+            let text = format!("the driver recommends the recovery `{action}` ({recovery})");
+            changes.add("GPU_RECOVERY_NEEDED", severity, subject(), &text, later.line);
         }
     }
 }

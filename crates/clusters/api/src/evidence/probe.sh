@@ -18,8 +18,8 @@ burnin_gpus() {
   local counters=pcie.link.width.current,ecc.errors.uncorrected.volatile.total,ecc.errors.corrected.volatile.total
   local rows=remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure
   local text
-  # Drivers before 545 do not know the state of the fabric.
-  for counters in "$counters,$rows,fabric.state" "$counters,$rows" "$counters"; do
+  # Older drivers do not know the recommended recovery (before 570) or the state of the fabric (before 545).
+  for counters in "$counters,$rows,fabric.state,gpu_recovery_action" "$counters,$rows,fabric.state" "$counters,$rows" "$counters"; do
     text=$(burnin_query "$fields,$counters")
     [[ $text == *'not a valid field'* ]] || break
   done
