@@ -405,7 +405,6 @@ pub enum CliCommand {
 }
 
 impl CliCommand {
-    /// The run that the command names.
     pub fn run_mut(&mut self) -> Option<&mut RunId> {
         match self {
             Self::Show { run, .. }

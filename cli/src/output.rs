@@ -145,7 +145,6 @@ pub fn status(line: impl fmt::Display) {
     }
 }
 
-/// Whether a stream has colours.
 pub fn colours(stream: &impl IsTerminal) -> bool {
     match CHOICE.get().map_or(ColourChoice::Auto, |(colours, _)| *colours) {
         ColourChoice::Always => true,

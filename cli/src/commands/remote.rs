@@ -39,7 +39,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Consecutive failures to follow a run, after which the command ends. The run continues.
 const FAILURES: u32 = 20;
 
-/// Executes a command on a server.
 pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, CliError> {
     if let Some(run) = command.run_mut() {
         *run = named(&server, run.clone()).await?;

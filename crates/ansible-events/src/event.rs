@@ -12,7 +12,6 @@ use crate::Counts;
 pub(crate) enum PlayEvent {
     /// A play started.
     Play(String),
-    /// Result of a task on one host.
     Result { task: String, host: String, how: TaskResult, result: Value },
     /// The run ended, with Ansible's own counts.
     Stats(BTreeMap<String, Counts>),

@@ -124,7 +124,6 @@ pub struct PlanOutcome {
     pub failure: Option<String>,
 }
 
-/// Result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
     /// Id in the config, if the step has one.

@@ -57,7 +57,6 @@ pub struct Plan {
 pub struct PlannedStep {
     /// Index in the file, starting at 0.
     pub index: usize,
-    /// Id, if any.
     pub id: Option<String>,
     /// The builder image as written, substitutions applied.
     pub image: String,

@@ -116,7 +116,6 @@ impl CloudStorage {
         Tries::new(&self.inner.patience)
     }
 
-    /// All pages of a list.
     async fn pages(&self, prefix: &str, from: &str, folded: bool) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         let mut token: Option<String> = None;

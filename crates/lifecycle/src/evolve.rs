@@ -18,9 +18,7 @@ pub enum UnreadableLedger {
     /// A record number is missing or out of order.
     #[error("the ledger has record {found} instead of record {expected}")]
     Gap {
-        /// The expected number.
         expected: u64,
-        /// The number found.
         found: u64,
     },
 }

@@ -20,7 +20,6 @@ pub struct RunState {
     pub workflow: Workflow,
     /// Cause of the run.
     pub trigger: Trigger,
-    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Number of the last record.
     pub seq: u64,
@@ -39,7 +38,7 @@ pub struct RunState {
     pub soak: Option<SoakProgress>,
     /// Conclusion and its time, once it is final.
     pub settled: Option<(Conclusion, Timestamp)>,
-    /// Time of the close.
+    /// `None` while the run is open.
     pub closed: Option<Timestamp>,
     /// Messages accepted so far.
     pub seen: BTreeSet<EventKey>,
@@ -48,7 +47,6 @@ pub struct RunState {
 /// Current attempt of a stage, and its failed attempts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageState {
-    /// Current attempt.
     pub attempt: Attempt,
     /// Start of this attempt.
     pub since: Option<Timestamp>,
@@ -68,10 +66,9 @@ pub struct StageState {
     pub earlier: Vec<EarlierAttempt>,
 }
 
-/// An attempt that the infrastructure failed.
+/// A previous attempt that ended with an infrastructure failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EarlierAttempt {
-    /// Attempt number.
     pub attempt: Attempt,
     /// External identifier.
     pub handle: Option<String>,
@@ -92,7 +89,6 @@ pub enum AttemptEnd {
 /// A requested cluster, until the provider confirms its deletion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lease {
-    /// Time of the request.
     pub asked_at: Timestamp,
     /// Time at which the cluster ends without a request.
     pub expires_at: Timestamp,
@@ -144,7 +140,7 @@ impl StageState {
 }
 
 impl RunState {
-    /// State of a stage, if known.
+    /// `None` if the stage has no record.
     pub fn stage(&self, step: impl Into<Step>) -> Option<&StageState> {
         self.stages.get(&step.into())
     }
@@ -199,7 +195,7 @@ impl RunState {
         }
     }
 
-    /// Loaded results of a check, if loaded.
+    /// `None` until the results of the check are loaded into the warehouse.
     pub fn results_of(&self, check: CheckIndex) -> Option<&Results> {
         match self.success(Stage::Results.of(check)) {
             Some(Fact::ResultsLoaded(results)) => Some(results),
@@ -207,7 +203,7 @@ impl RunState {
         }
     }
 
-    /// Verdict of a check, if reached.
+    /// `None` until the check has a verdict.
     pub fn verdict_of(&self, check: CheckIndex) -> Option<&VerdictReached> {
         match self.success(Stage::Verdict.of(check)) {
             Some(Fact::VerdictReached(verdict)) => Some(verdict),

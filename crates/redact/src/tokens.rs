@@ -32,7 +32,6 @@ const fn token(begins: &'static str, kind: Kind, least: usize) -> TokenPattern {
     TokenPattern { begins, kind, least, class: dashed, alone: false }
 }
 
-/// All known tokens.
 pub(crate) const TOKENS: [TokenPattern; 36] = [
     token("ghp_", Kind::GitToken, 20),
     token("gho_", Kind::GitToken, 20),

@@ -31,7 +31,6 @@ pub struct HistoryLevel {
     pub kind: PointKind,
     /// Excess plateau time over the baseline, relative.
     pub slower: f64,
-    /// Name, if known.
     pub name: Option<String>,
 }
 

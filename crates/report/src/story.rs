@@ -54,7 +54,6 @@ impl<'a> RunStory<'a> {
 /// A log, or the logs of a run together, with the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct LogStory<'a> {
-    /// Name as given.
     pub name: &'a str,
     /// Parsed content.
     pub reading: &'a Reading,

@@ -38,7 +38,6 @@ pub struct MetricValue {
 /// The state of a node in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeValue {
-    /// Name of the node.
     pub node: String,
     /// Worst value of the run's first judged metric on this node.
     pub value: Option<f64>,
@@ -55,7 +54,6 @@ pub struct NodeFinding {
     pub code: String,
     /// The program's own text.
     pub text: String,
-    /// Name of the log.
     pub log: String,
     /// Line of the log, starting at 1.
     pub line: u64,

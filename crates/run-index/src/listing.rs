@@ -14,11 +14,9 @@ pub const MAX_PAGE: usize = 200;
 /// Filters; `None` matches all runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// Name of the workflow.
     pub workflow: Option<String>,
-    /// Kind of cluster.
+    /// System of the cluster, such as `slurm`.
     pub system: Option<String>,
-    /// Name of the cluster.
     pub cluster: Option<String>,
     /// Open or closed.
     pub state: Option<RunStatus>,

@@ -148,7 +148,7 @@ impl RunIndex {
 }
 
 impl RunReport {
-    /// The baseline of its verdict, if any.
+    /// `None` if the verdict is absent, unreadable or without a baseline.
     pub(crate) fn judged_by(&self) -> Option<&verdict::Baseline> {
         match &self.judged {
             Some(StoredVerdict::Whole(stored)) => stored.judged_by.as_ref(),
@@ -156,7 +156,7 @@ impl RunReport {
         }
     }
 
-    /// Name of the reported check.
+    /// The requested check, or else the one that the state selects.
     pub fn shown_check(&self) -> CheckIndex {
         self.check.unwrap_or_else(|| self.state.shown_check())
     }

@@ -42,7 +42,6 @@ pub enum Disposition {
 /// Handles events, each at least once.
 #[async_trait::async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Handles one event.
     async fn handle(&self, event: &Event) -> Disposition;
 }
 

@@ -41,7 +41,6 @@ impl fmt::Display for VariableProblems {
 }
 
 impl VariableReader {
-    /// Reads the given variables.
     pub fn new<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
         let variables = variables.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         Self { variables, problems: Vec::new() }

@@ -32,13 +32,11 @@ pub const BUILD_CHANGED: &str = "google.cloud.cloudbuild.build.v1.statusChanged"
 /// Passes events to a handler, in any encoding.
 #[derive(Clone)]
 pub struct EventReceiver {
-    /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub dead_letters: Arc<dyn DeadLetters>,
 }
 
-/// Result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Handled or parked durably: do not redeliver.

@@ -92,7 +92,6 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes on `bus` as `publisher`.
     pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         Self { publisher, bus, clock, spawner: Arc::new(Runtime) }
     }

@@ -13,7 +13,6 @@ pub type CrashPoint = (u64, Moment);
 /// Results of many crashes.
 #[derive(Default)]
 pub struct CrashSummary {
-    /// Number of runs.
     pub runs: usize,
     /// Crashes that led to a violation, with its description.
     pub failed: BTreeMap<Vec<CrashPoint>, String>,

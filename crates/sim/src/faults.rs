@@ -5,12 +5,10 @@ use crate::Dice;
 /// Builds the enum and its table.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $most:literal;)*) => {
-        /// A kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($(#[$doc])* $name,)* }
 
         impl Fault {
-            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// Name for display.

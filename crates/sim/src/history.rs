@@ -93,9 +93,7 @@ pub enum Happening {
     },
     /// Rows were loaded into the warehouse.
     Loaded {
-        /// Id of the load.
         load: String,
-        /// Number of rows.
         rows: usize,
     },
     /// A false message about a stage was published.

@@ -7,7 +7,6 @@ use crate::{Fault, Scenario, SimOutcome, run};
 /// Results of many seeds.
 #[derive(Default)]
 pub struct SeedSummary {
-    /// Number of seeds.
     pub seeds: u64,
     /// Seeds with violations.
     pub failed: BTreeMap<u64, Vec<String>>,
@@ -21,7 +20,6 @@ pub struct SeedSummary {
     pub calls: u64,
     /// Number of published events.
     pub events: u64,
-    /// Number of records.
     pub records: u64,
     /// Wall time, seconds.
     pub took: f64,
@@ -70,7 +68,6 @@ impl SeedSummary {
         self.endings.iter().filter(|(ending, _)| !ending.ends_with('-')).map(|(_, times)| times).sum()
     }
 
-    /// Number of runs.
     pub fn runs(&self) -> u64 {
         self.endings.values().sum()
     }

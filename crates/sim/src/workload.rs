@@ -195,7 +195,6 @@ pub enum Ends {
 pub struct RankOutput {
     /// Benchmark.
     pub workload: Workload,
-    /// Number of ranks.
     pub ranks: u32,
     /// Whether one of its nodes is slow.
     pub slow: bool,

@@ -40,7 +40,6 @@ pub struct BuildRequest {
     pub secrets: Option<PathBuf>,
 }
 
-/// Result of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildOutcome {
     /// Status, in Cloud Build's spelling.

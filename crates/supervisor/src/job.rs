@@ -47,9 +47,7 @@ pub struct NodeExit {
     pub exit_code: Option<i32>,
     /// Signal that terminated it.
     pub signal: Option<i32>,
-    /// Start time.
     pub started_at: Timestamp,
-    /// End time.
     pub ended_at: Timestamp,
 }
 

@@ -4,7 +4,6 @@ use std::{ffi::OsString, io, process::Stdio, time::Duration};
 
 use tokio::process::Command;
 
-/// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramOutput {
     /// Whether it exited with 0.

@@ -27,7 +27,6 @@ const MAX_PATH: usize = 2048;
 /// A position in a file, both numbers starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Number of the line.
     pub line: usize,
     /// Column, in characters.
     pub column: usize,
@@ -52,7 +51,7 @@ const MAX_EXCERPT: usize = 300;
 pub struct FileProblem {
     /// File name as given, or `--set`.
     pub file: String,
-    /// Position, if any.
+    /// `None` for `--set` and for problems of the whole file.
     pub position: Option<Position>,
     /// The field, such as `limits.job` or `steps[2].timeout`; empty for the whole file.
     pub field: String,
@@ -113,7 +112,6 @@ impl From<FileProblem> for FileProblems {
 /// A YAML (or JSON) file as a value.
 #[derive(Clone, Debug)]
 pub struct YamlDocument {
-    /// File name as given.
     pub file: String,
     /// Content.
     pub value: Value,

@@ -94,9 +94,7 @@ pub struct CellMark {
     pub tone: &'static str,
     /// Sign for readers who do not see colours.
     pub mark: &'static str,
-    /// Result in a word.
     pub word: String,
-    /// Number of runs.
     pub runs: usize,
 }
 
@@ -108,7 +106,6 @@ pub struct NightRun {
     pub tone: &'static str,
     /// Sign for readers who do not see colours.
     pub mark: &'static str,
-    /// Result in a word.
     pub word: String,
 }
 

@@ -238,7 +238,6 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, &workflow, "system.html", view))
 }
 
-/// Number of runs by result.
 fn counts(lines: &[&RunSummary]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for line in lines {

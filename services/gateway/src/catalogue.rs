@@ -89,7 +89,6 @@ enum CatalogueSource {
 /// Workflows and invalid files.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    /// Workflows by name.
     pub workflows: BTreeMap<String, CatalogueEntry>,
     /// Files that are not readable as workflows, with their errors.
     pub broken: Vec<BrokenWorkflow>,

@@ -26,7 +26,6 @@ const HINTS: &str = "requests/open/";
 pub struct StartRequest {
     /// Idempotency key: requests with the same key start one run, whatever the time between them.
     pub key: EventKey,
-    /// Name of the requested workflow.
     pub workflow: String,
     /// Overridden fields. Only those that the workflow lists in `parameters`.
     pub set: BTreeMap<String, String>,

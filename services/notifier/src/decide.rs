@@ -73,7 +73,6 @@ pub enum Addressee {
     Status(Push),
     /// A check run of a commit.
     Check(Push),
-    /// A channel of this kind and name.
     Channel {
         /// Kind of channel.
         kind: String,

@@ -49,7 +49,6 @@ pub struct NoticeKey {
     pub channel: String,
 }
 
-/// State of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {
     /// Attempt with this number is due.
@@ -68,7 +67,6 @@ struct Try {
     at: Timestamp,
 }
 
-/// Result of a failed attempt.
 #[derive(Debug, Deserialize, Serialize)]
 struct FailedAttempt {
     at: Timestamp,
@@ -79,7 +77,6 @@ struct FailedAttempt {
 /// Final result of a delivery, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeliveryEnd {
-    /// Time at which the delivery ended.
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
     pub how: String,
@@ -165,7 +162,6 @@ impl Outbox {
         Ok(places)
     }
 
-    /// State of a delivery.
     pub async fn standing(&self, place: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
         let folder = place.folder();
         let names = self.0.list(&folder).await?;

@@ -93,7 +93,6 @@ pub enum Created {
     Taken,
 }
 
-/// A namespace of a cluster.
 #[derive(Clone)]
 pub struct NamespacedCluster {
     client: Client,

@@ -11,7 +11,6 @@ use crate::objects::{JobSet, Workload};
 /// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct PodState {
-    /// Current JobSet.
     pub jobset: JobSet,
     /// Every observed pod, deleted ones included, in its last observed state.
     pub pods: Vec<Pod>,

@@ -55,7 +55,6 @@ enum Passage {
     Gone,
 }
 
-/// Result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     /// A complete line.

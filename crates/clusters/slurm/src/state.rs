@@ -66,13 +66,12 @@ pub struct SlurmJobRow {
     pub state: String,
     /// Reason for waiting or for the end.
     pub reason: String,
-    /// Number of restarts.
     pub restarts: u32,
     /// Exit code and signal of the script.
     pub exit: (i32, i32),
-    /// Start of the job, if Slurm states it.
+    /// `None` if Slurm does not report it.
     pub started_at: Option<Timestamp>,
-    /// End of the job, if Slurm states it.
+    /// `None` if Slurm does not report it.
     pub ended_at: Option<Timestamp>,
     /// Allocated nodes, as a Slurm node list.
     pub nodes: String,

@@ -26,9 +26,9 @@ const RUNNING_FLAGS: [&str; 2] = ["CLOUD", "DYNAMIC_NORM"];
 pub enum IdleNodes {
     /// As many as requested; the longest idle ones, so that successive runs measure different nodes.
     Chosen(Vec<String>),
-    /// Too few are idle.
+    /// The reason, with the requested and the found number of nodes.
     TooFew(String),
-    /// Other jobs could not preempt this one.
+    /// The reason: other jobs cannot preempt this one.
     NotPreemptible(String),
 }
 

@@ -53,7 +53,6 @@ impl CreatedObject {
 pub enum UploadProgress {
     /// Number of stored bytes.
     Kept(u64),
-    /// The object was created.
     Made(CreatedObject),
 }
 

@@ -30,7 +30,6 @@ pub enum PointTone {
 /// A run in the chart.
 #[derive(Clone, Debug)]
 pub struct TrendPoint {
-    /// Id of the run.
     pub run: String,
     /// Time of the request.
     pub at: Timestamp,
@@ -67,9 +66,7 @@ pub struct TrendMark {
 /// A metric over time.
 #[derive(Clone, Debug)]
 pub struct Trend {
-    /// Name of the metric.
     pub metric: String,
-    /// Unit of all values.
     pub unit: String,
     /// Direction of improvement.
     pub better: Better,

@@ -14,11 +14,9 @@ use crate::workload::{self, RankOutput};
 /// State of all systems outside the services.
 #[derive(Default)]
 pub struct Clouds {
-    /// Builds by name.
     pub builds: BTreeMap<String, PlannedBuild>,
     /// Builds that must not start.
     pub stopped_builds: BTreeSet<String>,
-    /// Clusters by name.
     pub clusters: BTreeMap<String, SimCluster>,
     /// Names that must no longer be used for a cluster.
     pub given_back: BTreeSet<String>,
@@ -91,7 +89,6 @@ pub struct SimCluster {
     pub attempt: Attempt,
     /// Label: time at which it ends without a request.
     pub expires_at: Timestamp,
-    /// Number of its nodes.
     pub nodes: u32,
     /// Number of its slow node, if any.
     pub sick: Option<u32>,
@@ -137,7 +134,6 @@ pub struct SimJob {
     pub cluster: String,
     /// Names of the nodes that the job runs on.
     pub nodes: Vec<String>,
-    /// State.
     pub stage: SimJobStage,
     /// Whether the job started, so that a log exists.
     pub began: bool,
