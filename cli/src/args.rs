@@ -419,7 +419,7 @@ impl CliCommand {
         }
     }
 
-    /// Whether the command drives runs. Its exit code is then the result of the run, even if standard output fails.
+    /// Whether the command drives runs: its exit code is the result of the run even if standard output fails.
     pub const fn drives_runs(&self) -> bool {
         matches!(
             self,

@@ -164,7 +164,7 @@ impl FollowedFile {
     }
 }
 
-/// A row of nccl-tests' table for a person; `None` for any other line.
+/// A row of nccl-tests' table, formatted for display; `None` for other lines.
 pub fn benchmark_row(line: &str) -> Option<String> {
     // `srun --label` writes the rank before each line.
     let line = line.trim().split_once(": ").map_or(line.trim(), |(label, rest)| {

@@ -31,7 +31,7 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// How several logs belong together.
+/// Relation of the logs of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRelation {
     /// A series if all of them state their start time.

@@ -34,7 +34,7 @@ use crate::{
     server::Server,
 };
 
-/// Pause before a stream of events is opened again.
+/// Delay before an event stream is reopened.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Consecutive failures to follow a run, after which the command ends. The run continues.
 const FAILURES: u32 = 20;

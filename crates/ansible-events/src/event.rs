@@ -19,7 +19,6 @@ pub(crate) enum PlayEvent {
     Other,
 }
 
-/// Result of a task on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskResult {
     Ok,

@@ -30,7 +30,7 @@ pub enum InvalidBundle {
     #[error("the signature does not match the key: the content was changed after signing")]
     Signature,
     /// It is signed with an untrusted key.
-    #[error("it is signed with an untrusted key: {0}")]
+    #[error("the bundle is signed with an untrusted key: {0}")]
     Stranger(String),
     /// A file differs from the signed list.
     #[error("{name}: {why}")]
@@ -62,7 +62,7 @@ pub struct Checked {
 /// different type, mode, owner, time or link target is an error.
 ///
 /// # Errors
-/// Returns an error if the bundle is invalid: the first problem.
+/// Returns the first problem if the bundle is invalid.
 pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, InvalidBundle> {
     let mut archive = ArchiveReader { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;

@@ -50,7 +50,7 @@ pub struct ChannelForm {
     pub title: &'static str,
     /// The kind in one sentence, for schemas.
     pub description: &'static str,
-    /// Field of the settings with the channel's name.
+    /// Settings field that holds the channel's name.
     pub field: &'static str,
     /// Secrets under the channel's name that a delivery needs.
     pub secrets: &'static [SecretOrigin],

@@ -27,7 +27,7 @@ use crate::{BuildProblem, BuildStatus, Plan};
 
 pub use environment::{INHERITED, inherit};
 
-/// Parameters of a run.
+/// Parameters of one local execution of a plan.
 #[derive(Clone)]
 pub struct PlanRequest {
     /// The folder used as `/workspace`; it must exist.
@@ -75,7 +75,6 @@ impl PlanRequest {
     }
 }
 
-/// An event of a running build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildEvent {
     /// A step is about to start its process.
@@ -107,7 +106,6 @@ pub enum BuildEvent {
     },
 }
 
-/// Result of a build.
 #[derive(Clone, Debug)]
 pub struct PlanOutcome {
     /// The status of the build, always a final one.

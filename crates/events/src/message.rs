@@ -35,7 +35,7 @@ pub enum Content {
 /// An event that this service cannot read. Redelivery cannot help: it is parked.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableEvent {
-    /// The event type is unknown.
+    /// This version of the service does not know the event type.
     #[error("event type `{0}` is not known; it may be newer than this service")]
     UnknownType(String),
     /// An attribute is missing or malformed.

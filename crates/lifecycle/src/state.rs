@@ -163,7 +163,7 @@ impl RunState {
         }
     }
 
-    /// The image, if built.
+    /// `None` until the image is built.
     pub fn image(&self) -> Option<&Image> {
         match (&self.workflow.image, self.success(Stage::Image)) {
             (Some(ImageSpec::Prebuilt(image)), _) | (_, Some(Fact::ImageBuilt(image))) => Some(image),
@@ -171,7 +171,7 @@ impl RunState {
         }
     }
 
-    /// The cluster, if ready.
+    /// `None` until the cluster is ready.
     pub fn cluster(&self) -> Option<&Cluster> {
         match self.success(Stage::Cluster) {
             Some(Fact::ClusterReady(cluster)) => Some(cluster),
@@ -179,7 +179,7 @@ impl RunState {
         }
     }
 
-    /// End of a check's job, if it ended.
+    /// `None` until the job of the check has ended.
     pub fn job_of(&self, check: CheckIndex) -> Option<&JobEnd> {
         match self.success(Stage::Job.of(check)) {
             Some(Fact::JobDone(end)) => Some(end),
@@ -187,7 +187,7 @@ impl RunState {
         }
     }
 
-    /// Logs of a check, if collected.
+    /// `None` until the logs of the check are collected.
     pub fn logs_of(&self, check: CheckIndex) -> Option<&Logs> {
         match self.success(Stage::Logs.of(check)) {
             Some(Fact::LogsCollected(logs)) => Some(logs),
@@ -211,7 +211,7 @@ impl RunState {
         }
     }
 
-    /// Result of the search for bad nodes after a check, if it ended.
+    /// `None` until the search for bad nodes after the check has ended.
     pub fn suspects_of(&self, check: CheckIndex) -> Option<&Suspects> {
         match self.success(Stage::Locate.of(check)) {
             Some(Fact::NodesLocated(suspects)) if self.workflow.retest.is_none() => Some(suspects),
@@ -256,17 +256,17 @@ impl RunState {
         self.worst_check().or_else(last).unwrap_or_default()
     }
 
-    /// End of the shown check's job, if it ended.
+    /// `None` until the job of the shown check has ended.
     pub fn job(&self) -> Option<&JobEnd> {
         self.job_of(self.shown_check())
     }
 
-    /// Logs of the shown check, if collected.
+    /// `None` until the logs of the shown check are collected.
     pub fn logs(&self) -> Option<&Logs> {
         self.logs_of(self.shown_check())
     }
 
-    /// Loaded results of the shown check, if loaded.
+    /// `None` until the results of the shown check are loaded into the warehouse.
     pub fn results(&self) -> Option<&Results> {
         self.results_of(self.shown_check())
     }

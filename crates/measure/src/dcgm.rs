@@ -328,7 +328,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Version 3 has no categories: words of the settings that the operator makes.
+/// Version 3 has no categories: these words identify settings of the operator.
 fn is_setting(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"])

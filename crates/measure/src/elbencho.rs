@@ -91,7 +91,6 @@ struct Elbencho {
     json: Documents,
     /// Columns of the header: their indexes in [`READ`], each only once.
     header: Vec<Option<usize>>,
-    /// Name of the current operation.
     operation: String,
     rows: u64,
     ended: bool,

@@ -63,7 +63,7 @@ pub(crate) struct Document<'a> {
     breaks: usize,
     /// A line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
-    /// Position and kind of the error, if there is one. A `Result` with both is returned through memory, for each value.
+    /// Position and kind of the error. Stored here, because a `Result` with both would be returned through memory for each value.
     error: Option<(usize, &'static str)>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same for other nodes than texts without a backslash.
+    /// Slow path of [`Self::is_text`]: all nodes except texts without a backslash.
     #[cold]
     fn is_unusual_text(&self, node: &Node, text: &str) -> bool {
         let printed = |start, end| &self.text[start as usize..end as usize];
@@ -273,7 +273,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same for a string with a backslash or a line feed, or without end.
+    /// Slow path for a string with a backslash or a line feed, or without an end.
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<usize> {
         let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);

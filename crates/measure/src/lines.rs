@@ -42,7 +42,7 @@ pub(crate) trait Lines {
     /// Reads a line; lines are neither empty nor blank.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Reports how the output ended.
+    /// Reports the end of the output.
     fn finish(&mut self, out: &mut Out) -> LogEnd;
 }
 

@@ -447,8 +447,8 @@ fn beginning(text: &str) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// Adds a metric without value. It is changed where it is: moving a metric of 200 bytes right after its parts were written waits
-/// for each of them.
+/// Adds a metric without value. The metric is changed in place: moving its 200 bytes right after its parts were written would wait for each
+/// of the writes.
 #[inline]
 fn push(metrics: &mut Vec<Metric>, known: &Known, name: &Arc<str>, unit: &Arc<str>) {
     // Unlike `push`, this reserves memory before the metric is made, so that it is made in place.

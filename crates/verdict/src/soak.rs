@@ -54,7 +54,6 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-/// A value that declined.
 struct Decline<'a> {
     key: &'a Key,
     /// Decline from the first to the last round, relative to the first third of the rounds.

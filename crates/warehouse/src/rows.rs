@@ -271,7 +271,7 @@ pub struct FindingRow {
 }
 
 impl MetricRow {
-    /// The metric of the row.
+    /// Restores the metric from which the row was made.
     #[must_use]
     pub fn metric(&self) -> Metric {
         Metric {

@@ -17,7 +17,7 @@ use google_cloud_gax::{
 use service::{PortError, worker::chain};
 use tokio::sync::OnceCell;
 
-/// Timeout of a request: the caller must answer a request itself.
+/// Timeout of a request. The caller must itself respond in time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Builds of one project in one location.

@@ -47,7 +47,7 @@ impl JournalEntry {
         self.claims.iter().filter(open).map(|(number, _)| *number)
     }
 
-    /// All known builds.
+    /// Ids of all builds that a claim is known to have created.
     pub fn builds(&self) -> BTreeSet<String> {
         self.claims.values().flatten().cloned().collect()
     }

@@ -16,7 +16,7 @@ pub struct Order {
     pub expires_at: Timestamp,
 }
 
-/// State of a cluster.
+/// State of a cluster, as its provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterStatus {
     /// Unknown to the provider.

@@ -61,7 +61,7 @@ impl JobSpec {
     }
 }
 
-/// State of a job.
+/// State of a job, as its scheduler reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobStatus {
     /// Unknown to the scheduler.
@@ -77,7 +77,7 @@ pub enum JobStatus {
         /// Reason.
         why: String,
     },
-    /// Ended or not started because other jobs need its nodes. Only jobs of clusters whose settings say `yields`.
+    /// Ended or not started because other jobs need its nodes. Only jobs of clusters with the setting `yields`.
     Yielded {
         /// Reason.
         why: String,

@@ -147,7 +147,7 @@ impl ContainerOutput {
         }
     }
 
-    /// Opens the output at a time; `None` if the pod is deleted.
+    /// Opens the output from a time on; `None` if the pod is deleted.
     async fn open(
         &self,
         follow: bool,

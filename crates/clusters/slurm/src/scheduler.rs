@@ -123,7 +123,7 @@ impl SlurmJobs {
         self.known(folder, name).await
     }
 
-    /// Replaces a cancellation that a failed prolog caused: Slurm shows a job that must not be requeued as cancelled then.
+    /// Replaces a cancellation that a failed prolog caused: Slurm then reports a job that must not be requeued as cancelled.
     async fn explained(
         &self,
         finding: SlurmFinding,

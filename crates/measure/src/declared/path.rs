@@ -47,7 +47,7 @@ impl Path {
                     _ => match quoted('"').or_else(|| quoted('\'')) {
                         Some(key) => Step::Key(key.to_owned()),
                         None => {
-                            Step::Index(crate::number::count(inside).ok_or("has an index that is no number")?)
+                            Step::Index(crate::number::count(inside).ok_or("has an index that is not a number")?)
                         }
                     },
                 });

@@ -16,7 +16,7 @@ const WAITING: &str = "waiting-3";
 /// Content of a load: written once, by its first caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadNote {
-    /// Load id.
+    /// Id that the caller of the load chose.
     pub load: String,
     /// Number of measurements and metrics.
     pub rows: u64,
@@ -31,7 +31,7 @@ pub struct LoadMark {
     pub batch: u64,
 }
 
-/// Result of a load.
+/// Final outcome of a load, stored in `end.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadEnd {
@@ -127,12 +127,12 @@ impl LoadStore {
         self.put(&format!("loads/{load}/batch.json"), &mark).await.map(drop)
     }
 
-    /// Result of a load, if it ended.
+    /// `None` while the load is pending.
     pub async fn end(&self, load: &str) -> Result<Option<LoadEnd>, Error> {
         self.get(&format!("loads/{load}/end.json")).await
     }
 
-    /// Stores the result of a load.
+    /// Stores the final outcome of a load in `end.json`.
     pub async fn set_end(&self, load: &str, end: &LoadEnd) -> Result<(), Error> {
         self.put(&format!("loads/{load}/end.json"), end).await.map(drop)
     }
