@@ -74,7 +74,7 @@ impl Pins {
         Ok(entry.in_force())
     }
 
-    /// All decisions about a workflow, oldest first; `None` without any.
+    /// All decisions about a workflow, oldest first; `None` if there are no decisions.
     ///
     /// # Errors
     /// Returns an error if the store request fails, or an entry is invalid.

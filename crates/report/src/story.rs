@@ -30,7 +30,7 @@ pub struct RunStory<'a> {
     pub records: &'a [Record],
     /// Storage locations.
     pub places: &'a Places,
-    /// Rounds of the shown check, if it is part of a soak: at most some tens, evenly spaced.
+    /// Rounds of the shown check, if it is part of a soak: a selection of evenly spaced ones.
     pub rounds: &'a [RoundValues],
     /// The check to report; `None` for the whole run, with the measurements of the check with the most severe verdict.
     pub check: Option<CheckIndex>,

@@ -1,4 +1,4 @@
-//! The values of a run for a history of runs: one for each metric, and the state of each node.
+//! Values of one run for the run history: one per metric, and the state of each node.
 
 use std::collections::BTreeMap;
 

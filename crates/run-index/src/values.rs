@@ -38,7 +38,7 @@ pub struct CheckValues {
     pub verdict: Verdict,
     /// Reasons of the verdict, most severe first.
     pub reasons: Vec<Reason>,
-    /// Environment of the measurement.
+    /// Fingerprint of the measurement, field by field.
     pub setup: BTreeMap<String, String>,
     /// Metrics and nodes.
     pub values: Values,

@@ -43,6 +43,6 @@ pub trait Authenticator: Send + Sync + 'static {
     /// Identifies the caller by the request's `Authorization` header.
     ///
     /// # Errors
-    /// Returns an error if the caller is rejected: the reason.
+    /// Returns the reason if the caller is rejected.
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied>;
 }

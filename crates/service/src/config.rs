@@ -35,7 +35,8 @@ impl std::error::Error for VariableProblems {}
 
 impl fmt::Display for VariableProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} problem(s) in the environment:", self.0.len())?;
+        let noun = if self.0.len() == 1 { "problem" } else { "problems" };
+        write!(f, "{} {noun} in the environment:", self.0.len())?;
         self.0.iter().try_for_each(|problem| write!(f, "\n  {}: {}", problem.variable, problem.message))
     }
 }

@@ -25,7 +25,7 @@ pub struct Audit {
     /// Versions below a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below_minimum: Vec<BelowMinimum>,
-    /// Texts where a version was expected. They are compared with no minimum.
+    /// Texts where a version was expected. They are not compared with a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable_versions: Vec<UnreadableVersion>,
     /// Settings that slow down or prevent direct transfers between GPUs and network cards.

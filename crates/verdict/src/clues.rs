@@ -71,7 +71,7 @@ pub struct Clues {
 }
 
 impl Clues {
-    /// Occurrences of a sign, if any.
+    /// `None` if no line has this sign.
     pub fn network(&self, sign: Sign) -> Option<&NetworkHeard> {
         self.signs.get(&sign)
     }

@@ -166,7 +166,7 @@ impl YamlDocument {
     /// overlooked.
     ///
     /// # Errors
-    /// Returns an error if the text is invalid: the first syntax error, with its position.
+    /// Returns the first syntax error, with its position, if the text is invalid.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileProblems> {
         let mut document = Self {
             file: file.to_owned(),
@@ -279,7 +279,7 @@ impl YamlDocument {
         self.overridden.push(Overridden { field, file: other.file.clone(), position, excerpt });
     }
 
-    /// Removes a field's value, or the nearest enclosing one that exists; for the whole document returns false.
+    /// Removes a field's value, or that of the nearest existing enclosing field. Returns `false` for the whole document.
     pub(crate) fn remove(&mut self, field: &str) -> bool {
         let mut field = field;
         while !field.is_empty() {

@@ -60,7 +60,7 @@ pub(crate) struct Tokens<R> {
     filled: usize,
     /// The last string or word, possibly truncated.
     text: Vec<u8>,
-    /// A token read in advance.
+    /// Lookahead token.
     ahead: Option<JsonToken>,
 }
 
