@@ -147,7 +147,7 @@ fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
     names(&value.subjects)
 }
 
-/// The first names.
+/// The first names, and the number of the others.
 fn names(subjects: &[String]) -> String {
     let more = subjects.len().saturating_sub(NAMED);
     let named = subjects[..subjects.len() - more].join(", ");

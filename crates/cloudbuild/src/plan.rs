@@ -70,7 +70,7 @@ pub struct PlannedStep {
     pub dir: PathBuf,
     /// Indices of the steps that must succeed first.
     pub wait_for: Vec<usize>,
-    /// Time limit of this step.
+    /// `None`: only the timeout of the build applies.
     pub timeout: Option<Duration>,
     /// Tolerated failures: the build continues.
     pub tolerance: FailureTolerance,

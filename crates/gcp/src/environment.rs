@@ -134,7 +134,7 @@ impl FromStr for Subscription {
 /// Configuration common to all services.
 #[derive(Clone, Debug)]
 pub struct Platform {
-    /// Port to listen on.
+    /// HTTP port; `PORT`, default 8080.
     pub port: u16,
     /// Authentication of callers.
     pub auth: Auth,

@@ -206,7 +206,7 @@ impl Worker for Agent {
                 Err(error) => outbox.answer(id, Err(error)).await,
             },
             _ => Err(CommandError::Permanent(format!(
-                "the agent has nothing to do with the {} stage",
+                "the agent does not handle the {} stage",
                 id.stage
             ))),
         }

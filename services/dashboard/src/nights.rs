@@ -92,7 +92,7 @@ pub struct Cell {
 pub struct CellMark {
     /// `good`, `bad`, `unsure` or `busy`.
     pub tone: &'static str,
-    /// Sign for readers who do not see colours.
+    /// Symbol that replaces the colour for colour-blind readers.
     pub mark: &'static str,
     pub word: String,
     pub runs: usize,
@@ -104,7 +104,7 @@ pub struct NightRun {
     pub run: RunId,
     /// `good`, `bad`, `unsure` or `busy`.
     pub tone: &'static str,
-    /// Sign for readers who do not see colours.
+    /// Symbol that replaces the colour for colour-blind readers.
     pub mark: &'static str,
     pub word: String,
 }

@@ -105,7 +105,7 @@ impl LogReader {
         Ok((reading, clues))
     }
 
-    /// Reads the output of one process.
+    /// Reads one process's output with the declared, known or detected format.
     fn read(&self, output: &mut dyn Read) -> io::Result<Reading> {
         match &self.format {
             Source::Detected => measure::read(output),

@@ -35,7 +35,7 @@ impl Reply {
     }
 }
 
-/// Delivers notices. Repeated deliveries carry the same id, and a receiver that can check it gets the notice once.
+/// Delivers notices. Repeated deliveries carry the same id, so a receiver that checks the id receives the notice once.
 #[async_trait::async_trait]
 pub trait Sender: Send + Sync + 'static {
     /// Makes one attempt, within 30 s.

@@ -41,7 +41,7 @@ pub trait Refs: Send + Sync + 'static {
     /// Branches and tags of a repository.
     ///
     /// # Errors
-    /// Returns an error if the refs cannot be read: the reason.
+    /// Returns the reason if the refs cannot be read.
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String>;
 }
 
