@@ -352,7 +352,7 @@ pub enum CliCommand {
         /// Override a field of that workflow. Repeatable.
         #[arg(long, value_name = "KEY=VALUE", requires = "workflow")]
         set: Vec<Override>,
-        /// Number of good nodes beside them; default: as many as make up the nodes of the workflow.
+        /// Number of good partner nodes; default: enough to reach the number of nodes of the workflow.
         #[arg(long, value_name = "COUNT")]
         partners: Option<usize>,
         /// Return the nodes to service if every check passes.

@@ -93,7 +93,7 @@ fn named<'a>(known: &'a Nodes, name: &'a str) -> impl Iterator<Item = &'a NodeHi
     known.nodes.iter().filter(move |node| node.node == name)
 }
 
-/// The good nodes beside the chosen ones, at most as many as requested or needed for the workflow.
+/// The good partners of the chosen nodes, at most as many as requested or needed for the workflow.
 fn partners(
     known: &Nodes,
     chosen: &[&NodeHistory],

@@ -12,7 +12,12 @@ use crate::Counts;
 pub(crate) enum PlayEvent {
     /// A play started.
     Play(String),
-    Result { task: String, host: String, how: TaskResult, result: Value },
+    Result {
+        task: String,
+        host: String,
+        how: TaskResult,
+        result: Value,
+    },
     /// The run ended, with Ansible's own counts.
     Stats(BTreeMap<String, Counts>),
     /// Another event of the callback.

@@ -26,10 +26,10 @@ pub enum InvalidBundle {
     /// The file is not a bundle.
     #[error("this is not a bundle: {0}")]
     NoBundle(String),
-    /// It was changed after signing, or was not signed with its key.
+    /// The content was changed after signing, or was not signed with the bundle's key.
     #[error("the signature does not match the key: the content was changed after signing")]
     Signature,
-    /// It is signed with an untrusted key.
+    /// The key of the signature is not the trusted one.
     #[error("the bundle is signed with an untrusted key: {0}")]
     Stranger(String),
     /// A file differs from the signed list.

@@ -32,7 +32,7 @@ pub enum BundleError {
     /// The run is not closed.
     #[error("{0} is still open; a bundle requires a closed run")]
     Open(RunId),
-    /// Its ledger does not describe a valid run.
+    /// The ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
     Damaged {
         /// Run with the damaged ledger.

@@ -414,7 +414,7 @@ impl<'d> Value<'d> {
         found
     }
 
-    /// The last member of each name: one pass over the members, however many names there are.
+    /// The last member of each name: one pass over the members for all names.
     #[inline]
     pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<Value<'d>>; COUNT] {
         let (document, mut found) = (self.document, [None; COUNT]);

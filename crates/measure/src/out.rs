@@ -106,7 +106,7 @@ struct RecentLabels {
     bytes: usize,
 }
 
-/// How the name of a metric is made.
+/// Source of a metric's name.
 #[derive(Clone, Copy)]
 enum Name {
     /// The parts replace the placeholders of the registry.

@@ -24,7 +24,7 @@ const REMEMBERED: usize = 2000;
 pub struct RunCurve {
     pub run: RunId,
     pub requested_at: Timestamp,
-    /// Its only table.
+    /// The only table of its logs.
     pub table: Table,
 }
 

@@ -48,7 +48,7 @@ pub struct ListCursor {
 }
 
 impl ListCursor {
-    /// Its syntax, as a regular expression. Every match is a valid position.
+    /// Syntax of a cursor, as a regular expression. Every match is a valid position.
     pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
 
     fn behind(line: &RunSummary) -> Self {

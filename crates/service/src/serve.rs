@@ -185,7 +185,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
     // A separate task: the caller may disconnect, and a panic results in a response.
     let result = match tokio::spawn(async move { chore.run().await }).await {
         Ok(result) => result,
-        Err(stopped) => Err(format!("it panicked: {stopped}")),
+        Err(stopped) => Err(format!("the task panicked: {stopped}")),
     };
     match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),

@@ -92,10 +92,7 @@ pub enum Happening {
         how: String,
     },
     /// Rows were loaded into the warehouse.
-    Loaded {
-        load: String,
-        rows: usize,
-    },
+    Loaded { load: String, rows: usize },
     /// A false message about a stage was published.
     Contradicted {
         /// Affected run.

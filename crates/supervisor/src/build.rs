@@ -44,7 +44,7 @@ pub struct BuildRequest {
 pub struct BuildOutcome {
     /// Status, in Cloud Build's spelling.
     pub status: BuildStatus,
-    /// Reason of a failure.
+    /// Reason why the build failed.
     pub failure: Option<String>,
     /// Output files.
     pub artifacts: Vec<Artifact>,

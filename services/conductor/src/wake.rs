@@ -67,7 +67,7 @@ pub enum WakeError {
 type CommandKey = (Stage, Attempt, Verb);
 type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 
-/// A run's state, and when the ledger was listed for it.
+/// A run's state, and the time of the listing from which it was read.
 struct KnownState {
     state: RunState,
     listed_at: Timestamp,

@@ -199,7 +199,11 @@ async fn the_documented_messages_start_a_run() {
     let data = base64::engine::general_purpose::STANDARD.decode(message["data"].as_str().unwrap()).unwrap();
     let data = String::from_utf8(data).unwrap();
     assert_eq!(push_message(&front, &attributes, &data).await.len(), 2);
-    assert_eq!(push_message(&front, &attributes, &data).await.len(), 2, "a redelivered message requests no second run");
+    assert_eq!(
+        push_message(&front, &attributes, &data).await.len(),
+        2,
+        "a redelivered message requests no second run"
+    );
     // The Go example states the same attributes and data.
     let go = example("go");
     for (name, value) in &attributes {

@@ -34,7 +34,7 @@ pub enum Source {
 struct Target {
     /// Whether only Google's services of the project reach it.
     internal: bool,
-    /// Its URL, the audience of tokens.
+    /// URL of the service, the audience of tokens.
     uri: String,
     /// Concurrent requests of its instance.
     slots: Arc<Semaphore>,

@@ -135,7 +135,7 @@ impl SlurmJobs {
         if !drained.iter().any(|node| node.contains("Prolog error")) {
             return Ok(finding);
         }
-        let why = format!("a node of {nodes} could not start it");
+        let why = format!("a node of {nodes} could not start the job");
         Ok(SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why })
     }
 

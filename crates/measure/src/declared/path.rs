@@ -46,9 +46,9 @@ impl Path {
                     "*" => Step::All,
                     _ => match quoted('"').or_else(|| quoted('\'')) {
                         Some(key) => Step::Key(key.to_owned()),
-                        None => {
-                            Step::Index(crate::number::count(inside).ok_or("has an index that is not a number")?)
-                        }
+                        None => Step::Index(
+                            crate::number::count(inside).ok_or("has an index that is not a number")?,
+                        ),
                     },
                 });
                 rest = after;
