@@ -37,7 +37,6 @@ struct RunningJob {
     id: CommandId,
 }
 
-/// New lines of a file.
 pub struct NewLines {
     /// Name as in the list of collected logs.
     pub file: String,

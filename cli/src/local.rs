@@ -92,7 +92,6 @@ impl DataFolder {
         self.root.join(name)
     }
 
-    /// Path of a run's report.
     pub fn report(&self, run: &RunId) -> PathBuf {
         self.path("reports").join(format!("{run}.html"))
     }

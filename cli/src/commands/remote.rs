@@ -200,7 +200,6 @@ async fn named(server: &Server, name: RunId) -> Result<RunId, CliError> {
     selected(name, runs.iter().map(|run| &run.run))
 }
 
-/// The ledger of a run.
 async fn records(server: &Server, run: &RunId) -> Result<Vec<Record>, CliError> {
     #[derive(Deserialize)]
     struct RunRecords {

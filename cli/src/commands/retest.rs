@@ -16,7 +16,6 @@ use crate::{
 /// Number of judged runs from which the states of the nodes follow.
 const RUNS: usize = 500;
 
-/// The arguments.
 pub struct RetestRequest {
     pub nodes: Vec<String>,
     pub cluster: Option<String>,

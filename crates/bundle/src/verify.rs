@@ -37,7 +37,6 @@ pub enum InvalidBundle {
     File {
         /// Name in the archive.
         name: String,
-        /// The problem.
         why: String,
     },
     /// The ledger contradicts the bundle.

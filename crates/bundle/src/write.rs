@@ -37,7 +37,6 @@ pub enum BundleError {
     Damaged {
         /// Run with the damaged ledger.
         run: RunId,
-        /// Cause.
         why: String,
     },
     /// An object changed between two reads.
@@ -48,7 +47,6 @@ pub enum BundleError {
     Artifact {
         /// Object name in the bucket.
         name: String,
-        /// The problem.
         why: String,
     },
     /// The store request failed.

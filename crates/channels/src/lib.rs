@@ -24,7 +24,6 @@ pub static KINDS: [&dyn ChannelKind; 2] = [&slack::Slack, &webhook::Webhook];
 
 /// A kind of notification channel: its settings, texts and requests.
 pub trait ChannelKind: Send + Sync {
-    /// Name and settings.
     fn form(&self) -> ChannelForm;
 
     /// The content of a notice. It is stored, and every attempt sends the same bytes; it contains no address and no key.

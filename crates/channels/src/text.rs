@@ -34,7 +34,6 @@ pub struct NoticeText<'a> {
 /// A failure outside the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct FailureText {
-    /// Failed stage.
     pub stage: String,
     /// Machine-readable code of the failure.
     pub code: String,

@@ -79,7 +79,6 @@ impl PlanRequest {
 pub enum BuildEvent {
     /// A step is about to start its process.
     StepStarted {
-        /// Index of the step.
         index: usize,
         /// Id in the config, if the step has one.
         id: Option<String>,
@@ -87,14 +86,12 @@ pub enum BuildEvent {
     },
     /// A step's process is running; it leads this process group.
     ProcessGroup {
-        /// Index of the step.
         index: usize,
         /// Id of the group, and of its leader.
         pgid: i32,
     },
     /// A step has ended, with its whole process group.
     StepEnded {
-        /// Index of the step.
         index: usize,
         /// Id in the config, if the step has one.
         id: Option<String>,
@@ -116,7 +113,6 @@ pub struct PlanOutcome {
     pub artifacts: Vec<Artifact>,
     /// Container images to push.
     pub images: Vec<String>,
-    /// Path of the log file.
     pub log: PathBuf,
     /// Reasons of a failure, one per line.
     pub failure: Option<String>,

@@ -64,7 +64,6 @@ pub struct PlannedStep {
     pub action: Action,
     /// Environment, in order: later entries override earlier ones.
     pub env: Vec<(String, String)>,
-    /// Secret environment.
     pub secret_env: Vec<(String, Secret)>,
     /// Working directory relative to the workspace, without `..`.
     pub dir: PathBuf,
@@ -95,7 +94,6 @@ pub enum Action {
 /// Failures of a step that do not end the build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureTolerance {
-    /// None.
     Nothing,
     /// All failures, including a timeout.
     Everything,

@@ -82,7 +82,6 @@ pub enum Auth {
     Oidc {
         /// Required audience of tokens.
         audience: String,
-        /// Accepted callers.
         callers: Callers,
     },
 }
@@ -154,7 +153,6 @@ pub struct Platform {
     pub bigquery_emulator: Option<Emulator>,
     /// Log filter.
     pub log: String,
-    /// Format of log lines.
     pub log_format: Format,
     /// Endpoint for spans and metrics, if any.
     pub otlp: Option<String>,

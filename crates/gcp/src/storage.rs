@@ -82,7 +82,6 @@ impl FromStr for Emulator {
     }
 }
 
-/// A bucket of Cloud Storage.
 pub struct CloudStorage {
     inner: Arc<Inner>,
 }

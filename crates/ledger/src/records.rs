@@ -52,7 +52,7 @@ pub enum LedgerError {
     },
 }
 
-/// A failed append.
+/// Reason why a record was not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer appended first: reload and decide again.

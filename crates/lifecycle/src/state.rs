@@ -18,7 +18,6 @@ pub struct RunState {
     pub run: RunId,
     /// Resolved workflow from the first record.
     pub workflow: Workflow,
-    /// Cause of the run.
     pub trigger: Trigger,
     pub requested_at: Timestamp,
     /// Number of the last record.
@@ -62,7 +61,6 @@ pub struct StageState {
     pub stopped: bool,
     /// A different end was reported for this attempt later. The first one counts.
     pub contested: bool,
-    /// Previous attempts.
     pub earlier: Vec<EarlierAttempt>,
 }
 
@@ -72,7 +70,6 @@ pub struct EarlierAttempt {
     pub attempt: Attempt,
     /// External identifier.
     pub handle: Option<String>,
-    /// Cause of the failure.
     pub because: Failure,
 }
 
@@ -80,7 +77,6 @@ pub struct EarlierAttempt {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
     Succeeded(Box<Fact>),
-    /// The attempt failed for this reason.
     Failed(Failure),
     /// No fact arrived within the limit.
     TimedOut,
@@ -145,7 +141,6 @@ impl RunState {
         self.stages.get(&step.into())
     }
 
-    /// Current attempt of a stage.
     pub fn attempt(&self, step: impl Into<Step>) -> Attempt {
         let step = step.into();
         self.stage(step).map_or(Attempt::first_of(step.check), |state| state.attempt)
@@ -387,7 +382,6 @@ impl RunState {
         CommandId { run: self.run.clone(), stage, attempt, verb }
     }
 
-    /// Name of an attempt's cluster.
     pub fn cluster_name(&self, attempt: Attempt) -> String {
         match &self.workflow.cluster {
             Some(ClusterSpec::Existing { name, .. }) => name.clone(),

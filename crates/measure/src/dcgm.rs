@@ -312,7 +312,6 @@ fn finding(title: &str, status: &str, subject: Subject, warning: Value<'_>, out:
     out.finding(code, subject, severity, format_args!("{title}: {text}"), warning.line());
 }
 
-/// Code of a finding.
 enum Code {
     /// An id of `dcgm_errors.h`.
     Error(u32),

@@ -81,7 +81,6 @@ const VERSION: usize = 8;
 /// Text and line of each column in [`READ`].
 type Row<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
 
-/// Index of a column in [`READ`].
 fn index(column: &str) -> Option<usize> {
     READ.iter().position(|read| *read == column)
 }

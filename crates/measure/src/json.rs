@@ -53,7 +53,6 @@ impl Node {
     }
 }
 
-/// A parsed document.
 pub(crate) struct Document<'a> {
     text: &'a str,
     nodes: Vec<Node>,
@@ -334,7 +333,6 @@ const ENDS_WORD: [bool; 256] = {
     ends
 };
 
-/// A value of a document.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'d> {
     document: &'d Document<'d>,
@@ -432,13 +430,11 @@ impl<'d> Value<'d> {
         found
     }
 
-    /// The text of a member.
     #[inline]
     pub(crate) fn get_text(self, name: &str) -> Option<Cow<'d, str>> {
         self.get(name)?.text()
     }
 
-    /// The items of a member.
     pub(crate) fn get_items(self, name: &str) -> impl Iterator<Item = Value<'d>> {
         self.get(name).into_iter().flat_map(Value::items)
     }

@@ -63,7 +63,6 @@ pub(crate) struct Out {
     recent_names: Recent<RecentName>,
     /// Labels by the hash of their texts.
     recent_labels: Recent<RecentLabels>,
-    /// Line of the last metric.
     last_line: u64,
     /// A metric has a line before that of an earlier one.
     is_unsorted: bool,
@@ -97,7 +96,6 @@ impl RecentName {
     }
 }
 
-/// Labels of a metric.
 struct RecentLabels {
     /// The labels as in [`Out::labels`].
     text: Box<[u8]>,
@@ -284,7 +282,6 @@ impl Out {
         }
     }
 
-    /// Adds a GPU.
     pub(crate) fn gpu(&mut self, subject: Subject, name: Option<&str>) {
         let name = name.map(|name| short(trim(name)));
         if self.report(size_of::<Gpu>() * 2 + name.map_or(0, str::len) + 4 * OVERHEAD) {
@@ -489,7 +486,6 @@ impl Put<'_> {
         self
     }
 
-    /// The printed unit.
     pub(crate) fn unit(self, unit: &str) -> Self {
         if !self.kept {
             return self;
@@ -508,7 +504,6 @@ impl Put<'_> {
         self.set(|metric| metric.scope = scope)
     }
 
-    /// The subject of the metric.
     #[inline]
     pub(crate) fn subject(self, set: impl FnOnce(&mut Subject)) -> Self {
         self.set(|metric| set(&mut metric.subject))

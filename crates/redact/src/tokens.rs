@@ -15,7 +15,6 @@ use crate::{
     view::{AHEAD, StreamWindow, Undecided},
 };
 
-/// Syntax of a token.
 #[derive(Debug)]
 pub(crate) struct TokenPattern {
     /// Prefix.

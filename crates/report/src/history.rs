@@ -21,11 +21,9 @@ pub enum PointKind {
     Healthy,
     /// A later run.
     Earlier,
-    /// The reported run.
     Reported,
 }
 
-/// A run in the history.
 #[derive(Clone, Debug)]
 pub struct HistoryLevel {
     pub kind: PointKind,

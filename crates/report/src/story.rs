@@ -15,7 +15,6 @@ pub struct Places {
     pub artefacts: String,
     /// The benchmark's output, once collected.
     pub logs: Option<String>,
-    /// The warehouse with the measurements.
     pub warehouse: String,
     /// The HTML page, if written.
     pub report: Option<String>,

@@ -23,7 +23,6 @@ const NAME: usize = 80;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 160;
 
-/// One metric of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricValue {
     /// Name with its labels, such as `all_reduce plateau` or `memory.h2d size=8388608`.
@@ -105,7 +104,6 @@ fn plateau(rows: &[MeasuredSize<'_>]) -> Option<f64> {
     values.get(values.len() / 2).copied().filter(|value| *value > 0.0)
 }
 
-/// Collected values of a node.
 #[derive(Default)]
 struct NodeEntry {
     value: Option<f64>,

@@ -19,7 +19,6 @@ const ABREAST: usize = 16;
 /// Maximum cached curves: closed runs do not change. A curve takes several kilobytes.
 const REMEMBERED: usize = 2000;
 
-/// The measurements of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunCurve {
     pub run: RunId,

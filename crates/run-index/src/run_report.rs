@@ -15,7 +15,6 @@ use crate::{Folded, RunIndex, ViewError};
 /// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
 pub struct Elsewhere {
-    /// Warehouse with the measurements.
     pub warehouse: String,
     /// HTML page of the run.
     pub report: Option<String>,
@@ -171,7 +170,6 @@ impl RunReport {
         self.judged.as_ref().map(StoredVerdict::judgement)
     }
 
-    /// The data to report.
     pub fn story(&self) -> Story<'_> {
         let check = self.shown_check();
         let benchmark = self.state.workflow.benchmark_of(check);

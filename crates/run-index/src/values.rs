@@ -53,7 +53,7 @@ pub struct KnownValues {
 }
 
 impl KnownValues {
-    /// Values of a run, if read.
+    /// `None` if the values of the run are not read yet.
     #[must_use]
     pub fn of(&self, run: &RunId) -> Option<&RunValues> {
         self.runs.get(run).map(Arc::as_ref)

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Email address of the caller's account.
@@ -37,7 +36,6 @@ impl fmt::Display for Denied {
     }
 }
 
-/// Authenticates callers.
 #[async_trait::async_trait]
 pub trait Authenticator: Send + Sync + 'static {
     /// Identifies the caller by the request's `Authorization` header.

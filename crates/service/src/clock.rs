@@ -40,7 +40,6 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Starts at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self { now: Mutex::new(now), moved: Notify::new() }
     }

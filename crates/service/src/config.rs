@@ -18,16 +18,13 @@ pub struct VariableReader {
     problems: Vec<VariableProblem>,
 }
 
-/// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableProblem {
-    /// Name of the environment variable.
     pub variable: &'static str,
     /// The problem and the expected value.
     pub message: String,
 }
 
-/// All problems of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableProblems(pub Vec<VariableProblem>);
 

@@ -50,7 +50,6 @@ pub trait PeriodicTask: Send + Sync + 'static {
     async fn run(&self) -> Result<(), String>;
 }
 
-/// Definition of a service.
 pub struct Service {
     pub name: &'static str,
     pub version: &'static str,
@@ -58,7 +57,6 @@ pub struct Service {
     pub revision: Option<String>,
     /// Event types that the service handles.
     pub takes: Vec<&'static str>,
-    /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub parking: Arc<dyn DeadLetters>,

@@ -10,7 +10,6 @@ use crate::{Scenario, SimOutcome, process::Moment, run};
 /// Number of a call, and whether the process is killed before or after its effect.
 pub type CrashPoint = (u64, Moment);
 
-/// Results of many crashes.
 #[derive(Default)]
 pub struct CrashSummary {
     pub runs: usize,

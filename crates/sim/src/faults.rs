@@ -108,7 +108,6 @@ faults! {
     Replay = "all events redelivered", 1000;
 }
 
-/// Rates of all faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
     per_mille: Vec<u32>,
@@ -116,7 +115,6 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults.
     pub fn none() -> Self {
         Self { per_mille: vec![0; Fault::ALL.len()], struck: vec![0; Fault::ALL.len()] }
     }
@@ -146,7 +144,6 @@ impl Faults {
         faults
     }
 
-    /// Sets the rate of a fault.
     pub fn set(&mut self, fault: Fault, per_mille: u32) {
         self.per_mille[fault as usize] = per_mille;
     }

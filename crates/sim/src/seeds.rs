@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
 use crate::{Fault, Scenario, SimOutcome, run};
 
-/// Results of many seeds.
 #[derive(Default)]
 pub struct SeedSummary {
     pub seeds: u64,
@@ -16,9 +15,7 @@ pub struct SeedSummary {
     pub struck: BTreeMap<Fault, (u64, u64)>,
     /// Simulated time, milliseconds.
     pub lasted: i64,
-    /// Number of calls to the worlds.
     pub calls: u64,
-    /// Number of published events.
     pub events: u64,
     pub records: u64,
     /// Wall time, seconds.

@@ -21,7 +21,6 @@ use crate::{
 /// Poll interval for a cancel request.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Parameters of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildRequest {
     /// A Cloud Build config, as JSON.
@@ -76,7 +75,6 @@ impl BuildFolder {
         Self { root: root.into(), program }
     }
 
-    /// The build's folder.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

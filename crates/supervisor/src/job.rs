@@ -61,15 +61,11 @@ pub enum JobState {
     /// All processes have ended.
     Ended(JobEnd),
     /// A node failed during the job.
-    NodeFail {
-        /// The failed node.
-        node: String,
-    },
+    NodeFail { node: String },
     /// The cluster was released.
     ClusterGone,
 }
 
-/// The jobs of a cluster.
 #[derive(Clone, Debug)]
 pub struct JobFolder {
     cluster: PathBuf,

@@ -8,7 +8,6 @@ use tokio::process::Command;
 pub struct ProgramOutput {
     /// Whether it exited with 0.
     pub good: bool,
-    /// Standard output as text.
     pub stdout: String,
     /// Standard error; its exit status if that is empty.
     pub stderr: String,

@@ -262,7 +262,6 @@ fn add(named: &mut Vec<String>, subjects: &[String]) {
     }
 }
 
-/// Settings of all subjects, by name.
 fn compared(prefix: &str, subjects: Vec<(String, &BTreeMap<String, String>)>) -> Vec<Setting> {
     let names: BTreeSet<_> = subjects.iter().flat_map(|(_, settings)| settings.keys()).collect();
     let setting = |name: &String| {

@@ -64,7 +64,6 @@ pub struct FileProblem {
 }
 
 impl FileProblem {
-    /// This problem with a correction.
     #[must_use]
     pub fn with_help(mut self, help: Option<String>) -> Self {
         self.help = help.unwrap_or_default();
@@ -113,7 +112,6 @@ impl From<FileProblem> for FileProblems {
 #[derive(Clone, Debug)]
 pub struct YamlDocument {
     pub file: String,
-    /// Content.
     pub value: Value,
     positions: BTreeMap<String, Place>,
     lines: Arc<[String]>,

@@ -22,7 +22,6 @@ const RACES: u32 = 20;
 /// Maximum number of runs whose state is kept. A state takes about as much memory as its records.
 const STATES: usize = 1000;
 
-/// Settings of the conductor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Delay before an owed command is sent again.

@@ -104,7 +104,6 @@ impl Plans for Readonly {
 }
 
 impl Dashboard {
-    /// Routes of all pages.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/", get(overview::page))

@@ -59,7 +59,6 @@ pub struct FingerprintChange {
     pub run: RunId,
     /// Date of that run.
     pub date: String,
-    /// Description of the change.
     pub what: String,
 }
 
@@ -75,7 +74,6 @@ pub struct NightsCost {
 /// One night of a system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cell {
-    /// Date of the night.
     pub date: String,
     /// Results, most severe first, each with its number of runs; empty without a run.
     pub marks: Vec<CellMark>,

@@ -27,10 +27,8 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Maximum number of files in a bucket. A larger number is treated as a mistake.
 const MOST_FILES: usize = 2000;
 
-/// A workflow of the catalogue.
 #[derive(Clone, Debug)]
 pub struct CatalogueEntry {
-    /// Path of the file.
     pub path: PathBuf,
     /// Workflow with its settings for requests.
     pub offered: Offered,

@@ -59,7 +59,6 @@ pub use refs::{GitRefs, Ref, Refs};
 pub use schedule::Calendar;
 pub use start::{StartError, StartOutcome, StartRequest, Starter};
 
-/// Dependencies of the gateway.
 pub struct GatewaySetup {
     /// The ledgers, read-only.
     pub ledger: Ledger,

@@ -21,7 +21,6 @@ const REQUESTS: &str = "requests/";
 /// Prefix of hints: requests that may not be recorded yet.
 const HINTS: &str = "requests/open/";
 
-/// A request for a run.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
     /// Idempotency key: requests with the same key start one run, whatever the time between them.
@@ -41,7 +40,6 @@ pub struct StartRequest {
     pub origin: Option<Origin>,
 }
 
-/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOutcome {
     /// Id of the new or existing run.
@@ -56,7 +54,6 @@ pub enum StartError {
     /// No such workflow.
     #[error("no workflow `{name}`; available: {known}")]
     Unknown {
-        /// Requested name.
         name: String,
         /// Available workflows.
         known: String,
@@ -64,9 +61,7 @@ pub enum StartError {
     /// The field must not be overridden.
     #[error("workflow `{workflow}` does not allow overriding `{field}`; allowed: {allowed}")]
     Forbidden {
-        /// Name of the requested workflow.
         workflow: String,
-        /// Path of the field.
         field: String,
         /// Fields that may be overridden.
         allowed: String,

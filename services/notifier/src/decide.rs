@@ -66,15 +66,12 @@ pub struct Telling {
     pub what: Occasion,
 }
 
-/// Addressee of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addressee {
-    /// A commit status.
     Status(Push),
     /// A check run of a commit.
     Check(Push),
     Channel {
-        /// Kind of channel.
         kind: String,
         /// Name of the channel in the workflow.
         name: String,

@@ -26,7 +26,6 @@ use crate::{
     port::Reply,
 };
 
-/// Prefix of the hints.
 pub const HINTS: &str = "notices/open/";
 /// An attempt without a result after this time counts as interrupted. Longer than the timeout of a delivery.
 pub const UNDER_WAY: Span = Span::from_secs(60);
@@ -83,7 +82,6 @@ pub struct DeliveryEnd {
     /// Reason if it was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Number of attempts.
     pub tries: u32,
 }
 
@@ -122,7 +120,6 @@ impl NoticeKey {
 }
 
 impl Outbox {
-    /// Outbox in this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(store)
     }

@@ -29,7 +29,7 @@ pub struct CloudBuildClient {
     endpoint: Option<String>,
 }
 
-/// A failed request.
+/// Reason why a request failed, and whether it may have had an effect.
 #[derive(Debug)]
 pub enum RequestFailure {
     /// Rejected permanently; nothing was done.

@@ -17,7 +17,7 @@ use crate::BuildKey;
 pub struct BuildNotification {
     /// Command that the build belongs to, by the build's tags.
     pub key: BuildKey,
-    /// The build's id.
+    /// Cloud Build's id of the build.
     pub build: String,
 }
 

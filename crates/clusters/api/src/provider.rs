@@ -8,7 +8,7 @@ use service::PortError;
 pub struct Order {
     /// The creating command; its run and attempt become labels.
     pub id: CommandId,
-    /// Cluster name.
+    /// Name of the cluster at the provider.
     pub name: String,
     /// Kind and settings.
     pub system: System,

@@ -84,7 +84,6 @@ impl ClientCache {
     }
 }
 
-/// Result of a create request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     /// The object was created.

@@ -32,15 +32,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// An output, and where it is stored.
 #[derive(Clone)]
 pub struct ContainerOutput {
-    /// Cluster of the pod.
     pub cluster: NamespacedCluster,
-    /// The job's notes.
     pub notes: JobNotes,
     /// Name of the pod that writes the output.
     pub pod: String,
     /// Name of the container that writes the output.
     pub container: String,
-    /// Name of the stored stream.
     pub stream: String,
 }
 

@@ -57,7 +57,6 @@ pub fn canonical(word: &str) -> String {
     word.to_owned()
 }
 
-/// A job record of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmJobRow {
     /// Number that Slurm assigned to the job.
@@ -156,7 +155,6 @@ fn moment(text: &str) -> Option<Timestamp> {
 /// Marks in the folder of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The job was cancelled.
     pub cancelled: bool,
     /// Job id returned by `sbatch`, unless its response was lost.
     pub submitted: Option<u64>,
@@ -215,7 +213,6 @@ pub enum SlurmFinding {
     Lost {
         /// Slurm's code.
         code: String,
-        /// Message.
         why: String,
     },
     /// The job cannot start without a change of the cluster or the workflow.

@@ -12,7 +12,6 @@ use ledger::StoreError;
 
 use super::Patience;
 
-/// A failed request.
 #[derive(Debug)]
 pub struct RequestError {
     /// Status of the response; `None` without a complete response.

@@ -13,7 +13,6 @@ enum Step {
     All,
 }
 
-/// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Path(Vec<Step>);
 

@@ -41,7 +41,6 @@ pub struct TrendPoint {
     pub described: String,
 }
 
-/// Origin of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
     /// The fingerprint of the environment changed.
@@ -59,7 +58,6 @@ pub struct TrendMark {
     pub label: String,
     /// Description of the change.
     pub text: String,
-    /// Origin of the mark.
     pub kind: MarkKind,
 }
 

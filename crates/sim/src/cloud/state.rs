@@ -47,7 +47,6 @@ impl Clouds {
     }
 }
 
-/// A build and its planned end.
 pub struct PlannedBuild {
     /// Whether it has ended.
     pub(super) over: bool,
@@ -80,7 +79,6 @@ pub enum SimClusterState {
     Gone,
 }
 
-/// A cluster with its labels.
 #[derive(Clone, Debug)]
 pub struct SimCluster {
     /// Label: the run; `None` for an existing cluster.
@@ -94,7 +92,6 @@ pub struct SimCluster {
     pub sick: Option<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
-    /// Lifecycle state of the cluster.
     pub state: SimClusterState,
 }
 

@@ -24,7 +24,7 @@ pub struct LoadNote {
     pub objects: BTreeMap<String, String>,
 }
 
-/// Batch of a load.
+/// Membership of a load in a batch, stored in `batch.json`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LoadMark {
     /// Sequence number of the batch.
@@ -117,7 +117,7 @@ impl LoadStore {
         self.get(&format!("loads/{load}/load.json")).await
     }
 
-    /// Batch of a load, if marked.
+    /// `None` until the load is marked as a member of a batch.
     pub async fn mark(&self, load: &str) -> Result<Option<LoadMark>, Error> {
         self.get(&format!("loads/{load}/batch.json")).await
     }

@@ -31,11 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Ref {
     /// `refs/heads/...` or `refs/tags/...`.
     pub name: String,
-    /// Commit that it points to.
     pub commit: String,
 }
 
-/// Reads refs.
 #[async_trait::async_trait]
 pub trait Refs: Send + Sync + 'static {
     /// Branches and tags of a repository.
