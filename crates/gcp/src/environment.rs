@@ -25,7 +25,7 @@ use service::{config::VariableReader, telemetry::Format};
 
 use crate::{auth::Callers, pull::Pull, storage::Emulator};
 
-/// Storage of objects.
+/// Where a service stores its objects: a bucket, or a folder on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageLocation {
     /// A bucket's name.

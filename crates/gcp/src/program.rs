@@ -38,7 +38,7 @@ pub struct Wiring {
     pub bigquery_emulator: Option<Emulator>,
 }
 
-/// Components of a service.
+/// What a service adds to the program that all services share.
 pub struct Parts {
     /// Event types it handles.
     pub takes: Vec<&'static str>,

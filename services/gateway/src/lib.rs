@@ -100,7 +100,6 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Builds a gateway over its dependencies.
     pub fn new(setup: GatewaySetup) -> Arc<Self> {
         let GatewaySetup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } =
             setup;

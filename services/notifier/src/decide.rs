@@ -51,7 +51,7 @@ pub struct NoticeSubject<'a> {
     /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
     /// system.
     pub cluster: Option<&'a str>,
-    /// The push that started it.
+    /// The push that started the run.
     pub push: Option<&'a Push>,
     /// The workflow's `notify` settings.
     pub targets: &'a [Notify],

@@ -65,7 +65,6 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Builds a notifier over its dependencies.
     pub fn new(setup: NotifierSetup) -> Arc<Self> {
         let NotifierSetup { ledger, store, sender, bus, clock, link } = setup;
         // Decisions depend on earlier ends: a stale index would repeat notices.

@@ -49,7 +49,6 @@ pub struct Front {
     http: reqwest::Client,
 }
 
-/// A request to a service.
 pub struct Invocation<'a> {
     /// HTTP method.
     pub method: &'a str,

@@ -148,7 +148,7 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// A check begins only after a pass of each check that it needs.
+/// A check begins only after each check that it needs has passed.
 fn needs(state: &RunState, check: CheckIndex, name: &str, found: &mut Vec<Violation>) {
     let Some(named) = state.workflow.check(check) else { return };
     let needed = |other: &CheckIndex| {
