@@ -352,7 +352,7 @@ pub enum CliCommand {
         /// Override a field of that workflow. Repeatable.
         #[arg(long, value_name = "KEY=VALUE", requires = "workflow")]
         set: Vec<Override>,
-        /// Number of good nodes beside them; default: as many as make up the nodes of the workflow.
+        /// Number of good partner nodes; default: enough to reach the number of nodes of the workflow.
         #[arg(long, value_name = "COUNT")]
         partners: Option<usize>,
         /// Return the nodes to service if every check passes.
@@ -405,7 +405,6 @@ pub enum CliCommand {
 }
 
 impl CliCommand {
-    /// The run that the command names.
     pub fn run_mut(&mut self) -> Option<&mut RunId> {
         match self {
             Self::Show { run, .. }
@@ -420,7 +419,7 @@ impl CliCommand {
         }
     }
 
-    /// Whether the command drives runs. Its exit code is then the result of the run, even if standard output fails.
+    /// Whether the command drives runs: its exit code is the result of the run even if standard output fails.
     pub const fn drives_runs(&self) -> bool {
         matches!(
             self,

@@ -38,7 +38,7 @@ fn harden(command: &CliCommand) {
     }
 }
 
-/// Output of `burnin` alone.
+/// Output of `burnin` without a command.
 const BEGIN: &str = "\
 Burnin proves that a GPU cluster is good. Begin with:
   burnin init                           write a first workflow for this host

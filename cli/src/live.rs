@@ -37,7 +37,6 @@ struct RunningJob {
     id: CommandId,
 }
 
-/// New lines of a file.
 pub struct NewLines {
     /// Name as in the list of collected logs.
     pub file: String,
@@ -164,7 +163,7 @@ impl FollowedFile {
     }
 }
 
-/// A row of nccl-tests' table for a person; `None` for any other line.
+/// A row of nccl-tests' table, formatted for display; `None` for other lines.
 pub fn benchmark_row(line: &str) -> Option<String> {
     // `srun --label` writes the rank before each line.
     let line = line.trim().split_once(": ").map_or(line.trim(), |(label, rest)| {

@@ -92,7 +92,6 @@ impl DataFolder {
         self.root.join(name)
     }
 
-    /// Path of a run's report.
     pub fn report(&self, run: &RunId) -> PathBuf {
         self.path("reports").join(format!("{run}.html"))
     }
@@ -288,7 +287,7 @@ impl LocalServices {
         self.states.borrow().as_ref().map(|state| state.workflow.limits)
     }
 
-    /// Reason of an outage that has kept the run from being woken, or a fact from being recorded, for `patience` or longer.
+    /// Reason for an outage that has kept the run from being woken, or a fact from being recorded, for `patience` or longer.
     pub fn stuck_for(&self, patience: Duration) -> Option<String> {
         self.outages.lasting(patience)
     }

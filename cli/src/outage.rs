@@ -49,7 +49,7 @@ impl Outages {
         Some((since.elapsed(), why))
     }
 
-    /// Reason of an outage of `patience` or longer.
+    /// Reason for an outage of `patience` or longer.
     pub fn lasting(&self, patience: Duration) -> Option<String> {
         let outages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lasting = outages.values().find(|(since, _)| since.elapsed() >= patience);

@@ -30,7 +30,7 @@ static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Standard output is a pipe whose reader has ended.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether standard output is a broken pipe: a command that prints continuously ends then.
+/// Whether standard output is a broken pipe, which ends a command that prints continuously.
 pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
@@ -145,7 +145,6 @@ pub fn status(line: impl fmt::Display) {
     }
 }
 
-/// Whether a stream has colours.
 pub fn colours(stream: &impl IsTerminal) -> bool {
     match CHOICE.get().map_or(ColourChoice::Auto, |(colours, _)| *colours) {
         ColourChoice::Always => true,
@@ -156,7 +155,7 @@ pub fn colours(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// How a report is shown on standard output: colours and the reader's time zone only on a terminal.
+/// Format of a report on standard output: colours and the reader's time zone only on a terminal.
 pub fn screen() -> report::Screen {
     let out = io::stdout();
     let style = if colours(&out) { report::Style::Colour } else { report::Style::Plain };

@@ -52,7 +52,7 @@ impl Server {
     /// Sends a request.
     ///
     /// # Errors
-    /// Returns an error if there is no response, or the server's problem.
+    /// Returns an error if there is no response, or if the server reports a problem.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, CliError> {
         let response = request.send().await.map_err(|error| {
             let why = service::worker::chain(&error.without_url());
@@ -68,7 +68,7 @@ impl Server {
     /// Sends a request and reads the JSON of its response.
     ///
     /// # Errors
-    /// Returns an error if there is no valid response of this API, or the server's problem.
+    /// Returns an error if there is no valid response of this API, or if the server reports a problem.
     pub async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CliError> {
         let text = self.send(request).await?.text().await.map_err(|error| self.lost(&error.without_url()))?;
         serde_json::from_str(&text).map_err(|error| CliError {

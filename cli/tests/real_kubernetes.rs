@@ -172,7 +172,7 @@ fn passed(output: &Output) {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
     let bed = KubernetesBed::new();
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
@@ -183,7 +183,7 @@ fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn mpirun_ranks_use_the_network_plugin() {
     let bed = KubernetesBed::new();
     let near = Path::new("tests/testbed/kubernetes/mpi.yaml");
@@ -212,7 +212,7 @@ fn mpirun_ranks_use_the_network_plugin() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     let bed = KubernetesBed::new();
     let workflows = bed.data.path().join("workflows");
@@ -231,7 +231,7 @@ fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn output_rotated_by_the_kubelet_is_complete() {
     let bed = KubernetesBed::new();
     let talk = format!("image={}", bed.read("image-talk"));
@@ -247,7 +247,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_slow_node_is_located_by_pairs_and_drained() {
     let bed = KubernetesBed::new();
     let slow = Slow::new(&bed);
@@ -306,7 +306,7 @@ impl Drop for Slow<'_> {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_missing_image_is_reported() {
     let bed = KubernetesBed::new();
     let none = format!("image=registry.bed/burnin/none@sha256:{}", "0".repeat(64));
@@ -315,12 +315,12 @@ fn a_missing_image_is_reported() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn unschedulable_jobs_are_reported_with_the_reason() {
     let bed = KubernetesBed::new();
     // The probe reports it before the job is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
-    bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis asks for", "n1, as 2 more, has"]);
+    bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis requires", "n1, as 2 more, has"]);
     // The scheduler reports it with its own message.
     let output = bed.burnin(&["cpu_millis=100000", "autoscaled=true", "begin_within=10s"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["Insufficient cpu"]);
@@ -336,7 +336,7 @@ fn unschedulable_jobs_are_reported_with_the_reason() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn an_evicted_pod_is_reported() {
     let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS], |_| {
@@ -350,7 +350,7 @@ fn an_evicted_pod_is_reported() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_job_preempted_by_kueue_is_reported() {
     let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |_| {
@@ -369,7 +369,7 @@ fn a_job_preempted_by_kueue_is_reported() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_container_out_of_memory_is_reported() {
     let bed = KubernetesBed::new();
     let output =
@@ -380,7 +380,7 @@ fn a_container_out_of_memory_is_reported() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_node_with_a_dead_kubelet_is_reported() {
     let bed = KubernetesBed::new();
     let mut number = String::new();
@@ -400,7 +400,7 @@ fn a_node_with_a_dead_kubelet_is_reported() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn cancelling_a_run_deletes_its_pods() {
     let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |run| {
@@ -411,7 +411,7 @@ fn cancelling_a_run_deletes_its_pods() {
 }
 
 #[test]
-#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_killed_run_resumes_with_the_same_pods() {
     let bed = KubernetesBed::new();
     let mut pods = String::new();

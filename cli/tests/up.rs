@@ -223,7 +223,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     assert!(status == 64 && printed.contains("no run absent-1"), "{printed}");
     let (status, printed) = command(&["baseline", "unpin", "another"]);
     assert!(status == 64 && printed.contains("another has no pins"), "{printed}");
-    assert_eq!(command(&["baseline"]).0, 64, "logs and --save are still asked for");
+    assert_eq!(command(&["baseline"]).0, 64, "`--save` and logs are still required");
     up.end("-TERM");
 }
 

@@ -150,7 +150,6 @@ impl Driver {
         Err(Failure::Error(format!("{call} failed: {name} ({status})")))
     }
 
-    /// Number of GPUs.
     pub fn count(&self) -> Result<c_int, Failure> {
         let mut count = 0;
         // SAFETY: the pointer is valid.
@@ -158,7 +157,6 @@ impl Driver {
         Ok(count)
     }
 
-    /// Prepares a GPU.
     pub fn gpu(&self, index: c_int) -> Result<Gpu<'_>, Failure> {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: the pointers are valid, and each call uses the result of the one before.
@@ -191,7 +189,6 @@ impl Drop for Memory<'_> {
 }
 
 impl Gpu<'_> {
-    /// Name of the device.
     pub fn name(&self) -> Result<String, Failure> {
         let mut name = [0u8; 128];
         // SAFETY: the pointer is valid for the given length.

@@ -25,7 +25,6 @@ enum Failure {
     Wrong(String),
 }
 
-/// Kind of measurement.
 #[derive(Clone, Copy)]
 enum Measurement {
     Memory,

@@ -101,7 +101,8 @@ fn text(audit: &Audit) -> String {
     }
     for it in &audit.unreadable_versions {
         let (component, on) = (&it.component, names(&it.subjects));
-        text += &format!("not a version: {component} {:?} on {on}: compared with no minimum\n", it.text);
+        text +=
+            &format!("not a version: {component} {:?} on {on}; not compared with the minimums\n", it.text);
     }
     if audit.below_minimum.is_empty() && audit.unreadable_versions.is_empty() {
         text += &format!("no version is below the minimums of {MINIMUMS_DATE}\n");
@@ -147,7 +148,7 @@ fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
     names(&value.subjects)
 }
 
-/// The first names.
+/// The first names, and the number of the others.
 fn names(subjects: &[String]) -> String {
     let more = subjects.len().saturating_sub(NAMED);
     let named = subjects[..subjects.len() - more].join(", ");

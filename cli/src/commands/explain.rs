@@ -113,7 +113,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
         (false, Driver::Here) => line("driven", "by a process on this host".to_owned()),
         (false, Driver::Server) => line("driven", "by the server's conductor".to_owned()),
         (false, Driver::None) => {
-            line("driven", format!("by no process; continue with `burnin run --resume {}`", state.run))
+            line("driven", format!("not driven; continue with `burnin run --resume {}`", state.run))
         }
     }
     text

@@ -85,7 +85,7 @@ impl GroupReference {
 
 impl GroupTest {
     /// # Errors
-    /// Returns the field and the expectation if the outcome is not stated once.
+    /// Returns an error, with the field and the expectation, if the outcome is not stated exactly once.
     fn outcome(&self, reference: Option<&GroupReference>) -> Result<GroupOutcome, &'static str> {
         let degraded = match (self.degraded, self.value, reference) {
             (Some(degraded), None, _) => degraded,
@@ -102,7 +102,7 @@ impl GroupTest {
     }
 }
 
-/// The file after its check.
+/// The validated file.
 struct GroupTests {
     members: Vec<String>,
     tests: Vec<GroupOutcome>,

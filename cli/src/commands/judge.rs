@@ -31,12 +31,11 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// How several logs belong together.
+/// Relation of the logs of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRelation {
     /// A series if all of them state their start time.
     Unknown,
-    /// The logs are a time series.
     Series,
     /// One run, with a log for each node.
     NodesOfOneRun,
@@ -241,7 +240,6 @@ fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) 
     YamlDocument::read(path).and_then(|document| document.read_as()).map_err(CliError::files)
 }
 
-/// All known names of a suspect.
 pub fn name(suspect: &Suspect) -> String {
     let parts = [
         suspect.rank.map(|rank| format!("rank {rank}")),

@@ -24,10 +24,10 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         names.dedup();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let folder = workflows.display();
-        let hint = if broken == 0 {
-            String::new()
-        } else {
-            format!("; {broken} of its files have errors, see `burnin check`")
+        let hint = match broken {
+            0 => String::new(),
+            1 => "; 1 of its files has errors: run `burnin check`".to_owned(),
+            _ => format!("; {broken} of its files have errors: run `burnin check`"),
         };
         return Err(CliError::usage(format!(
             "no workflow in {folder} uses a channel `{name}`; channels in use: {names}{hint}"

@@ -34,12 +34,11 @@ use crate::{
     server::Server,
 };
 
-/// Pause before a stream of events is opened again.
+/// Delay before an event stream is reopened.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Consecutive failures to follow a run, after which the command ends. The run continues.
 const FAILURES: u32 = 20;
 
-/// Executes a command on a server.
 pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, CliError> {
     if let Some(run) = command.run_mut() {
         *run = named(&server, run.clone()).await?;
@@ -201,7 +200,6 @@ async fn named(server: &Server, name: RunId) -> Result<RunId, CliError> {
     selected(name, runs.iter().map(|run| &run.run))
 }
 
-/// The ledger of a run.
 async fn records(server: &Server, run: &RunId) -> Result<Vec<Record>, CliError> {
     #[derive(Deserialize)]
     struct RunRecords {

@@ -16,7 +16,6 @@ use crate::{
 /// Number of judged runs from which the states of the nodes follow.
 const RUNS: usize = 500;
 
-/// The arguments.
 pub struct RetestRequest {
     pub nodes: Vec<String>,
     pub cluster: Option<String>,
@@ -93,7 +92,7 @@ fn named<'a>(known: &'a Nodes, name: &'a str) -> impl Iterator<Item = &'a NodeHi
     known.nodes.iter().filter(move |node| node.node == name)
 }
 
-/// The good nodes beside the chosen ones, at most as many as requested or needed for the workflow.
+/// The good partners of the chosen nodes, at most as many as requested or needed for the workflow.
 fn partners(
     known: &Nodes,
     chosen: &[&NodeHistory],

@@ -57,7 +57,6 @@ fn name(workflow: &Workflow) -> RunId {
         .unwrap_or_else(|error| unreachable!("workflow names are checked when they are read: {error}"))
 }
 
-/// Resumes an interrupted run.
 pub async fn resume(data: DataFolder, run: Option<RunId>, output: Output) -> Result<Exit, CliError> {
     let run = match run {
         Some(run) => {

@@ -12,15 +12,18 @@ use crate::Counts;
 pub(crate) enum PlayEvent {
     /// A play started.
     Play(String),
-    /// Result of a task on one host.
-    Result { task: String, host: String, how: TaskResult, result: Value },
+    Result {
+        task: String,
+        host: String,
+        how: TaskResult,
+        result: Value,
+    },
     /// The run ended, with Ansible's own counts.
     Stats(BTreeMap<String, Counts>),
     /// Another event of the callback.
     Other,
 }
 
-/// Result of a task on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskResult {
     Ok,

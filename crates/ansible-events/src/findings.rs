@@ -12,7 +12,7 @@ pub struct Counts {
     pub ok: u64,
     /// Tasks with changes.
     pub changed: u64,
-    /// Tasks that failed finally: neither ignored nor rescued in the events so far.
+    /// Tasks that failed permanently: neither ignored nor rescued in the events so far.
     pub failures: u64,
     /// Number of times the host was unreachable.
     pub unreachable: u64,
@@ -37,7 +37,6 @@ pub struct TaskFailure {
     pub message: String,
 }
 
-/// An unreachable host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreachable {
     /// Host name in the inventory.

@@ -9,7 +9,6 @@ use crate::text;
 
 /// Maximum line length; longer lines, with whole files in a result, are ignored.
 const LONGEST_LINE: usize = 4 << 20;
-/// Maximum number of hosts.
 const MOST_HOSTS: usize = 10_000;
 
 /// Processes a stream of events in chunks of any size.

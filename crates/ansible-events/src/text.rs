@@ -16,7 +16,7 @@ pub(crate) fn name(text: &str) -> String {
     shown(text, LONGEST_NAME)
 }
 
-/// Reason of a task's result.
+/// Reason in a task's result.
 pub(crate) fn message(result: &Value) -> String {
     if hides(result) {
         return HIDDEN.to_owned();
@@ -51,7 +51,7 @@ fn message_text(message: &Value) -> Option<String> {
     }
 }
 
-/// Reason of the first failed item of a loop; the loop itself only reports that one failed.
+/// Reason why the first item of a loop failed; the loop itself only reports that one failed.
 fn item(result: &Value) -> Option<String> {
     let items = result["results"].as_array()?;
     items.iter().find(|item| item["failed"] == true).map(message)

@@ -82,7 +82,7 @@ impl CloudBuilds {
         Self { account, logs, ..self }
     }
 
-    /// The submissions of this service.
+    /// For operations on a command's builds without a config.
     pub fn submissions(&self) -> &Submissions {
         &self.submissions
     }

@@ -27,7 +27,7 @@ impl FromStr for BuildAccount {
     }
 }
 
-/// Executor of builds.
+/// Executor of builds, as the service is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildLocation {
     /// This host, under this folder.

@@ -19,7 +19,7 @@ impl BuildKey {
         Self { command: command.with_verb(Verb::Start), part: None }
     }
 
-    /// One of several: `destroy`, 2 is the second build that destroys. The word must be lower-case letters.
+    /// One of several builds of a command: (`destroy`, 2) is the second `destroy` build. The word must be lower-case letters.
     pub fn numbered(command: &CommandId, word: &'static str, number: u32) -> Self {
         Self { part: Some(format!("{word}-{number}")), ..Self::of(command) }
     }
@@ -74,7 +74,7 @@ impl FromStr for BuildKey {
     }
 }
 
-/// State of a build.
+/// State of a build, as a poll reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildPhase {
     /// Queued or running.

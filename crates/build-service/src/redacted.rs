@@ -28,7 +28,7 @@ impl Redacted {
     /// `secrets`.
     ///
     /// # Errors
-    /// Returns an error if the rules cannot be built: the log must not be stored then.
+    /// Returns an error if the rules cannot be built: without them the log must not be stored.
     pub(crate) fn new(inner: ObjectReader, secrets: Option<&Path>) -> std::io::Result<Self> {
         let redactor = Some(Redactor::new(Rules::of_this_process(secrets)?));
         Ok(Self { inner, redactor, chunk: vec![0; CHUNK], ready: Vec::new(), given: 0 })

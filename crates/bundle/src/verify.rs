@@ -26,18 +26,17 @@ pub enum InvalidBundle {
     /// The file is not a bundle.
     #[error("this is not a bundle: {0}")]
     NoBundle(String),
-    /// It was changed after signing, or was not signed with its key.
+    /// The content was changed after signing, or was not signed with the bundle's key.
     #[error("the signature does not match the key: the content was changed after signing")]
     Signature,
-    /// It is signed with an untrusted key.
-    #[error("it is signed with an untrusted key: {0}")]
+    /// The key of the signature is not the trusted one.
+    #[error("the bundle is signed with an untrusted key: {0}")]
     Stranger(String),
     /// A file differs from the signed list.
     #[error("{name}: {why}")]
     File {
         /// Name in the archive.
         name: String,
-        /// The problem.
         why: String,
     },
     /// The ledger contradicts the bundle.
@@ -62,7 +61,7 @@ pub struct Checked {
 /// different type, mode, owner, time or link target is an error.
 ///
 /// # Errors
-/// Returns an error if the bundle is invalid: the first problem.
+/// Returns the first problem if the bundle is invalid.
 pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, InvalidBundle> {
     let mut archive = ArchiveReader { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;

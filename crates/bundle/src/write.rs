@@ -32,12 +32,11 @@ pub enum BundleError {
     /// The run is not closed.
     #[error("{0} is still open; a bundle requires a closed run")]
     Open(RunId),
-    /// Its ledger does not describe a valid run.
+    /// The ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
     Damaged {
         /// Run with the damaged ledger.
         run: RunId,
-        /// Cause.
         why: String,
     },
     /// An object changed between two reads.
@@ -48,7 +47,6 @@ pub enum BundleError {
     Artifact {
         /// Object name in the bucket.
         name: String,
-        /// The problem.
         why: String,
     },
     /// The store request failed.

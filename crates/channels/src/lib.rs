@@ -24,7 +24,6 @@ pub static KINDS: [&dyn ChannelKind; 2] = [&slack::Slack, &webhook::Webhook];
 
 /// A kind of notification channel: its settings, texts and requests.
 pub trait ChannelKind: Send + Sync {
-    /// Name and settings.
     fn form(&self) -> ChannelForm;
 
     /// The content of a notice. It is stored, and every attempt sends the same bytes; it contains no address and no key.
@@ -50,7 +49,7 @@ pub struct ChannelForm {
     pub title: &'static str,
     /// The kind in one sentence, for schemas.
     pub description: &'static str,
-    /// Field of the settings with the channel's name.
+    /// Settings field that holds the channel's name.
     pub field: &'static str,
     /// Secrets under the channel's name that a delivery needs.
     pub secrets: &'static [SecretOrigin],

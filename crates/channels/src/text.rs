@@ -12,11 +12,8 @@ use serde::Serialize;
 pub struct NoticeText<'a> {
     /// The outcome in one sentence.
     pub headline: &'a str,
-    /// Name of the workflow.
     pub workflow: String,
-    /// Name of the cluster.
     pub cluster: Option<String>,
-    /// Id of the run.
     pub run: &'a str,
     /// Reasons of the verdict, most severe first.
     pub reasons: Vec<Reason>,
@@ -28,7 +25,7 @@ pub struct NoticeText<'a> {
     pub since: Option<(String, String)>,
     /// Trigger of the run.
     pub cause: String,
-    /// End of the run.
+    /// Formatted end time; `None` while the run is open.
     pub closed_at: Option<String>,
     /// URL of the run, from the operator's configuration: not escaped.
     pub link: Option<String>,
@@ -37,7 +34,6 @@ pub struct NoticeText<'a> {
 /// A failure outside the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct FailureText {
-    /// Failed stage.
     pub stage: String,
     /// Machine-readable code of the failure.
     pub code: String,

@@ -27,7 +27,7 @@ use crate::{BuildProblem, BuildStatus, Plan};
 
 pub use environment::{INHERITED, inherit};
 
-/// Parameters of a run.
+/// Parameters of one local execution of a plan.
 #[derive(Clone)]
 pub struct PlanRequest {
     /// The folder used as `/workspace`; it must exist.
@@ -75,12 +75,10 @@ impl PlanRequest {
     }
 }
 
-/// An event of a running build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildEvent {
     /// A step is about to start its process.
     StepStarted {
-        /// Index of the step.
         index: usize,
         /// Id in the config, if the step has one.
         id: Option<String>,
@@ -88,14 +86,12 @@ pub enum BuildEvent {
     },
     /// A step's process is running; it leads this process group.
     ProcessGroup {
-        /// Index of the step.
         index: usize,
         /// Id of the group, and of its leader.
         pgid: i32,
     },
     /// A step has ended, with its whole process group.
     StepEnded {
-        /// Index of the step.
         index: usize,
         /// Id in the config, if the step has one.
         id: Option<String>,
@@ -107,7 +103,6 @@ pub enum BuildEvent {
     },
 }
 
-/// Result of a build.
 #[derive(Clone, Debug)]
 pub struct PlanOutcome {
     /// The status of the build, always a final one.
@@ -118,13 +113,11 @@ pub struct PlanOutcome {
     pub artifacts: Vec<Artifact>,
     /// Container images to push.
     pub images: Vec<String>,
-    /// Path of the log file.
     pub log: PathBuf,
     /// Reasons of a failure, one per line.
     pub failure: Option<String>,
 }
 
-/// Result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
     /// Id in the config, if the step has one.

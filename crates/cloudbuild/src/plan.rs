@@ -57,7 +57,6 @@ pub struct Plan {
 pub struct PlannedStep {
     /// Index in the file, starting at 0.
     pub index: usize,
-    /// Id, if any.
     pub id: Option<String>,
     /// The builder image as written, substitutions applied.
     pub image: String,
@@ -65,13 +64,12 @@ pub struct PlannedStep {
     pub action: Action,
     /// Environment, in order: later entries override earlier ones.
     pub env: Vec<(String, String)>,
-    /// Secret environment.
     pub secret_env: Vec<(String, Secret)>,
     /// Working directory relative to the workspace, without `..`.
     pub dir: PathBuf,
     /// Indices of the steps that must succeed first.
     pub wait_for: Vec<usize>,
-    /// Time limit of this step.
+    /// `None`: only the timeout of the build applies.
     pub timeout: Option<Duration>,
     /// Tolerated failures: the build continues.
     pub tolerance: FailureTolerance,
@@ -96,7 +94,6 @@ pub enum Action {
 /// Failures of a step that do not end the build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureTolerance {
-    /// None.
     Nothing,
     /// All failures, including a timeout.
     Everything,

@@ -41,7 +41,6 @@ impl BuildStatus {
         Self::Expired,
     ];
 
-    /// Whether this status is final.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Pending | Self::Queued | Self::Working)
     }

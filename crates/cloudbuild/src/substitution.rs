@@ -25,7 +25,6 @@ pub const BUILT_INS: [&str; 16] = [
     "TRIGGER_NAME",
 ];
 
-/// Whether this name is built in.
 pub fn is_built_in(name: &str) -> bool {
     BUILT_INS.binary_search(&name).is_ok()
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 pub struct Message {
     /// CloudEvents `source` and `id`.
     pub key: EventKey,
-    /// The run of the event.
+    /// Run in the event's `subject`.
     pub run: RunId,
     /// The attempt of its stage; 1 for events about the whole run.
     pub attempt: Attempt,
@@ -35,7 +35,7 @@ pub enum Content {
 /// An event that this service cannot read. Redelivery cannot help: it is parked.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableEvent {
-    /// The event type is unknown.
+    /// This version of the service does not know the event type.
     #[error("event type `{0}` is not known; it may be newer than this service")]
     UnknownType(String),
     /// An attribute is missing or malformed.
@@ -43,7 +43,7 @@ pub enum UnreadableEvent {
     Attribute {
         /// Name of the missing or malformed attribute.
         attribute: &'static str,
-        /// The problem.
+        /// Problem of the attribute or payload, for display.
         message: String,
     },
     /// The payload does not match its type.
@@ -51,7 +51,7 @@ pub enum UnreadableEvent {
     Payload {
         /// CloudEvents `type` of the event.
         event_type: String,
-        /// The problem.
+        /// Problem of the attribute or payload, for display.
         message: String,
     },
 }

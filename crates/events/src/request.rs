@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-/// The type of [`RunRequest`].
+/// CloudEvents type of [`RunRequest`].
 pub const RUN_REQUEST: &str = "dev.burnin.run.request.v1";
-/// The type of [`ClusterOffer`].
+/// CloudEvents type of [`ClusterOffer`].
 pub const CLUSTER_OFFERED: &str = "dev.burnin.cluster.offered.v1";
-/// The type of [`RunAnswer`].
+/// CloudEvents type of [`RunAnswer`].
 pub const RUN_ANSWERED: &str = "dev.burnin.run.answered.v1";
 
 /// Requests a run. The event's `source` and `id` are stored permanently: a resent request is the same run.

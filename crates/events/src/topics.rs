@@ -40,7 +40,7 @@ pub fn topics() -> Vec<&'static str> {
     COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED, REQUESTS, REPLIES]).collect()
 }
 
-/// The topic for events of this type.
+/// Name of the topic that carries events of this type, without the deployment's prefix.
 pub fn topic_of(event_type: &str) -> &'static str {
     match event_type {
         "dev.burnin.run.closed.v1" => return CLOSED,

@@ -25,7 +25,7 @@ use service::{config::VariableReader, telemetry::Format};
 
 use crate::{auth::Callers, pull::Pull, storage::Emulator};
 
-/// Storage of objects.
+/// Where a service stores its objects: a bucket, or a folder on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageLocation {
     /// A bucket's name.
@@ -82,7 +82,6 @@ pub enum Auth {
     Oidc {
         /// Required audience of tokens.
         audience: String,
-        /// Accepted callers.
         callers: Callers,
     },
 }
@@ -134,7 +133,7 @@ impl FromStr for Subscription {
 /// Configuration common to all services.
 #[derive(Clone, Debug)]
 pub struct Platform {
-    /// Port to listen on.
+    /// HTTP port; `PORT`, default 8080.
     pub port: u16,
     /// Authentication of callers.
     pub auth: Auth,
@@ -154,7 +153,6 @@ pub struct Platform {
     pub bigquery_emulator: Option<Emulator>,
     /// Log filter.
     pub log: String,
-    /// Format of log lines.
     pub log_format: Format,
     /// Endpoint for spans and metrics, if any.
     pub otlp: Option<String>,

@@ -64,13 +64,11 @@ fn max_age(control: &str) -> Option<Duration> {
 #[derive(Default)]
 struct CachedKeys {
     keys: BTreeMap<String, Arc<DecodingKey>>,
-    /// Time at which the keys expire.
     expire: Option<Timestamp>,
     /// Time from which new keys are fetched.
     ageing: Option<Timestamp>,
 }
 
-/// Keys by id.
 pub struct Keys {
     source: Box<dyn KeySource>,
     clock: Arc<dyn Clock>,

@@ -29,7 +29,6 @@ const USAGE: u8 = 64;
 
 /// Dependencies of a service, besides its own configuration.
 pub struct Wiring {
-    /// Bus to publish on.
     pub bus: Arc<dyn Bus>,
     /// Clock of the handler and its tasks.
     pub clock: Arc<dyn Clock>,
@@ -39,11 +38,10 @@ pub struct Wiring {
     pub bigquery_emulator: Option<Emulator>,
 }
 
-/// Components of a service.
+/// What a service adds to the program that all services share.
 pub struct Parts {
     /// Event types it handles.
     pub takes: Vec<&'static str>,
-    /// Handler of the events.
     pub handler: Arc<dyn Handler>,
     /// Store for unreadable events.
     pub parking: Arc<dyn Store>,

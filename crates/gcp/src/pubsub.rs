@@ -23,7 +23,7 @@ use google_cloud_pubsub::{
 };
 use service::{Bus, BusError, telemetry::meters::published};
 
-/// Timeout of a publish: the caller must answer a request itself.
+/// Timeout of a publish. The caller must itself respond in time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Publishes events on the topics of a project.
@@ -76,7 +76,7 @@ impl Bus for PubSub {
                 publisher.resume_publish(key);
                 Err(failed(match ended {
                     Ok(Err(error)) => service::worker::chain(&error),
-                    _ => format!("Pub/Sub did not confirm it within {} s", PATIENCE.as_secs()),
+                    _ => format!("Pub/Sub did not confirm the event within {} s", PATIENCE.as_secs()),
                 }))
             }
         }

@@ -82,7 +82,6 @@ impl FromStr for Emulator {
     }
 }
 
-/// A bucket of Cloud Storage.
 pub struct CloudStorage {
     inner: Arc<Inner>,
 }
@@ -116,7 +115,6 @@ impl CloudStorage {
         Tries::new(&self.inner.patience)
     }
 
-    /// All pages of a list.
     async fn pages(&self, prefix: &str, from: &str, folded: bool) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         let mut token: Option<String> = None;

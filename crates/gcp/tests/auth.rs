@@ -73,7 +73,7 @@ struct Publisher {
 impl KeySource for Publisher {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
-        // Requests in the meantime must find the fetch under way.
+        // Concurrent requests must find the fetch in progress.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

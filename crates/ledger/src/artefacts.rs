@@ -272,7 +272,7 @@ impl Artefacts {
                 Ok((object, log))
             }
         });
-        // A simulation must repeat, so it reads one after another.
+        // A simulation must be reproducible, so it reads the logs one after another.
         let at_once = if self.in_place { 1 } else { AT_ONCE };
         stream::iter(reading).buffered(at_once).try_collect().await
     }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Size and checksums of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Number of bytes.
+    /// Size of the content, bytes.
     pub size_bytes: u64,
     /// SHA-256, hex.
     pub sha256: String,

@@ -52,7 +52,7 @@ pub enum LedgerError {
     },
 }
 
-/// A failed append.
+/// Reason why a record was not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer appended first: reload and decide again.
@@ -175,7 +175,7 @@ impl Ledger {
         Ok(records[begin..].to_vec())
     }
 
-    /// The greatest listed number that is not less than `from`; 0 without any.
+    /// The greatest listed number that is not less than `from`; 0 if no record is listed.
     async fn last_listed(&self, run: &RunId, from: u64) -> Result<u64, LedgerError> {
         let names = self.store.list_from(&format!("ledger/{run}/"), &Self::name(run, from)).await;
         let names = names.map_err(|source| LedgerError::Store { run: run.clone(), source })?;

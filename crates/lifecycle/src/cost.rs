@@ -36,7 +36,6 @@ impl Lease {
 }
 
 impl RunState {
-    /// Cluster usage at `now`.
     pub fn usage(&self, now: Timestamp) -> Usage {
         if !self.rents() {
             return Usage::default();

@@ -12,7 +12,6 @@ use crate::{
 pub struct Occurrence {
     /// Identity of the message.
     pub event: EventKey,
-    /// Attempt of the fact.
     pub attempt: Attempt,
     /// Payload of the message.
     pub fact: Fact,
@@ -30,7 +29,6 @@ pub enum Input {
 /// Entries to record, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Entries to append.
     pub entries: Vec<RecordEntry>,
     /// Reason why the fact was not recorded.
     pub ignored: Option<Ignored>,
@@ -70,7 +68,6 @@ impl Ignored {
     }
 }
 
-/// The first entry of a run.
 pub fn decide_first(occurrence: Occurrence) -> RecordEntry {
     RecordEntry::Accepted {
         event: occurrence.event,

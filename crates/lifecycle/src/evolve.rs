@@ -17,12 +17,7 @@ pub enum UnreadableLedger {
     Beginning(String),
     /// A record number is missing or out of order.
     #[error("the ledger has record {found} instead of record {expected}")]
-    Gap {
-        /// The expected number.
-        expected: u64,
-        /// The number found.
-        found: u64,
-    },
+    Gap { expected: u64, found: u64 },
 }
 
 /// The state of a run from its ledger. Records must be in order.

@@ -10,7 +10,6 @@ use crate::state::{LeaseState, RunState};
 /// Maximum number of earlier rounds that a verdict compares.
 const COMPARED: usize = 30;
 
-/// Progress of a soak.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SoakProgress {
     /// Start of the first job.

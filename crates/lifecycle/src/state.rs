@@ -18,9 +18,7 @@ pub struct RunState {
     pub run: RunId,
     /// Resolved workflow from the first record.
     pub workflow: Workflow,
-    /// Cause of the run.
     pub trigger: Trigger,
-    /// Time at which the run was requested.
     pub requested_at: Timestamp,
     /// Number of the last record.
     pub seq: u64,
@@ -39,7 +37,7 @@ pub struct RunState {
     pub soak: Option<SoakProgress>,
     /// Conclusion and its time, once it is final.
     pub settled: Option<(Conclusion, Timestamp)>,
-    /// Time of the close.
+    /// `None` while the run is open.
     pub closed: Option<Timestamp>,
     /// Messages accepted so far.
     pub seen: BTreeSet<EventKey>,
@@ -48,7 +46,6 @@ pub struct RunState {
 /// Current attempt of a stage, and its failed attempts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageState {
-    /// Current attempt.
     pub attempt: Attempt,
     /// Start of this attempt.
     pub since: Option<Timestamp>,
@@ -64,18 +61,15 @@ pub struct StageState {
     pub stopped: bool,
     /// A different end was reported for this attempt later. The first one counts.
     pub contested: bool,
-    /// Previous attempts.
     pub earlier: Vec<EarlierAttempt>,
 }
 
-/// An attempt that the infrastructure failed.
+/// A previous attempt that ended with an infrastructure failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EarlierAttempt {
-    /// Attempt number.
     pub attempt: Attempt,
     /// External identifier.
     pub handle: Option<String>,
-    /// Cause of the failure.
     pub because: Failure,
 }
 
@@ -83,7 +77,6 @@ pub struct EarlierAttempt {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
     Succeeded(Box<Fact>),
-    /// The attempt failed for this reason.
     Failed(Failure),
     /// No fact arrived within the limit.
     TimedOut,
@@ -92,7 +85,6 @@ pub enum AttemptEnd {
 /// A requested cluster, until the provider confirms its deletion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lease {
-    /// Time of the request.
     pub asked_at: Timestamp,
     /// Time at which the cluster ends without a request.
     pub expires_at: Timestamp,
@@ -144,12 +136,11 @@ impl StageState {
 }
 
 impl RunState {
-    /// State of a stage, if known.
+    /// `None` if the stage has no record.
     pub fn stage(&self, step: impl Into<Step>) -> Option<&StageState> {
         self.stages.get(&step.into())
     }
 
-    /// Current attempt of a stage.
     pub fn attempt(&self, step: impl Into<Step>) -> Attempt {
         let step = step.into();
         self.stage(step).map_or(Attempt::first_of(step.check), |state| state.attempt)
@@ -167,7 +158,7 @@ impl RunState {
         }
     }
 
-    /// The image, if built.
+    /// `None` until the image is built.
     pub fn image(&self) -> Option<&Image> {
         match (&self.workflow.image, self.success(Stage::Image)) {
             (Some(ImageSpec::Prebuilt(image)), _) | (_, Some(Fact::ImageBuilt(image))) => Some(image),
@@ -175,7 +166,7 @@ impl RunState {
         }
     }
 
-    /// The cluster, if ready.
+    /// `None` until the cluster is ready.
     pub fn cluster(&self) -> Option<&Cluster> {
         match self.success(Stage::Cluster) {
             Some(Fact::ClusterReady(cluster)) => Some(cluster),
@@ -183,7 +174,7 @@ impl RunState {
         }
     }
 
-    /// End of a check's job, if it ended.
+    /// `None` until the job of the check has ended.
     pub fn job_of(&self, check: CheckIndex) -> Option<&JobEnd> {
         match self.success(Stage::Job.of(check)) {
             Some(Fact::JobDone(end)) => Some(end),
@@ -191,7 +182,7 @@ impl RunState {
         }
     }
 
-    /// Logs of a check, if collected.
+    /// `None` until the logs of the check are collected.
     pub fn logs_of(&self, check: CheckIndex) -> Option<&Logs> {
         match self.success(Stage::Logs.of(check)) {
             Some(Fact::LogsCollected(logs)) => Some(logs),
@@ -199,7 +190,7 @@ impl RunState {
         }
     }
 
-    /// Loaded results of a check, if loaded.
+    /// `None` until the results of the check are loaded into the warehouse.
     pub fn results_of(&self, check: CheckIndex) -> Option<&Results> {
         match self.success(Stage::Results.of(check)) {
             Some(Fact::ResultsLoaded(results)) => Some(results),
@@ -207,7 +198,7 @@ impl RunState {
         }
     }
 
-    /// Verdict of a check, if reached.
+    /// `None` until the check has a verdict.
     pub fn verdict_of(&self, check: CheckIndex) -> Option<&VerdictReached> {
         match self.success(Stage::Verdict.of(check)) {
             Some(Fact::VerdictReached(verdict)) => Some(verdict),
@@ -215,7 +206,7 @@ impl RunState {
         }
     }
 
-    /// Result of the search for bad nodes after a check, if it ended.
+    /// `None` until the search for bad nodes after the check has ended.
     pub fn suspects_of(&self, check: CheckIndex) -> Option<&Suspects> {
         match self.success(Stage::Locate.of(check)) {
             Some(Fact::NodesLocated(suspects)) if self.workflow.retest.is_none() => Some(suspects),
@@ -260,17 +251,17 @@ impl RunState {
         self.worst_check().or_else(last).unwrap_or_default()
     }
 
-    /// End of the shown check's job, if it ended.
+    /// `None` until the job of the shown check has ended.
     pub fn job(&self) -> Option<&JobEnd> {
         self.job_of(self.shown_check())
     }
 
-    /// Logs of the shown check, if collected.
+    /// `None` until the logs of the shown check are collected.
     pub fn logs(&self) -> Option<&Logs> {
         self.logs_of(self.shown_check())
     }
 
-    /// Loaded results of the shown check, if loaded.
+    /// `None` until the results of the shown check are loaded into the warehouse.
     pub fn results(&self) -> Option<&Results> {
         self.results_of(self.shown_check())
     }
@@ -391,7 +382,6 @@ impl RunState {
         CommandId { run: self.run.clone(), stage, attempt, verb }
     }
 
-    /// Name of an attempt's cluster.
     pub fn cluster_name(&self, attempt: Attempt) -> String {
         match &self.workflow.cluster {
             Some(ClusterSpec::Existing { name, .. }) => name.clone(),

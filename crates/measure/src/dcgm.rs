@@ -312,7 +312,6 @@ fn finding(title: &str, status: &str, subject: Subject, warning: Value<'_>, out:
     out.finding(code, subject, severity, format_args!("{title}: {text}"), warning.line());
 }
 
-/// Code of a finding.
 enum Code {
     /// An id of `dcgm_errors.h`.
     Error(u32),
@@ -328,7 +327,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Version 3 has no categories: words of the settings that the operator makes.
+/// Version 3 has no categories: these words identify settings of the operator.
 fn is_setting(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"])

@@ -262,7 +262,11 @@ impl State {
             (None, None) => {
                 put.unmeasurable(cell.value, line.number);
                 self.broken = true;
-                out.error(&format!("line {}: the value {:?} is no number", line.number, short(cell.value)));
+                out.error(&format!(
+                    "line {}: the value {:?} is not a number",
+                    line.number,
+                    short(cell.value)
+                ));
             }
         }
     }

@@ -81,7 +81,6 @@ const VERSION: usize = 8;
 /// Text and line of each column in [`READ`].
 type Row<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
 
-/// Index of a column in [`READ`].
 fn index(column: &str) -> Option<usize> {
     READ.iter().position(|read| *read == column)
 }
@@ -91,7 +90,6 @@ struct Elbencho {
     json: Documents,
     /// Columns of the header: their indexes in [`READ`], each only once.
     header: Vec<Option<usize>>,
-    /// Name of the current operation.
     operation: String,
     rows: u64,
     ended: bool,

@@ -38,7 +38,6 @@ impl Format {
     }
 }
 
-/// Reader of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
     /// The crate `nccl` reads the log.

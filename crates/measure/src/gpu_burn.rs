@@ -68,7 +68,6 @@ struct Burn {
     line: u64,
 }
 
-/// Progress of one GPU.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     rate: Option<Number>,

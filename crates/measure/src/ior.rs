@@ -113,7 +113,6 @@ struct Mdtest {
     finished: u32,
     summaries: u32,
     rows: u32,
-    /// Name of the current operation.
     operation: String,
     in_summary: bool,
     broken: bool,

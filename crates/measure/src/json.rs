@@ -53,7 +53,6 @@ impl Node {
     }
 }
 
-/// A parsed document.
 pub(crate) struct Document<'a> {
     text: &'a str,
     nodes: Vec<Node>,
@@ -63,7 +62,7 @@ pub(crate) struct Document<'a> {
     breaks: usize,
     /// A line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
-    /// Position and kind of the error, if there is one. A `Result` with both is returned through memory, for each value.
+    /// Position and kind of the error. Stored here, because a `Result` with both would be returned through memory for each value.
     error: Option<(usize, &'static str)>,
 }
 
@@ -130,7 +129,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same for other nodes than texts without a backslash.
+    /// Slow path of [`Self::is_text`]: all nodes except texts without a backslash.
     #[cold]
     fn is_unusual_text(&self, node: &Node, text: &str) -> bool {
         let printed = |start, end| &self.text[start as usize..end as usize];
@@ -273,7 +272,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same for a string with a backslash or a line feed, or without end.
+    /// Slow path for a string with a backslash or a line feed, or without an end.
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<usize> {
         let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);
@@ -334,7 +333,6 @@ const ENDS_WORD: [bool; 256] = {
     ends
 };
 
-/// A value of a document.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'d> {
     document: &'d Document<'d>,
@@ -414,7 +412,7 @@ impl<'d> Value<'d> {
         found
     }
 
-    /// The last member of each name: one pass over the members, however many names there are.
+    /// The last member of each name: one pass over the members for all names.
     #[inline]
     pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<Value<'d>>; COUNT] {
         let (document, mut found) = (self.document, [None; COUNT]);
@@ -432,13 +430,11 @@ impl<'d> Value<'d> {
         found
     }
 
-    /// The text of a member.
     #[inline]
     pub(crate) fn get_text(self, name: &str) -> Option<Cow<'d, str>> {
         self.get(name)?.text()
     }
 
-    /// The items of a member.
     pub(crate) fn get_items(self, name: &str) -> impl Iterator<Item = Value<'d>> {
         self.get(name).into_iter().flat_map(Value::items)
     }

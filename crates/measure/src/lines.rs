@@ -42,7 +42,7 @@ pub(crate) trait Lines {
     /// Reads a line; lines are neither empty nor blank.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Reports how the output ended.
+    /// Reports the end of the output.
     fn finish(&mut self, out: &mut Out) -> LogEnd;
 }
 
@@ -241,9 +241,9 @@ struct Piece<'a> {
     text: Option<Result<&'a str, &'a [u8]>>,
     number: u64,
     whole: bool,
-    /// It begins a line.
+    /// Whether it is the first piece of a line.
     first: bool,
-    /// Its position in the buffer.
+    /// Position of the piece in the buffer.
     position: usize,
     /// The piece and all lines after it that were read, if they are UTF-8 without control sequences of a terminal;
     /// otherwise empty.

@@ -51,7 +51,6 @@ struct Copies {
     broken: bool,
 }
 
-/// The current test.
 #[derive(Default)]
 struct Test {
     name: String,

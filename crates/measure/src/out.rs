@@ -63,7 +63,6 @@ pub(crate) struct Out {
     recent_names: Recent<RecentName>,
     /// Labels by the hash of their texts.
     recent_labels: Recent<RecentLabels>,
-    /// Line of the last metric.
     last_line: u64,
     /// A metric has a line before that of an earlier one.
     is_unsorted: bool,
@@ -97,7 +96,6 @@ impl RecentName {
     }
 }
 
-/// Labels of a metric.
 struct RecentLabels {
     /// The labels as in [`Out::labels`].
     text: Box<[u8]>,
@@ -106,7 +104,7 @@ struct RecentLabels {
     bytes: usize,
 }
 
-/// How the name of a metric is made.
+/// Source of a metric's name.
 #[derive(Clone, Copy)]
 enum Name {
     /// The parts replace the placeholders of the registry.
@@ -284,7 +282,6 @@ impl Out {
         }
     }
 
-    /// Adds a GPU.
     pub(crate) fn gpu(&mut self, subject: Subject, name: Option<&str>) {
         let name = name.map(|name| short(trim(name)));
         if self.report(size_of::<Gpu>() * 2 + name.map_or(0, str::len) + 4 * OVERHEAD) {
@@ -447,8 +444,8 @@ fn beginning(text: &str) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// Adds a metric without value. It is changed where it is: moving a metric of 200 bytes right after its parts were written waits
-/// for each of them.
+/// Adds a metric without value. The metric is changed in place: moving its 200 bytes right after its parts were written would wait for each
+/// of the writes.
 #[inline]
 fn push(metrics: &mut Vec<Metric>, known: &Known, name: &Arc<str>, unit: &Arc<str>) {
     // Unlike `push`, this reserves memory before the metric is made, so that it is made in place.
@@ -489,7 +486,6 @@ impl Put<'_> {
         self
     }
 
-    /// The printed unit.
     pub(crate) fn unit(self, unit: &str) -> Self {
         if !self.kept {
             return self;
@@ -508,7 +504,6 @@ impl Put<'_> {
         self.set(|metric| metric.scope = scope)
     }
 
-    /// The subject of the metric.
     #[inline]
     pub(crate) fn subject(self, set: impl FnOnce(&mut Subject)) -> Self {
         self.set(|metric| set(&mut metric.subject))

@@ -81,7 +81,6 @@ struct Test {
     broken: bool,
 }
 
-/// A column of the table.
 #[derive(Clone, Debug)]
 enum Column {
     Size,

@@ -34,7 +34,6 @@ impl<T> Recent<T> {
     }
 }
 
-/// The set of a hash.
 #[inline]
 fn set_of(hash: u64) -> usize {
     // The upper bits depend on all bits of the texts.

@@ -30,7 +30,7 @@ pub static FORMATS: &[Format] = &[
     crate::imports::KEY_VALUE,
 ];
 
-/// The format with this name.
+/// `None` if no format has this name.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)

@@ -19,7 +19,7 @@ pub(crate) fn trim(text: &str) -> &str {
     trim_blanks(text)
 }
 
-/// The same for a text that may have blanks.
+/// Slow path of [`trim`], for a text that may have blanks at its ends.
 #[inline(never)]
 fn trim_blanks(text: &str) -> &str {
     let bytes = text.as_bytes();
@@ -75,7 +75,7 @@ pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> 
     find_far(bytes, &text[examined..]).map(|at| examined + at)
 }
 
-/// Position of the first of one to three bytes. Only the search near the beginning becomes a part of each caller.
+/// Position of the first byte that equals any of one to three bytes. Not inlined: callers contain only the search near the beginning.
 #[inline(never)]
 fn find_far<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize> {
     match bytes[..] {

@@ -120,7 +120,6 @@ const XIDS: [(u32, Severity, &str); 109] = [
     (169, Hardware, "internal microcontroller halt"),
 ];
 
-/// Meaning of an Xid code.
 pub(crate) fn xid(code: u32) -> (Severity, &'static str) {
     let found = XIDS.binary_search_by_key(&code, |(code, _, _)| *code).ok();
     found.map_or((Unknown, "code without a known meaning"), |at| (XIDS[at].1, XIDS[at].2))

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the object in the folder of the verdict.
 pub const OBJECT: &str = "measurements.json";
-/// The value of `schema`.
+/// Value of the field `schema` in measurements.json.
 pub const SCHEMA: &str = "burnin/measurements/v1";
 /// Name of the object if its JSON exceeds 16 MiB.
 pub const COMPRESSED: &str = "measurements.json.gz";

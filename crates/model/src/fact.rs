@@ -494,7 +494,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason for a verdict.
+    /// A reason that supports the verdict `weighs`.
     pub fn new(weighs: Verdict, code: &str, text: impl Into<String>) -> Self {
         Self { code: code.to_owned(), weighs, text: text.into() }
     }

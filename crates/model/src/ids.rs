@@ -111,7 +111,7 @@ impl Stage {
     pub const ALL: [Self; 7] =
         [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Locate, Self::Results];
 
-    /// This stage of a check.
+    /// The step of a run that this stage of a check is.
     #[must_use]
     pub const fn of(self, check: CheckIndex) -> Step {
         Step { check, stage: self }
@@ -164,7 +164,7 @@ impl CheckIndex {
     /// The first check; the only one of a workflow with a single benchmark.
     pub const FIRST: Self = Self(0);
 
-    /// Whether this is the first check.
+    /// Whether this is the first check, the only one of a single benchmark.
     pub const fn is_first(&self) -> bool {
         self.0 == 0
     }
@@ -254,7 +254,7 @@ impl Attempt {
         Self { check: CheckIndex::FIRST, number }
     }
 
-    /// The first attempt of a check.
+    /// Attempt 1 of a stage of this check.
     #[must_use]
     pub const fn first_of(check: CheckIndex) -> Self {
         Self { check, number: 1 }
@@ -364,11 +364,11 @@ impl Verb {
 /// duplicate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId {
-    /// Run of the command.
+    /// Run that the command belongs to.
     pub run: RunId,
-    /// Stage of the command.
+    /// Stage that the command starts, polls or stops.
     pub stage: Stage,
-    /// Attempt of the command.
+    /// Attempt of the stage, with its check.
     pub attempt: Attempt,
     /// Requested operation.
     pub verb: Verb,

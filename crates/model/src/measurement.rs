@@ -163,7 +163,7 @@ pub struct Device {
     pub name: Option<String>,
 }
 
-/// One row of the table.
+/// One row of an nccl-tests table: one message size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Message size, bytes.

@@ -167,7 +167,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All kinds.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 6] = [Self::World, Self::Node, Self::Gpu, Self::Link, Self::Pair, Self::Rank];
 }
 

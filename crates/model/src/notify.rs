@@ -19,11 +19,11 @@ pub enum Notify {
 /// A named channel, `{KIND: {FIELD: NAME, "on": [NEWS, ...]}}` in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelNotify {
-    /// Name of its kind.
+    /// Name of the channel's kind, such as `slack`.
     pub kind: String,
-    /// Field of the settings with the name.
+    /// Settings field that holds the channel's name.
     pub field: String,
-    /// Name of the channel.
+    /// Name under which the notifier's operator configures the channel.
     pub name: String,
     /// News to send; default: all.
     pub on: Vec<News>,
@@ -62,7 +62,7 @@ pub enum News {
 }
 
 impl News {
-    /// All values.
+    /// All values, in the order of their declaration.
     pub const ALL: [Self; 5] =
         [Self::Failed, Self::Inconclusive, Self::Broken, Self::StillFailing, Self::Recovered];
 

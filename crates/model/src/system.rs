@@ -25,7 +25,7 @@ pub struct System(Tagged);
 pub struct ClusterAccess(Tagged);
 
 impl System {
-    /// A system of this kind.
+    /// A system with the serialized settings of its kind.
     pub fn new(kind: &str, settings: impl Serialize) -> Self {
         Self(Tagged::new(kind, settings))
     }
@@ -64,12 +64,12 @@ impl System {
 }
 
 impl ClusterAccess {
-    /// Access to a cluster of this kind.
+    /// The serialized access to a cluster of this kind.
     pub fn new(kind: &str, access: impl Serialize) -> Self {
         Self(Tagged::new(kind, access))
     }
 
-    /// Name of the kind.
+    /// Name of the kind, as in workflow files.
     pub fn kind(&self) -> &str {
         &self.0.kind
     }

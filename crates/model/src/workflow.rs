@@ -53,7 +53,7 @@ pub struct Workflow {
 pub struct ClusterCost {
     /// Price of one node per hour, from the request for the cluster to its confirmed deletion.
     pub node_hour: Money,
-    /// Price per hour of the parts that a deployment keeps for later runs, all together.
+    /// Total price per hour of the parts that a deployment keeps for later runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hour: Option<Money>,
     /// Maximum total cost of a run's clusters. A run that would exceed it is stopped.
@@ -489,7 +489,7 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// All collectives.
+    /// All supported collectives.
     pub const ALL: [Self; 9] = [
         Self::AllReduce,
         Self::AllGather,

@@ -26,7 +26,6 @@ pub(crate) enum HalfColumn {
 /// Maximum columns of a half; a longer line is not a header.
 const COLUMNS: usize = 32;
 
-/// Halves of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halves {
     Both,
@@ -161,7 +160,6 @@ impl Layout {
 }
 
 impl HalfColumn {
-    /// Measurement column of this column.
     pub(crate) fn field(self) -> measurement::Column {
         match self {
             HalfColumn::Time => measurement::Column::TimeUs,

@@ -11,7 +11,6 @@ pub(crate) struct Notes {
     pub(crate) warning: Option<(u64, String)>,
     /// The first message that may explain missing output.
     pub(crate) hint: Option<(u64, String)>,
-    /// The summary reports FAILED.
     pub(crate) summary_failed: bool,
     /// The last warning is not followed by a row.
     warned_last: bool,

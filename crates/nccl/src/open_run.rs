@@ -18,7 +18,6 @@ pub(crate) enum RunPhase {
     Row,
 }
 
-/// A run in progress.
 pub(crate) struct OpenRun {
     pub(crate) table: Table,
     pub(crate) layout: Option<Rc<Layout>>,

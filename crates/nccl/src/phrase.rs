@@ -3,7 +3,6 @@
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::sync::LazyLock;
 
-/// Meaning of a phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phrase {
     /// `nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809`

@@ -2,7 +2,6 @@
 
 use model::measurement::{Column, Half, PartialHalf, Placement, Row};
 
-/// A half as printed.
 pub(crate) enum Printed {
     /// All numbers were measured.
     Whole(Half),
@@ -29,7 +28,6 @@ impl Printed {
         })
     }
 
-    /// Stores the half in its row.
     pub(crate) fn store(self, row: &mut Row, placement: Placement) {
         match (self, placement) {
             (Self::Whole(half), Placement::OutOfPlace) => row.out_of_place = Some(half),

@@ -125,7 +125,7 @@ impl Tables {
             None => self.begin(stream),
         };
         self.runs[at].step = RunPhase::Row;
-        // Its header may be in the removed part.
+        // The header of this run may be in the removed part.
         self.runs[at].cut |= self.cut;
         at
     }

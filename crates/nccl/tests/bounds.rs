@@ -294,7 +294,7 @@ fn important_data_is_kept_at_the_memory_limit() {
     assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
 }
 
-/// A small generator of numbers: the same sequence in every run.
+/// A deterministic pseudo-random number generator.
 struct Numbers(u64);
 
 impl Numbers {

@@ -10,7 +10,6 @@ use crate::InForce;
 /// Content of an entry in the bucket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PinEntry {
-    /// Format version.
     pub format: u32,
     /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
@@ -31,7 +30,6 @@ pub struct PinEntry {
 pub enum PinChange {
     /// Pins a run as the reference.
     Pinned {
-        /// Pinned run.
         run: RunId,
         /// Part of the run that is the reference.
         source: PinSource,

@@ -34,7 +34,6 @@ pub enum PinError {
     Damaged {
         /// Object name of the entry.
         name: String,
-        /// The problem.
         why: String,
     },
     /// Too many concurrent changes.
@@ -74,7 +73,7 @@ impl Pins {
         Ok(entry.in_force())
     }
 
-    /// All decisions about a workflow, oldest first; `None` without any.
+    /// All decisions about a workflow, oldest first; `None` if there are no decisions.
     ///
     /// # Errors
     /// Returns an error if the store request fails, or an entry is invalid.
@@ -214,7 +213,6 @@ pub struct Who {
     pub why: String,
 }
 
-/// Result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
     /// The decision is in force from now on.

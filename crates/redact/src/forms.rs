@@ -21,7 +21,7 @@ const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b
 /// Characters that are not escaped in the path of a URL.
 const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remove(b'+').remove(b'=');
 
-/// One encoding of a known value.
+/// One encoding of a secret's value, as it can appear in output.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EncodedForm {
     text: Vec<u8>,

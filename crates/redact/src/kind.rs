@@ -9,7 +9,6 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $name,)* }
 
         impl Kind {
-            /// All kinds.
             pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
 
             /// Spelling in the marker and the manifest.
@@ -77,7 +76,6 @@ impl Tally {
         }
     }
 
-    /// Total number.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }

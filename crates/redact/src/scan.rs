@@ -9,7 +9,6 @@ pub(crate) fn word(byte: u8) -> bool {
 
 /// A confirmed match.
 pub(crate) enum ScanMatch {
-    /// A secret.
     Hit(Hit),
     /// The beginning of an environment block, with its length.
     Environment(usize),
@@ -42,7 +41,6 @@ pub(crate) enum Swallow {
     Word,
     /// A quoted value, up to the closing quote or the end of the line.
     Quoted {
-        /// The quotation mark.
         mark: u8,
         /// Backslashes before the opening mark: nested quoting.
         open: usize,
@@ -51,7 +49,6 @@ pub(crate) enum Swallow {
     },
 }
 
-/// Progress of a [`Swallow`].
 pub(crate) enum Swallowed {
     /// All available bytes were removed; more may follow.
     All(Swallow),

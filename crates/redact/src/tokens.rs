@@ -15,7 +15,6 @@ use crate::{
     view::{AHEAD, StreamWindow, Undecided},
 };
 
-/// Syntax of a token.
 #[derive(Debug)]
 pub(crate) struct TokenPattern {
     /// Prefix.
@@ -32,7 +31,6 @@ const fn token(begins: &'static str, kind: Kind, least: usize) -> TokenPattern {
     TokenPattern { begins, kind, least, class: dashed, alone: false }
 }
 
-/// All known tokens.
 pub(crate) const TOKENS: [TokenPattern; 36] = [
     token("ghp_", Kind::GitToken, 20),
     token("gho_", Kind::GitToken, 20),

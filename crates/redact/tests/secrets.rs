@@ -397,7 +397,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         "=".to_owned(),
         environment(),
     ];
-    // Some are complete, and some are truncated.
+    // Some parts are complete, and some are truncated.
     let part = (proptest::sample::select(parts), 0..80usize).prop_map(|(part, length)| {
         let length = if length > 60 { part.len() } else { length.min(part.len()) };
         part.as_bytes()[..length].to_vec()

@@ -13,7 +13,6 @@ pub struct CheckLine {
     pub name: String,
     /// Severity of the check's state.
     pub tone: Tone,
-    /// Mark of the severity.
     pub mark: &'static str,
     /// Verdict or state of the check: `pass`, `skipped`, `no verdict`, ...
     pub word: String,

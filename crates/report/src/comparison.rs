@@ -220,7 +220,7 @@ struct ComparisonPage<'a> {
     tone: Tone,
     word: String,
     next: Option<String>,
-    /// Both curves over each other.
+    /// Both curves in one chart.
     overlay: Option<Drawing>,
     fields: Vec<(&'a str, &'a str, &'a str, bool)>,
     regions: Vec<(&'static str, String, String, usize)>,
@@ -238,7 +238,7 @@ pub fn html(pair: RunPair<'_>) -> String {
     render::page(&title, TEMPLATE, view)
 }
 
-/// The content of that page, for embedding in a page with the style [`crate::CSS`].
+/// The page's content, for embedding in a page with the style [`crate::CSS`].
 #[must_use]
 pub fn part(pair: RunPair<'_>) -> String {
     render::body(TEMPLATE, view(pair)).unwrap_or_else(|error| render::unmade(&error))

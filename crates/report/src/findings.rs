@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::{RunStory, StageLine, Story, text, words};
 
-/// Tone of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {

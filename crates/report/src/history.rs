@@ -21,17 +21,14 @@ pub enum PointKind {
     Healthy,
     /// A later run.
     Earlier,
-    /// The reported run.
     Reported,
 }
 
-/// A run in the history.
 #[derive(Clone, Debug)]
 pub struct HistoryLevel {
     pub kind: PointKind,
     /// Excess plateau time over the baseline, relative.
     pub slower: f64,
-    /// Name, if known.
     pub name: Option<String>,
 }
 

@@ -200,7 +200,6 @@ fn checks(story: &Story<'_>) -> Vec<TestCase> {
     checks::checks(&run).into_iter().map(case).collect()
 }
 
-/// Conclusion of the run.
 fn conclusion(story: &Story<'_>) -> TestCase {
     let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
     let why = || {

@@ -9,9 +9,7 @@ pub use against::{Against, Expected};
 
 use crate::{LogStory, Story, text};
 
-/// A table of a log.
 pub struct MeasuredTable<'a> {
-    /// Name of the log.
     pub source: &'a str,
     /// Index in the log, starting at 0.
     pub number: usize,
@@ -20,7 +18,6 @@ pub struct MeasuredTable<'a> {
     pub rows: Vec<MeasuredSize<'a>>,
 }
 
-/// A size and its measurements.
 pub struct MeasuredSize<'a> {
     pub size_bytes: u64,
     pub dtype: &'a str,

@@ -255,7 +255,6 @@ pub struct MetricRow {
     pub is_bad: bool,
 }
 
-/// One finding, for display.
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingRow {
     pub code: String,
@@ -362,7 +361,6 @@ fn name(row: &MetricSummary) -> String {
     text::shortened(&(row.name.clone() + &labels.collect::<String>()), NAME)
 }
 
-/// Display of a severity.
 pub const fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Unknown => "unknown",

@@ -18,7 +18,7 @@ pub fn html(story: &Story<'_>) -> String {
     render::page(&title, STORY, view)
 }
 
-/// The content of that page, for embedding in a page with the style [`CSS`](crate::CSS); with comparable runs, oldest
+/// The page's content, for embedding in a page with the style [`CSS`](crate::CSS); with comparable runs, oldest
 /// first and the reported one last, also each size over these runs.
 #[must_use]
 pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {

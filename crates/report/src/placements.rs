@@ -54,7 +54,6 @@ pub struct PlacementMeasurement {
     pub below: Vec<&'static str>,
 }
 
-/// All measurements of one log of a story.
 #[must_use]
 pub fn placements(story: &Story<'_>, log: &LogStory<'_>) -> Vec<PlacementMeasurement> {
     let mut all = Vec::new();

@@ -8,7 +8,6 @@ const DOCUMENT: &str = include_str!("../../../docs/VERDICT.md");
 pub struct ReasonEntry {
     /// Verdict that the reason supports.
     pub weighs: String,
-    /// Meaning, in words.
     pub meaning: String,
     /// Next step; empty for reasons that need none.
     pub action: String,

@@ -22,7 +22,6 @@ pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String
     rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", unmade(&error)))
 }
 
-/// Renders a template.
 pub fn body(template: &'static str, view: impl Serialize) -> Result<String, Error> {
     environment(template)?.get_template("body.html")?.render(Serde(view))
 }

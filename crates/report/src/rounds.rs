@@ -17,7 +17,6 @@ pub struct RoundValues {
     pub round: u16,
     /// End of the job.
     pub ended: Option<Timestamp>,
-    /// Verdict on the round.
     pub verdict: Verdict,
     /// Name and unit of the measured quantity.
     pub metric: Option<(String, String)>,

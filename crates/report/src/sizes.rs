@@ -31,7 +31,6 @@ const ROOM: f64 = 3.0;
 /// A run in the series.
 #[derive(Clone, Copy, Debug)]
 pub struct Earlier<'a> {
-    /// Name of the run.
     pub run: &'a str,
     /// Time of the request, for display.
     pub at: &'a str,

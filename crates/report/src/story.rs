@@ -15,7 +15,6 @@ pub struct Places {
     pub artefacts: String,
     /// The benchmark's output, once collected.
     pub logs: Option<String>,
-    /// The warehouse with the measurements.
     pub warehouse: String,
     /// The HTML page, if written.
     pub report: Option<String>,
@@ -30,7 +29,7 @@ pub struct RunStory<'a> {
     pub records: &'a [Record],
     /// Storage locations.
     pub places: &'a Places,
-    /// Rounds of the shown check, if it is part of a soak: at most some tens, evenly spaced.
+    /// Rounds of the shown check, if it is part of a soak: a selection of evenly spaced ones.
     pub rounds: &'a [RoundValues],
     /// The check to report; `None` for the whole run, with the measurements of the check with the most severe verdict.
     pub check: Option<CheckIndex>,
@@ -54,7 +53,6 @@ impl<'a> RunStory<'a> {
 /// A log, or the logs of a run together, with the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct LogStory<'a> {
-    /// Name as given.
     pub name: &'a str,
     /// Parsed content.
     pub reading: &'a Reading,

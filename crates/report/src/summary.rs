@@ -176,7 +176,7 @@ struct Level {
 }
 
 impl Level {
-    /// The level about which a reason of this code is.
+    /// The level to which a reason of this code refers.
     fn of(table: &MeasuredTable<'_>, code: &str) -> Option<Self> {
         let rows = || table.rows.iter().filter(|row| is_plateau(row));
         let measured = plateau(table)?;
@@ -242,7 +242,7 @@ fn level(table: &MeasuredTable<'_>, code: &str) -> Option<String> {
     })
 }
 
-/// The measurement that is the nearest to its floor, or the furthest below.
+/// The measurement nearest to its floor, or furthest below it.
 fn at_floor(table: &MeasuredTable<'_>, collective: String) -> Option<Level> {
     let placed = table.rows.iter().flat_map(|row| row.placed().map(move |placed| (row, placed.half.busbw)));
     let floor = |(row, busbw): (&MeasuredSize<'_>, f64)| {

@@ -8,11 +8,9 @@ use crate::{text, words};
 /// One attempt of a stage, or the release of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageLine {
-    /// Name of the stage.
     pub stage: Stage,
     /// Name of its check, if the workflow has several.
     pub check: Option<String>,
-    /// Number of the attempt.
     pub attempt: Attempt,
     /// Whether this line is the release of the attempt's cluster rather than the attempt itself.
     pub teardown: bool,

@@ -1,4 +1,4 @@
-//! The values of a run for a history of runs: one for each metric, and the state of each node.
+//! Values of one run for the run history: one per metric, and the state of each node.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,6 @@ const NAME: usize = 80;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 160;
 
-/// One metric of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricValue {
     /// Name with its labels, such as `all_reduce plateau` or `memory.h2d size=8388608`.
@@ -38,7 +37,6 @@ pub struct MetricValue {
 /// The state of a node in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeValue {
-    /// Name of the node.
     pub node: String,
     /// Worst value of the run's first judged metric on this node.
     pub value: Option<f64>,
@@ -55,7 +53,6 @@ pub struct NodeFinding {
     pub code: String,
     /// The program's own text.
     pub text: String,
-    /// Name of the log.
     pub log: String,
     /// Line of the log, starting at 1.
     pub line: u64,
@@ -107,7 +104,6 @@ fn plateau(rows: &[MeasuredSize<'_>]) -> Option<f64> {
     values.get(values.len() / 2).copied().filter(|value| *value > 0.0)
 }
 
-/// Collected values of a node.
 #[derive(Default)]
 struct NodeEntry {
     value: Option<f64>,

@@ -19,12 +19,11 @@ const ABREAST: usize = 16;
 /// Maximum cached curves: closed runs do not change. A curve takes several kilobytes.
 const REMEMBERED: usize = 2000;
 
-/// The measurements of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunCurve {
     pub run: RunId,
     pub requested_at: Timestamp,
-    /// Its only table.
+    /// The only table of its logs.
     pub table: Table,
 }
 

@@ -35,7 +35,6 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Summaries, newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Arc<RunSummary>> {
         self.order.iter().filter_map(|(_, run)| self.lines.get(run))
     }

@@ -84,7 +84,6 @@ pub enum ViewError {
     Unreadable {
         /// Run with the invalid ledger.
         run: RunId,
-        /// Cause.
         source: lifecycle::UnreadableLedger,
     },
     /// An artefact of the run cannot be read.
@@ -92,7 +91,6 @@ pub enum ViewError {
     Artefact {
         /// Run with the unreadable artefact.
         run: RunId,
-        /// Cause.
         source: ledger::ArtefactError,
     },
 }

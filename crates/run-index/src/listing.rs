@@ -14,11 +14,9 @@ pub const MAX_PAGE: usize = 200;
 /// Filters; `None` matches all runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// Name of the workflow.
     pub workflow: Option<String>,
-    /// Kind of cluster.
+    /// System of the cluster, such as `slurm`.
     pub system: Option<String>,
-    /// Name of the cluster.
     pub cluster: Option<String>,
     /// Open or closed.
     pub state: Option<RunStatus>,
@@ -50,7 +48,7 @@ pub struct ListCursor {
 }
 
 impl ListCursor {
-    /// Its syntax, as a regular expression. Every match is a valid position.
+    /// Syntax of a cursor, as a regular expression. Every match is a valid position.
     pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
 
     fn behind(line: &RunSummary) -> Self {

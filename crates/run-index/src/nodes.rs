@@ -33,7 +33,7 @@ use crate::{RunIndex, ViewError, run_report::StoredVerdict};
 /// Number of runs that are read at the same time.
 const READS: usize = 16;
 
-/// What closed runs show about their nodes.
+/// Evidence of closed runs about their nodes.
 pub(crate) type NodeCache = BTreeMap<RunId, Option<Arc<NodesOfRun>>>;
 
 /// Maximum number of changes of a node.
@@ -94,9 +94,9 @@ pub struct NodeHistory {
     pub state: NodeState,
     /// Number of judged runs on the node.
     pub runs: u64,
-    /// Time of the last one.
+    /// Time of the newest judged run on the node.
     pub last_run_at: Timestamp,
-    /// The last one.
+    /// The newest judged run on the node.
     pub last_run: RunId,
     /// Changes of the state, oldest first; the first run is one. At most 100, the newest.
     pub changes: Vec<NodeChange>,
@@ -115,7 +115,7 @@ pub struct NodeChange {
     pub evidence: Vec<String>,
 }
 
-/// What one run shows about its nodes.
+/// Evidence of one run about its nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct NodesOfRun {
     run: RunId,
@@ -297,7 +297,7 @@ impl RunIndex {
         Ok(Nodes { schema: "burnin/nodes/v1".to_owned(), nodes: histories(runs), runs: count, older_runs })
     }
 
-    /// What a run shows about its nodes. Closed runs are read once: their ledgers never change.
+    /// Evidence of a run about its nodes. Closed runs are read once: their ledgers never change.
     async fn nodes_of(&self, run: RunId) -> Result<Option<Arc<NodesOfRun>>, ViewError> {
         let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
         if let Some(known) = known {

@@ -15,7 +15,6 @@ use crate::{Elsewhere, RunIndex, RunReport, RunStatus, ViewError};
 pub struct ReferenceRun {
     /// Name of the workflow whose runs are compared.
     pub workflow: String,
-    /// The baseline for other runs.
     pub baseline: Baseline,
 }
 
@@ -28,7 +27,6 @@ pub enum NoReference {
     /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]
     Unfit {
-        /// Unsuitable run.
         run: RunId,
         /// Reason and next step.
         why: String,

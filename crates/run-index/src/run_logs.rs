@@ -7,7 +7,6 @@ use model::{LeftOut, ManifestObject, RunId};
 
 use crate::{Folded, RunIndex, ViewError};
 
-/// Collected logs of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunLogs {
     /// Whether the logs of all checks are collected and final.
@@ -28,7 +27,6 @@ pub struct RunLog {
 }
 
 impl RunLogs {
-    /// The file of this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&RunLog> {
         self.files.iter().find(|log| log.file.name == name)

@@ -15,7 +15,6 @@ use crate::{Folded, RunIndex, ViewError};
 /// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
 pub struct Elsewhere {
-    /// Warehouse with the measurements.
     pub warehouse: String,
     /// HTML page of the run.
     pub report: Option<String>,
@@ -148,7 +147,7 @@ impl RunIndex {
 }
 
 impl RunReport {
-    /// The baseline of its verdict, if any.
+    /// `None` if the verdict is absent, unreadable or without a baseline.
     pub(crate) fn judged_by(&self) -> Option<&verdict::Baseline> {
         match &self.judged {
             Some(StoredVerdict::Whole(stored)) => stored.judged_by.as_ref(),
@@ -156,7 +155,7 @@ impl RunReport {
         }
     }
 
-    /// Name of the reported check.
+    /// The requested check, or else the one that the state selects.
     pub fn shown_check(&self) -> CheckIndex {
         self.check.unwrap_or_else(|| self.state.shown_check())
     }
@@ -171,7 +170,6 @@ impl RunReport {
         self.judged.as_ref().map(StoredVerdict::judgement)
     }
 
-    /// The data to report.
     pub fn story(&self) -> Story<'_> {
         let check = self.shown_check();
         let benchmark = self.state.workflow.benchmark_of(check);

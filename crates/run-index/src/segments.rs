@@ -20,7 +20,6 @@ struct Segment {
     lines: Vec<RunSummary>,
 }
 
-/// All stored summaries.
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreError> {
     let names = store.list(FOLDER).await?;
     let reads = stream::iter(names).map(|name| async {

@@ -58,7 +58,7 @@ pub struct RunSummary {
 /// A check of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckSummary {
-    /// Name of the check.
+    /// Name, unique within the workflow.
     pub name: String,
     /// `waiting`, `running`, `judged`, `failed` (no verdict was reached) or `skipped` (an earlier check that it needs did not
     /// pass) or `excluded` (the workflow declares that it does not run).

@@ -38,7 +38,7 @@ pub struct CheckValues {
     pub verdict: Verdict,
     /// Reasons of the verdict, most severe first.
     pub reasons: Vec<Reason>,
-    /// Environment of the measurement.
+    /// Fingerprint of the measurement, field by field.
     pub setup: BTreeMap<String, String>,
     /// Metrics and nodes.
     pub values: Values,
@@ -53,7 +53,7 @@ pub struct KnownValues {
 }
 
 impl KnownValues {
-    /// Values of a run, if read.
+    /// `None` if the values of the run are not read yet.
     #[must_use]
     pub fn of(&self, run: &RunId) -> Option<&RunValues> {
         self.runs.get(run).map(Arc::as_ref)

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Email address of the caller's account.
@@ -37,12 +36,11 @@ impl fmt::Display for Denied {
     }
 }
 
-/// Authenticates callers.
 #[async_trait::async_trait]
 pub trait Authenticator: Send + Sync + 'static {
     /// Identifies the caller by the request's `Authorization` header.
     ///
     /// # Errors
-    /// Returns an error if the caller is rejected: the reason.
+    /// Returns the reason if the caller is rejected.
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied>;
 }

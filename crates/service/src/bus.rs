@@ -18,7 +18,6 @@ use crate::{Clock, clock::backoff};
 pub struct BusError {
     /// CloudEvents `id` of the event that was not published.
     pub id: String,
-    /// Cause.
     pub why: String,
 }
 
@@ -28,7 +27,6 @@ pub trait Bus: Send + Sync + 'static {
     async fn publish(&self, event: Event) -> Result<(), BusError>;
 }
 
-/// Result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// Processed durably: acknowledge.
@@ -42,7 +40,6 @@ pub enum Disposition {
 /// Handles events, each at least once.
 #[async_trait::async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Handles one event.
     async fn handle(&self, event: &Event) -> Disposition;
 }
 

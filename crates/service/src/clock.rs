@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 /// A clock that also provides timers.
 #[async_trait::async_trait]
 pub trait Clock: Send + Sync + 'static {
-    /// The current time.
     fn now(&self) -> Timestamp;
 
     /// Returns after this span.
@@ -41,7 +40,6 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Starts at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self { now: Mutex::new(now), moved: Notify::new() }
     }

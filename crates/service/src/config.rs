@@ -18,16 +18,13 @@ pub struct VariableReader {
     problems: Vec<VariableProblem>,
 }
 
-/// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableProblem {
-    /// Name of the environment variable.
     pub variable: &'static str,
     /// The problem and the expected value.
     pub message: String,
 }
 
-/// All problems of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableProblems(pub Vec<VariableProblem>);
 
@@ -35,13 +32,13 @@ impl std::error::Error for VariableProblems {}
 
 impl fmt::Display for VariableProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} problem(s) in the environment:", self.0.len())?;
+        let noun = if self.0.len() == 1 { "problem" } else { "problems" };
+        write!(f, "{} {noun} in the environment:", self.0.len())?;
         self.0.iter().try_for_each(|problem| write!(f, "\n  {}: {}", problem.variable, problem.message))
     }
 }
 
 impl VariableReader {
-    /// Reads the given variables.
     pub fn new<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
         let variables = variables.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         Self { variables, problems: Vec::new() }

@@ -32,13 +32,11 @@ pub const BUILD_CHANGED: &str = "google.cloud.cloudbuild.build.v1.statusChanged"
 /// Passes events to a handler, in any encoding.
 #[derive(Clone)]
 pub struct EventReceiver {
-    /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub dead_letters: Arc<dyn DeadLetters>,
 }
 
-/// Result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Handled or parked durably: do not redeliver.
@@ -151,7 +149,7 @@ impl<S: Send + Sync> FromRequest<S> for Pushed {
 /// Reads an event from headers and body.
 ///
 /// # Errors
-/// Returns an error if the event is unreadable: the problem, to be stored with the parked bytes.
+/// Returns the problem if the event is unreadable; it is stored with the parked bytes.
 pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut attributes = BTreeMap::new();
@@ -253,7 +251,7 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
 /// Reads an event from the attributes and data of a Pub/Sub message.
 ///
 /// # Errors
-/// Returns an error if the message is not an event: the problem.
+/// Returns the problem if the message is not an event.
 pub fn carried(received: BTreeMap<String, String>, data: &[u8]) -> Result<Event, String> {
     let mut attributes = BTreeMap::new();
     let mut media_type = None;

@@ -50,7 +50,6 @@ pub trait PeriodicTask: Send + Sync + 'static {
     async fn run(&self) -> Result<(), String>;
 }
 
-/// Definition of a service.
 pub struct Service {
     pub name: &'static str,
     pub version: &'static str,
@@ -58,7 +57,6 @@ pub struct Service {
     pub revision: Option<String>,
     /// Event types that the service handles.
     pub takes: Vec<&'static str>,
-    /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub parking: Arc<dyn DeadLetters>,
@@ -185,7 +183,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
     // A separate task: the caller may disconnect, and a panic results in a response.
     let result = match tokio::spawn(async move { chore.run().await }).await {
         Ok(result) => result,
-        Err(stopped) => Err(format!("it panicked: {stopped}")),
+        Err(stopped) => Err(format!("the task panicked: {stopped}")),
     };
     match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),

@@ -20,7 +20,6 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// A transient failure.
     pub fn transient(error: impl std::error::Error) -> Self {
         Self::Transient(chain(&error))
     }
@@ -42,7 +41,6 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// A transient failure.
     pub fn transient(error: impl std::error::Error) -> Self {
         Self::Transient(chain(&error))
     }
@@ -92,7 +90,6 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes on `bus` as `publisher`.
     pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         Self { publisher, bus, clock, spawner: Arc::new(Runtime) }
     }
@@ -103,7 +100,6 @@ impl Publisher {
         Self { spawner, ..self }
     }
 
-    /// The clock for timestamps.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -179,7 +175,6 @@ pub struct WorkerHandler<W> {
 }
 
 impl<W: Worker> WorkerHandler<W> {
-    /// A worker that publishes on `bus`.
     pub fn new(worker: W, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         let outbox = Publisher::new(worker.name(), bus, clock);
         Self { worker, outbox }

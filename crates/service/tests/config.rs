@@ -12,7 +12,7 @@ fn all_problems_are_reported_at_once() {
     let problems = env.finish(|| Some((port?, bucket?, project?, region?))).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "2 problem(s) in the environment:\n  PORT: `eighty` is invalid: invalid digit found in string\n  \
+        "2 problems in the environment:\n  PORT: `eighty` is invalid: invalid digit found in string\n  \
          PROJECT: is not set, and there is no default"
     );
 }

@@ -10,10 +10,8 @@ use crate::{Scenario, SimOutcome, process::Moment, run};
 /// Number of a call, and whether the process is killed before or after its effect.
 pub type CrashPoint = (u64, Moment);
 
-/// Results of many crashes.
 #[derive(Default)]
 pub struct CrashSummary {
-    /// Number of runs.
     pub runs: usize,
     /// Crashes that led to a violation, with its description.
     pub failed: BTreeMap<Vec<CrashPoint>, String>,

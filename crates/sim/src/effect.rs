@@ -24,7 +24,6 @@ pub enum EffectKind {
     Provider,
 }
 
-/// Result of a call.
 pub enum EffectResult<T> {
     /// The call had its effect, with this result.
     Done(T),

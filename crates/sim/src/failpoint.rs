@@ -14,7 +14,6 @@ const fn bug(name: &'static str, what: &'static str) -> Planted {
     Planted { name, what }
 }
 
-/// All bugs.
 pub const ALL: &[Planted] = &[
     bug("ack_before_handling", "an event is acknowledged before its handler completes"),
     bug("ack_on_retry", "an event that must be redelivered is acknowledged"),

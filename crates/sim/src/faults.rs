@@ -5,12 +5,10 @@ use crate::Dice;
 /// Builds the enum and its table.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $most:literal;)*) => {
-        /// A kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($(#[$doc])* $name,)* }
 
         impl Fault {
-            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// Name for display.
@@ -110,7 +108,6 @@ faults! {
     Replay = "all events redelivered", 1000;
 }
 
-/// Rates of all faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
     per_mille: Vec<u32>,
@@ -118,7 +115,6 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults.
     pub fn none() -> Self {
         Self { per_mille: vec![0; Fault::ALL.len()], struck: vec![0; Fault::ALL.len()] }
     }
@@ -148,7 +144,6 @@ impl Faults {
         faults
     }
 
-    /// Sets the rate of a fault.
     pub fn set(&mut self, fault: Fault, per_mille: u32) {
         self.per_mille[fault as usize] = per_mille;
     }

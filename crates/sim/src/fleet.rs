@@ -32,7 +32,6 @@ const SWEEP_GRACE: Span = Span::from_secs(120);
 /// Interval at which a conductor wakes every open run.
 const TICK: Span = Span::from_secs(20);
 
-/// All processes.
 pub struct Fleet {
     world: Arc<SimWorld>,
     roster: Arc<Roster>,

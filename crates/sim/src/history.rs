@@ -42,20 +42,12 @@ pub enum Happening {
         name: String,
     },
     /// A build started.
-    BuildBegan {
-        /// Name of the build.
-        name: String,
-    },
+    BuildBegan { name: String },
     /// A build reached a final status.
-    BuildEnded {
-        /// Name of the build.
-        name: String,
-    },
+    BuildEnded { name: String },
     /// A cluster was created and costs money.
     ClusterBegan {
-        /// Name of the cluster.
         name: String,
-        /// Run of the cluster.
         run: RunId,
         /// Time at which the cluster ends without a request.
         expires_at: Timestamp,
@@ -63,48 +55,23 @@ pub enum Happening {
         late: bool,
     },
     /// The deletion of an existing cluster was requested.
-    DeleteAsked {
-        /// Name of the cluster.
-        name: String,
-    },
+    DeleteAsked { name: String },
     /// A cluster was deleted.
-    ClusterEnded {
-        /// Name of the cluster.
-        name: String,
-        /// Cause.
-        why: &'static str,
-    },
+    ClusterEnded { name: String, why: &'static str },
     /// The scheduler was requested to end a job, and never to start it.
-    StopAsked {
-        /// Name of the job.
-        name: String,
-    },
+    StopAsked { name: String },
     /// A job started.
-    JobBegan {
-        /// Name of the job.
-        name: String,
-    },
+    JobBegan { name: String },
     /// A benchmark ended.
     JobEnded {
-        /// Name of the job.
         name: String,
         /// Result, with the scheduler's code.
         how: String,
     },
     /// Rows were loaded into the warehouse.
-    Loaded {
-        /// Id of the load.
-        load: String,
-        /// Number of rows.
-        rows: usize,
-    },
+    Loaded { load: String, rows: usize },
     /// A false message about a stage was published.
-    Contradicted {
-        /// Affected run.
-        run: RunId,
-        /// Affected stage.
-        stage: Stage,
-    },
+    Contradicted { run: RunId, stage: Stage },
     /// From here on, every acknowledged event is redelivered.
     Replayed,
 }

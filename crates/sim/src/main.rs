@@ -45,7 +45,7 @@ enum What {
     },
     /// Run many runs concurrently: events per second, CPU per run, memory.
     Throughput {
-        /// Number of runs.
+        /// Numbers of concurrent runs; each number is measured separately.
         #[arg(default_values_t = [10, 100, 1000, 10_000])]
         runs: Vec<usize>,
     },

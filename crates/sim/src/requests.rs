@@ -16,7 +16,6 @@ use ledger::{OnRequest, RequestKind};
 const CLASS_A: f64 = 0.005 / 1000.0;
 const CLASS_B: f64 = 0.0004 / 1000.0;
 
-/// Counts requests.
 #[derive(Default)]
 pub struct Requests {
     creates: AtomicU64,
@@ -52,7 +51,6 @@ impl Requests {
     }
 }
 
-/// Average requests of one run.
 pub struct RequestsPerRun {
     creates: f64,
     reads: f64,

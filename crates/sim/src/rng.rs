@@ -12,7 +12,6 @@ impl Dice {
         Self(SplitMix64(seed.wrapping_mul(0xd6e8_feb8_6659_fd93)))
     }
 
-    /// Any 64-bit number.
     pub const fn number(&mut self) -> u64 {
         self.0.number()
     }
@@ -43,7 +42,6 @@ impl Dice {
         self.below(times) == 0
     }
 
-    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             let other = self.index(last + 1);

@@ -13,7 +13,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
     pub run: RunId,
-    /// The workflow that the run executes.
     pub workflow: Workflow,
     /// Time of the request, milliseconds after the start.
     pub after: i64,

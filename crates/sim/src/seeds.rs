@@ -4,10 +4,8 @@ use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
 use crate::{Fault, Scenario, SimOutcome, run};
 
-/// Results of many seeds.
 #[derive(Default)]
 pub struct SeedSummary {
-    /// Number of seeds.
     pub seeds: u64,
     /// Seeds with violations.
     pub failed: BTreeMap<u64, Vec<String>>,
@@ -17,11 +15,8 @@ pub struct SeedSummary {
     pub struck: BTreeMap<Fault, (u64, u64)>,
     /// Simulated time, milliseconds.
     pub lasted: i64,
-    /// Number of calls to the worlds.
     pub calls: u64,
-    /// Number of published events.
     pub events: u64,
-    /// Number of records.
     pub records: u64,
     /// Wall time, seconds.
     pub took: f64,
@@ -70,7 +65,6 @@ impl SeedSummary {
         self.endings.iter().filter(|(ending, _)| !ending.ends_with('-')).map(|(_, times)| times).sum()
     }
 
-    /// Number of runs.
     pub fn runs(&self) -> u64 {
         self.endings.values().sum()
     }

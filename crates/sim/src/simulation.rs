@@ -29,23 +29,18 @@ use crate::{
 /// Maximum number of calls per run.
 const MOST_CALLS: u64 = 1_000_000;
 
-/// Ending of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimEnd {
-    /// Requested run.
     pub run: RunId,
     /// `completed`, `failed`, ...; `open` if it did not end.
     pub conclusion: String,
     /// `pass`, ...; `None` without a verdict.
     pub verdict: Option<String>,
-    /// Number of records in its ledger.
     pub records: usize,
 }
 
-/// Results of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimOutcome {
-    /// Ending of each run.
     pub endings: Vec<SimEnd>,
     /// Violated invariants.
     pub violations: Vec<Violation>,
@@ -55,7 +50,6 @@ pub struct SimOutcome {
     pub trace: Vec<String>,
     /// Occurrences of each fault.
     pub struck: Vec<(Fault, u64)>,
-    /// Number of calls to the world.
     pub calls: u64,
     /// Numbers of the calls with effects, in simulations without random faults.
     pub effects: Vec<u64>,

@@ -137,7 +137,6 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
 /// Bus bandwidth at 64 bytes, GB/s: below that of any good node, above that of any slow one.
 const SLOW: f64 = 0.003;
 
-/// A request for a run.
 pub fn requested(workflow: Workflow) -> Fact {
     let trigger = Trigger { kind: "manual".to_owned(), by: "sim".to_owned() };
     Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))
@@ -193,9 +192,7 @@ pub enum Ends {
 /// Parameters of a benchmark's output, before it is rendered.
 #[derive(Clone, Debug)]
 pub struct RankOutput {
-    /// Benchmark.
     pub workload: Workload,
-    /// Number of ranks.
     pub ranks: u32,
     /// Whether one of its nodes is slow.
     pub slow: bool,

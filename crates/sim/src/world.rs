@@ -21,7 +21,6 @@ use crate::{
 /// Start time of every simulation: milliseconds since 1970.
 pub const START: i64 = 1_800_000_000_000;
 
-/// Shared state.
 pub struct SimWorld {
     inner: Mutex<Inner>,
 }
@@ -32,7 +31,6 @@ pub struct Inner {
     pub now: i64,
     /// Source of all random numbers.
     pub dice: Dice,
-    /// Fault rates.
     pub faults: Faults,
     /// End of all faults.
     pub heals_at: i64,
@@ -40,7 +38,6 @@ pub struct Inner {
     pub history: Vec<(i64, Happening)>,
     /// External systems.
     pub clouds: Clouds,
-    /// Condition of each process.
     pub conditions: BTreeMap<SimService, Condition>,
     /// Number of calls to the world so far.
     pub calls: u64,

@@ -21,7 +21,6 @@ use crate::{
 /// Poll interval for a cancel request.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Parameters of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildRequest {
     /// A Cloud Build config, as JSON.
@@ -40,12 +39,11 @@ pub struct BuildRequest {
     pub secrets: Option<PathBuf>,
 }
 
-/// Result of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildOutcome {
     /// Status, in Cloud Build's spelling.
     pub status: BuildStatus,
-    /// Reason of a failure.
+    /// Reason why the build failed.
     pub failure: Option<String>,
     /// Output files.
     pub artifacts: Vec<Artifact>,
@@ -77,7 +75,6 @@ impl BuildFolder {
         Self { root: root.into(), program }
     }
 
-    /// The build's folder.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

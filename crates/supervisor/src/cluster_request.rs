@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock_files;
 
-/// Parameters of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRequest {
     /// Nodes with their slots; each is one process.

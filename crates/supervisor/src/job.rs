@@ -47,9 +47,7 @@ pub struct NodeExit {
     pub exit_code: Option<i32>,
     /// Signal that terminated it.
     pub signal: Option<i32>,
-    /// Start time.
     pub started_at: Timestamp,
-    /// End time.
     pub ended_at: Timestamp,
 }
 
@@ -63,15 +61,11 @@ pub enum JobState {
     /// All processes have ended.
     Ended(JobEnd),
     /// A node failed during the job.
-    NodeFail {
-        /// The failed node.
-        node: String,
-    },
+    NodeFail { node: String },
     /// The cluster was released.
     ClusterGone,
 }
 
-/// The jobs of a cluster.
 #[derive(Clone, Debug)]
 pub struct JobFolder {
     cluster: PathBuf,

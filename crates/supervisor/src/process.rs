@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock_files;
 
-/// A process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisedGroup {
     /// Group id: the leader's process id.
@@ -55,7 +54,6 @@ impl SupervisedGroup {
         self.wait(Duration::from_secs(5))
     }
 
-    /// Kills the group immediately.
     pub fn kill(self) {
         self.signal(Signal::KILL);
     }

@@ -4,12 +4,10 @@ use std::{ffi::OsString, io, process::Stdio, time::Duration};
 
 use tokio::process::Command;
 
-/// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramOutput {
     /// Whether it exited with 0.
     pub good: bool,
-    /// Standard output as text.
     pub stdout: String,
     /// Standard error; its exit status if that is empty.
     pub stderr: String,
@@ -22,7 +20,7 @@ const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"
 /// Runs `argv` with a clean environment and `env`, for at most `limit`.
 ///
 /// # Errors
-/// Returns an error if it cannot be started or exceeds the limit; it is then killed.
+/// Returns an error if the program cannot be started, or if it exceeds the limit and is killed.
 pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> io::Result<ProgramOutput> {
     let (program, arguments) =
         argv.split_first().ok_or_else(|| io::Error::other("the command line is empty"))?;

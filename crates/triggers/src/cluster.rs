@@ -98,7 +98,6 @@ pub struct OfferedCluster<'a> {
     pub source: &'a str,
     /// Kind of cluster, as spelled in the offer.
     pub system: &'a str,
-    /// The cluster's name.
     pub name: &'a str,
 }
 

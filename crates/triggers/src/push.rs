@@ -38,7 +38,6 @@ pub struct PushEvent {
     pub reference: String,
     /// Changed files; `None` if unknown.
     pub paths: Option<Vec<String>>,
-    /// Whether a bot pushed it.
     pub bot: bool,
 }
 

@@ -72,7 +72,7 @@ impl OnSchedule {
     /// Parses the schedule.
     ///
     /// # Errors
-    /// Returns an error if a field is invalid: the field and the expectation.
+    /// Returns an error, with the field and the expectation, if a field is invalid.
     pub fn read(&self) -> Result<Zoned, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let expected = "expected minute, hour, day of the month, month, day of the week";

@@ -25,7 +25,7 @@ pub struct Audit {
     /// Versions below a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below_minimum: Vec<BelowMinimum>,
-    /// Texts where a version was expected. They are compared with no minimum.
+    /// Texts where a version was expected. They are not compared with a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable_versions: Vec<UnreadableVersion>,
     /// Settings that slow down or prevent direct transfers between GPUs and network cards.
@@ -262,7 +262,6 @@ fn add(named: &mut Vec<String>, subjects: &[String]) {
     }
 }
 
-/// Settings of all subjects, by name.
 fn compared(prefix: &str, subjects: Vec<(String, &BTreeMap<String, String>)>) -> Vec<Setting> {
     let names: BTreeSet<_> = subjects.iter().flat_map(|(_, settings)| settings.keys()).collect();
     let setting = |name: &String| {

@@ -24,7 +24,7 @@ pub fn same_size(measured: u64, stated: u64) -> bool {
 pub struct Subject<'a> {
     /// Collective by its name in nccl-tests.
     pub collective: Option<Cow<'a, str>>,
-    /// Number of ranks.
+    /// `None` if the log does not state the number of ranks.
     pub ranks: Option<u32>,
     /// Ratio of bus to algorithm bandwidth.
     pub factor: Option<f64>,
@@ -101,7 +101,7 @@ pub struct Bounds<'a> {
 }
 
 impl<'a> Bounds<'a> {
-    /// Bounds of `subject` by `criteria`.
+    /// Bounds that the criteria define for this subject.
     #[must_use]
     pub fn of(subject: &Subject<'_>, criteria: &'a Criteria) -> Self {
         let floors: Vec<_> =

@@ -71,7 +71,7 @@ pub struct Clues {
 }
 
 impl Clues {
-    /// Occurrences of a sign, if any.
+    /// `None` if no line has this sign.
     pub fn network(&self, sign: Sign) -> Option<&NetworkHeard> {
         self.signs.get(&sign)
     }
@@ -119,7 +119,6 @@ impl Clues {
         self.networks = whole;
     }
 
-    /// Processes one line.
     fn line(&mut self, number: u64, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(LINE)];
         let text = String::from_utf8_lossy(bytes);

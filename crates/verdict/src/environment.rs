@@ -28,7 +28,6 @@ enum PrintedBy {
 /// NCCL variables in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Requested values by name.
     requested: BTreeMap<String, String>,
     /// Hosts by name and effective value.
     effective: BTreeMap<String, BTreeMap<(PrintedBy, String), BTreeSet<String>>>,

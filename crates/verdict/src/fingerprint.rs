@@ -23,7 +23,7 @@ const IDENTITY: [&str; 7] = ["check", "collective", "device", "nodes", "program"
 /// A field that is known in two fingerprints with different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference<'a> {
-    /// Name of the field.
+    /// Name of the fingerprint field that differs.
     pub name: &'a str,
     /// Value in the first fingerprint.
     pub before: &'a str,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// When the sources of the list were read, year and month.
+/// Year and month in which the sources of the list were read.
 pub const MINIMUMS_DATE: &str = "2026-11";
 
 /// A minimum version. A version in `affected` is below it.
@@ -10,7 +10,7 @@ pub const MINIMUMS_DATE: &str = "2026-11";
 pub struct Minimum {
     /// Component with a version.
     pub component: Component,
-    /// First affected version, and the first one after it that is not: `("535", "535.309.01")`.
+    /// First affected version, and the first fixed version after it: `("535", "535.309.01")`.
     pub affected: (&'static str, &'static str),
     /// Version to install.
     pub minimum: &'static str,

@@ -73,9 +73,9 @@ fn no_table(evidence: &RunEvidence<'_>) -> String {
 pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     let Some(end) = evidence.job else { return Vec::new() };
     let how = match (end.exit_code, end.signal) {
-        (Some(code), _) => format!("the job ended as {} with exit code {code}", end.state),
-        (None, Some(signal)) => format!("the job ended as {} by signal {signal}", end.state),
-        (None, None) => format!("the job ended as {}", end.state),
+        (Some(code), _) => format!("the job ended with state {} and exit code {code}", end.state),
+        (None, Some(signal)) => format!("the job ended with state {} by signal {signal}", end.state),
+        (None, None) => format!("the job ended with state {}", end.state),
     };
     match (end.state.as_str(), end.exit_code) {
         ("COMPLETED", Some(0) | None) => Vec::new(),

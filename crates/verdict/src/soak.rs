@@ -54,7 +54,6 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-/// A value that declined.
 struct Decline<'a> {
     key: &'a Key,
     /// Decline from the first to the last round, relative to the first third of the rounds.
@@ -223,8 +222,8 @@ impl Series {
 }
 
 impl Series {
-    /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. A sudden
-    /// change is no line: its residuals hide the trend.
+    /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. A sudden change
+    /// is not a line: its residuals hide the trend.
     fn step(&self) -> Option<(f64, f64)> {
         let third = self.points.len() / 3;
         if third < MIN_THIRD {

@@ -231,7 +231,7 @@ fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_corr
             );
             // The reported confidence is correct within four deviations.
             let reported = series.confidence / seeds as f64;
-            assert!((reported - series.correct()).abs() <= 0.09, "{bad} bad: said {reported}");
+            assert!((reported - series.correct()).abs() <= 0.09, "{bad} bad: reported confidence {reported}");
         }
     }
 }

@@ -47,7 +47,7 @@ fn one_bad_node_is_named_in_clusters_of_any_size() {
         for bad in 0..nodes {
             let slow = |_, a, b| Some(if a == bad || b == bad { 40.0 } else { 90.0 });
             let (located, tried) = sweep(nodes, slow);
-            assert_eq!(named(&located), [bad], "of {nodes} {bad} is bad: {located:?}");
+            assert_eq!(named(&located), [bad], "node {bad} of {nodes} is bad: {located:?}");
             assert_eq!(located.undecided, None);
             assert!(nodes < 4 || located.suspects[0].confidence > 0.95, "of {nodes}: {located:?}");
             assert!(tried.len() <= nodes * 3 / 2 + 8, "{} tests for {nodes} nodes", tried.len());

@@ -11,8 +11,8 @@ const INTRODUCTION: &str = "\
 
 `burnin audit` compares the versions in the [hardware evidence](VERDICT.md#hardware-evidence) of the nodes, and the version of NCCL in the
 logs, with this list. A version in an affected range, of which the first version is part and the last is not, is below the minimum, and the
-exit code is 1. If a source does not state since when a fault exists, the range begins with the branch of the fixed version. Of several
-entries for a version all are printed. A text that is no version is printed as such, and the exit code is 2 unless it is 1 for another
+exit code is 1. If a source does not state the first affected version, the range begins with the branch of the fixed version. All entries
+for a version are printed. A text that is not a version is printed as such, and the exit code is 2 unless it is 1 for another
 reason. The evidence has no version of a component that the node does not have, or that the job cannot read.
 
 - *NVIDIA driver*: the kernel module of the GPUs.

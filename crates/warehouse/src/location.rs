@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-/// Address of the warehouse.
+/// Address of the warehouse: a SQLite file or a BigQuery dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarehouseLocation {
     /// A local SQLite file.

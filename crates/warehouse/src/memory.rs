@@ -48,7 +48,7 @@ impl History {
     }
 }
 
-/// Loads by id. It can simulate an outage.
+/// A warehouse in memory, which can simulate an outage.
 #[derive(Default)]
 pub struct Memory {
     loads: Mutex<BTreeMap<String, Arc<Load>>>,

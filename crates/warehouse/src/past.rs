@@ -13,7 +13,7 @@ use crate::rows::{MeasurementRow, MetricRow, VerdictRow};
 /// Filter for runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastQuery {
-    /// Workflow name.
+    /// Workflow whose runs are read.
     pub workflow: String,
     /// Identity of comparable curves.
     pub identity: String,

@@ -20,11 +20,11 @@ pub struct Load {
     pub runs: Vec<RunRow>,
     /// Verdict of the run. At most one row.
     pub verdicts: Vec<VerdictRow>,
-    /// Measurements of the run.
+    /// Rows of the table `measurements`.
     pub rows: Vec<MeasurementRow>,
-    /// Metrics of the run.
+    /// Rows of the table `metrics`.
     pub metrics: Vec<MetricRow>,
-    /// Findings of the run.
+    /// Rows of the table `findings`.
     pub findings: Vec<FindingRow>,
     /// Results of the run that concern single nodes.
     pub node_results: Vec<NodeResultRow>,
@@ -271,7 +271,7 @@ pub struct FindingRow {
 }
 
 impl MetricRow {
-    /// The metric of the row.
+    /// Restores the metric from which the row was made.
     #[must_use]
     pub fn metric(&self) -> Metric {
         Metric {

@@ -8,7 +8,7 @@ use crate::rows::{FindingRow, MeasurementRow, MetricRow, NodeResultRow, RunRow, 
 /// Name, columns and key of a table, equal in both databases.
 #[derive(Clone, Copy, Debug)]
 pub struct WarehouseTable {
-    /// Name of the table.
+    /// Name of the table in SQLite and BigQuery.
     pub name: &'static str,
     /// The schema of its rows.
     pub schema: fn() -> Schema,
@@ -70,7 +70,7 @@ impl WarehouseTable {
 /// Name and type of a column, from a field of the row type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableColumn {
-    /// Name of the column.
+    /// Name of the column in SQLite and BigQuery.
     pub name: String,
     /// Data type.
     pub kind: ColumnType,
@@ -85,7 +85,7 @@ pub struct TableColumn {
 pub enum ColumnType {
     /// A whole number, up to 2^63 - 1.
     Integer,
-    /// Any number.
+    /// A floating-point number.
     Float,
     /// Unicode text of any length.
     Text,

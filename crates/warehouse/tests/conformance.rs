@@ -46,7 +46,7 @@ async fn loads_survive_reopening_the_file() {
     let path = folder.path().join("warehouse.sqlite");
     assert_eq!(load(&Sqlite::open(&path).unwrap(), "one", &[row(0), row(1)]).await.unwrap(), 2);
     let again = Sqlite::open(&path).unwrap();
-    assert_eq!(load(&again, "one", &[]).await.unwrap(), 2, "the load is remembered, not only its rows");
+    assert_eq!(load(&again, "one", &[]).await.unwrap(), 2, "the load is recorded, not only its rows");
     assert_eq!(again.rows("a").await.unwrap(), [row(0), row(1)]);
 }
 

@@ -27,7 +27,6 @@ const MAX_PATH: usize = 2048;
 /// A position in a file, both numbers starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Number of the line.
     pub line: usize,
     /// Column, in characters.
     pub column: usize,
@@ -52,7 +51,7 @@ const MAX_EXCERPT: usize = 300;
 pub struct FileProblem {
     /// File name as given, or `--set`.
     pub file: String,
-    /// Position, if any.
+    /// `None` for `--set` and for problems of the whole file.
     pub position: Option<Position>,
     /// The field, such as `limits.job` or `steps[2].timeout`; empty for the whole file.
     pub field: String,
@@ -65,7 +64,6 @@ pub struct FileProblem {
 }
 
 impl FileProblem {
-    /// This problem with a correction.
     #[must_use]
     pub fn with_help(mut self, help: Option<String>) -> Self {
         self.help = help.unwrap_or_default();
@@ -113,9 +111,7 @@ impl From<FileProblem> for FileProblems {
 /// A YAML (or JSON) file as a value.
 #[derive(Clone, Debug)]
 pub struct YamlDocument {
-    /// File name as given.
     pub file: String,
-    /// Content.
     pub value: Value,
     positions: BTreeMap<String, Place>,
     lines: Arc<[String]>,
@@ -168,7 +164,7 @@ impl YamlDocument {
     /// overlooked.
     ///
     /// # Errors
-    /// Returns an error if the text is invalid: the first syntax error, with its position.
+    /// Returns the first syntax error, with its position, if the text is invalid.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileProblems> {
         let mut document = Self {
             file: file.to_owned(),
@@ -281,7 +277,7 @@ impl YamlDocument {
         self.overridden.push(Overridden { field, file: other.file.clone(), position, excerpt });
     }
 
-    /// Removes a field's value, or the nearest enclosing one that exists; for the whole document returns false.
+    /// Removes a field's value, or that of the nearest existing enclosing field. Returns `false` for the whole document.
     pub(crate) fn remove(&mut self, field: &str) -> bool {
         let mut field = field;
         while !field.is_empty() {

@@ -340,7 +340,7 @@ pub struct CheckFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ReadFile {
-    /// Name of a format.
+    /// Name of a built-in format, such as `osu`.
     Format(String),
     /// Rules of a declared parser.
     Declared(#[schemars(with = "measure::Declaration")] serde_json::Value),

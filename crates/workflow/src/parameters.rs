@@ -106,7 +106,6 @@ impl<'a> Values<'a> {
 
 /// A violated rule of a parameters file.
 pub(crate) struct ParameterProblem {
-    /// Name of the substitution.
     pub name: String,
     pub message: String,
 }

@@ -23,7 +23,6 @@ use crate::{
 
 /// Field of a cluster that steps provision.
 const DEPLOYED_FIELD: &str = "cluster.rent.deployed";
-/// Substitutions that Burnin sets.
 const SET_BY_BURNIN: [&str; 5] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE", model::REVISION];
 
 /// Reads a workflow file and the files it names; collects their problems.

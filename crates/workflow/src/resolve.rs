@@ -29,11 +29,8 @@ pub struct Resolved {
 /// Properties of a workflow file for triggers and requests.
 #[derive(Clone, Debug)]
 pub struct Offered {
-    /// Name of the workflow.
     pub name: String,
-    /// Description for display.
     pub description: String,
-    /// Automatic triggers.
     pub on: Triggers,
     /// Fields that network requests may override.
     pub parameters: Vec<String>,

@@ -54,7 +54,6 @@ pub struct Collector {
     pub scheduler: Arc<dyn Scheduler>,
     /// Target bucket.
     pub artefacts: Artefacts,
-    /// Redaction rules.
     pub rules: Arc<Rules>,
     /// Limits per job.
     pub limits: CollectLimits,
@@ -216,7 +215,6 @@ impl Taken {
     }
 }
 
-/// Remaining limits of a job.
 struct RemainingLimits {
     bytes: u64,
     files: usize,

@@ -205,10 +205,7 @@ impl Worker for Agent {
                 Ok(()) => self.locate(id, search, outbox).await,
                 Err(error) => outbox.answer(id, Err(error)).await,
             },
-            _ => Err(CommandError::Permanent(format!(
-                "the agent has nothing to do with the {} stage",
-                id.stage
-            ))),
+            _ => Err(CommandError::Permanent(format!("the agent does not handle the {} stage", id.stage))),
         }
     }
 }

@@ -373,7 +373,6 @@ impl Locator {
     }
 }
 
-/// One pair of a search.
 struct NodePair<'a> {
     id: &'a CommandId,
     search: &'a NodeSearch,

@@ -368,7 +368,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
         ("wilicc/gpu-burn: FAULTY with exit code 0", completed(sample("gpu-burn/faulty.txt"))),
         ("ROCm/cvs: data that was not checked", completed(file("tests/data/nccl/h200/pair-healthy-0,1.log"))),
         (
-            "ROCm/cvs: a count of wrong elements that is no number",
+            "ROCm/cvs: the number of wrong elements is not a number",
             completed(all_reduce().replace("330.61  330.61       0", "330.61  330.61     nan")),
         ),
         ("dcgmi: exit code 226 without a finding", failed(diagnosis("memory", &[]))),

@@ -22,7 +22,6 @@ const RACES: u32 = 20;
 /// Maximum number of runs whose state is kept. A state takes about as much memory as its records.
 const STATES: usize = 1000;
 
-/// Settings of the conductor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Delay before an owed command is sent again.
@@ -67,7 +66,7 @@ pub enum WakeError {
 type CommandKey = (Stage, Attempt, Verb);
 type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 
-/// A run's state, and when the ledger was listed for it.
+/// A run's state, and the time of the listing from which it was read.
 struct KnownState {
     state: RunState,
     listed_at: Timestamp,

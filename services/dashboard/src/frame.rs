@@ -98,7 +98,6 @@ impl ErrorPage {
         Self { status: StatusCode::NOT_FOUND, why: why.into() }
     }
 
-    /// Unknown run.
     pub fn no_run(run: &RunId) -> Self {
         Self::none(format!("No run {run}."))
     }

@@ -61,7 +61,7 @@ pub trait Plans: Send + Sync + 'static {
     /// All workflows, by name.
     ///
     /// # Errors
-    /// Returns an error if they cannot be read: the reason.
+    /// Returns the reason if the workflows cannot be read.
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String>;
 
     /// Other configuration errors, one line each, such as channels without an address.
@@ -104,7 +104,6 @@ impl Plans for Readonly {
 }
 
 impl Dashboard {
-    /// Routes of all pages.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/", get(overview::page))

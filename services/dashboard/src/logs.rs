@@ -22,7 +22,6 @@ const LONGEST: usize = 2000;
 /// Maximum number of bytes searched. The raw log has the rest.
 const SEARCHED: u64 = 256 << 20;
 
-/// Query of a log page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LogQuery {

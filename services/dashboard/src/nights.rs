@@ -59,7 +59,6 @@ pub struct FingerprintChange {
     pub run: RunId,
     /// Date of that run.
     pub date: String,
-    /// Description of the change.
     pub what: String,
 }
 
@@ -75,7 +74,6 @@ pub struct NightsCost {
 /// One night of a system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cell {
-    /// Date of the night.
     pub date: String,
     /// Results, most severe first, each with its number of runs; empty without a run.
     pub marks: Vec<CellMark>,
@@ -92,11 +90,9 @@ pub struct Cell {
 pub struct CellMark {
     /// `good`, `bad`, `unsure` or `busy`.
     pub tone: &'static str,
-    /// Sign for readers who do not see colours.
+    /// Symbol that replaces the colour for colour-blind readers.
     pub mark: &'static str,
-    /// Result in a word.
     pub word: String,
-    /// Number of runs.
     pub runs: usize,
 }
 
@@ -106,9 +102,8 @@ pub struct NightRun {
     pub run: RunId,
     /// `good`, `bad`, `unsure` or `busy`.
     pub tone: &'static str,
-    /// Sign for readers who do not see colours.
+    /// Symbol that replaces the colour for colour-blind readers.
     pub mark: &'static str,
-    /// Result in a word.
     pub word: String,
 }
 

@@ -18,7 +18,6 @@ use crate::{
 /// Number of judged runs from which the states follow.
 const RUNS: usize = 300;
 
-/// Query of the page.
 #[derive(Deserialize)]
 pub struct NodesQuery {
     cluster: Option<String>,

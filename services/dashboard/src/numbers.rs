@@ -26,7 +26,6 @@ pub struct MetricKey {
     pub check: Option<String>,
     /// Name of the metric, such as `gemm.throughput`.
     pub name: String,
-    /// Unit of its values.
     pub unit: String,
 }
 
@@ -63,7 +62,6 @@ impl MetricKey {
 pub struct ShownValue {
     /// Value without unit.
     pub number: String,
-    /// Unit of `number`.
     pub unit: String,
     /// The values of all checks, for a tooltip.
     pub all: String,

@@ -133,7 +133,6 @@ pub struct ListedRun {
 }
 
 impl ListedRun {
-    /// A run with its value, as listed at `now`.
     pub fn of(line: &RunSummary, values: &KnownValues, now: Timestamp) -> Self {
         let end = line.closed_at.or(line.settled_at);
         let by = match (line.trigger.kind.as_str(), line.trigger.by.as_str()) {

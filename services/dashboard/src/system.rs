@@ -59,7 +59,6 @@ pub struct SystemQuery {
     on: Option<String>,
     /// Range: `7`, `30`, `90` or `all` days.
     days: String,
-    /// Name of the check to show.
     check: String,
     /// Name of the metric to show, of that check.
     metric: String,
@@ -133,7 +132,6 @@ struct NodeRow {
     tone: &'static str,
     mark: &'static str,
     value: String,
-    /// Name of the value's metric.
     metric: String,
     /// Distance of its worst metric from the median of the nodes.
     apart: String,
@@ -238,7 +236,6 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, &workflow, "system.html", view))
 }
 
-/// Number of runs by result.
 fn counts(lines: &[&RunSummary]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for line in lines {

@@ -3,7 +3,6 @@
 use model::{Span, Timestamp};
 use serde::Serialize;
 
-/// A time as rendered.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moment {
     /// RFC 3339, for `<time datetime>`.

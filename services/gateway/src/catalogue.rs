@@ -27,10 +27,8 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Maximum number of files in a bucket. A larger number is treated as a mistake.
 const MOST_FILES: usize = 2000;
 
-/// A workflow of the catalogue.
 #[derive(Clone, Debug)]
 pub struct CatalogueEntry {
-    /// Path of the file.
     pub path: PathBuf,
     /// Workflow with its settings for requests.
     pub offered: Offered,
@@ -89,7 +87,6 @@ enum CatalogueSource {
 /// Workflows and invalid files.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    /// Workflows by name.
     pub workflows: BTreeMap<String, CatalogueEntry>,
     /// Files that are not readable as workflows, with their errors.
     pub broken: Vec<BrokenWorkflow>,

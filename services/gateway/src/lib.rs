@@ -59,7 +59,6 @@ pub use refs::{GitRefs, Ref, Refs};
 pub use schedule::Calendar;
 pub use start::{StartError, StartOutcome, StartRequest, Starter};
 
-/// Dependencies of the gateway.
 pub struct GatewaySetup {
     /// The ledgers, read-only.
     pub ledger: Ledger,
@@ -101,7 +100,6 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Builds a gateway over its dependencies.
     pub fn new(setup: GatewaySetup) -> Arc<Self> {
         let GatewaySetup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } =
             setup;

@@ -19,7 +19,6 @@ struct Config {
     serves: Serves,
 }
 
-/// Routes to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Serves {
     Everything,

@@ -21,12 +21,10 @@ const REQUESTS: &str = "requests/";
 /// Prefix of hints: requests that may not be recorded yet.
 const HINTS: &str = "requests/open/";
 
-/// A request for a run.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
     /// Idempotency key: requests with the same key start one run, whatever the time between them.
     pub key: EventKey,
-    /// Name of the requested workflow.
     pub workflow: String,
     /// Overridden fields. Only those that the workflow lists in `parameters`.
     pub set: BTreeMap<String, String>,
@@ -42,7 +40,6 @@ pub struct StartRequest {
     pub origin: Option<Origin>,
 }
 
-/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOutcome {
     /// Id of the new or existing run.
@@ -57,7 +54,6 @@ pub enum StartError {
     /// No such workflow.
     #[error("no workflow `{name}`; available: {known}")]
     Unknown {
-        /// Requested name.
         name: String,
         /// Available workflows.
         known: String,
@@ -65,9 +61,7 @@ pub enum StartError {
     /// The field must not be overridden.
     #[error("workflow `{workflow}` does not allow overriding `{field}`; allowed: {allowed}")]
     Forbidden {
-        /// Name of the requested workflow.
         workflow: String,
-        /// Path of the field.
         field: String,
         /// Fields that may be overridden.
         allowed: String,

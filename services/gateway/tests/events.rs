@@ -199,7 +199,11 @@ async fn the_documented_messages_start_a_run() {
     let data = base64::engine::general_purpose::STANDARD.decode(message["data"].as_str().unwrap()).unwrap();
     let data = String::from_utf8(data).unwrap();
     assert_eq!(push_message(&front, &attributes, &data).await.len(), 2);
-    assert_eq!(push_message(&front, &attributes, &data).await.len(), 2, "a repeated message is the same run");
+    assert_eq!(
+        push_message(&front, &attributes, &data).await.len(),
+        2,
+        "a redelivered message requests no second run"
+    );
 }
 
 /// Answers one HTTP request with this JSON; returns its head and its body.

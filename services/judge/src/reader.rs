@@ -12,7 +12,6 @@ use verdict::{Clues, Listening};
 
 use crate::pairs;
 
-/// Reads the logs of one program.
 #[derive(Clone, Debug)]
 pub struct LogReader {
     format: Source,
@@ -105,7 +104,7 @@ impl LogReader {
         Ok((reading, clues))
     }
 
-    /// Reads the output of one process.
+    /// Reads one process's output with the declared, known or detected format.
     fn read(&self, output: &mut dyn Read) -> io::Result<Reading> {
         match &self.format {
             Source::Detected => measure::read(output),
@@ -164,7 +163,6 @@ pub struct CombinedLogs {
     pub clues: Clues,
     /// SHA-256 of the last log with measurements, hex.
     pub log_sha256: Option<String>,
-    /// Nodes with measurements.
     pub nodes: BTreeSet<String>,
 }
 

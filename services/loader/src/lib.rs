@@ -65,7 +65,7 @@ impl Loader {
     }
 }
 
-/// Arguments of the command.
+/// Arguments of `results.load`.
 struct Loading<'a> {
     workflow: &'a str,
     check: Option<&'a str>,

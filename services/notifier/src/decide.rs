@@ -51,7 +51,7 @@ pub struct NoticeSubject<'a> {
     /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
     /// system.
     pub cluster: Option<&'a str>,
-    /// The push that started it.
+    /// The push that started the run.
     pub push: Option<&'a Push>,
     /// The workflow's `notify` settings.
     pub targets: &'a [Notify],
@@ -66,16 +66,12 @@ pub struct Telling {
     pub what: Occasion,
 }
 
-/// Addressee of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addressee {
-    /// A commit status.
     Status(Push),
     /// A check run of a commit.
     Check(Push),
-    /// A channel of this kind and name.
     Channel {
-        /// Kind of channel.
         kind: String,
         /// Name of the channel in the workflow.
         name: String,

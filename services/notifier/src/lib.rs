@@ -37,7 +37,6 @@ pub use port::{Reply, Sender};
 /// Event types that the notifier handles.
 pub const TAKES: [&str; 2] = ["dev.burnin.run.closed.v1", "dev.burnin.run.requested.v1"];
 
-/// Dependencies of the notifier.
 pub struct NotifierSetup {
     /// The ledgers, read-only.
     pub ledger: Ledger,
@@ -66,7 +65,6 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Builds a notifier over its dependencies.
     pub fn new(setup: NotifierSetup) -> Arc<Self> {
         let NotifierSetup { ledger, store, sender, bus, clock, link } = setup;
         // Decisions depend on earlier ends: a stale index would repeat notices.

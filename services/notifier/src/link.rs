@@ -9,7 +9,6 @@ use model::RunId;
 pub struct RunLink(String);
 
 impl RunLink {
-    /// URL of a run.
     pub fn of(&self, run: &RunId) -> String {
         self.0.replace("{run}", run.as_str())
     }

@@ -16,7 +16,6 @@ pub struct Notice {
     pub format: u32,
     /// Idempotency key, derived from run, addressee and content.
     pub id: String,
-    /// Run that the notice reports.
     pub run: RunId,
     /// Time of the decision.
     pub made_at: Timestamp,
@@ -32,9 +31,7 @@ pub enum OutgoingMessage {
     Status(CommitStatus),
     /// A check run on GitHub.
     Check(Box<CheckRun>),
-    /// A notice to a channel.
     Channel {
-        /// Kind of channel.
         kind: String,
         name: String,
         /// Content as its kind wrote it.
@@ -69,7 +66,6 @@ impl From<StoredMessage> for OutgoingMessage {
 /// A commit status, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitStatus {
-    /// Commit that receives the status.
     pub push: Push,
     /// `pending`, `success`, `failure` or `error`.
     pub state: String,

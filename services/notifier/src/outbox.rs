@@ -26,7 +26,6 @@ use crate::{
     port::Reply,
 };
 
-/// Prefix of the hints.
 pub const HINTS: &str = "notices/open/";
 /// An attempt without a result after this time counts as interrupted. Longer than the timeout of a delivery.
 pub const UNDER_WAY: Span = Span::from_secs(60);
@@ -49,7 +48,6 @@ pub struct NoticeKey {
     pub channel: String,
 }
 
-/// State of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {
     /// Attempt with this number is due.
@@ -68,7 +66,6 @@ struct Try {
     at: Timestamp,
 }
 
-/// Result of a failed attempt.
 #[derive(Debug, Deserialize, Serialize)]
 struct FailedAttempt {
     at: Timestamp,
@@ -79,14 +76,12 @@ struct FailedAttempt {
 /// Final result of a delivery, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeliveryEnd {
-    /// Time at which the delivery ended.
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
     pub how: String,
     /// Reason if it was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Number of attempts.
     pub tries: u32,
 }
 
@@ -125,7 +120,6 @@ impl NoticeKey {
 }
 
 impl Outbox {
-    /// Outbox in this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(store)
     }
@@ -165,7 +159,6 @@ impl Outbox {
         Ok(places)
     }
 
-    /// State of a delivery.
     pub async fn standing(&self, place: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
         let folder = place.folder();
         let names = self.0.list(&folder).await?;

@@ -4,7 +4,6 @@ use model::Span;
 
 use crate::notice::Notice;
 
-/// Result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The receiver accepted the notice.
@@ -16,7 +15,6 @@ pub enum Reply {
         /// Minimum delay requested by the receiver.
         after: Option<Span>,
     },
-    /// Permanent error.
     Permanent {
         /// Reason; contains no secret.
         why: String,
@@ -24,18 +22,16 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A transient error.
     pub fn transient(why: impl Into<String>) -> Self {
         Self::Transient { why: why.into(), after: None }
     }
 
-    /// A permanent error.
     pub fn permanent(why: impl Into<String>) -> Self {
         Self::Permanent { why: why.into() }
     }
 }
 
-/// Delivers notices. Repeated deliveries carry the same id, and a receiver that can check it gets the notice once.
+/// Delivers notices. Repeated deliveries carry the same id, so a receiver that checks the id receives the notice once.
 #[async_trait::async_trait]
 pub trait Sender: Send + Sync + 'static {
     /// Makes one attempt, within 30 s.

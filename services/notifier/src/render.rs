@@ -28,7 +28,6 @@ pub struct RunText<'a> {
     pub line: &'a RunSummary,
     /// State from the ledger.
     pub state: &'a RunState,
-    /// URL of the run.
     pub link: Option<String>,
     /// Report in Markdown, if the notice needs it.
     pub report: Option<String>,

@@ -11,7 +11,6 @@ use std::{collections::BTreeMap, fmt, fs, io::Read, path::PathBuf};
 pub use channels::SecretOrigin;
 use model::Notify;
 
-/// Prefix of the variables.
 const PREFIX: &str = "BURNIN_CHANNEL_";
 /// Maximum length of a secret, bytes.
 const LONGEST: u64 = 16 << 10;
@@ -38,7 +37,6 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Sources of secrets.
 #[derive(Debug, Default)]
 pub struct Secrets {
     folder: Option<PathBuf>,

@@ -13,7 +13,7 @@ fn at(hours: f64) -> Timestamp {
     Timestamp::from_millis(1_795_122_600_000 + (hours * 3_600_000.0) as i64)
 }
 
-/// A line of the workflow `w` on `c1`: `p`ass, `f`ail, `i`nconclusive, `b`roken, `t`imed out, `c`ancelled, `o`pen.
+/// A run of workflow `w` on cluster `c1`. `how`: `p`ass, `f`ail, `i`nconclusive, `b`roken, `t`imed out, `c`ancelled, `o`pen.
 fn line(number: usize, how: char, hours: f64) -> RunSummary {
     let (conclusion, verdict) = match how {
         'p' => ("completed", Some(Verdict::Pass)),

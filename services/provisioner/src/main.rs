@@ -96,7 +96,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     Ok(parts)
 }
 
-/// The bucket of the builds' logs.
+/// `None` without `BURNIN_BUILD_LOGS`.
 fn log_bucket(location: Option<gcp::StorageLocation>, wiring: &Wiring) -> Result<Option<LogBucket>, Unfit> {
     let Some(location) = location else { return Ok(None) };
     let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME")?.to_owned();

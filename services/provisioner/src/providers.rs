@@ -9,7 +9,6 @@ use service::PortError;
 /// All providers. A name does not contain its kind, so all providers are polled for it, and a deletion is sent to all
 /// of them.
 pub struct Providers {
-    /// Clusters deployed by steps.
     pub deployed: DeployedClusters,
     /// Clusters of this host; `None` if the provisioner's host is ephemeral.
     pub local: Option<LocalClusters>,

@@ -30,12 +30,10 @@ pub enum Fate {
     Left(String),
 }
 
-/// A listed cluster and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Cluster with its labels, from the provider's list.
     pub cluster: ListedCluster,
-    /// Result of the sweep.
     pub fate: Fate,
 }
 

@@ -54,7 +54,6 @@ impl Emulator {
         }
     }
 
-    /// Creates a topic.
     pub async fn topic(&self, name: &str) -> Result<(), String> {
         self.put("topics", name, json!({})).await
     }

@@ -18,7 +18,6 @@ use crate::{
     scenario::{Failed, install_agents},
 };
 
-/// Duration of the kills.
 const KILLS: Duration = Duration::from_secs(20);
 /// Mean interval of the kills, varied by half.
 const INTERVAL: Duration = Duration::from_millis(300);

@@ -34,7 +34,7 @@ pub enum Source {
 struct Target {
     /// Whether only Google's services of the project reach it.
     internal: bool,
-    /// Its URL, the audience of tokens.
+    /// URL of the service, the audience of tokens.
     uri: String,
     /// Concurrent requests of its instance.
     slots: Arc<Semaphore>,
@@ -49,7 +49,6 @@ pub struct Front {
     http: reqwest::Client,
 }
 
-/// A request to a service.
 pub struct Invocation<'a> {
     /// HTTP method.
     pub method: &'a str,

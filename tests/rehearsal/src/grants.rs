@@ -16,7 +16,7 @@ pub struct Grant {
     pub on: String,
     pub role: String,
     pub member: String,
-    /// The condition, if any.
+    /// `None`: the grant is unconditional.
     pub condition: Option<Condition>,
 }
 

@@ -74,7 +74,7 @@ struct Arguments {
     folder: PathBuf,
 }
 
-/// Parts of the gate.
+/// Parts of the rehearsal gate that can run separately.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// One run of each kind; the same without each grant.

@@ -11,7 +11,7 @@ use crate::grants::{Grants, address, text};
 pub struct PlannedService {
     /// Full name, `burnin-judge`.
     pub name: String,
-    /// Service whose program its image contains.
+    /// Service whose program is in the image.
     pub program: String,
     /// Address of its account.
     pub account: String,

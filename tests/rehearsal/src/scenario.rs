@@ -29,11 +29,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The members of the plan's options, tests/terraform/check.py.
 pub mod members {
-    /// May use the gateway's API.
+    /// Member that may use the gateway's API.
     pub const OPERATOR: &str = "group:infra@example.com";
-    /// May open the dashboard.
+    /// Member that may open the dashboard.
     pub const PERSON: &str = "user:a@example.com";
-    /// May request runs by messages.
+    /// Member that may request runs by messages.
     pub const REQUESTER: &str = "serviceAccount:x@other.iam.gserviceaccount.com";
     /// Reads replies.
     pub const LISTENER: &str = "group:team@example.com";
@@ -79,7 +79,7 @@ async fn runs(rehearsal: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
 const EXPECTED: [(&str, &str); 4] =
     [("by-api", "pass"), ("by-message", "pass"), ("by-schedule", "fail"), ("by-push", "pass")];
 
-/// Runs the whole rehearsal in a rehearsal. With `quick` time limits are shorter, for a rehearsal that must fail.
+/// Runs one rehearsal to its end. With `quick` time limits are shorter, for a rehearsal that must fail.
 ///
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.

@@ -13,8 +13,8 @@ export NCCL_FASTRAK_IFNAME=enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp14
 export NCCL_SOCKET_IFNAME=enp0s12
 export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices
 
-# Benchmarks run in the container and also write their results as JSON. Pyxis forwards a variable that the image defines only
-# if it is named.
+# Benchmarks run in the container and also write their results as JSON. Pyxis forwards a variable that the image also defines only if it is
+# listed.
 srun() {
   local words=("$@") at command=0
   # The command follows srun's options: a shell that applies the workflow's environment, then the program.

@@ -35,7 +35,7 @@ pub fn install(folder: &Path, starter: &Starter, force: bool) -> Result<Installe
             Ok(found) if found.is_file() && fs::read(&path).is_ok_and(|content| content == file.content) => {}
             Ok(found) if found.is_dir() => {
                 return Err(CliError::usage(format!(
-                    "{}: a folder, and a file of this name is needed; name another --folder",
+                    "{}: is a folder, but a file of this name is needed; name another --folder",
                     path.display()
                 )));
             }

@@ -1,4 +1,4 @@
-//! The files of each kind of start. Examples come from `workflows/` of the repository; only the parts that depend on
+//! Files of each target of `burnin init`. Examples come from `workflows/` of the repository; only the parts that depend on
 //! the host are written here.
 
 use std::{fmt::Write, path::Path};

@@ -12,7 +12,7 @@ use crate::exit::CliError;
 
 /// The files of one server, removed when it ends.
 pub struct AccessFiles {
-    /// Path of the header file.
+    /// Path of the header file: its `Authorization` line is for `curl -H @FILE`.
     pub header: PathBuf,
     /// Path of the newest sign-in link.
     pub link: PathBuf,

@@ -51,7 +51,7 @@ fn a_wrong_sudo_password_is_reported() {
     assert_eq!(workspace.findings("reach").hosts.values().filter(|host| host.failures == 1).count(), 5);
     assert!(!ran.log.contains("swordfish") && !workspace.read("events/reach.jsonl").contains("swordfish"));
     assert_eq!(state(&bed), before);
-    // The same play passes with the right one.
+    // The same play passes with the right password.
     std::fs::write(&file, "right\n").unwrap();
     let (code, output) = workspace.python(&["play.py", "reach"]);
     assert_eq!(code, Some(0), "{output}");

@@ -17,7 +17,7 @@ use google_cloud_gax::{
 use service::{PortError, worker::chain};
 use tokio::sync::OnceCell;
 
-/// Timeout of a request: the caller must answer a request itself.
+/// Timeout of a request. The caller must itself respond in time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Builds of one project in one location.
@@ -29,7 +29,7 @@ pub struct CloudBuildClient {
     endpoint: Option<String>,
 }
 
-/// A failed request.
+/// Reason why a request failed, and whether it may have had an effect.
 #[derive(Debug)]
 pub enum RequestFailure {
     /// Rejected permanently; nothing was done.

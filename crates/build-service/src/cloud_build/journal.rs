@@ -21,13 +21,13 @@ use model::Timestamp;
 
 use crate::BuildKey;
 
-/// The journals in a bucket.
+/// Reads and writes the journals of all commands in one bucket.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<dyn Store>,
 }
 
-/// Content of a journal.
+/// State of one command's builds, as its journal records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalEntry {
     /// No further build may start.
@@ -47,7 +47,7 @@ impl JournalEntry {
         self.claims.iter().filter(open).map(|(number, _)| *number)
     }
 
-    /// All known builds.
+    /// Ids of all builds that a claim is known to have created.
     pub fn builds(&self) -> BTreeSet<String> {
         self.claims.values().flatten().cloned().collect()
     }

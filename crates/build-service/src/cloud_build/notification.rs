@@ -17,21 +17,21 @@ use crate::BuildKey;
 pub struct BuildNotification {
     /// Command that the build belongs to, by the build's tags.
     pub key: BuildKey,
-    /// The build's id.
+    /// Cloud Build's id of the build.
     pub build: String,
 }
 
 /// Reads a notification; `None` for a build of others.
 ///
 /// # Errors
-/// Returns an error if the message is invalid: its problem.
+/// Returns the problem if the message is invalid.
 pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
     let data = event.data().cloned().ok_or("a notification without a build")?;
-    let data: Value = data.try_into().map_err(|error| format!("a notification that is not JSON: {error}"))?;
+    let data: Value = data.try_into().map_err(|error| format!("the notification is not JSON: {error}"))?;
     let build: model::Build = serde_json::from_value(data)
-        .map_err(|error| format!("a notification without a valid build: {error}"))?;
+        .map_err(|error| format!("the notification has no valid build: {error}"))?;
     if build.id.is_empty() {
-        return Err("a notification of a build without an id".to_owned());
+        return Err("the notification's build has no id".to_owned());
     }
     Ok(tags::owner(&build).map(|(key, _)| BuildNotification { key, build: build.id }))
 }

@@ -65,7 +65,7 @@ pub struct Survey {
     next: u32,
 }
 
-/// Result of a submission.
+/// Outcome of submitting a command: its build, or a cancellation before the start.
 #[derive(Clone, Debug)]
 pub enum Submitted {
     /// The build of the command.

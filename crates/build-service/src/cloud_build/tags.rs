@@ -9,7 +9,7 @@ use google_cloud_build_v1::model::Build;
 /// Prefix reserved for Burnin's tags.
 pub const OURS: &str = "burnin.";
 
-/// Tag of a key.
+/// Tag by which a list finds the builds of this key.
 pub fn wish(key: &BuildKey) -> String {
     format!("{OURS}{key}")
 }

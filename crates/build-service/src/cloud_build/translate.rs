@@ -100,7 +100,7 @@ fn assemble(
     }
     if is_automapped(config) {
         // Without this option the API demands that every substitution is used in a field; its documentation does not
-        // state whether a script's environment counts as a use. Burnin's own check has found unused names before.
+        // state whether a script's environment counts as a use. Burnin's own check has already rejected unused names.
         let options = build.options.get_or_insert_default();
         if options.substitution_option == SubstitutionOption::default() {
             options.substitution_option = SubstitutionOption::AllowLoose;

@@ -35,7 +35,7 @@ pub(super) fn start(
 ) -> io::Result<StartedProcess> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(reader.into())?;
-    // The command holds the write ends of the pipe until it is dropped; the pipe ends only then.
+    // The pipe ends only after the command, which holds its write ends, is dropped.
     let child = Command::new(program)
         .args(args)
         .env_clear()

@@ -37,7 +37,6 @@ pub(super) enum StepEnd {
     TimedOut(Duration),
     /// The build stopped the step.
     Stopped,
-    /// The step could not start.
     NotStarted(io::Error),
 }
 

@@ -171,7 +171,7 @@ fn check_name(path: &str, name: &str, problems: &mut Vec<BuildProblem>) {
         problems.push(BuildProblem::new(
             path,
             format!(
-                "expected a name of an underscore, then capitals, digits and underscores, {LONGEST_NAME} in all at most"
+                "expected an underscore, then capitals, digits and underscores, at most {LONGEST_NAME} characters"
             ),
         ));
     }

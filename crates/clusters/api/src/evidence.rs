@@ -3,7 +3,7 @@
 //! The first process of each node prints lines `burnin evidence: NODE MOMENT SOURCE TEXT`, which the crate `measure` reads and
 //! removes from the log. With GPU persistence mode a probe takes 0.1 s on two H100; a source that does not answer is given up after 2 s.
 
-/// Defines `burnin_run COMMAND...`: prints the evidence, runs the command between, and ends with its exit status or signal.
+/// Defines `burnin_run COMMAND...`: prints evidence before and after the command, and ends with the command's exit status or signal.
 const PROBE: &str = include_str!("evidence/probe.sh");
 
 /// Shell text that runs the program in the positional parameters. Only the first process of a node takes evidence.

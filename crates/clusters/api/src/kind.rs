@@ -41,8 +41,8 @@ pub trait ClusterKind: Send + Sync {
     /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 
-    /// An existing cluster as its settings describe it, for a host that cannot reach it: only the agent of the cluster can. What is
-    /// missing there fails the first job.
+    /// An existing cluster as its settings describe it, for a host that cannot reach it: only the agent of the cluster can. A requirement
+    /// that the cluster lacks fails the first job.
     ///
     /// # Errors
     /// Returns a message if the settings do not decide the number of nodes.

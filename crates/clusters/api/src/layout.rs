@@ -3,7 +3,7 @@
 /// Placement of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterLayout {
-    /// Number of nodes.
+    /// Number of nodes that a job uses.
     pub nodes: u32,
     /// Processes per node.
     pub ranks_per_node: u32,
@@ -23,7 +23,7 @@ pub struct Substitution {
 }
 
 impl Substitution {
-    /// A setting that is a number.
+    /// A numeric setting; `None` if it is not set.
     pub fn number(name: &'static str, setting: &'static str, value: Option<u32>) -> Self {
         Self { name, setting, value: value.map(|value| value.to_string()) }
     }

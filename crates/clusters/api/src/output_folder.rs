@@ -9,7 +9,7 @@ use supervisor::files;
 
 use crate::scheduler::{FileTail, Outputs, Written};
 
-/// Lists the folder.
+/// Lists the files of a job below its output folder, and the entries that cannot be collected.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
     let listing = blocking(move || files::list(&folder)).await.map_err(PortError::transient)?;
     let written = |file: files::FileEntry| Written {

@@ -8,7 +8,7 @@ use service::PortError;
 pub struct Order {
     /// The creating command; its run and attempt become labels.
     pub id: CommandId,
-    /// Cluster name.
+    /// Name of the cluster at the provider.
     pub name: String,
     /// Kind and settings.
     pub system: System,
@@ -16,7 +16,7 @@ pub struct Order {
     pub expires_at: Timestamp,
 }
 
-/// State of a cluster.
+/// State of a cluster, as its provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterStatus {
     /// Unknown to the provider.

@@ -7,7 +7,7 @@ use service::PortError;
 
 use crate::provider::{ClusterProvider, ClusterStatus, Order};
 
-/// Checks that the adapter fulfils the port for this system. Its clusters expire at `expires_at`.
+/// Checks that the adapter conforms to the port for this system. Its clusters expire at `expires_at`.
 ///
 /// # Panics
 /// Panics if a check fails.

@@ -6,7 +6,7 @@ use ledger::ObjectReader;
 use model::{Class, Cluster, CommandId, Failure, Image, JobEnd, Program, Span, Timestamp};
 use service::PortError;
 
-/// A benchmark job.
+/// A benchmark job, as submitted to a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSpec {
     /// Name and identity of the job.
@@ -61,7 +61,7 @@ impl JobSpec {
     }
 }
 
-/// State of a job.
+/// State of a job, as its scheduler reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobStatus {
     /// Unknown to the scheduler.
@@ -74,12 +74,12 @@ pub enum JobStatus {
     Lost {
         /// Code of the scheduler, such as `NODE_FAIL`.
         code: String,
-        /// Reason.
+        /// Reason, for display.
         why: String,
     },
-    /// Ended or not started because other jobs need its nodes. Only jobs of clusters whose settings say `yields`.
+    /// Ended or not started because other jobs need its nodes. Only jobs of clusters with the setting `yields`.
     Yielded {
-        /// Reason.
+        /// Reason, for display.
         why: String,
     },
 }
@@ -117,7 +117,7 @@ impl<N: Into<String>> FromIterator<N> for Outputs {
 pub struct SubmittedText {
     /// Name of the file, or the kind of command.
     pub name: String,
-    /// Content.
+    /// Complete text of the file or the command line.
     pub text: String,
 }
 

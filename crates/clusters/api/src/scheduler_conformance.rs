@@ -31,7 +31,7 @@ pub const fn program() -> Program {
     })
 }
 
-/// Checks that the adapter fulfils the port. `job` makes a job with the given name that runs for about 1 s, succeeds
+/// Checks that the adapter conforms to the port. `job` makes a job with the given name that runs for about 1 s, succeeds
 /// and writes output.
 ///
 /// # Panics

@@ -70,7 +70,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         System::new(Self::KIND, self)
     }
 
-    /// The settings as the access to a cluster.
+    /// The settings in the form that a command carries to the agent.
     fn access(&self) -> ClusterAccess {
         ClusterAccess::new(Self::KIND, self)
     }
@@ -109,7 +109,7 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
 pub struct ProblemList(SettingsProblems);
 
 impl ProblemList {
-    /// Adds the problem of a field, if any.
+    /// Adds a problem under the name of its field; `None` adds nothing.
     pub fn add(&mut self, field: &str, problem: Option<String>) {
         self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
     }

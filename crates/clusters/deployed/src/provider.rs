@@ -33,7 +33,7 @@ use crate::{
     kept::{self, KEEP, KeptOf, KeptPart},
 };
 
-/// Timeout of a teardown; then it is started again.
+/// Timeout of a teardown, after which it is restarted.
 const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
 /// Delay after the first failed teardown; doubled after each further one.
 const FIRST_PAUSE: Span = Span::from_secs(30);

@@ -68,7 +68,7 @@ pub fn ssh_config(hosts: &Hosts) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Path and content of that file.
+/// Path and content of the ssh_config of these hosts.
 pub fn rendered_ssh_config(hosts: &Hosts) -> (PathBuf, String) {
     let text = ssh::config(hosts);
     let path = Path::new(&hosts.work_folder).join("ssh").join(&Digest::of(text.as_bytes()).sha256[..32]);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Hosts of a hostfile, as `hosts` of the settings.
 ///
 /// # Errors
-/// Returns an error if a line is invalid: the first one.
+/// Returns an error that names the first invalid line.
 pub fn parse(text: &str) -> Result<Vec<Value>, String> {
     let mut hosts = Vec::new();
     for (number, line) in text.lines().enumerate() {

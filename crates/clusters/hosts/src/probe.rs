@@ -39,7 +39,6 @@ pub async fn probe(name: &str, hosts: &Hosts) -> Result<ClusterStatus, PortError
     Ok(ClusterStatus::Ready(cluster(name, hosts)))
 }
 
-/// The hosts as a cluster.
 pub fn cluster(name: &str, hosts: &Hosts) -> Cluster {
     let nodes = hosts.hosts.iter().map(|host| Node { name: host.name.clone(), slots: hosts.ranks(host) });
     Cluster { name: name.to_owned(), nodes: nodes.collect(), access: hosts.access() }

@@ -9,7 +9,6 @@ use cluster_api::{
 
 use crate::{Host, Hosts};
 
-/// Maximum number of hosts.
 const MOST_HOSTS: u32 = 4096;
 /// Maximum length of a host name or variable name, bytes.
 const LONGEST: usize = 253;

@@ -121,7 +121,7 @@ on_all_hosts() {
   for host in "${hosts[@]}"; do on_host "$host" >"output/node-$host.log" 2>&1 </dev/null & pids+=($!); done
   for host in "${hosts[@]}"; do
     wait "${pids[at++]}"; status=$?
-    ((status == 0)) || say "$host: the program ended with $status"
+    ((status == 0)) || say "$host: the program ended with exit code $status"
     ((status > code)) && code=$status
   done
   exit "$code"

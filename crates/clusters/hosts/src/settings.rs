@@ -144,7 +144,7 @@ impl Host {
 }
 
 impl Hosts {
-    /// Number of ranks on a host.
+    /// The host's own number of ranks, or else the settings' `ranks_per_node`.
     pub fn ranks(&self, host: &Host) -> u32 {
         host.ranks.unwrap_or(self.ranks_per_node)
     }

@@ -149,7 +149,7 @@ async fn text(jobs: &HostsJobs, job: &JobSpec, file: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn the_hosts_scheduler_conforms() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
@@ -161,7 +161,7 @@ async fn the_hosts_scheduler_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_program_of_each_host_runs_without_mpi() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
@@ -186,7 +186,7 @@ async fn a_program_of_each_host_runs_without_mpi() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_program_of_pairs_runs_on_both_hosts_of_each_pair() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
@@ -197,7 +197,7 @@ async fn a_program_of_pairs_runs_on_both_hosts_of_each_pair() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn every_host_runs_its_ranks_and_an_exit_code_is_kept() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(&format!("{ABOUT_A_SECOND}; [[ $BURNIN_RANK != 2 ]] || exit 7")).await;
@@ -218,7 +218,7 @@ async fn every_host_runs_its_ranks_and_an_exit_code_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
@@ -252,7 +252,7 @@ async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn missing_software_on_one_host_is_named() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
@@ -283,7 +283,7 @@ async fn missing_software_on_one_host_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_work_folder_of_another_user_on_a_host_is_refused() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
@@ -299,7 +299,7 @@ async fn a_work_folder_of_another_user_on_a_host_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
@@ -321,7 +321,7 @@ async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_cancelled_job_leaves_no_process_on_any_host() {
     let bed = HostsBed::up();
     // The ranks ignore signals, and their child processes have their own sessions.
@@ -340,7 +340,7 @@ async fn a_cancelled_job_leaves_no_process_on_any_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_job_outlives_its_agent_and_runs_once() {
     let bed = HostsBed::up();
     let (first, image) = jobs("echo begun; sleep 3").await;
@@ -354,7 +354,7 @@ async fn a_job_outlives_its_agent_and_runs_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_nothing() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
@@ -375,7 +375,7 @@ async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ssh hosts: .ci/hosts.sh"]
+#[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn the_time_limit_ends_a_job() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs("sleep 600").await;

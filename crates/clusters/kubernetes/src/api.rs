@@ -84,7 +84,6 @@ impl ClientCache {
     }
 }
 
-/// Result of a create request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     /// The object was created.
@@ -93,7 +92,6 @@ pub enum Created {
     Taken,
 }
 
-/// A namespace of a cluster.
 #[derive(Clone)]
 pub struct NamespacedCluster {
     client: Client,

@@ -11,11 +11,9 @@ use crate::objects::{JobSet, Workload};
 /// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct PodState {
-    /// Current JobSet.
     pub jobset: JobSet,
     /// Every observed pod, deleted ones included, in its last observed state.
     pub pods: Vec<Pod>,
-    /// Jobs of the JobSet.
     pub jobs: Vec<Job>,
     /// Kueue's Workload.
     pub workload: Option<Workload>,
@@ -38,12 +36,7 @@ pub enum PodFinding {
     /// The job ran and has ended on its own.
     Ended(JobEnd),
     /// Ended by the infrastructure.
-    Lost {
-        /// Reason code.
-        code: String,
-        /// Message.
-        why: String,
-    },
+    Lost { code: String, why: String },
     /// The job did not start or did not measure, for a known reason.
     Failed(Failure),
 }

@@ -68,7 +68,6 @@ pub struct OutputEnd {
     pub missing: Vec<String>,
 }
 
-/// Notes about one job.
 #[derive(Clone)]
 pub struct JobNotes {
     store: Arc<dyn Store>,
@@ -76,7 +75,6 @@ pub struct JobNotes {
 }
 
 impl JobNotes {
-    /// Notes about `job` in `store`.
     pub fn of(store: &Arc<dyn Store>, job: &str) -> Self {
         Self { store: Arc::clone(store), folder: format!("kubernetes/{job}/") }
     }

@@ -32,15 +32,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// An output, and where it is stored.
 #[derive(Clone)]
 pub struct ContainerOutput {
-    /// Cluster of the pod.
     pub cluster: NamespacedCluster,
-    /// The job's notes.
     pub notes: JobNotes,
     /// Name of the pod that writes the output.
     pub pod: String,
     /// Name of the container that writes the output.
     pub container: String,
-    /// Name of the stored stream.
     pub stream: String,
 }
 
@@ -55,7 +52,6 @@ enum Passage {
     Gone,
 }
 
-/// Result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     /// A complete line.
@@ -148,7 +144,7 @@ impl ContainerOutput {
         }
     }
 
-    /// Opens the output at a time; `None` if the pod is deleted.
+    /// Opens the output from a time on; `None` if the pod is deleted.
     async fn open(
         &self,
         follow: bool,

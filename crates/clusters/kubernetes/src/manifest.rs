@@ -40,7 +40,7 @@ const SLACK: u64 = 1800;
 /// Time to live of an ended JobSet that is not deleted, seconds.
 const KEPT: u64 = 86_400;
 
-/// A JobSet as a job writes it (kubernetes-sigs/jobset, v0.9.1, `api/jobset/v1alpha2/jobset_types.go`).
+/// The fields of a JobSet that a job sets (kubernetes-sigs/jobset, v0.9.1, `api/jobset/v1alpha2/jobset_types.go`).
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSet {

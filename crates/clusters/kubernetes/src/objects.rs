@@ -80,7 +80,6 @@ pub struct LocalQueueStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Condition {
-    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
@@ -91,7 +90,6 @@ pub struct Condition {
     pub message: String,
 }
 
-/// Objects with conditions.
 pub trait Conditions {
     /// The condition of this type, with any status.
     fn condition(&self, kind: &str) -> Option<Condition>;
@@ -153,12 +151,10 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     init.into_iter().chain(own).flatten()
 }
 
-/// Whether a container runs.
 pub fn is_running(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-/// Whether a container has ended.
 pub fn is_terminated(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }

@@ -307,7 +307,11 @@ mod tests {
             )
         };
         assert_eq!(closed("a4", "burnin", Some(&with_status("True"))), None);
-        assert_eq!(closed("a4", "burnin", Some(&queue(json!({})))), None, "Kueue has not processed it yet");
+        assert_eq!(
+            closed("a4", "burnin", Some(&queue(json!({})))),
+            None,
+            "Kueue has not processed the JobSet yet"
+        );
         let inactive = closed("a4", "burnin", Some(&with_status("False"))).unwrap();
         assert_eq!(
             inactive,

@@ -191,7 +191,7 @@ impl KubernetesJobs {
             match source.finish().await {
                 // A lost node may never respond again.
                 Err(PortError::Transient(why)) if state::node_lost(pod) => {
-                    notes.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
+                    notes.close(&source.stream, Some(format!("the pod's node is lost: {why}"))).await?;
                 }
                 read => drop(read?),
             }
@@ -499,7 +499,7 @@ const WAITING: &str = "waiting.log";
 /// Size and SHA-256 of each output, and whether it was read completely.
 const ENDS: &str = "outputs.json";
 
-/// One of the two files that the agent itself writes.
+/// One of the files `waiting.log` and `outputs.json`, which the agent itself writes.
 async fn whole(notes: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
     if file == WAITING {
         return Ok(notes

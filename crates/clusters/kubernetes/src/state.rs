@@ -39,7 +39,7 @@ pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodF
         return lost;
     }
     if twice(&known.pods) {
-        let why = "its pods had started and were recreated".to_owned();
+        let why = "the job's pods had started and were recreated".to_owned();
         return PodFinding::Lost { code: "RESTARTED".to_owned(), why };
     }
     let begun = known.pods.iter().filter(|pod| began(pod)).count();
@@ -73,7 +73,7 @@ fn evicted(known: &PodState) -> Option<PodFinding> {
         "Preempted" => lost("PREEMPTED"),
         "NodeFailures" => lost("NODE_LOST"),
         "PodsReadyTimeout" | "AdmissionCheck" => {
-            let message = format!("Kueue evicted it: {why}");
+            let message = format!("Kueue evicted the job: {why}");
             PodFinding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
         }
         _ => lost("EVICTED"),

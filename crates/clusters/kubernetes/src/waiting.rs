@@ -31,8 +31,8 @@ pub fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
     let warning =
         || known.events.iter().rev().find(|event| text(event.type_.as_ref()) == "Warning").map(warned);
     scheduler().or_else(kueue).or_else(warning).unwrap_or_else(|| match (&settings.queue, &known.workload) {
-        (Some(_), None) => wait("WAITING", "Kueue has not processed it yet".to_owned()),
-        _ => wait("WAITING", "its pods are being created".to_owned()),
+        (Some(_), None) => wait("WAITING", "Kueue has not processed the JobSet yet".to_owned()),
+        _ => wait("WAITING", "the job's pods are being created".to_owned()),
     })
 }
 

@@ -60,7 +60,7 @@ impl Marker {
         serde_json::from_value(json).map(Some).map_err(|error| failed(error.to_string()))
     }
 
-    /// Whether the folder holds every file as it was written: copies end early.
+    /// Checks that every file is complete and unchanged: an interrupted copy leaves truncated files.
     ///
     /// # Errors
     /// Returns an error if a file is missing or differs.

@@ -9,7 +9,6 @@ use service::PortError;
 
 use crate::KINDS;
 
-/// The schedulers of all kinds.
 pub struct Schedulers(BTreeMap<&'static str, Arc<dyn Scheduler>>);
 
 impl Schedulers {

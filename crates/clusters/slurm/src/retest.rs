@@ -14,13 +14,11 @@ use crate::{Slurm, commands::Commands, folder::Folder, scheduler::read};
 /// A drained node that a job re-tests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainedNode {
-    /// Name.
     pub node: String,
-    /// Reason for which it was drained.
+    /// Drain reason as Slurm reports it.
     pub reason: String,
 }
 
-/// Name of the reservation of a job.
 pub fn reservation(job: &str) -> String {
     format!("burnin-{job}")
 }

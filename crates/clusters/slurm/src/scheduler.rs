@@ -123,7 +123,7 @@ impl SlurmJobs {
         self.known(folder, name).await
     }
 
-    /// Replaces a cancellation that a failed prolog caused: Slurm shows a job that must not be requeued as cancelled then.
+    /// Replaces a cancellation that a failed prolog caused: Slurm then reports a job that must not be requeued as cancelled.
     async fn explained(
         &self,
         finding: SlurmFinding,
@@ -135,7 +135,7 @@ impl SlurmJobs {
         if !drained.iter().any(|node| node.contains("Prolog error")) {
             return Ok(finding);
         }
-        let why = format!("a node of {nodes} could not start it");
+        let why = format!("a node of {nodes} could not start the job");
         Ok(SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why })
     }
 

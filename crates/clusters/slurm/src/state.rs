@@ -57,7 +57,6 @@ pub fn canonical(word: &str) -> String {
     word.to_owned()
 }
 
-/// A job record of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmJobRow {
     /// Number that Slurm assigned to the job.
@@ -66,13 +65,12 @@ pub struct SlurmJobRow {
     pub state: String,
     /// Reason for waiting or for the end.
     pub reason: String,
-    /// Number of restarts.
     pub restarts: u32,
     /// Exit code and signal of the script.
     pub exit: (i32, i32),
-    /// Start of the job, if Slurm states it.
+    /// `None` if Slurm does not report it.
     pub started_at: Option<Timestamp>,
-    /// End of the job, if Slurm states it.
+    /// `None` if Slurm does not report it.
     pub ended_at: Option<Timestamp>,
     /// Allocated nodes, as a Slurm node list.
     pub nodes: String,
@@ -157,7 +155,6 @@ fn moment(text: &str) -> Option<Timestamp> {
 /// Marks in the folder of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The job was cancelled.
     pub cancelled: bool,
     /// Job id returned by `sbatch`, unless its response was lost.
     pub submitted: Option<u64>,
@@ -216,7 +213,6 @@ pub enum SlurmFinding {
     Lost {
         /// Slurm's code.
         code: String,
-        /// Message.
         why: String,
     },
     /// The job cannot start without a change of the cluster or the workflow.

@@ -26,13 +26,13 @@ const RUNNING_FLAGS: [&str; 2] = ["CLOUD", "DYNAMIC_NORM"];
 pub enum IdleNodes {
     /// As many as requested; the longest idle ones, so that successive runs measure different nodes.
     Chosen(Vec<String>),
-    /// Too few are idle.
+    /// The reason, with the requested and the found number of nodes.
     TooFew(String),
-    /// Other jobs could not preempt this one.
+    /// The reason: other jobs cannot preempt this one.
     NotPreemptible(String),
 }
 
-/// Output of the commands from which the nodes follow.
+/// Output of the commands that determine the nodes.
 #[derive(Clone, Debug, Default)]
 pub struct SlurmReports {
     /// `scontrol show config`.
@@ -73,7 +73,7 @@ async fn output(argv: &[&str]) -> Result<String, PortError> {
 /// has not checked it.
 ///
 /// # Errors
-/// Returns an error if they do not, which is permanent, or a command fails.
+/// Returns an error if they do not preempt it, which is permanent, or if a command fails.
 pub async fn check(slurm: &Slurm) -> Result<(), PortError> {
     match idle_nodes(slurm, &SlurmReports::request().await?) {
         IdleNodes::NotPreemptible(why) => {
@@ -223,7 +223,7 @@ fn preemptible(
     ))
 }
 
-/// Whether a node runs, accepts jobs and has none.
+/// Whether the node is up, accepts jobs and is idle.
 fn is_idle(state: &str) -> bool {
     let mut words = state.split('+');
     words.next() == Some("IDLE") && words.all(|flag| RUNNING_FLAGS.contains(&flag))

@@ -100,7 +100,6 @@ impl Download {
         Ok(whole.into())
     }
 
-    /// Converts to a reader.
     pub fn reader(self) -> ObjectReader {
         let pieces = stream::try_unfold(self, async |mut download| {
             let next = download.next().await?;

@@ -12,7 +12,6 @@ use ledger::StoreError;
 
 use super::Patience;
 
-/// A failed request.
 #[derive(Debug)]
 pub struct RequestError {
     /// Status of the response; `None` without a complete response.
@@ -127,7 +126,7 @@ impl Tries {
     /// Waits before the next attempt, twice as long each time.
     ///
     /// # Errors
-    /// Returns an error if the failure is permanent or no time is left: the failure.
+    /// Returns the failure if it is permanent or no time is left.
     pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
         let wait = self.pauses.next().unwrap_or_default();
         if !trouble.is_transient() || Instant::now() + wait >= self.until {

@@ -27,7 +27,6 @@ pub struct Rest {
     credentials: Credentials,
 }
 
-/// Properties of a created object.
 #[derive(Debug, Deserialize)]
 pub struct CreatedObject {
     /// Base64 of the four bytes, big-endian.
@@ -53,7 +52,6 @@ impl CreatedObject {
 pub enum UploadProgress {
     /// Number of stored bytes.
     Kept(u64),
-    /// The object was created.
     Made(CreatedObject),
 }
 
@@ -106,7 +104,6 @@ impl Rest {
         Err(RequestError::answered(status.as_u16(), &answer.text().await.unwrap_or_default()))
     }
 
-    /// Whether the object exists.
     pub async fn exists(&self, name: &str) -> Result<bool, RequestError> {
         let answer = self.send(self.http.get(self.object(name)).query(&[("fields", "generation")])).await?;
         match answer.status() {

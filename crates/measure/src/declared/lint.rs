@@ -76,7 +76,7 @@ impl Lint<'_> {
             }
             Ok(regex) => Some(regex),
             Err(error) => {
-                self.add(field, format!("is no regular expression: {error}"));
+                self.add(field, format!("is not a regular expression: {error}"));
                 None
             }
         }
@@ -133,7 +133,7 @@ impl Lint<'_> {
         if !declaration.name.chars().all(valid) || !declaration.name.starts_with(ends) {
             self.add(
                 "name",
-                format!("{:?} is no name; write lower case words separated by dots", declaration.name),
+                format!("{:?} is not a name; write lower case words separated by dots", declaration.name),
             );
         }
         match (&declaration.unit, self.has("unit", rules)) {

@@ -13,7 +13,6 @@ enum Step {
     All,
 }
 
-/// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Path(Vec<Step>);
 
@@ -46,9 +45,9 @@ impl Path {
                     "*" => Step::All,
                     _ => match quoted('"').or_else(|| quoted('\'')) {
                         Some(key) => Step::Key(key.to_owned()),
-                        None => {
-                            Step::Index(crate::number::count(inside).ok_or("has an index that is no number")?)
-                        }
+                        None => Step::Index(
+                            crate::number::count(inside).ok_or("has an index that is not a number")?,
+                        ),
                     },
                 });
                 rest = after;

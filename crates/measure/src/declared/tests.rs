@@ -72,7 +72,7 @@ fn failures_and_missing_values_are_reported() {
     assert_eq!(reading.metrics[2].unmeasurable.as_deref(), Some("triad skipped: no peer"));
     let reading = read(&declaration(), &LOG.replace("7261.4", "much"));
     assert_eq!(reading.ended, LogEnd::Truncated);
-    assert!(reading.first_error.unwrap().contains("is no number"));
+    assert!(reading.first_error.unwrap().contains("is not a number"));
 }
 
 #[test]

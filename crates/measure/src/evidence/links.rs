@@ -21,14 +21,12 @@ enum Inactive {
     All,
 }
 
-/// States of the links by GPU.
 #[derive(Debug, Default)]
 pub(super) struct LinkStates {
     gpus: BTreeMap<u32, Inactive>,
     line: u64,
 }
 
-/// Counters of errors.
 #[derive(Debug, Default)]
 pub(super) struct LinkErrors {
     /// Count and line by GPU, link and kind of error.

@@ -17,7 +17,6 @@ use super::{
     smi::{self, Gpus, Row},
 };
 
-/// When a line was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     Before,
@@ -51,7 +50,6 @@ impl Sources {
     }
 }
 
-/// All lines of a node.
 #[derive(Debug, Default)]
 pub(super) struct NodeLines {
     before: Sources,
@@ -89,7 +87,7 @@ impl<'a> Snapshot<'a> {
         }
         let mut state = |what: &str, why: String| missing.push(format!("{what} {moment} the job: {why}"));
         let gpus = Gpus::read(sources.of("gpus")).map_err(|why| state("GPUs", why)).ok();
-        // Without nvidia-smi the GPUs are missing already.
+        // Without nvidia-smi the GPUs are already reported as missing.
         let (mut links, mut link_errors, mut replays) = (None, None, None);
         if let Some(gpus) = &gpus {
             // Some drivers print nothing for GPUs without NVLink.

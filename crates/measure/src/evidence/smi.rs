@@ -159,7 +159,7 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
                 continue;
             }
             let (severity, text) = match earlier.get(name) {
-                Some("Yes") => (old, format!("{name} is Yes since before the job")),
+                Some("Yes") => (old, format!("{name} was already Yes before the job")),
                 _ => (Hardware, format!("{name} became Yes during the job")),
             };
             changes.add(code, severity, subject(), &text, later.line);

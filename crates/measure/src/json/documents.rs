@@ -34,7 +34,6 @@ enum Gathered {
 }
 
 impl Gather {
-    /// A document is open.
     fn is_open(&self) -> bool {
         self.depth > 0
     }
@@ -123,7 +122,6 @@ fn starts_with(line: &str, starts: &[u8]) -> bool {
     }
 }
 
-/// The documents of a log.
 #[derive(Default)]
 pub(crate) struct Documents {
     gather: Gather,

@@ -52,7 +52,6 @@ enum JsonToken {
     Word,
 }
 
-/// Reads values.
 pub(crate) struct Tokens<R> {
     input: R,
     buffer: Vec<u8>,
@@ -60,7 +59,7 @@ pub(crate) struct Tokens<R> {
     filled: usize,
     /// The last string or word, possibly truncated.
     text: Vec<u8>,
-    /// A token read in advance.
+    /// Lookahead token.
     ahead: Option<JsonToken>,
 }
 
@@ -145,7 +144,6 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    /// Skips a value.
     pub(crate) fn skip(&mut self) -> Result<(), Stop> {
         let token = self.next()?;
         self.skip_from(token)

@@ -13,7 +13,6 @@ use model::measurement::{Column, Half, Iterations};
 /// Columns that every half begins with: time, algorithm bandwidth and bus bandwidth. They are never N/A.
 const MEASURED: usize = 3;
 
-/// A parsed half.
 pub(super) struct FoundHalf {
     pub(super) printed: Printed,
     pub(super) end: usize,
@@ -21,7 +20,6 @@ pub(super) struct FoundHalf {
     pub(super) joined: bool,
 }
 
-/// The last value of a half.
 struct LastValue {
     value: Value,
     end: usize,

@@ -190,7 +190,7 @@ fn half(format: &Format, size: u64, seed: u64) -> (String, Half) {
     let mut half = Half::default();
     if format.milliseconds {
         let text = format!("{:.3}", time / 1000.0);
-        // Exactly the printed thousandths.
+        // The text has three decimals, so its digits are whole microseconds.
         half.time_us = text.replace('.', "").parse().unwrap();
         out += &format!("  {text:>7}");
     } else {

@@ -82,12 +82,10 @@ impl<'a> Against<'a> {
         &self.floors
     }
 
-    /// The matching reference.
     pub fn reference(&self) -> Option<&Reference> {
         self.reference.as_ref().map(|(reference, _)| reference.as_ref())
     }
 
-    /// The comparable baseline.
     pub const fn baseline(&self) -> Option<&'a Baseline> {
         self.baseline
     }

@@ -46,7 +46,7 @@ struct Multiple {
 }
 
 impl Multiples {
-    /// `None` without several logs that have curves.
+    /// `None` unless at least two logs have curves.
     pub fn of(story: &Story<'_>) -> Option<Self> {
         if story.run.is_some() || story.logs.len() < 2 {
             return None;

@@ -58,9 +58,7 @@ pub struct PageData<'a> {
     requested: Option<(String, String, String)>,
     tone: Tone,
     word: &'static str,
-    /// The verdict in one sentence.
     sentence: Option<String>,
-    /// Next step.
     next: Option<String>,
     /// Checks of a run, worst first; empty for a single benchmark.
     checks: Vec<CheckLine>,

@@ -30,7 +30,6 @@ pub enum PointTone {
 /// A run in the chart.
 #[derive(Clone, Debug)]
 pub struct TrendPoint {
-    /// Id of the run.
     pub run: String,
     /// Time of the request.
     pub at: Timestamp,
@@ -42,7 +41,6 @@ pub struct TrendPoint {
     pub described: String,
 }
 
-/// Origin of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
     /// The fingerprint of the environment changed.
@@ -60,16 +58,13 @@ pub struct TrendMark {
     pub label: String,
     /// Description of the change.
     pub text: String,
-    /// Origin of the mark.
     pub kind: MarkKind,
 }
 
 /// A metric over time.
 #[derive(Clone, Debug)]
 pub struct Trend {
-    /// Name of the metric.
     pub metric: String,
-    /// Unit of all values.
     pub unit: String,
     /// Direction of improvement.
     pub better: Better,

@@ -90,7 +90,6 @@ impl Tone {
     }
 }
 
-/// A report in progress.
 pub struct TextReport {
     style: Style,
     /// Maximum width of a line, columns.

@@ -45,9 +45,7 @@ pub struct RunFiles {
     pub scenario: Scenario,
     /// All events, with their time.
     pub history: Vec<(i64, Happening)>,
-    /// All runs with a ledger.
     pub runs: BTreeMap<RunId, CheckedRun>,
-    /// All objects of the bucket.
     pub objects: BTreeMap<String, Bytes>,
     /// Final state of the external systems.
     pub clouds: Clouds,
@@ -99,7 +97,6 @@ impl RunFiles {
         Self { scenario: scenario.clone(), history, runs, objects, clouds }
     }
 
-    /// Ending of each requested run.
     pub fn endings(&self) -> Vec<SimEnd> {
         let ending = |run: &RunId| {
             let known = self.runs.get(run);

@@ -16,7 +16,6 @@ pub use evidence::{CheckedRun, RunFiles};
 pub struct Violation {
     /// Name of the violated invariant, such as `I1 one cluster per run`.
     pub invariant: &'static str,
-    /// Description.
     pub what: String,
 }
 

@@ -24,7 +24,7 @@ const FALSE_KILL: &str = "no cluster is deleted while it is needed";
 const YIELDED: &str = "a run that yielded starts no further job";
 const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
-const RETURNED: &str = "no node returns without a pass of every check";
+const RETURNED: &str = "no node is returned before every check has passed";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 
 pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
@@ -148,7 +148,7 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// A check begins only after a pass of each check that it needs.
+/// A check begins only after each check that it needs has passed.
 fn needs(state: &RunState, check: CheckIndex, name: &str, found: &mut Vec<Violation>) {
     let Some(named) = state.workflow.check(check) else { return };
     let needed = |other: &CheckIndex| {

@@ -14,11 +14,9 @@ use crate::workload::{self, RankOutput};
 /// State of all systems outside the services.
 #[derive(Default)]
 pub struct Clouds {
-    /// Builds by name.
     pub builds: BTreeMap<String, PlannedBuild>,
     /// Builds that must not start.
     pub stopped_builds: BTreeSet<String>,
-    /// Clusters by name.
     pub clusters: BTreeMap<String, SimCluster>,
     /// Names that must no longer be used for a cluster.
     pub given_back: BTreeSet<String>,
@@ -49,7 +47,6 @@ impl Clouds {
     }
 }
 
-/// A build and its planned end.
 pub struct PlannedBuild {
     /// Whether it has ended.
     pub(super) over: bool,
@@ -82,7 +79,6 @@ pub enum SimClusterState {
     Gone,
 }
 
-/// A cluster with its labels.
 #[derive(Clone, Debug)]
 pub struct SimCluster {
     /// Label: the run; `None` for an existing cluster.
@@ -91,13 +87,11 @@ pub struct SimCluster {
     pub attempt: Attempt,
     /// Label: time at which it ends without a request.
     pub expires_at: Timestamp,
-    /// Number of its nodes.
     pub nodes: u32,
     /// Number of its slow node, if any.
     pub sick: Option<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
-    /// Lifecycle state of the cluster.
     pub state: SimClusterState,
 }
 
@@ -137,7 +131,6 @@ pub struct SimJob {
     pub cluster: String,
     /// Names of the nodes that the job runs on.
     pub nodes: Vec<String>,
-    /// State.
     pub stage: SimJobStage,
     /// Whether the job started, so that a log exists.
     pub began: bool,

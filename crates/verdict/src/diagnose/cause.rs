@@ -25,10 +25,10 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// All causes.
+            /// All causes; earlier ones explain more.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Name of the cause.
+            /// Name of the cause in JSON.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }

@@ -36,7 +36,7 @@ pub enum Members {
 /// Options for the evaluation of pair results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairOptions {
-    /// Kind of members.
+    /// Whether a member of a pair is a node, a GPU or a rank.
     pub members: Members,
     /// Bandwidth of a good pair, GB/s; default: learned from the best pairs. Without it, pairs that are all
     /// equally bad appear good.

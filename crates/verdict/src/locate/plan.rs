@@ -23,7 +23,7 @@ pub struct GroupOutcome {
     pub degraded: bool,
 }
 
-/// Result of a pair test.
+/// Measured result of one pair: input to the next round of the search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PairOutcome {
     /// First member.
@@ -37,7 +37,7 @@ pub struct PairOutcome {
 /// Options of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// Kind of members.
+    /// Whether a member of a pair is a node, a GPU or a rank.
     pub members: Members,
     /// Fraction of outcomes that may be wrong.
     pub noise: f64,

@@ -32,7 +32,6 @@ fn hedge(options: &PlanOptions) -> f64 {
 pub struct GroupSearch<'a> {
     members: Vec<&'a str>,
     number: BTreeMap<&'a str, usize>,
-    /// Current belief.
     belief: Belief,
     /// Belief for the choice of tests, if outcomes may be wrong.
     hedged: Option<Belief>,

@@ -33,7 +33,7 @@ pub(super) struct Standouts {
     pub apart_halves: Vec<usize>,
     /// Halves in which its times were the longest.
     pub longest: Vec<usize>,
-    /// Number of halves.
+    /// Number of halves in which processes were compared.
     pub halves: usize,
     /// Time difference of the process in its episodes, as a fraction of the run.
     pub effect: Vec<f64>,

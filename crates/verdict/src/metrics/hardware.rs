@@ -10,7 +10,7 @@ use crate::evidence::RunEvidence;
 /// Adds reasons for changes and for missing evidence, and states what was unchanged.
 pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut Found<'_>) {
     let nodes = &evidence.reading.evidence;
-    // A log of another launcher has none.
+    // The log of another launcher has no hardware evidence.
     let is_expected = rule == EvidenceRule::Required || (rule.is_taken() && evidence.cluster.is_some());
     if !is_expected && nodes.is_empty() {
         return;

@@ -15,7 +15,7 @@ pub struct DeviceReference {
     pub metric: &'static str,
     /// Labels that the metric must have; other labels do not matter.
     pub labels: &'static [(&'static str, &'static str)],
-    /// Unit of the value.
+    /// Unit in which a program must print the value.
     pub unit: &'static str,
     /// Value that a healthy device reaches, in `unit`.
     pub value: f64,
@@ -29,7 +29,7 @@ const OWN_H100: &str = "median of ten runs on two healthy H100 SXM, Burnin, 2026
 const OWN_H200: &str = "median of five runs on one healthy H200 SXM, Burnin, 2026-11";
 const OWN: &str = "median of three runs on one healthy H100 SXM, Burnin, 2026-11";
 
-/// The references of all known kinds of devices.
+/// All references, by metric and kind of device.
 pub const REFERENCES: [DeviceReference; 14] = [
     DeviceReference::new("A100 SXM", "gemm.throughput", &[("dtype", "bf16")], "TFLOP/s", 271.0, MAMF),
     DeviceReference::new("A100 SXM", "gpu_burn.throughput", &[], "GFLOP/s", 15_000.0, CSCS),

@@ -33,7 +33,7 @@ impl<'a> ByName<'a> {
     }
 }
 
-/// The metrics of a criterion.
+/// Metrics selected for one criterion, before the values are checked.
 pub(super) struct Measured<'a> {
     pub(super) criterion: &'a MetricCriterion,
     /// Name and labels of the criterion, for reasons.

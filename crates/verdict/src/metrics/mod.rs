@@ -45,7 +45,7 @@ pub const PAIR_FAILED: &str = "PAIR_FAILED";
 /// Maximum number of subjects named in one reason.
 const NAMED: usize = 8;
 
-/// Whether the log is one of a benchmark whose measurements are metrics.
+/// Whether the log's benchmark reports metrics instead of tables.
 pub(crate) fn is_about_metrics(evidence: &RunEvidence<'_>) -> bool {
     let reading = evidence.reading;
     reading.tables.is_empty()

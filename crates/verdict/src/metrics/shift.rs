@@ -19,7 +19,6 @@ pub(super) struct Shift {
     pub(super) mean: f64,
     /// Standard error of the mean.
     pub(super) error: f64,
-    /// Number of subjects.
     pub(super) subjects: usize,
 }
 

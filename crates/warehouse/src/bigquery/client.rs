@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 use super::{BigQueryOptions, chain};
 use crate::{Error, TABLES};
 
-/// One dataset.
+/// Client of one dataset.
 pub struct BigQueryClient {
     project: String,
     dataset: String,

@@ -16,7 +16,7 @@ const WAITING: &str = "waiting-3";
 /// Content of a load: written once, by its first caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadNote {
-    /// Load id.
+    /// Id that the caller of the load chose.
     pub load: String,
     /// Number of measurements and metrics.
     pub rows: u64,
@@ -24,14 +24,14 @@ pub struct LoadNote {
     pub objects: BTreeMap<String, String>,
 }
 
-/// Batch of a load.
+/// Membership of a load in a batch, stored in `batch.json`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LoadMark {
     /// Sequence number of the batch.
     pub batch: u64,
 }
 
-/// Result of a load.
+/// Final outcome of a load, stored in `end.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadEnd {
@@ -117,7 +117,7 @@ impl LoadStore {
         self.get(&format!("loads/{load}/load.json")).await
     }
 
-    /// Batch of a load, if marked.
+    /// `None` until the load is marked as a member of a batch.
     pub async fn mark(&self, load: &str) -> Result<Option<LoadMark>, Error> {
         self.get(&format!("loads/{load}/batch.json")).await
     }
@@ -127,12 +127,12 @@ impl LoadStore {
         self.put(&format!("loads/{load}/batch.json"), &mark).await.map(drop)
     }
 
-    /// Result of a load, if it ended.
+    /// `None` while the load is pending.
     pub async fn end(&self, load: &str) -> Result<Option<LoadEnd>, Error> {
         self.get(&format!("loads/{load}/end.json")).await
     }
 
-    /// Stores the result of a load.
+    /// Stores the final outcome of a load in `end.json`.
     pub async fn set_end(&self, load: &str, end: &LoadEnd) -> Result<(), Error> {
         self.put(&format!("loads/{load}/end.json"), end).await.map(drop)
     }

@@ -16,7 +16,7 @@ use crate::{
 /// The common order of measurements.
 const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, placement DESC";
 
-/// Measurements of a run.
+/// Measurements of a run, in the order of its logs and tables.
 pub async fn rows(client: &BigQueryClient, run: &str) -> Result<Vec<MeasurementRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run {IN_ORDER}");
     select(client, "measurements", from, vec![text("run", run)]).await

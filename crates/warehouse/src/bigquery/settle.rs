@@ -92,8 +92,7 @@ impl LoadJobs<'_> {
         Ok(loads.iter().map(|load| (load.load.clone(), end(load))).collect())
     }
 
-    /// Loads the rows of a table for some loads, atomically and once, or returns the reason why rows among them are
-    /// rejected permanently.
+    /// Loads one table's rows of several loads, atomically and once. Returns the reason if any of the rows are rejected permanently.
     async fn table(&self, table: &str, set: &[&LoadNote]) -> Result<Result<(), String>, Error> {
         let uris: BTreeSet<_> =
             set.iter().filter_map(|load| load.objects.get(table)).map(|o| self.spool.uri(o)).collect();

@@ -207,7 +207,6 @@ impl<'a> WorkflowReader<'a> {
         cells
     }
 
-    /// Reads the program of a check.
     fn program(&mut self, field: &str, file: &CheckFile) -> Option<Program> {
         if let Some(workload) = &file.workload {
             let alone = [

@@ -26,7 +26,6 @@ const TAIL: u64 = 1 << 20;
 /// Maximum distance back from the cut to a line end.
 const LINE: usize = 64 << 10;
 
-/// A file of a job.
 #[derive(Clone)]
 pub struct OutputFile {
     pub scheduler: Arc<dyn Scheduler>,

@@ -54,7 +54,9 @@ pub(super) fn outcome(end: &JobEnd, search: &NodeSearch, readings: &[Reading]) -
             let is_found = findings.peek().is_some();
             let are_settings = is_found && findings.all(|it| it.severity == Severity::Configuration);
             if are_settings && !NODES_OWN.contains(&state) {
-                return SweepOutcome::Void { why: format!("it found only settings: {why}") };
+                return SweepOutcome::Void {
+                    why: format!("the benchmark reported only configuration findings: {why}"),
+                };
             }
             // A program or container that does not start is no evidence about the pair.
             let printed = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));

@@ -26,7 +26,6 @@ pub struct Operation {
     pub responses: Vec<OperationResponse>,
 }
 
-/// A success response.
 pub struct OperationResponse {
     pub status: u16,
     pub description: &'static str,

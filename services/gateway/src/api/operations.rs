@@ -102,7 +102,7 @@ fn run_routes() -> Vec<Route> {
     )
     .parameters([run()])
     .body::<runs::Cancel>()
-    .returns::<runs::RunResource>(202, "The run before the cancel.");
+    .returns::<runs::RunResource>(202, "State of the run before the cancel request.");
     let follow = Operation::new(
         Method::GET,
         "followRun",

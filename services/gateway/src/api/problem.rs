@@ -29,7 +29,6 @@ pub struct ApiProblem {
 }
 
 impl ApiProblem {
-    /// Problem with this status and explanation.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("unknown").to_owned();
         Self {

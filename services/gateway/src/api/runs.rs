@@ -64,20 +64,20 @@ pub struct StartedRun {
     run: RunId,
     /// False if an earlier request with this key started the run.
     new: bool,
-    /// Links to its resources.
+    /// Links to the run's state, events, logs and report.
     links: Links,
 }
 
 /// Paths of a run's resources.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Links {
-    /// State of the run.
+    /// Path of the run's state.
     run: String,
-    /// Server-sent events of the run.
+    /// Path of the run's server-sent events.
     events: String,
-    /// Logs of the run.
+    /// Path of the run's logs.
     logs: String,
-    /// Link to the report page.
+    /// Path of the report page.
     report: String,
 }
 
@@ -98,7 +98,7 @@ impl Links {
 pub struct RunResource {
     #[serde(flatten)]
     detail: RunDetail,
-    /// Links to its resources.
+    /// Links to the run's state, events, logs and report.
     links: Links,
 }
 

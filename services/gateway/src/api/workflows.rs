@@ -64,7 +64,7 @@ pub struct WorkflowOffer {
 /// The workflows of the catalogue.
 #[derive(Debug)]
 pub struct Offers {
-    /// Workflows by name.
+    /// Sorted by name.
     pub workflows: Vec<WorkflowOffer>,
     /// Files that are not readable as workflows.
     pub broken: Vec<BrokenFile>,

@@ -31,17 +31,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Ref {
     /// `refs/heads/...` or `refs/tags/...`.
     pub name: String,
-    /// Commit that it points to.
     pub commit: String,
 }
 
-/// Reads refs.
 #[async_trait::async_trait]
 pub trait Refs: Send + Sync + 'static {
     /// Branches and tags of a repository.
     ///
     /// # Errors
-    /// Returns an error if the refs cannot be read: the reason.
+    /// Returns the reason if the refs cannot be read.
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String>;
 }
 

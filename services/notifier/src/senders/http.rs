@@ -23,7 +23,6 @@ const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);
 #[derive(Default)]
 pub struct Http(OnceLock<Client>);
 
-/// A response.
 pub struct HttpReply {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -55,7 +54,6 @@ impl FromStr for GithubApi {
     }
 }
 
-/// The URL of a channel.
 pub fn address(name: &str, url: &SecretText) -> Result<Url, String> {
     safe(url.reveal()).map_err(|why| format!("the url of `{name}`: {why}"))
 }

@@ -20,11 +20,9 @@ use http::{Http, HttpReply};
 
 /// Headers with the notice id, for deduplication by the receiver.
 const DELIVERY: [&str; 2] = ["idempotency-key", "x-burnin-delivery"];
-/// Text of a test message.
 const TEST: &str =
     "Test message of `burnin notify test`: this channel receives notices of Burnin. It concerns no run.";
 
-/// Result of a test message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestResult {
     /// Accepted, with this HTTP status.
@@ -35,7 +33,6 @@ pub enum TestResult {
     Lacks(String),
 }
 
-/// Sender over HTTP.
 pub struct HttpSender {
     http: Http,
     secrets: Secrets,

@@ -26,7 +26,6 @@ pub struct Object {
     pub crc32c: String,
     /// MD5 in the API's encoding.
     pub md5: String,
-    /// Generation of the name.
     pub generation: u64,
     /// Version of the metadata.
     pub metageneration: u64,
@@ -82,7 +81,6 @@ pub struct Session {
 /// Objects of a bucket, with their write times and retention.
 #[derive(Debug, Default)]
 pub struct Bucket {
-    /// Objects by name.
     pub objects: BTreeMap<String, Object>,
     /// Time of the last write by name.
     pub touched: HashMap<String, Instant>,
@@ -95,7 +93,6 @@ pub struct Bucket {
 /// State of the server.
 #[derive(Debug, Default)]
 pub struct StorageState {
-    /// Buckets by name.
     pub buckets: BTreeMap<String, Bucket>,
     /// Uploads by id.
     pub sessions: BTreeMap<String, Session>,

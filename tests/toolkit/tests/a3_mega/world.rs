@@ -116,7 +116,7 @@ impl ToolkitHost {
         panic!("timeout: the cluster is still being deployed")
     }
 
-    /// Reason of the failed deployment.
+    /// Reason why the deployment failed.
     pub async fn broken(&self) -> String {
         match self.settled().await {
             ClusterStatus::Broken(why) => why,

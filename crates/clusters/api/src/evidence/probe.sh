@@ -58,7 +58,7 @@ burnin_acs() {
       seen+="$bridge "
       read -rd '' -a words < <(od -An -v -tx4 "$path/config" 2>/dev/null)
       ((${#words[@]} > 64)) || { printf 'acs=unreadable\n'; return; }
-      # A bridge that does not answer reads as ones, which is a list of capabilities without end.
+      # An unresponsive bridge reads as all ones, which would be an endless capability list.
       for ((at = 64, try = 0; at >= 64 && try < 64; try++)); do
         if [[ ${words[at]:4} == 000d ]]; then
           [[ ${words[at + 1]:0:4} == 0000 ]] || on+=" $bridge=${words[at + 1]:0:4}"
@@ -165,7 +165,7 @@ burnin_run() {
   for try in {1..20}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.1; done
   kill -KILL "$sampler" "$folded" 2>/dev/null
   burnin_evidence after gpus links link_errors pcie ports kernel
-  # Ended by a signal: so is this process, and the launcher reports the same as without evidence.
+  # The program was ended by a signal: end this process by the same one, so that the launcher's report is the same as without evidence.
   trap - TERM INT
   ((status <= 128)) || kill -s "$((status - 128))" "$BASHPID" 2>/dev/null
   exit "$status"

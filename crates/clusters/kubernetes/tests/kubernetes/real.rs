@@ -79,7 +79,7 @@ impl Real {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs an API server: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn jobs_on_a_real_api_server_conform() {
     let real = Real::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
     let cluster = real.cluster(json!({}));
@@ -91,7 +91,7 @@ async fn jobs_on_a_real_api_server_conform() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs an API server: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn every_manifest_is_accepted_by_jobset() {
     let real = Real::up("true").await;
     let plugin = json!({"image": format!("registry.example/gib@sha256:{}", "1".repeat(64)), "command": ["/install.sh"], "folder": "/usr/local/gib"});
@@ -134,7 +134,7 @@ async fn every_manifest_is_accepted_by_jobset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs an API server: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
     let real = Real::up("echo begun").await;
     let mut ended_well = 0;
@@ -173,7 +173,7 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs an API server: .ci/kubernetes.sh"]
+#[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn missing_permissions_and_refusals_are_reported() {
     let real = Real::up("true").await;
     let cluster = real.cluster(json!({"namespace": "kube-system"}));

@@ -19,7 +19,7 @@ fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_controller_outage_changes_nothing() {
     let bed = SlurmBed::up("away");
     let jobs = bed.jobs();
@@ -45,7 +45,7 @@ async fn a_controller_outage_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_job_that_yields_is_preempted_by_any_other_job() {
     let bed = SlurmBed::up("yields");
     let settings = Slurm { partition: Some("idle".into()), yields: true, ..bed.slurm.clone() };
@@ -80,7 +80,7 @@ async fn probe(bed: &SlurmBed, settings: &Slurm) -> ClusterStatus {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn an_unreachable_node_loses_the_job() {
     let bed = SlurmBed::up("cut");
     let job = long(&bed, "cut");
@@ -95,7 +95,7 @@ async fn an_unreachable_node_loses_the_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_dead_node_daemon_loses_the_job() {
     let bed = SlurmBed::up("daemon");
     let job = long(&bed, "daemon");
@@ -107,7 +107,7 @@ async fn a_dead_node_daemon_loses_the_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_failed_prolog_is_reported_with_the_drained_node() {
     let bed = SlurmBed::up("prolog");
     let job = long(&bed, "prolog");
@@ -121,7 +121,7 @@ async fn a_failed_prolog_is_reported_with_the_drained_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn an_external_scancel_ends_the_job_as_cancelled() {
     let bed = SlurmBed::up("scancel");
     let job = long(&bed, "scancel");
@@ -134,7 +134,7 @@ async fn an_external_scancel_ends_the_job_as_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_requeued_job_does_not_run_again() {
     let bed = SlurmBed::up("requeue");
     let job = long(&bed, "requeue");
@@ -152,7 +152,7 @@ async fn a_requeued_job_does_not_run_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_held_job_waits_and_can_be_cancelled() {
     let bed = SlurmBed::up("held");
     bed.run("scontrol update nodename=n1 state=drain reason=test");

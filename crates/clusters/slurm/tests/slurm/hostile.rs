@@ -93,7 +93,7 @@ fn values() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
     let bed = SlurmBed::up("environment");
     let values = values();
@@ -115,7 +115,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn folders_of_any_name_work_or_are_refused() {
     let bed = SlurmBed::up("folders");
     // Each folder is either accepted or rejected, never misread. A sample of the accepted folders runs a complete job.
@@ -149,7 +149,7 @@ async fn folders_of_any_name_work_or_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
     let bed = SlurmBed::up("names");
     let before = bed.run("squeue -h -t all -o %i");
@@ -192,7 +192,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
 
 /// Slurm itself rejects an unknown partition, with its own message.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn plain_words_reach_slurm_unchanged() {
     let bed = SlurmBed::up("words");
     let mut job = bed.job("words", "true");

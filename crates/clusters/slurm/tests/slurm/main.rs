@@ -14,7 +14,7 @@ use model::Class;
 const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn the_slurm_scheduler_conforms() {
     let bed = SlurmBed::up("conformance");
     let cluster = bed.job("programs", ABOUT_A_SECOND).cluster;
@@ -27,7 +27,7 @@ async fn the_slurm_scheduler_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_program_of_each_node_runs_once_on_each_node() {
     let bed = SlurmBed::up("each");
     let cluster = bed.cluster_with(|slurm| slurm.ranks_per_node = 2);
@@ -36,7 +36,7 @@ async fn a_program_of_each_node_runs_once_on_each_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
     let bed = SlurmBed::up("pairs");
     let cluster = bed.cluster_with(|slurm| slurm.ranks_per_node = 2);
@@ -45,7 +45,7 @@ async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn every_node_runs_its_rank_and_a_failure_is_reported() {
     let bed = SlurmBed::up("failure");
     let jobs = bed.jobs();
@@ -64,7 +64,7 @@ async fn every_node_runs_its_rank_and_a_failure_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn impossible_jobs_are_refused_with_slurms_reason() {
     let bed = SlurmBed::up("never");
     let jobs = bed.jobs();
@@ -98,7 +98,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn the_reason_for_waiting_is_in_the_output() {
     let bed = SlurmBed::up("waits");
     let jobs = bed.jobs();

@@ -13,7 +13,7 @@ fn counting(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_submission_with_a_lost_response_is_found() {
     let bed = SlurmBed::up("lost-answer");
     let lossy = bed.shared.join("lossy");
@@ -31,7 +31,7 @@ async fn a_submission_with_a_lost_response_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_lost_submission_is_repeated() {
     let bed = SlurmBed::up("never-arrived");
     let deaf = bed.shared.join("deaf");
@@ -49,7 +49,7 @@ async fn a_lost_submission_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     let bed = SlurmBed::up("twice");
     let job = counting(&bed, "twice");
@@ -83,7 +83,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
 /// Each submission is dropped at another time, as when its agent is killed. The duration of a submission depends on the
 /// machine, so the times are fractions of a measured one.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn an_agent_crash_during_a_submission_leaves_one_job() {
     let bed = SlurmBed::up("dies");
     let measured = bed.job("measured", "true");
@@ -122,7 +122,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_cancel_before_its_submission_wins() {
     let bed = SlurmBed::up("overtakes");
     for moment in 0..8u64 {
@@ -139,7 +139,7 @@ async fn a_cancel_before_its_submission_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a Slurm: .ci/slurm.sh"]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn the_result_is_known_after_the_controller_purged_the_job() {
     let bed = SlurmBed::up("forgotten");
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
