@@ -20,14 +20,14 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 struct Xtask {
     #[command(subcommand)]
-    what: What,
+    what: Task,
     /// Only compare with the existing files.
     #[arg(long, global = true)]
     check: bool,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Task {
     /// JSON Schemas of events, files and documents.
     Schemas,
     /// Dependencies between crates.
@@ -42,13 +42,13 @@ fn main() -> ExitCode {
     let Xtask { what, check } = Xtask::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = match what {
-        What::Style => style::check(&root),
-        What::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
-        What::Rooms => rooms::drawing(&root).and_then(|drawing| {
+        Task::Style => style::check(&root),
+        Task::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
+        Task::Rooms => rooms::drawing(&root).and_then(|drawing| {
             let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
             settle(&root, Path::new("tests/rooms.out"), files, check)
         }),
-        What::Rights => rights::check(&root),
+        Task::Rights => rights::check(&root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -50,7 +50,7 @@ pub fn code(text: &str) -> Result<Option<Exit>, CliError> {
 /// Prints the state of a run, the reason, and the pending commands.
 pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, state) = data.state(run).await?;
-    let driver = if data.claim(run)?.is_none() { Driver::Here } else { Driver::None };
+    let driver = if data.claim(run)?.is_none() { DrivenBy::Here } else { DrivenBy::None };
     print_plain(&explanation(&state, &records, SystemClock.now(), driver));
     Ok(Exit::Pass)
 }
@@ -58,13 +58,13 @@ pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
 /// Prints the state of a run from the records that a server returned.
 pub fn explain_records(records: &[Record]) -> Result<Exit, CliError> {
     let state = fold(records).map_err(CliError::infrastructure)?;
-    print_plain(&explanation(&state, records, SystemClock.now(), Driver::Server));
+    print_plain(&explanation(&state, records, SystemClock.now(), DrivenBy::Server));
     Ok(Exit::Pass)
 }
 
 /// The process that drives an open run.
 #[derive(Clone, Copy)]
-enum Driver {
+enum DrivenBy {
     /// A process of this host.
     Here,
     /// The server's conductor.
@@ -73,7 +73,7 @@ enum Driver {
     None,
 }
 
-fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Driver) -> String {
+fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: DrivenBy) -> String {
     let mut text =
         format!("{}  requested {} ago, {}\n", state.run, ago(now, state.requested_at), state.trigger);
     let mut line = |label: &str, what: String| {
@@ -110,9 +110,9 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
     let closed = state.closed.is_some() && state.leases_returned();
     match (closed, driver) {
         (true, _) => line("driven", "no: the run is closed".to_owned()),
-        (false, Driver::Here) => line("driven", "by a process on this host".to_owned()),
-        (false, Driver::Server) => line("driven", "by the server's conductor".to_owned()),
-        (false, Driver::None) => {
+        (false, DrivenBy::Here) => line("driven", "by a process on this host".to_owned()),
+        (false, DrivenBy::Server) => line("driven", "by the server's conductor".to_owned()),
+        (false, DrivenBy::None) => {
             line("driven", format!("not driven; continue with `burnin run --resume {}`", state.run))
         }
     }

@@ -79,7 +79,7 @@ const OPERATION: usize = 7;
 const VERSION: usize = 8;
 
 /// Text and line of each column in [`READ`].
-type Row<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
+type Cells<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
 
 fn index(column: &str) -> Option<usize> {
     READ.iter().position(|read| *read == column)
@@ -115,7 +115,7 @@ impl Lines for Elbencho {
             }
             self.broken |= !line.whole;
         } else if !self.header.is_empty() {
-            let (mut row, mut count) = (Row::default(), 0);
+            let (mut row, mut count) = (Cells::default(), 0);
             for cell in cells(text) {
                 if let Some(&Some(column)) = self.header.get(count) {
                     row[column] = Some((cell, line.number));
@@ -145,7 +145,7 @@ impl Lines for Elbencho {
 
 impl Elbencho {
     fn document(&mut self, root: Value<'_>, out: &mut Out) -> LogEnd {
-        let (mut row, mut is_row) = (Row::default(), false);
+        let (mut row, mut is_row) = (Cells::default(), false);
         for (name, value) in root.members() {
             if let Some(column) = index(&name) {
                 is_row |= column == OPERATION;
@@ -159,7 +159,7 @@ impl Elbencho {
         LogEnd::Empty
     }
 
-    fn row(&mut self, row: &Row<'_>, out: &mut Out) {
+    fn row(&mut self, row: &Cells<'_>, out: &mut Out) {
         let cell = |column: usize| row[column].as_ref().filter(|(text, _)| !text.is_empty());
         self.operation.clear();
         if let Some((operation, _)) = cell(OPERATION) {

@@ -54,7 +54,7 @@ struct Copies {
 #[derive(Default)]
 struct Test {
     name: String,
-    metric: Name,
+    metric: TestName,
     matrix: Option<Matrix>,
 }
 
@@ -85,7 +85,7 @@ impl Matrix {
     }
 
     /// Adds one value. A GPU is not measured with itself.
-    fn value(&mut self, test: &Name, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
+    fn value(&mut self, test: &TestName, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
         let number = number(text);
         if let Some(Number { value, resolution }) = number {
             self.sum += value;
@@ -131,12 +131,12 @@ fn part(description: &str) -> Option<&'static str> {
 
 /// The name of a test in that of its metric.
 #[derive(Default)]
-struct Name {
+struct TestName {
     plain: String,
     is_latency: bool,
 }
 
-impl Name {
+impl TestName {
     fn of(test: &str) -> Self {
         let mut plain = test.to_ascii_lowercase();
         if !plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -170,7 +170,7 @@ impl Lines for Copies {
                 self.noted = false;
                 self.tests += 1;
                 let name = short(rest.trim_end_matches('.')).to_owned();
-                self.test = Some(Test { metric: Name::of(&name), name, ..Test::default() });
+                self.test = Some(Test { metric: TestName::of(&name), name, ..Test::default() });
             }
             "SUM" => self.sum(rest, line.whole),
             "NOTE:" if rest.starts_with("The reported results") => self.noted = true,
@@ -304,7 +304,7 @@ fn testcase(test: Value<'_>, out: &mut Out) -> bool {
             let latency = name.contains("latency");
             let scope = if name.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
             let unit = if latency { "ns" } else { "GB/s" };
-            Name::of(&name).put(out, unit).scope(scope).unmeasurable("Waived", status.line());
+            TestName::of(&name).put(out, unit).scope(scope).unmeasurable("Waived", status.line());
             return true;
         }
         "Error" | "ERROR" | "Not Found" => {
@@ -321,7 +321,7 @@ fn testcase(test: Value<'_>, out: &mut Out) -> bool {
         return false;
     };
     let mut matrix = Matrix { digits: Some(6), ..Matrix::of(&description) };
-    let name = Name::of(&name);
+    let name = TestName::of(&name);
     let (height, width) = (rows.items().count(), rows.items().next().map_or(0, |row| row.items().count()));
     // Three matrices of a test follow one another in one array, under the description of the last.
     let stacked = matrix.pairs && width > 0 && height == 3 * width;

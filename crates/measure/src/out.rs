@@ -106,7 +106,7 @@ struct RecentLabels {
 
 /// Source of a metric's name.
 #[derive(Clone, Copy)]
-enum Name {
+enum NameSource {
     /// The parts replace the placeholders of the registry.
     Parts,
     /// The name is made from the only part.
@@ -119,13 +119,13 @@ impl Out {
     /// Starts a metric of the registry.
     #[inline]
     pub(crate) fn put(&mut self, known: &'static Known) -> Put<'_> {
-        self.begin(known, Name::Parts, &[], known.unit)
+        self.begin(known, NameSource::Parts, &[], known.unit)
     }
 
     /// Starts a metric of the registry with the parts of its name for which the registry has placeholders, and the printed unit.
     #[inline]
     pub(crate) fn put_parts(&mut self, known: &'static Known, parts: &[&str], unit: &str) -> Put<'_> {
-        self.begin(known, Name::Parts, parts, unit)
+        self.begin(known, NameSource::Parts, parts, unit)
     }
 
     /// Starts a metric of the registry whose name is made from a text. It is made again only if it is not among the recent names.
@@ -136,7 +136,7 @@ impl Out {
         text: &str,
         make: fn(&str) -> String,
     ) -> Put<'_> {
-        self.begin(known, Name::Made(make), &[text], known.unit)
+        self.begin(known, NameSource::Made(make), &[text], known.unit)
     }
 
     /// Starts a metric of the registry whose name and unit are made from a text, in the same way.
@@ -147,11 +147,11 @@ impl Out {
         text: &str,
         make: fn(&str) -> (String, &'static str),
     ) -> Put<'_> {
-        self.begin(known, Name::MadeWithUnit(make), &[text], known.unit)
+        self.begin(known, NameSource::MadeWithUnit(make), &[text], known.unit)
     }
 
     #[inline]
-    fn begin(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) -> Put<'_> {
+    fn begin(&mut self, known: &'static Known, kind: NameSource, parts: &[&str], unit: &str) -> Put<'_> {
         // After the first omitted value all others are omitted as well.
         self.full |= self.used + METRIC > MAX_BYTES;
         let kept = !self.full;
@@ -170,7 +170,7 @@ impl Out {
     }
 
     /// Adds a metric with its name and unit, still without value.
-    fn start(&mut self, known: &'static Known, kind: Name, parts: &[&str], unit: &str) {
+    fn start(&mut self, known: &'static Known, kind: NameSource, parts: &[&str], unit: &str) {
         self.labels.clear();
         if self.reading.metrics.len() == self.reading.metrics.capacity() {
             self.grow();
@@ -198,7 +198,7 @@ impl Out {
         &mut self,
         key: u64,
         known: &'static Known,
-        kind: Name,
+        kind: NameSource,
         parts: &[&str],
         unit: Option<&str>,
     ) -> (Arc<str>, Arc<str>) {
@@ -206,13 +206,13 @@ impl Out {
         let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
         let part = parts.first().copied().unwrap_or_default();
         match kind {
-            Name::Made(make) => name = self.name(&make(part)),
-            Name::MadeWithUnit(make) => {
+            NameSource::Made(make) => name = self.name(&make(part)),
+            NameSource::MadeWithUnit(make) => {
                 let (made, unit) = make(part);
                 (name, shared) = (self.name(&made), self.name(unit));
             }
-            Name::Parts if parts.is_empty() => {}
-            Name::Parts => {
+            NameSource::Parts if parts.is_empty() => {}
+            NameSource::Parts => {
                 let mut text = std::mem::take(&mut self.text);
                 fill(&mut text, known.name, parts);
                 name = self.name(&text);
@@ -242,7 +242,7 @@ impl Out {
     /// Starts a metric that is not in the registry.
     pub(crate) fn custom(&mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'_> {
         static OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
-        self.begin(&OTHER, Name::Made(str::to_owned), &[name], unit).better(better).scope(scope)
+        self.begin(&OTHER, NameSource::Made(str::to_owned), &[name], unit).better(better).scope(scope)
     }
 
     /// Adds a finding. Its texts are formatted only if it may fit.

@@ -238,7 +238,7 @@ impl Test {
         }
         let cells = self.columns.iter().zip(&cells[..columns]);
         let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(*word));
-        let row = Row {
+        let row = ResultLine {
             verb: &self.verb,
             both: self.both,
             size: size.unwrap_or_default(),
@@ -253,14 +253,14 @@ impl Test {
 }
 
 /// The common properties of the metrics of one row.
-struct Row<'a> {
+struct ResultLine<'a> {
     verb: &'a str,
     both: bool,
     size: &'a str,
     device: Option<&'a Arc<str>>,
 }
 
-impl Row<'_> {
+impl ResultLine<'_> {
     fn put(&self, known: &'static Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
         if out.omit() {
             return;
@@ -291,7 +291,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
     let mut count = 0;
     for row in results.items().chain(single) {
         let size = row.get_text("MsgSize").unwrap_or_default();
-        let common = Row { verb: &verb, both, size: &size, device: device.as_ref() };
+        let common = ResultLine { verb: &verb, both, size: &size, device: device.as_ref() };
         for (key, value) in row.members() {
             let statistic = STATISTICS.iter().find(|(column, _)| *column == key);
             let (known, name, unit) = match (&*key, statistic) {

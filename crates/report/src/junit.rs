@@ -12,7 +12,7 @@ use model::{Conclusion, Reason, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use verdict::{
     Judgement,
-    bounds::{Bounds, Subject},
+    bounds::{Bounds, JudgedTable},
     reference::regions_of,
 };
 
@@ -128,7 +128,7 @@ fn areas(story: &Story<'_>, log: Option<&LogStory<'_>>, reasons: &[Reason]) -> B
         areas.extend((!criteria.floors.is_empty()).then_some(CheckArea::Floors));
         areas.extend((!criteria.references.is_empty()).then_some(CheckArea::Reference(None)));
         let table = log.and_then(|log| log.reading.tables.first());
-        let subject = table.map(|table| Subject::of(table, story.requested()));
+        let subject = table.map(|table| JudgedTable::of(table, story.requested()));
         let reference = subject.and_then(|subject| Bounds::of(&subject, criteria).reference);
         let regions = reference.iter().flat_map(|reference| regions_of(reference));
         areas.extend(regions.map(|region| CheckArea::Reference(Some(region))));

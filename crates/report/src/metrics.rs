@@ -113,14 +113,14 @@ pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
 }
 
 /// Metrics that agree in these properties are comparable.
-type Kind<'a> = (&'a str, &'a BTreeMap<String, String>, &'a str, Better, Scope);
+type MetricColumns<'a> = (&'a str, &'a BTreeMap<String, String>, &'a str, Better, Scope);
 
 /// Values of one kind, each with its log.
-type Group<'a> = (Kind<'a>, Vec<(&'a str, &'a Metric)>);
+type Group<'a> = (MetricColumns<'a>, Vec<(&'a str, &'a Metric)>);
 
 fn summaries(logs: &[(&str, &Reading)], judgement: Option<&Judgement>) -> Vec<MetricSummary> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let mut positions: BTreeMap<Kind<'_>, usize> = BTreeMap::new();
+    let mut positions: BTreeMap<MetricColumns<'_>, usize> = BTreeMap::new();
     for (log, metric) in logs.iter().flat_map(|(log, reading)| reading.metrics.iter().map(|it| (*log, it))) {
         let kind = (&*metric.name, &*metric.labels, &*metric.unit, metric.better, metric.scope);
         let at = *positions.entry(kind).or_insert_with(|| {

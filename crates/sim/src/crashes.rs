@@ -5,10 +5,10 @@
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
-use crate::{Scenario, SimOutcome, process::Moment, run};
+use crate::{Scenario, SimOutcome, process::EffectMoment, run};
 
 /// Number of a call, and whether the process is killed before or after its effect.
-pub type CrashPoint = (u64, Moment);
+pub type CrashPoint = (u64, EffectMoment);
 
 #[derive(Default)]
 pub struct CrashSummary {
@@ -20,7 +20,7 @@ pub struct CrashSummary {
 }
 
 fn points(calls: impl IntoIterator<Item = u64>) -> Vec<CrashPoint> {
-    calls.into_iter().flat_map(|call| [(call, Moment::Before), (call, Moment::After)]).collect()
+    calls.into_iter().flat_map(|call| [(call, EffectMoment::Before), (call, EffectMoment::After)]).collect()
 }
 
 fn dying(at: &[CrashPoint]) -> SimOutcome {

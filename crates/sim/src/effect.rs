@@ -7,7 +7,7 @@ use service::{Clock, Spawn, spawn::Work};
 
 use crate::{
     Fault,
-    process::{Moment, SimService},
+    process::{EffectMoment, SimService},
     world::{Inner, START, SimWorld},
 };
 
@@ -74,7 +74,7 @@ impl Effects {
             let dies = |inner: &mut Inner, moment, fault| {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
             };
-            if dies(inner, Moment::Before, Fault::CrashBefore) {
+            if dies(inner, EffectMoment::Before, Fault::CrashBefore) {
                 inner.say(self.service, || format!("before: {}", what()));
                 inner.kill(self.service);
                 None
@@ -84,7 +84,7 @@ impl Effects {
             } else {
                 inner.say(self.service, &what);
                 let value = effect(inner);
-                let crashes = dies(inner, Moment::After, Fault::CrashAfter);
+                let crashes = dies(inner, EffectMoment::After, Fault::CrashAfter);
                 if crashes {
                     inner.kill(self.service);
                 }

@@ -17,11 +17,11 @@ static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMallo
 #[command(about = "Simulates all services in one seeded, single-threaded world")]
 struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: SimCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum SimCommand {
     /// Run many seeds; print the results, and every seed with a violation.
     Seeds {
         /// Number of seeds.
@@ -73,9 +73,9 @@ enum What {
 
 fn main() -> ExitCode {
     match Arguments::parse().what {
-        What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
-        What::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
-        What::Throughput { runs } => {
+        SimCommand::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
+        SimCommand::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
+        SimCommand::Throughput { runs } => {
             let heap = || ALLOCATOR.allocated();
             let held = runs.iter().try_for_each(|runs| sim::throughput::held(*runs, &heap));
             match held.and_then(|()| runs.iter().try_for_each(|runs| sim::throughput::report(*runs, &heap))) {
@@ -87,8 +87,8 @@ fn main() -> ExitCode {
             }
         }
         #[cfg(feature = "planted")]
-        What::Planted { seeds, only, jobs } => planted(seeds, only.as_deref(), jobs),
-        What::Replay { seed, step } => replay(seed, step),
+        SimCommand::Planted { seeds, only, jobs } => planted(seeds, only.as_deref(), jobs),
+        SimCommand::Replay { seed, step } => replay(seed, step),
     }
 }
 

@@ -4,7 +4,7 @@ use model::{RunId, Span, Workflow};
 
 use crate::{
     Dice, Fault, Faults,
-    process::{Moment, SimService},
+    process::{EffectMoment, SimService},
     workload,
     world::START,
 };
@@ -57,7 +57,7 @@ pub struct Scenario {
     /// Resend interval of commands.
     pub resend: Span,
     /// Calls at which a process is killed.
-    pub crash_at: Vec<(u64, Moment)>,
+    pub crash_at: Vec<(u64, EffectMoment)>,
     /// Whether the trace is kept as text.
     pub traced: bool,
 }

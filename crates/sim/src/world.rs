@@ -14,7 +14,7 @@ use crate::{
     cloud::state::Clouds,
     faults::{Fault, Faults},
     history::Happening,
-    process::{Condition, Moment, SimService},
+    process::{Condition, EffectMoment, SimService},
     rng::Dice,
 };
 
@@ -49,7 +49,7 @@ pub struct Inner {
     /// measured, no history is kept, because it would use most of the memory.
     pub busy: Option<Vec<u32>>,
     /// Calls at which a process is killed, for enumerations of crashes.
-    pub crash_at: Vec<(u64, Moment)>,
+    pub crash_at: Vec<(u64, EffectMoment)>,
     /// Number of unacknowledged deliveries.
     pub in_flight: u64,
     trace: Option<Vec<String>>,

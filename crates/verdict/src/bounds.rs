@@ -21,7 +21,7 @@ pub fn same_size(measured: u64, stated: u64) -> bool {
 
 /// The measured operation; an unknown property is `None`, or empty for the sizes.
 #[derive(Clone, Debug, Default)]
-pub struct Subject<'a> {
+pub struct JudgedTable<'a> {
     /// Collective by its name in nccl-tests.
     pub collective: Option<Cow<'a, str>>,
     /// `None` if the log does not state the number of ranks.
@@ -32,7 +32,7 @@ pub struct Subject<'a> {
     pub sizes: Vec<u64>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> JudgedTable<'a> {
     /// Subject of a table. The requested benchmark and cluster are known only for a run.
     #[must_use]
     pub fn of(table: &'a Table, (workload, cluster): (Option<&'a Workload>, Option<&Cluster>)) -> Self {
@@ -103,7 +103,7 @@ pub struct Bounds<'a> {
 impl<'a> Bounds<'a> {
     /// Bounds that the criteria define for this subject.
     #[must_use]
-    pub fn of(subject: &Subject<'_>, criteria: &'a Criteria) -> Self {
+    pub fn of(subject: &JudgedTable<'_>, criteria: &'a Criteria) -> Self {
         let floors: Vec<_> =
             criteria.floors.iter().filter(|floor| subject.is_floored_by(floor)).copied().collect();
         let exact =
@@ -132,7 +132,7 @@ impl<'a> Bounds<'a> {
 }
 
 /// The reference of the nearest number of ranks, scaled.
-fn nearest(subject: &Subject<'_>, criteria: &Criteria) -> Option<Reference> {
+fn nearest(subject: &JudgedTable<'_>, criteria: &Criteria) -> Option<Reference> {
     let ranks = subject.ranks?;
     let of_collective = criteria.references.iter().filter(|it| subject.is(it.collective, Some(ranks)));
     let by_distance = |it: &&Reference| it.ranks.map_or(u32::MAX, |of| of.max(ranks) / of.min(ranks).max(1));

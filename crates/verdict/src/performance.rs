@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     baseline::document::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
-    bounds::{Bounds, Subject, same_size},
+    bounds::{Bounds, JudgedTable, same_size},
     evidence::RunEvidence,
     fingerprint::Fingerprint,
     history::{Segment, segments},
@@ -46,7 +46,7 @@ pub fn reasons(
 
 /// Compares the table with the criteria's floors and reference.
 fn bounded(table: &Table, evidence: &RunEvidence<'_>, criteria: &Criteria) -> Vec<Reason> {
-    let subject = Subject::of(table, (evidence.workload, evidence.cluster));
+    let subject = JudgedTable::of(table, (evidence.workload, evidence.cluster));
     let bounds = Bounds::of(&subject, criteria);
     let mut reasons: Vec<_> = bounds.floors.iter().map(|at| floor(table, at)).collect();
     if let Some(reference) = &bounds.reference {

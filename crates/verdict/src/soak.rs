@@ -41,13 +41,13 @@ struct Key {
 /// The rounds of one check.
 #[derive(Debug, Default)]
 pub struct SoakSeries {
-    values: BTreeMap<Key, Series>,
+    values: BTreeMap<Key, RoundValues>,
     rounds: usize,
     unread: usize,
 }
 
 #[derive(Debug)]
-struct Series {
+struct RoundValues {
     better: Better,
     resolution: f64,
     /// Round and value, oldest first.
@@ -85,7 +85,8 @@ impl SoakSeries {
             }
         }
         for (key, (better, resolution, values)) in seen {
-            let series = self.values.entry(key).or_insert(Series { better, resolution, points: Vec::new() });
+            let series =
+                self.values.entry(key).or_insert(RoundValues { better, resolution, points: Vec::new() });
             series.points.push((f64::from(round), median(values)));
         }
     }
@@ -190,7 +191,7 @@ impl std::fmt::Display for Decline<'_> {
     }
 }
 
-impl Series {
+impl RoundValues {
     fn decline<'a>(&self, key: &'a Key, drift: f64) -> Option<Decline<'a>> {
         let [(first, _), .., (last, _)] = self.points.as_slice() else { return None };
         if self.points.len() < MIN_ROUNDS {
@@ -221,7 +222,7 @@ impl Series {
     }
 }
 
-impl Series {
+impl RoundValues {
     /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. A sudden change
     /// is not a line: its residuals hide the trend.
     fn step(&self) -> Option<(f64, f64)> {

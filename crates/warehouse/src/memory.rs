@@ -17,10 +17,10 @@ use crate::{
 
 /// Judged runs by workflow and fingerprint, in the order of their requests.
 #[derive(Default)]
-pub struct History(BTreeMap<Subject, BTreeMap<(Timestamp, SharedText), Arc<Load>>>);
+pub struct History(BTreeMap<HistoryKey, BTreeMap<(Timestamp, SharedText), Arc<Load>>>);
 
 /// Workflow and fingerprint: runs with the same subject are comparable.
-type Subject = (SharedText, SharedText);
+type HistoryKey = (SharedText, SharedText);
 
 impl History {
     /// Stores a run's load if it was judged and is comparable.

@@ -10,7 +10,7 @@ use model::{
     Limits, MetricCriterion, OutputFormat, PROCESSES, Program, Span, System, Workflow, Workload,
     measurement::size,
 };
-use verdict::bounds::{Bounds, Subject, same_size};
+use verdict::bounds::{Bounds, JudgedTable, same_size};
 
 /// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -198,11 +198,11 @@ impl FeasibilityFindings {
         (ranks, sizes): (Option<u32>, Vec<u64>),
     ) {
         let is_measured = |bytes: u64| sizes.iter().any(|size| same_size(*size, bytes));
-        let subject = Subject {
+        let subject = JudgedTable {
             collective: Some(workload.collective.as_str().into()),
             ranks,
             sizes: sizes.clone(),
-            ..Subject::default()
+            ..JudgedTable::default()
         };
         let bounds = Bounds::of(&subject, criteria);
         for floor in bounds.floors.iter().filter(|floor| !is_measured(floor.size_bytes)) {

@@ -21,7 +21,7 @@ use crate::{
     numbers::MetricKey,
     overview::PATIENCE,
     run::named,
-    times::{Moment, date},
+    times::{DisplayTime, date},
 };
 
 /// Maximum number of runs to choose from.
@@ -36,7 +36,7 @@ struct ComparePage {
     /// Runs to choose from, newest first: id and description.
     runs: Vec<(String, String)>,
     /// Times of both runs.
-    at: Option<(Moment, Moment)>,
+    at: Option<(DisplayTime, DisplayTime)>,
     /// The metrics that both runs have.
     metrics: Vec<MetricChange>,
     /// The comparison of the curves as HTML, escaped by the report crate.
@@ -98,7 +98,7 @@ pub async fn page(
             chosen.swap(0, 1);
         }
         let now = dashboard.clock.now();
-        let moment = |at: Timestamp| Moment::of(at, now);
+        let moment = |at: Timestamp| DisplayTime::of(at, now);
         view.at = Some((moment(lines[0].requested_at), moment(lines[1].requested_at)));
         let values = dashboard.view.values(&lines, PATIENCE).await;
         if let (Some(a), Some(b)) = (values.of(&lines[0].run), values.of(&lines[1].run)) {

@@ -13,7 +13,7 @@ use verdict::{Fingerprint, fingerprint::Difference};
 use crate::{
     WorkflowPlan,
     numbers::{MetricKey, ShownValue, described, main_metric},
-    times::{Moment, date},
+    times::{DisplayTime, date},
 };
 
 /// Number of nights shown.
@@ -37,13 +37,13 @@ pub struct SystemRow {
     /// Value of that run.
     pub value: Option<ShownValue>,
     /// Time of that run.
-    pub at: Option<Moment>,
+    pub at: Option<DisplayTime>,
     /// Last change of verdict or fingerprint.
     pub changed: Option<FingerprintChange>,
     /// Total cost of the nights shown.
     pub cost: Option<NightsCost>,
     /// Next scheduled start.
-    pub next: Option<Moment>,
+    pub next: Option<DisplayTime>,
     /// Whether its validation is overdue.
     pub stale: bool,
     /// Whether errors in its file keep it from starting.
@@ -176,11 +176,11 @@ pub fn rows(
             cells: cells(&lines, values, metric.as_ref(), now),
             latest: latest.map(|line| NightRun::of(line)),
             value: latest.and_then(|line| ShownValue::of(values.of(&line.run))),
-            at: latest.map(|line| Moment::of(line.requested_at, now)),
+            at: latest.map(|line| DisplayTime::of(line.requested_at, now)),
             metric: metric.map(|metric| metric.title()),
             changed: changed(&lines),
             cost: cost(&lines, now),
-            next: plan.and_then(|plan| plan.next).map(|next| Moment::of(next, now)),
+            next: plan.and_then(|plan| plan.next).map(|next| DisplayTime::of(next, now)),
             stale: plan.is_some_and(|plan| plan.stale),
             broken: plan.is_some_and(|plan| plan.broken),
             runs: !lines.is_empty(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Dashboard,
     frame::{self, ErrorPage},
-    times::Moment,
+    times::DisplayTime,
 };
 
 /// Number of judged runs from which the states follow.
@@ -48,7 +48,7 @@ struct NodeRow {
 
 #[derive(Serialize)]
 struct ChangeRow {
-    at: Moment,
+    at: DisplayTime,
     run: String,
     state: String,
     evidence: String,
@@ -63,7 +63,7 @@ pub async fn page(
     let nodes = dashboard.view.nodes(cluster.as_deref(), RUNS).await?;
     let now = dashboard.clock.now();
     let change = |change: &NodeChange| ChangeRow {
-        at: Moment::of(change.at, now),
+        at: DisplayTime::of(change.at, now),
         run: change.run.to_string(),
         state: change.state.to_string(),
         evidence: change.evidence.join("; "),

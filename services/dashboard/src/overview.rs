@@ -19,7 +19,7 @@ use crate::{
     frame::{self, ErrorPage},
     nights::{self, NightRun, SystemRow},
     numbers::ShownValue,
-    times::Moment,
+    times::DisplayTime,
 };
 
 /// Runs per page.
@@ -124,7 +124,7 @@ pub struct ListedRun {
     by: String,
     /// The cause in words.
     cause: String,
-    requested: Moment,
+    requested: DisplayTime,
     took: Option<String>,
     stage: Option<String>,
     value: Option<ShownValue>,
@@ -146,7 +146,7 @@ impl ListedRun {
             place: nights::place(line).to_owned(),
             by,
             cause: line.trigger.to_string(),
-            requested: Moment::of(line.requested_at, now),
+            requested: DisplayTime::of(line.requested_at, now),
             took: end.map(|end| report::took(end.since(line.requested_at))),
             stage: line.stage.map(|stage| stage.to_string()),
             value: ShownValue::of(values.of(&line.run)),

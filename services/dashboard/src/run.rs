@@ -22,7 +22,7 @@ use crate::{
     nights,
     numbers::{MetricKey, described, main_of},
     overview::PATIENCE,
-    times::{Moment, clock, date},
+    times::{DisplayTime, clock, date},
 };
 
 /// Maximum number of logs listed.
@@ -42,11 +42,11 @@ struct RunPageData {
     seq: u64,
     /// The current step, while the run is open.
     step: Option<String>,
-    requested: Moment,
+    requested: DisplayTime,
     /// Time since the request, until the result is final.
     elapsed: String,
     /// Time at which the result became final.
-    settled: Option<Moment>,
+    settled: Option<DisplayTime>,
     /// Whether the output of a running job is shown.
     tail: bool,
     /// Values of all checks.
@@ -146,9 +146,9 @@ pub async fn page(
         place: nights::place(&own).to_owned(),
         retriable,
         step,
-        requested: Moment::of(state.requested_at, now),
+        requested: DisplayTime::of(state.requested_at, now),
         elapsed: clock(until.since(state.requested_at)),
-        settled: state.settled.as_ref().map(|(_, at)| Moment::of(*at, now)),
+        settled: state.settled.as_ref().map(|(_, at)| DisplayTime::of(*at, now)),
         tail: state.settled.is_none() && dashboard.output.is_some(),
         values: own_values.filter(|_| asked.is_none()).map(described).unwrap_or_default(),
         open: state.closed.is_none(),

@@ -24,7 +24,7 @@ use crate::{
     nights::{self, NightRun, day, field_of},
     numbers::{MetricKey, direction, main_of},
     overview::ListedRun,
-    times::{Moment, date},
+    times::{DisplayTime, date},
 };
 
 /// Choices of the range in days; the last one is unlimited.
@@ -80,12 +80,12 @@ struct SystemPage<'a> {
     more_charts: usize,
     nodes: Option<NodeTable>,
     columns: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<NightRow>,
     more_rows: usize,
     /// Results in the range, most severe first.
     counts: Vec<(String, usize)>,
     latest: Option<NightRun>,
-    latest_at: Option<Moment>,
+    latest_at: Option<DisplayTime>,
     pending: usize,
     /// Number of judged runs beyond the maximum.
     left_out: usize,
@@ -149,7 +149,7 @@ struct Finding {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct NightRow {
     run: ListedRun,
     values: Vec<Option<String>>,
     /// Codes of the reasons that decide a verdict other than pass.
@@ -205,7 +205,7 @@ pub async fn page(
     let listed =
         ranged.iter().filter(|line| query.night.is_empty() || date(line.requested_at) == query.night);
     let listed: Vec<_> = listed.collect();
-    let row = |line: &&&RunSummary| Row {
+    let row = |line: &&&RunSummary| NightRow {
         run: ListedRun::of(line, &values, now),
         values: columns.iter().map(|key| key.number(values.of(&line.run)?)).collect(),
         why: why(line, &values),
@@ -225,7 +225,7 @@ pub async fn page(
         more_rows: listed.len().saturating_sub(ROWS),
         counts: counts(&ranged),
         latest: latest.map(|line| NightRun::of(line)),
-        latest_at: latest.map(|line| Moment::of(line.requested_at, now)),
+        latest_at: latest.map(|line| DisplayTime::of(line.requested_at, now)),
         pending: values.pending,
         left_out: judged.len() - shown.len(),
         startable: startable.iter().any(|plan| plan.workflow == workflow && !plan.broken),

@@ -4,7 +4,7 @@ use model::{Span, Timestamp};
 use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Moment {
+pub struct DisplayTime {
     /// RFC 3339, for `<time datetime>`.
     iso: String,
     /// UTC with minute precision.
@@ -13,7 +13,7 @@ pub struct Moment {
     age: String,
 }
 
-impl Moment {
+impl DisplayTime {
     /// A time, as read at `now`.
     pub fn of(at: Timestamp, now: Timestamp) -> Self {
         Self { iso: at.to_string(), utc: minute(at), age: ago(now, at) }

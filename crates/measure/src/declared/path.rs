@@ -6,7 +6,7 @@ use crate::json::Value;
 const STEPS: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
     /// All items of an array or all values of an object.
@@ -14,7 +14,7 @@ enum Step {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Path(Vec<Step>);
+pub(crate) struct Path(Vec<PathStep>);
 
 impl Path {
     /// Parses a path.
@@ -34,18 +34,18 @@ impl Path {
                 let (key, after) = after.split_at(end);
                 match key {
                     "" => return Err("has an empty key".to_owned()),
-                    "*" => steps.push(Step::All),
-                    key => steps.push(Step::Key(key.to_owned())),
+                    "*" => steps.push(PathStep::All),
+                    key => steps.push(PathStep::Key(key.to_owned())),
                 }
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('[') {
                 let (inside, after) = after.split_once(']').ok_or("lacks a closing bracket")?;
                 let quoted = |mark| inside.strip_prefix(mark).and_then(|key: &str| key.strip_suffix(mark));
                 steps.push(match inside {
-                    "*" => Step::All,
+                    "*" => PathStep::All,
                     _ => match quoted('"').or_else(|| quoted('\'')) {
-                        Some(key) => Step::Key(key.to_owned()),
-                        None => Step::Index(
+                        Some(key) => PathStep::Key(key.to_owned()),
+                        None => PathStep::Index(
                             crate::number::count(inside).ok_or("has an index that is not a number")?,
                         ),
                     },
@@ -65,24 +65,24 @@ impl Path {
 }
 
 fn walk<'d>(
-    steps: &[Step],
+    steps: &[PathStep],
     value: Value<'d>,
     parent: Option<Value<'d>>,
     found: &mut dyn FnMut(Value<'d>, Option<Value<'d>>),
 ) {
     let Some((step, rest)) = steps.split_first() else { return found(value, parent) };
     match step {
-        Step::Key(key) => {
+        PathStep::Key(key) => {
             if let Some(inner) = value.get(key) {
                 walk(rest, inner, Some(value), found);
             }
         }
-        Step::Index(index) => {
+        PathStep::Index(index) => {
             if let Some(inner) = value.items().nth(*index) {
                 walk(rest, inner, parent, found);
             }
         }
-        Step::All => {
+        PathStep::All => {
             for inner in value.items().chain(value.members().map(|(_, inner)| inner)) {
                 walk(rest, inner, Some(value), found);
             }

@@ -14,7 +14,7 @@ use super::{
     links::{self, LinkErrors, LinkStates},
     pcie::Replays,
     ports::Ports,
-    smi::{self, Gpus, Row},
+    smi::{self, GpuRow, Gpus},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,8 @@ impl<'a> Snapshot<'a> {
         let (mut links, mut link_errors, mut replays) = (None, None, None);
         if let Some(gpus) = &gpus {
             // Some drivers print nothing for GPUs without NVLink.
-            let is_due = |source| !sources.of(source).is_empty() || gpus.rows.values().any(Row::needs_links);
+            let is_due =
+                |source| !sources.of(source).is_empty() || gpus.rows.values().any(GpuRow::needs_links);
             if is_due("links") {
                 links = LinkStates::read(sources.of("links")).map_err(|why| state("NVLinks", why)).ok();
             }
@@ -125,7 +126,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
         }
     }
     let samples = smi::samples(lines.during.of("samples"), gpus, &mut changes);
-    let gpu = |(index, row): (&u32, &Row)| GpuEvidence {
+    let gpu = |(index, row): (&u32, &GpuRow)| GpuEvidence {
         subject: Subject { node: Some(name.clone()), ..row.subject(*index) },
         settings: row.settings(),
         during: samples.get(index).cloned(),

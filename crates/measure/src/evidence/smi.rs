@@ -48,12 +48,12 @@ const THROTTLED: [(u64, &str, Severity); 4] = [
 
 /// One GPU.
 #[derive(Debug, Default)]
-pub(super) struct Row {
+pub(super) struct GpuRow {
     fields: BTreeMap<String, String>,
     line: u64,
 }
 
-impl Row {
+impl GpuRow {
     fn get(&self, name: &str) -> Option<&str> {
         let value = self.fields.get(name)?.as_str();
         (!value.is_empty() && !matches!(value, "N/A" | "[N/A]" | "[Not Supported]")).then_some(value)
@@ -95,7 +95,7 @@ impl Row {
 /// The GPUs of a node by index.
 #[derive(Debug, Default)]
 pub(super) struct Gpus {
-    pub rows: BTreeMap<u32, Row>,
+    pub rows: BTreeMap<u32, GpuRow>,
 }
 
 impl Gpus {
@@ -118,7 +118,7 @@ impl Gpus {
                 Ok(index) if values.len() == names.len() && values.len() > 1 => {
                     let fields =
                         names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value.to_owned()));
-                    gpus.rows.insert(index, Row { fields: fields.collect(), line: *number });
+                    gpus.rows.insert(index, GpuRow { fields: fields.collect(), line: *number });
                 }
                 _ => _ = other.get_or_insert(text.as_str()),
             }
@@ -131,7 +131,7 @@ impl Gpus {
 
     /// The GPU with this bus id, as the kernel log prints it.
     pub fn at_bus(&self, bus: &str) -> Option<Subject> {
-        let at_bus = |row: &&Row| row.bus().is_some_and(|own| bus.to_lowercase().starts_with(&own));
+        let at_bus = |row: &&GpuRow| row.bus().is_some_and(|own| bus.to_lowercase().starts_with(&own));
         let (index, row) = self.rows.iter().find(|(_, row)| at_bus(row))?;
         Some(row.subject(*index))
     }

@@ -355,10 +355,10 @@ pub(super) const METRICS: [Known; RULES.len()] = {
 };
 
 /// The rules by the length of a name, in their order. Most names that are not read have another length.
-type Rules = BTreeMap<usize, Vec<&'static Rule>>;
+type RulesByName = BTreeMap<usize, Vec<&'static Rule>>;
 
-fn rules(name: impl Fn(&Rule) -> &'static str) -> Rules {
-    let mut rules = Rules::new();
+fn rules(name: impl Fn(&Rule) -> &'static str) -> RulesByName {
+    let mut rules = RulesByName::new();
     for rule in &RULES {
         rules.entry(name(rule).len()).or_default().push(rule);
     }
@@ -367,7 +367,7 @@ fn rules(name: impl Fn(&Rule) -> &'static str) -> Rules {
 
 /// The rules with this element of XML.
 pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static Rule> {
-    static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(element));
+    static KNOWN: LazyLock<RulesByName> = LazyLock::new(|| rules(element));
     KNOWN
         .get(&name.len())
         .into_iter()
@@ -382,7 +382,7 @@ fn element(rule: &Rule) -> &'static str {
 
 /// The rules with this name in text.
 pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static Rule> {
-    static KNOWN: LazyLock<Rules> = LazyLock::new(|| rules(|rule| rule.name));
+    static KNOWN: LazyLock<RulesByName> = LazyLock::new(|| rules(|rule| rule.name));
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
 

@@ -9,7 +9,7 @@ use model::{
 use verdict::{
     Baseline,
     baseline::{BaselinePoint, Region},
-    bounds::{Bounds, Subject, same_size},
+    bounds::{Bounds, JudgedTable, same_size},
     one_rank,
     reference::{regions_of, tolerated},
 };
@@ -58,7 +58,7 @@ impl<'a> Against<'a> {
             _ => None,
         };
         let bounds =
-            alone.zip(criteria).map(|(table, it)| Bounds::of(&Subject::of(table, story.requested()), it));
+            alone.zip(criteria).map(|(table, it)| Bounds::of(&JudgedTable::of(table, story.requested()), it));
         let Bounds { floors, reference, .. } = bounds.unwrap_or_default();
         let baseline = alone.and_then(|_| story.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);

@@ -53,14 +53,14 @@ fn table(text_report: &mut TextReport, rows: &[MetricRow]) {
         return;
     }
     let most = NAME.min(text_report.width() * 2 / 5);
-    type Cell = fn(&MetricRow) -> &String;
-    let figures: [(&str, Cell); 4] = [
+    type CellText = fn(&MetricRow) -> &String;
+    let figures: [(&str, CellText); 4] = [
         ("unit", |row| &row.unit),
         ("subjects", |row| &row.subjects),
         ("median", |row| &row.median),
         ("worst", |row| &row.worst),
     ];
-    let width = |(head, cell): &(&str, Cell)| {
+    let width = |(head, cell): &(&str, CellText)| {
         rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).max(head.len())
     };
     let name = width(&("metric", |row| &row.name)).min(most);
@@ -74,7 +74,7 @@ fn table(text_report: &mut TextReport, rows: &[MetricRow]) {
         }
         columns.retain(|(head, _)| *head != left_out);
     }
-    let line = |name_of: &str, cell: &dyn Fn(&(&str, Cell)) -> String, subject: &str| {
+    let line = |name_of: &str, cell: &dyn Fn(&(&str, CellText)) -> String, subject: &str| {
         let mut line = format!("  {name_of:<name$}");
         for column in &columns {
             let (cell, width) = (cell(column), width(column));

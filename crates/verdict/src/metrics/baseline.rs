@@ -16,7 +16,7 @@ use crate::{
 
 use super::{
     Found, listed,
-    measured::{ByName, Measured, Value, worse_by},
+    measured::{ByName, Measured, MeasuredValue, worse_by},
     place::{Place, owned},
     shift::{Shift, shift},
 };
@@ -106,7 +106,7 @@ fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &M
     if runs.len() < RUNS_IN_COMMON {
         return;
     }
-    let mut means: BTreeMap<Kind, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut means: BTreeMap<MetricIdentity, Vec<Vec<f64>>> = BTreeMap::new();
     for it in learned.iter().filter(|it| it.value != 0.0) {
         let of_metric = means.entry(kind(&it.key)).or_insert_with(|| vec![Vec::new(); runs.len()]);
         for (differences, run) in of_metric.iter_mut().zip(runs) {
@@ -127,9 +127,9 @@ fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &M
 }
 
 /// Name, unit and labels, which all subjects of a metric have in common.
-type Kind = (String, String, BTreeMap<String, String>);
+type MetricIdentity = (String, String, BTreeMap<String, String>);
 
-fn kind(key: &MetricKey) -> Kind {
+fn kind(key: &MetricKey) -> MetricIdentity {
     (key.name.clone(), key.unit.clone(), key.labels.clone())
 }
 
@@ -162,8 +162,8 @@ pub(super) fn judge<'a>(
         found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
     }
     let mut worse = Vec::new();
-    let mut compare = |value: Value<'a>, learned: Learned, name: String| {
-        let Value { metric, value } = value;
+    let mut compare = |value: MeasuredValue<'a>, learned: Learned, name: String| {
+        let MeasuredValue { metric, value } = value;
         let PastTolerance { within, spreads } = criteria.past(metric);
         let accepted = within.max(spreads * learned.spread) * learned.value.abs();
         let distance = worse_by(metric.better, learned.value, value);
@@ -187,7 +187,7 @@ pub(super) fn judge<'a>(
                 let of_metric = differences.entry((&key.name, &key.unit, &key.labels)).or_default();
                 of_metric.add(value / learned.value - 1.0, learned);
             }
-            let value = Value { metric, value: *value };
+            let value = MeasuredValue { metric, value: *value };
             compare(value, Learned::of(&[learned]), described(key));
         }
     }

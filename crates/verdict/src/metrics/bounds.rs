@@ -8,14 +8,14 @@ use super::{
     Found,
     library::Devices,
     listed,
-    measured::{Measured, Value, worse_by},
+    measured::{Measured, MeasuredValue, worse_by},
     peers,
 };
 
 pub(super) fn judge<'a>(measured: &Measured<'a>, reading: &'a Reading, found: &mut Found<'a>) {
     let (criterion, name) = (measured.criterion, &measured.name);
     let values = measured.values();
-    let mut violated = |code, bound: String, is_bad: &dyn Fn(&Value<'a>) -> bool| {
+    let mut violated = |code, bound: String, is_bad: &dyn Fn(&MeasuredValue<'a>) -> bool| {
         let bad: Vec<_> = values.iter().filter(|value| is_bad(value)).collect();
         // A bound that every subject misses is no evidence against a single one.
         let strength = if bad.len() * 2 <= values.len() { 0.9 } else { 0.5 };
@@ -47,7 +47,7 @@ pub(super) fn judge<'a>(measured: &Measured<'a>, reading: &'a Reading, found: &m
         judge_device(&values, name, tolerance, reading, found);
     }
     if let Some(rule) = criterion.peers {
-        let mut groups: BTreeMap<_, Vec<Value<'a>>> = BTreeMap::new();
+        let mut groups: BTreeMap<_, Vec<MeasuredValue<'a>>> = BTreeMap::new();
         for value in &values {
             groups.entry(measured.labels(value.metric)).or_default().push(*value);
         }
@@ -63,14 +63,14 @@ fn distance(expected: f64, unit: &str, within: f64, source: &str) -> String {
 
 /// Compares each value with the library's value for its device. A value without a comparable reference is inconclusive.
 fn judge_device<'a>(
-    values: &[Value<'a>],
+    values: &[MeasuredValue<'a>],
     name: &str,
     DeviceTolerance { within }: DeviceTolerance,
     reading: &'a Reading,
     found: &mut Found<'a>,
 ) {
     let devices = Devices::of(reading);
-    let mut worse: BTreeMap<String, Vec<&Value<'a>>> = BTreeMap::new();
+    let mut worse: BTreeMap<String, Vec<&MeasuredValue<'a>>> = BTreeMap::new();
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     for value in values {
         let metric = value.metric;

@@ -43,12 +43,12 @@ pub(super) struct Measured<'a> {
 
 /// A value that counts, with the metric that prints it; for a settled value, the last one of the window.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'a> {
+pub(super) struct MeasuredValue<'a> {
     pub(super) metric: &'a Metric,
     pub(super) value: f64,
 }
 
-impl fmt::Display for Value<'_> {
+impl fmt::Display for MeasuredValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} (line {})", self.metric.subject, self.value, self.metric.unit, self.metric.line)
     }
@@ -64,8 +64,9 @@ impl<'a> Measured<'a> {
     }
 
     /// The values to compare with the bounds.
-    pub(super) fn values(&self) -> Vec<Value<'a>> {
-        let all = self.metrics.iter().filter_map(|metric| Some(Value { metric, value: metric.value? }));
+    pub(super) fn values(&self) -> Vec<MeasuredValue<'a>> {
+        let all =
+            self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
         match &self.criterion.settled {
             None => all.collect(),
             Some(window) => settled(all, window).into_values().map(|values| middle(&values)).collect(),
@@ -118,7 +119,8 @@ impl<'a> Measured<'a> {
 
     /// Subjects with too few values in the settled window.
     fn unsettled(&self, window: &Settled, seen: &BTreeSet<Place<'_>>, found: &mut Found<'_>) {
-        let all = self.metrics.iter().filter_map(|metric| Some(Value { metric, value: metric.value? }));
+        let all =
+            self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
         let mut counts: BTreeMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
         for ((place, _), values) in settled(all, window) {
             let count = counts.entry(place).or_default();
@@ -175,11 +177,11 @@ impl<'a> Measured<'a> {
 }
 
 /// Values by subject and labels.
-type Series<'a> = BTreeMap<(Place<'a>, Vec<(&'a str, &'a str)>), Vec<Value<'a>>>;
+type SettledValues<'a> = BTreeMap<(Place<'a>, Vec<(&'a str, &'a str)>), Vec<MeasuredValue<'a>>>;
 
 /// The values within the window, for each subject and the labels other than the window's.
-fn settled<'a>(values: impl Iterator<Item = Value<'a>>, window: &'a Settled) -> Series<'a> {
-    let mut series = Series::new();
+fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Settled) -> SettledValues<'a> {
+    let mut series = SettledValues::new();
     for value in values {
         if window.contains(&value.metric.labels) {
             let labels = value.metric.labels.iter().filter(|(name, _)| **name != window.by);
@@ -191,10 +193,10 @@ fn settled<'a>(values: impl Iterator<Item = Value<'a>>, window: &'a Settled) -> 
 }
 
 /// The median, with the last metric of the window.
-fn middle<'a>(values: &[Value<'a>]) -> Value<'a> {
+fn middle<'a>(values: &[MeasuredValue<'a>]) -> MeasuredValue<'a> {
     // `settled` has no empty series.
     let last = values[values.len() - 1];
-    Value { value: median(values.iter().map(|value| value.value).collect()), ..last }
+    MeasuredValue { value: median(values.iter().map(|value| value.value).collect()), ..last }
 }
 
 fn described(criterion: &MetricCriterion) -> String {

@@ -6,12 +6,12 @@ use crate::statistics::{deviation, median};
 
 use super::{
     Found, listed,
-    measured::{Value, worse_by},
+    measured::{MeasuredValue, worse_by},
 };
 
 /// Compares each subject with the median of all. Both estimators ignore up to half of the subjects, so that a bad
 /// subject does not widen its own tolerance.
-pub(super) fn judge<'a>(group: &[Value<'a>], name: &str, peers: Peers, found: &mut Found<'a>) {
+pub(super) fn judge<'a>(group: &[MeasuredValue<'a>], name: &str, peers: Peers, found: &mut Found<'a>) {
     if group.len() < peers.at_least as usize {
         let text = format!(
             "{name} has {} comparable subjects, and the comparison needs {}",
@@ -25,7 +25,7 @@ pub(super) fn judge<'a>(group: &[Value<'a>], name: &str, peers: Peers, found: &m
     let scale = deviation(group.iter().map(|value| value.value), middle);
     let resolution = group.iter().filter_map(|value| value.metric.resolution).fold(0.0, f64::max);
     let accepted = (peers.within * middle.abs()).max(peers.spreads * scale).max(resolution);
-    let worse = |value: &&Value<'_>| worse_by(value.metric.better, middle, value.value) > accepted;
+    let worse = |value: &&MeasuredValue<'_>| worse_by(value.metric.better, middle, value.value) > accepted;
     let mut bad: Vec<_> = group.iter().filter(worse).collect();
     let Some(unit) = bad.first().map(|value| &value.metric.unit) else { return };
     if let Some(level) = second_level(&bad, (group.len(), middle, scale), peers.spreads) {
@@ -80,7 +80,7 @@ impl std::fmt::Display for Level {
 /// The level that the worse subjects form, if they reach the minimum number and are close to each other and to the
 /// others.
 fn second_level(
-    worse: &[&Value<'_>],
+    worse: &[&MeasuredValue<'_>],
     (all, middle, scale): (usize, f64, f64),
     spreads: f64,
 ) -> Option<Level> {
