@@ -28,7 +28,12 @@ for host in ["h1", "h2", "h3", "h4"]:
 SCRIPT
 cp -r workflows "$bed/workflows"
 sed -i "s#^        hostfile: .*#        hostfile: $bed/hosts.txt\n        ssh_options: [UserKnownHostsFile=$bed/known_hosts, StrictHostKeyChecking=accept-new]#" "$bed/workflows/hosts.yaml"
-"$BED_DIR/here" timeout 200 "$programs/burnin" run "$bed/workflows/hosts.yaml" --data "$bed/data" \
-  --set cluster.existing.system.hosts.user=ops --set cluster.existing.system.hosts.identity_file="$BED_DIR/ssh/id" \
-  --set cluster.existing.system.hosts.work_folder="$work"
+burnin=("$BED_DIR/here" "$programs/burnin")
+settings=(--set cluster.existing.system.hosts.user=ops --set cluster.existing.system.hosts.identity_file="$BED_DIR/ssh/id"
+  --set cluster.existing.system.hosts.work_folder="$work")
+timeout 200 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/data" "${settings[@]}"
+
+echo "a soak on the hosts, across a kill"
+. .ci/soak.sh
+soak_across_a_kill "$bed/soak" "$bed/workflows/hosts.yaml" "${settings[@]}"
 bash tests/testbed/ansible/stop.sh

@@ -9,6 +9,7 @@ need_packages installed slurm
 need_network_namespaces
 
 . .ci/built.sh
+. .ci/soak.sh
 tests=$(test_program crates/clusters/slurm slurm)
 bed=$(mktemp -d)
 export BED_DIR=$bed/slurm
@@ -54,6 +55,12 @@ for accounts in 0 1; do
     cat "$bed/idle"
     [[ $code == 4 ]] && grep -q NO_IDLE_NODES "$bed/idle" || { echo "three busy nodes: expected NO_IDLE_NODES and exit code 4, found exit code $code"; exit 1; }
     on_controller scancel "$other"
+
+    echo "a soak across a kill and a preemption"
+    disturb() { on_controller sbatch --wait --partition=main --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2' >/dev/null; }
+    burnin=("$BED_DIR/on" ctl "$programs/burnin")
+    soak_across_a_kill "$bed/data-soak" workflows/slurm.yaml --set cluster.existing.system.slurm.partition=idle \
+      --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
   fi
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"

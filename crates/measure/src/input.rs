@@ -12,6 +12,9 @@ use crate::{
 
 /// Size of the beginning of a log that decides its format, bytes.
 const HEAD: usize = 1 << 20;
+/// Memory for a short log, bytes. With memory for the whole beginning, most of a short log's memory would be unused, and the allocator would
+/// return it to the system after each log: the next one would wait for new pages.
+const SHORT: usize = HEAD / 4;
 
 /// Reads the lines of a log, of which the beginning was read, into the reading of this format.
 ///
@@ -45,7 +48,7 @@ pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
         Err(error) => return Err(error),
     };
     // The memory is also the buffer of the rest of the log.
-    let mut head = Vec::with_capacity(HEAD);
+    let mut head = Vec::with_capacity(SHORT);
     let (mut input, mut error) = (Maybe(input), error);
     if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
         if found.kind() != io::ErrorKind::InvalidData {

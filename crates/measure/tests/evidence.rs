@@ -1,4 +1,4 @@
-//! Hardware evidence, on logs of two real H100 and on their variants.
+//! Hardware evidence, on logs of two real H100 and of a real H200, and on their variants.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
@@ -64,6 +64,18 @@ fn a_healthy_load_has_no_finding_and_states_clocks_temperature_and_power() {
     assert_eq!(node.gpus[1].subject.bus_id.as_deref(), Some("0000:00:07"));
     assert_eq!(node.gpus[0].settings["vbios_version"], "96.00.DA.00.0C");
     assert_eq!(node.settings["nvidia"], "580.159.04");
+}
+
+#[test]
+fn a_gpu_without_visible_nvlinks_misses_none() {
+    let node = node(&log("h200-idle"));
+    assert_eq!((node.missing, node.findings), (Vec::<String>::new(), vec![]));
+    assert_eq!(node.gpus[0].during.as_ref().unwrap().highest_temperature_c, 41);
+    // A GPU that is registered with Fabric Manager has NVLinks.
+    let joined = log("h200-idle").replace("No, N/A, None", "No, Completed, None");
+    let missing = self::node(&joined).missing;
+    assert_eq!(missing.len(), 4, "{missing:?}");
+    assert!(missing.iter().all(|text| text.starts_with("NVLink")), "{missing:?}");
 }
 
 #[test]

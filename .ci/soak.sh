@@ -1,0 +1,23 @@
+# Sourced by gates that run a soak on simulated machines.
+
+# Starts a soak of 20 s with the command `burnin` (an array) and the arguments $2..., whose data folder is $1. Kills it in its second round,
+# runs the command `disturb`, if it is defined, and resumes it. The soak must pass, and each round must have one measurement.
+soak_across_a_kill() {
+  local data=$1 pid rounds
+  (exec "${burnin[@]}" run "${@:2}" --data "$data" --set soak.for=20s >/dev/null) &
+  pid=$!
+  until grep -rqs 'burnin.verdict.reached' "$data/ledger"; do
+    kill -0 "$pid" || { echo "the soak ended before its first verdict"; return 1; }
+    sleep 0.2
+  done
+  sleep 1
+  kill -KILL "$pid"
+  wait "$pid" || true
+  if declare -F disturb >/dev/null; then disturb; fi
+  timeout 200 "${burnin[@]}" run --resume --data "$data" --output json >"$data/soak.json" || { cat "$data/soak.json"; return 1; }
+  rounds=$(sed -n 's/.*"rounds_passed":\([0-9]*\).*/\1/p' "$data/soak.json")
+  ((${rounds:-0} >= 3)) || { cat "$data/soak.json"; echo "expected at least 3 rounds, found ${rounds:-none}"; return 1; }
+  # Every round was judged once.
+  [[ $(grep -rl 'burnin.verdict.reached' "$data/ledger" | wc -l) == "$rounds" ]] || { echo "expected $rounds verdicts"; return 1; }
+  echo "the soak passed $rounds rounds"
+}
