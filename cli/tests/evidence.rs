@@ -15,6 +15,10 @@ use serde_json::Value;
 const NVIDIA_SMI: &str = r#"#!/bin/bash
 errors=$(cat "$FOLDER/errors" 2>/dev/null || echo 0)
 case "$1" in
+  # As drivers before 570.
+  --query-gpu=*gpu_recovery_action*)
+    echo 'Field "gpu_recovery_action" is not a valid field to query.'
+    exit 2 ;;
   --query-gpu=index,uuid,*)
     row='NVIDIA H100 80GB HBM3, 580.159.04, 96.00.DA.00.0C, Enabled, Enabled, Disabled, 700.00, 16'
     echo "0, GPU-cf8f9c59, 1752624007694, 00000000:00:06.0, $row, 0, 0, 0, No, No, Completed"
