@@ -45,7 +45,7 @@ nccl_tests() {
 nccl_tests
 # A simulated cloud, with the agent's program and a key for ssh.
 mkdir -p "$BED_DIR"/bin "$BED_DIR"/cloud/{gcs/programs,secrets}
-strip --strip-debug -o "$BED_DIR/cloud/gcs/programs/burnin-agent" "$programs/burnin-agent"
+strip -o "$BED_DIR/cloud/gcs/programs/burnin-agent" "$programs/burnin-agent"
 cp "$BED_DIR/ssh/id" "$BED_DIR/cloud/secrets/dgx-ssh-1"
 printf '#!/bin/sh\nTOOLKIT_WORLD=%q exec %q "$@"\n' "$BED_DIR/cloud" "$root/tests/testbed/toolkit/bin/gcloud" >"$BED_DIR/bin/gcloud"
 chmod 755 "$BED_DIR/bin/gcloud"

@@ -20,7 +20,11 @@ RECORD = "agent.json"
 
 
 class Failed(Exception):
-    """A failed call."""
+    """A failure; `output` is that of the failed program."""
+
+    def __init__(self, message, output=""):
+        super().__init__(message)
+        self.output = output
 
 
 def call(*words):
@@ -28,8 +32,11 @@ def call(*words):
     print("+", shlex.join(words), flush=True)
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode:
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise Failed(f"{' '.join(words[:2])} failed with exit status {done.returncode}: {(lines or ['no output'])[-1][:600]}")
+        output = done.stdout + done.stderr
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        # gcloud prints details after its error.
+        why = next((line for line in lines if line.startswith("ERROR")), (lines or ["no output"])[-1])
+        raise Failed(f"{' '.join(words[:2])} failed with exit status {done.returncode}: {why[:600]}", output)
     return done.stdout
 
 
@@ -55,7 +62,7 @@ def short(text):
 
 
 def record(values):
-    """What `remove` removes. `shared`: grants that agents of other clusters with the same account also need."""
+    """Record of the resources that `remove` deletes. `shared`: grants that agents of other clusters with the same account also need."""
     project, member = values["agent_project"], f"--member=serviceAccount:{values['agent_account']}"
     bucket = ("storage", "buckets"), f"gs://{values['agent_artefacts']}"
     # gcloud's bucket commands take no --project.
@@ -96,7 +103,7 @@ def stored(values):
     try:
         call("gcloud", "storage", "ls", place)
     except Failed as failed:
-        if "matched no objects" not in str(failed):
+        if "matched no objects" not in failed.output:
             raise
         return None
     call("gcloud", "storage", "cp", place, RECORD)
@@ -145,7 +152,7 @@ def attempt(what, step, left):
         step()
     except Failed as failed:
         print(f"{what}: {failed}", flush=True)
-        if not re.search(r"(?i)not[_ ]found|does not exist", str(failed)):
+        if not re.search(r"(?i)not[_ ]found|does not exist", failed.output):
             left.append(what)
 
 

@@ -105,7 +105,7 @@ PARAMETERS = {
     "agent_expires": ("_EXPIRES", "", *matching(r"[0-9]{0,11}", "seconds since 1970, or empty")),
     "agent_state": ("_STATE", "", *matching(rf"(gs://{BUCKET}/[A-Za-z0-9_./-]{{1,900}}|/[^\0\r\n]{{1,1000}})?", "gs://BUCKET/FOLDER, or an absolute path, or empty")),
 }
-# What `_AGENT` also requires, and where to find it.
+# Parameters that `_AGENT` requires, and where to find their values.
 WITH_AGENT = {
     "agent_sha256": "the program's checksum: sha256sum FILE",
     "agent_credentials": "the path of a credentials file on the controller",

@@ -62,26 +62,30 @@ def supervise(unit):
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "HOME": user.pw_dir, "USER": user.pw_name,
                    **dict(word.split("=", 1) for word in shlex.split(service["Environment"]))}
     log = open(f"{RUN}/{unit}.log", "ab", buffering=0)
-    children = []
+    child, stopping = None, False
 
-    def stop(*_):
-        for child in children[-1:]:
-            child.terminate()
-            try:
-                child.wait(30)
-            except subprocess.TimeoutExpired:
-                child.kill()
-        os._exit(0)
+    def stop(number, _):
+        nonlocal stopping
+        stopping = True
+        if child is None:
+            os._exit(0)
+        # The second signal is that of the alarm.
+        child.send_signal(signal.SIGKILL if number == signal.SIGALRM else signal.SIGTERM)
+        signal.alarm(30)
 
     signal.signal(signal.SIGTERM, stop)
-    while True:
+    signal.signal(signal.SIGALRM, stop)
+    while not stopping:
         try:
-            children.append(subprocess.Popen(shlex.split(service["ExecStart"]), env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log,
-                                             stderr=log, user=user.pw_uid, group=user.pw_gid, extra_groups=os.getgrouplist(user.pw_name, user.pw_gid)))
-            children[-1].wait()
+            child = subprocess.Popen(shlex.split(service["ExecStart"]), env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                     user=user.pw_uid, group=user.pw_gid, extra_groups=os.getgrouplist(user.pw_name, user.pw_gid))
+            child.wait()
         except OSError as error:
             log.write(f"{error}\n".encode())
-        time.sleep(float(service.get("RestartSec", "0.1")))
+        child = None
+        if not stopping:
+            time.sleep(float(service.get("RestartSec", "0.1")))
+    os._exit(0)
 
 
 def start(unit):

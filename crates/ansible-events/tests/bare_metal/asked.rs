@@ -179,3 +179,50 @@ fn an_agent_needs_more_parameters_and_gcloud() {
     assert_eq!(workspace.python(&["agent.py", "remove"]), (Some(0), "remaining resources: none\n".into()));
     assert!(workspace.read("gone.json").contains(r#""left": []"#));
 }
+
+/// The script that the playbook runs on the controller.
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn credentials_that_an_agent_cannot_use_are_reported() {
+    let workspace = Workspace::new(GOOD);
+    let file = workspace.path().join("credentials.json");
+    let account = "burnin-agent@my-project.iam.gserviceaccount.com";
+    let why = |content: &str, mode: u32| {
+        std::fs::write(&file, content).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        workspace.python(&["playbooks/files/agent_credentials.py", file.to_str().unwrap(), account])
+    };
+    let key = |account: &str| format!(r#"{{"type": "service_account", "client_email": "{account}"}}"#);
+    let federated = |account: &str| {
+        let url = format!(
+            "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateAccessToken"
+        );
+        format!(r#"{{"type": "external_account", "service_account_impersonation_url": "{url}"}}"#)
+    };
+    assert_eq!(why(&key(account), 0o600), (Some(0), String::new()));
+    assert_eq!(why(&federated(account), 0o644), (Some(0), String::new()));
+    let another = "another-agent@my-project.iam.gserviceaccount.com";
+    for (content, mode, expected) in [
+        (key(account), 0o644, "other users can access this key; run chmod 600 ".to_owned()),
+        (
+            key(another),
+            0o600,
+            format!("expected credentials of {account} (_AGENT_ACCOUNT), found those of {another}"),
+        ),
+        (federated(another), 0o600, format!("found those of {another}")),
+        (
+            r#"{"type": "external_account"}"#.to_owned(),
+            0o600,
+            format!("create it with --service-account={account}"),
+        ),
+        (r#"{"type": "authorized_user"}"#.to_owned(), 0o600, "found 'authorized_user'".to_owned()),
+        ("[]".to_owned(), 0o600, "expected the type service_account or external_account".to_owned()),
+        ("secret".to_owned(), 0o600, "expected JSON; put a service account's key".to_owned()),
+    ] {
+        let (code, output) = why(&content, mode);
+        assert!(
+            code == Some(1) && output.contains(&expected) && !output.contains("secret"),
+            "{content}: {output}"
+        );
+    }
+}

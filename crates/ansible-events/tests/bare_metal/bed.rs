@@ -70,7 +70,7 @@ impl AnsibleBed {
             .set("_ARTEFACTS", "my-artefacts")
             .set("_RUN", "r-1")
             .set("_EXPIRES", "1800000000")
-            .set("_STATE", self.0.join("state").to_str().unwrap())
+            .set("_STATE", "gs://state/dgx")
     }
 
     /// Writes the agent's credentials, with `account` as their owner, and the addresses of the stand-ins for its service.
@@ -109,11 +109,6 @@ impl AnsibleBed {
     pub fn cloud_fault(&self, operation: &str, lines: &str) {
         std::fs::create_dir_all(self.0.join("cloud/faults")).unwrap();
         self.leave(&format!("cloud/faults/{operation}"), lines);
-    }
-
-    /// Removes the stored state of the cluster.
-    pub fn forget(&self) {
-        std::fs::remove_dir_all(self.0.join("state")).unwrap();
     }
 
     /// Calls gcloud's stand-in.

@@ -23,6 +23,8 @@ def problem(file, account):
     elif kind == "external_account":
         url = str(found.get("service_account_impersonation_url"))
         owner = next(iter(re.findall(r"/serviceAccounts/([^/:]+):generateAccessToken$", url)), None)
+        if owner is None:
+            return f"expected a configuration that impersonates {account}; create it with --service-account={account}"
     else:
         return f"expected the type service_account or external_account, found {str(kind)[:40]!r}"
     return None if owner == account else f"expected credentials of {account} (_AGENT_ACCOUNT), found those of {str(owner)[:100]}"
