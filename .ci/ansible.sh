@@ -43,9 +43,15 @@ nccl_tests() {
   chown -R 10007 "$BED_DIR/nccl-tests"
 }
 nccl_tests
+# A simulated cloud, with the agent's program and a key for ssh.
+mkdir -p "$BED_DIR"/bin "$BED_DIR"/cloud/{gcs/programs,secrets}
+strip -o "$BED_DIR/cloud/gcs/programs/burnin-agent" "$programs/burnin-agent"
+cp "$BED_DIR/ssh/id" "$BED_DIR/cloud/secrets/dgx-ssh-1"
+printf '#!/bin/sh\nTOOLKIT_WORLD=%q exec %q "$@"\n' "$BED_DIR/cloud" "$root/tests/testbed/toolkit/bin/gcloud" >"$BED_DIR/bin/gcloud"
+chmod 755 "$BED_DIR/bin/gcloud"
 echo "5 hosts, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
-try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
-  "$tests" --ignored --test-threads=1 "$@"; }
+try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" PATH="$BED_DIR/bin:$PATH" \
+  BURNIN_ANSIBLE_BED="$BED_DIR" BURNIN_STORAGE_STANDIN="$programs/storage-standin" RUST_BACKTRACE=0 "$tests" --ignored --test-threads=1 "$@"; }
 
 try asked deepops wrong
 try a_cluster_is_provisioned
@@ -59,7 +65,17 @@ SCRIPT
 here=(env --chdir="$root" PATH="$PATH" RUST_BACKTRACE=0)
 for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || here+=("$name=${!name}"); done
 "$BED_DIR/on" login "${here[@]}" timeout 120 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
+try the_agent_runs_a_job
+if type -P systemd-analyze >/dev/null; then "$BED_DIR/on" login systemd-analyze verify /etc/systemd/system/burnin-agent-dgx.service; fi
 try the_cluster_is_released
+# The SDK accepts every call of gcloud.
+python3 - "$BED_DIR/cloud/calls.jsonl" <<'SCRIPT'
+import json, sys
+sys.path.insert(0, "tests/delivery")
+import sdk
+for line in open(sys.argv[1], encoding="utf-8"):
+    sdk.check(json.loads(line))
+SCRIPT
 
 echo "the complete workflow as one run, on new hosts"
 bash tests/testbed/ansible/stop.sh

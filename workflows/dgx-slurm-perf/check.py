@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 
 GROUPS = ("slurm-master", "slurm-login", "slurm-node", "nfs-server")
@@ -52,6 +53,16 @@ def path(empty=False):
     return read, "an absolute path of letters, digits and any of _.@+- without `..`" + (", or empty" if empty else "")
 
 
+# A version of a secret in Secret Manager.
+SECRET = re.compile(r"projects/([a-z0-9-]{6,30})/secrets/([A-Za-z0-9_-]{1,255})/versions/([0-9]{1,9}|latest)")
+BUCKET = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
+
+
+def either(pattern, other, wanted):
+    """Accepts texts of the pattern, and those of the reader `other`."""
+    return lambda text: text if re.fullmatch(pattern, text) else other[0](text), f"{wanted}, or {other[1]}"
+
+
 # Each parameter: its name here and in the environment, its default, its reader and the expected value.
 PARAMETERS = {
     "cluster": ("_CLUSTER", "dgx", *matching(r"[a-z][a-z0-9-]{0,99}", "a word of a-z, 0-9 and -")),
@@ -78,9 +89,29 @@ PARAMETERS = {
     "stop_slurm": ("_STOP_SLURM", "false", *truth()),
     "deepops": ("_DEEPOPS", "", *path(empty=True)),
     "ssh_user": ("_SSH_USER", "", *matching(r"([a-z_][a-z0-9_-]{0,31})?", "a user's name, or empty")),
-    "ssh_key": ("_SSH_KEY", "", *path(empty=True)),
+    "ssh_key": ("_SSH_KEY", "", *either(SECRET, path(empty=True), "projects/PROJECT/secrets/NAME/versions/VERSION")),
     "ssh_password_file": ("_SSH_PASSWORD_FILE", "", *path(empty=True)),
     "sudo_password_file": ("_SUDO_PASSWORD_FILE", "", *path(empty=True)),
+    "agent": ("_AGENT", "", *either(rf"gs://{BUCKET}/[A-Za-z0-9_./-]{{1,900}}", path(empty=True), "gs://BUCKET/OBJECT")),
+    "agent_sha256": ("_AGENT_SHA256", "", *matching(r"([0-9a-f]{64})?", "a SHA-256 of 64 hexadecimal digits, or empty")),
+    "agent_credentials": ("_AGENT_CREDENTIALS", "", *path(empty=True)),
+    "agent_account": ("_AGENT_ACCOUNT", "", *matching(r"([a-z][a-z0-9-]{4,28}[a-z0-9]@[a-z][a-z0-9.:-]{4,80}[.]iam[.]gserviceaccount[.]com)?", "a service account's address, or empty")),
+    "agent_port": ("_AGENT_PORT", "8089", *number(1024, 65535)),
+    "agent_project": ("_BURNIN_PROJECT", "", *matching(r"([a-z][a-z0-9-]{4,28}[a-z0-9])?", "a project's id, or empty")),
+    "agent_topics": ("_TOPICS", "burnin-", *matching(r"[A-Za-z][A-Za-z0-9-]{0,40}", "the prefix of the topics' names, such as burnin-")),
+    "agent_artefacts": ("_ARTEFACTS", "", *matching(rf"({BUCKET})?", "a bucket's name without gs://, or empty")),
+    # Set by Burnin.
+    "agent_run": ("_RUN", "", *matching(r"[a-z0-9_-]{0,63}", "a label's value: a-z, 0-9, - and _, at most 63")),
+    "agent_expires": ("_EXPIRES", "", *matching(r"[0-9]{0,11}", "seconds since 1970, or empty")),
+    "agent_state": ("_STATE", "", *matching(rf"(gs://{BUCKET}/[A-Za-z0-9_./-]{{1,900}}|/[^\0\r\n]{{1,1000}})?", "gs://BUCKET/FOLDER, or an absolute path, or empty")),
+}
+# Parameters that `_AGENT` requires, and where to find their values.
+WITH_AGENT = {
+    "agent_sha256": "the program's checksum: sha256sum FILE",
+    "agent_credentials": "the path of a credentials file on the controller",
+    "agent_account": "the account of these credentials: gcloud iam service-accounts list",
+    "agent_project": "the project of Burnin's topics: gcloud pubsub topics list",
+    "agent_artefacts": "the artefact bucket: gcloud storage buckets list",
 }
 
 
@@ -94,13 +125,36 @@ def parameters(environment, problems):
             problems.append(f"{variable}: expected {wanted}, found {text[:80]!r}")
     for name in ("ssh_key", "ssh_password_file", "sudo_password_file"):
         file = values[name]
-        if file and not os.access(file, os.R_OK):
+        if file and not SECRET.fullmatch(file) and not os.access(file, os.R_OK):
             problems.append(f"{PARAMETERS[name][0]}: {file} cannot be read on this host")
     if values["ssh_password_file"] and not shutil.which("sshpass"):
         problems.append("_SSH_PASSWORD_FILE: expected the program sshpass on this host, which Ansible needs for ssh passwords")
     if values["benchmark_image"] and values["nccl_tests"] not in ("build", None):
         problems.append("_BENCHMARK_IMAGE: expected no value with a folder as _NCCL_TESTS: its programs need the libraries of their build")
+    if values["agent"]:
+        for name, step in WITH_AGENT.items():
+            if values[name] == "":
+                problems.append(f"{PARAMETERS[name][0]}: expected a value with _AGENT, found no value; {step}")
+        if len(values["cluster"] or "") > 63:
+            problems.append(f"_CLUSTER: expected at most 63 characters with _AGENT, found {len(values['cluster'])}: the name becomes a label")
+    for name, used in (("agent", values["agent"]), ("ssh_key", SECRET.fullmatch(values["ssh_key"] or ""))):
+        if used and not shutil.which("gcloud"):
+            problems.append(f"{PARAMETERS[name][0]}: expected the program gcloud on this host; on Cloud Build set _TOOLS to an image that has it (tools.Dockerfile)")
+    # By hand it would stay beside the workflow's files, and be uploaded with them; Burnin's workspaces are temporary.
+    if SECRET.fullmatch(values["ssh_key"] or "") and values["agent_state"] == "":
+        problems.append("_SSH_KEY: expected the absolute path of a file by hand; a secret's version is for runs of Burnin")
     return values
+
+
+def read_key(secret):
+    """Writes a secret's version to the file `ssh_key`, for ssh, and returns its path."""
+    project, name, version = SECRET.fullmatch(secret).groups()
+    words = ["gcloud", "secrets", "versions", "access", version, f"--secret={name}", f"--project={project}", "--out-file=ssh_key"]
+    os.umask(0o077)
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"gcloud cannot read the secret: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+    return os.path.abspath("ssh_key")
 
 
 def expand(name):
@@ -220,6 +274,11 @@ def main():
     servers = inventory.groups["nfs-server"]
     if values["share"] == "nfs" and not values["deepops"] and len(servers) != 1:
         problems.append(f"{file}: [nfs-server]: expected one host for _SHARE=nfs, found {len(servers)}")
+    if not problems and SECRET.fullmatch(values["ssh_key"]):
+        try:
+            values["ssh_key"] = read_key(values["ssh_key"])
+        except OSError as error:
+            problems.append(f"_SSH_KEY: {error}")
     if problems:
         print("invalid parameters; nothing was changed:", *problems, sep="\n  ", file=sys.stderr)
         return 64

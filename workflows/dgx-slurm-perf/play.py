@@ -95,11 +95,15 @@ def run(name, command, environment, folder):
     return code
 
 
-def main():
-    name, more = sys.argv[1], sys.argv[2:]
+def playbook(name, more=()):
+    """Runs one of the playbooks with the values of check.py. Returns Ansible's exit code."""
     words = command(values()) + ["--extra-vars", "@" + os.path.abspath("vars.json"), *more]
     words.append(os.path.join(HERE, "playbooks", f"{name}.yml"))
     return run(name, words, {"ANSIBLE_CONFIG": os.path.join(HERE, "ansible.cfg")}, ".")
+
+
+def main():
+    return playbook(sys.argv[1], sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -110,11 +110,17 @@ def subscriptions(verb, flags, rest):
         if message := fault("delete-subscription"):
             fail(message)
         known.pop(rest[0])
+        # Its grants end with it.
+        granted = world.things.get("right", {})
+        for name in [name for name in granted if f" on {rest[0]} of " in name]:
+            granted.pop(name)
 
 
 def rights(words):
     """IAM bindings, stored as resources, so that a test finds remaining ones."""
     flags, rest = split(words[3:])
+    if message := fault("right"):
+        fail(message)
     name = f"{flags['role']} on {rest[0]} of {flags['member']}"
     with World() as world:
         known = world.things.setdefault("right", {})
@@ -122,6 +128,12 @@ def rights(words):
             known[name] = {"name": name}
         elif known.pop(name, None) is None:
             fail("ERROR: (gcloud) Policy binding with the specified principal, role, and condition not found!")
+
+
+def secret(words):
+    flags, (version,) = split(words)
+    with open(f"{ROOT}/secrets/{flags['secret']}-{version}", "rb") as source, open(flags["out-file"], "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def main():
@@ -133,6 +145,8 @@ def main():
         return objects(words[1:])
     if words[:3] in (["compute", "reservations", "describe"], ["compute", "images", "describe"]):
         return describe(words[1], words[3:])
+    if words[:3] == ["secrets", "versions", "access"]:
+        return secret(words[3:])
     if words[:2] == ["compute", "ssh"]:
         return ssh(words[2:])
     if words[:2] == ["compute", "scp"]:

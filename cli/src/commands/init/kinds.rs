@@ -32,6 +32,9 @@ use crate::{
 #[exclude = "dgx-slurm-perf/inventory"]
 #[exclude = "dgx-slurm-perf/*.json"]
 #[exclude = "dgx-slurm-perf/events*"]
+#[exclude = "dgx-slurm-perf/agent-program"]
+#[exclude = "dgx-slurm-perf/ssh_key"]
+#[exclude = "dgx-slurm-perf/state*"]
 struct Repository;
 
 /// Embedded separately: the patterns above exclude it with the files that runs write into the same folder.

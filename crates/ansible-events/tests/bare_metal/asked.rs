@@ -103,6 +103,25 @@ fn an_invalid_parameter_is_reported_by_name() {
             "/no/such/file",
             "_SSH_PASSWORD_FILE: /no/such/file cannot be read on this host",
         ),
+        (
+            "_SSH_KEY",
+            "projects/p/secrets/x",
+            "_SSH_KEY: expected projects/PROJECT/secrets/NAME/versions/VERSION, or an absolute",
+        ),
+        (
+            "_SSH_KEY",
+            "projects/my-project/secrets/x/versions/1",
+            "_SSH_KEY: expected the absolute path of a file by hand",
+        ),
+        ("_AGENT", "agent", "_AGENT: expected gs://BUCKET/OBJECT, or an absolute path"),
+        ("_AGENT", "gs://b$(x)/agent", "_AGENT: expected gs://BUCKET/OBJECT"),
+        ("_AGENT_SHA256", "abc", "_AGENT_SHA256: expected a SHA-256 of 64 hexadecimal digits"),
+        ("_AGENT_CREDENTIALS", "key.json", "_AGENT_CREDENTIALS: expected an absolute path"),
+        ("_AGENT_ACCOUNT", "me@example.com", "_AGENT_ACCOUNT: expected a service account's address"),
+        ("_AGENT_PORT", "80", "_AGENT_PORT: expected a number from 1024 to 65535"),
+        ("_BURNIN_PROJECT", "X", "_BURNIN_PROJECT: expected a project's id"),
+        ("_ARTEFACTS", "gs://x", "_ARTEFACTS: expected a bucket's name without gs://"),
+        ("_STATE", "state", "_STATE: expected gs://BUCKET/FOLDER"),
         ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
     ] {
         let (code, output) = told(GOOD, &[(name, value)]);
@@ -128,5 +147,82 @@ fn the_defaults_are_the_same_everywhere() {
             let value = environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
             assert_eq!(value, Some(default), "{config}: {name}");
         }
+    }
+}
+
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn an_agent_needs_more_parameters_and_gcloud() {
+    let workspace = Workspace::new(GOOD).set("_AGENT", "/opt/burnin-agent");
+    // A PATH without gcloud.
+    let only = workspace.path().join("bin");
+    std::fs::create_dir(&only).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/python3", only.join("python3")).unwrap();
+    let workspace = workspace.set("PATH", only.to_str().unwrap());
+    let (code, output) = workspace.python(&["check.py"]);
+    assert_eq!((code, output.lines().count()), (Some(64), 7), "{output}");
+    for name in ["_AGENT_SHA256", "_AGENT_CREDENTIALS", "_AGENT_ACCOUNT", "_BURNIN_PROJECT", "_ARTEFACTS"] {
+        assert!(
+            output.contains(&format!("{name}: expected a value with _AGENT, found no value; the ")),
+            "{output}"
+        );
+    }
+    assert!(output.contains("_AGENT: expected the program gcloud on this host"), "{output}");
+    // Without an agent neither is needed.
+    let workspace = workspace.set("_AGENT", "");
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    assert_eq!(workspace.python(&["agent.py", "fetch"]), (Some(0), String::new()));
+    assert_eq!(
+        workspace.python(&["agent.py", "install"]),
+        (Some(0), "_AGENT is empty: no agent is installed\n".into())
+    );
+    assert_eq!(workspace.python(&["agent.py", "remove"]), (Some(0), "remaining resources: none\n".into()));
+    assert!(workspace.read("gone.json").contains(r#""left": []"#));
+}
+
+/// The script that the playbook runs on the controller.
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn credentials_that_an_agent_cannot_use_are_reported() {
+    let workspace = Workspace::new(GOOD);
+    let file = workspace.path().join("credentials.json");
+    let account = "burnin-agent@my-project.iam.gserviceaccount.com";
+    let why = |content: &str, mode: u32| {
+        std::fs::write(&file, content).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        workspace.python(&["playbooks/files/agent_credentials.py", file.to_str().unwrap(), account])
+    };
+    let key = |account: &str| format!(r#"{{"type": "service_account", "client_email": "{account}"}}"#);
+    let federated = |account: &str| {
+        let url = format!(
+            "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateAccessToken"
+        );
+        format!(r#"{{"type": "external_account", "service_account_impersonation_url": "{url}"}}"#)
+    };
+    assert_eq!(why(&key(account), 0o600), (Some(0), String::new()));
+    assert_eq!(why(&federated(account), 0o644), (Some(0), String::new()));
+    let another = "another-agent@my-project.iam.gserviceaccount.com";
+    for (content, mode, expected) in [
+        (key(account), 0o644, "other users can access this key; run chmod 600 ".to_owned()),
+        (
+            key(another),
+            0o600,
+            format!("expected credentials of {account} (_AGENT_ACCOUNT), found those of {another}"),
+        ),
+        (federated(another), 0o600, format!("found those of {another}")),
+        (
+            r#"{"type": "external_account"}"#.to_owned(),
+            0o600,
+            format!("create it with --service-account={account}"),
+        ),
+        (r#"{"type": "authorized_user"}"#.to_owned(), 0o600, "found 'authorized_user'".to_owned()),
+        ("[]".to_owned(), 0o600, "expected the type service_account or external_account".to_owned()),
+        ("secret".to_owned(), 0o600, "expected JSON; put a service account's key".to_owned()),
+    ] {
+        let (code, output) = why(&content, mode);
+        assert!(
+            code == Some(1) && output.contains(&expected) && !output.contains("secret"),
+            "{content}: {output}"
+        );
     }
 }

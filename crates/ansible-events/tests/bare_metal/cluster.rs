@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cloudbuild::BuildStatus;
 use serde::Deserialize;
 
-use crate::bed::AnsibleBed;
+use crate::agent;
+use crate::bed::{ACCOUNT, AnsibleBed};
 
 #[derive(Deserialize)]
 struct Cluster {
@@ -20,19 +21,21 @@ struct Node {
 }
 
 /// Every playbook of the provisioning, in order.
-const PLAYS: [&str; 7] = ["reach", "hosts", "share", "slurm", "validate", "programs", "cluster"];
+const PLAYS: [&str; 8] = ["reach", "hosts", "share", "slurm", "validate", "programs", "cluster", "agent"];
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_cluster_is_provisioned() {
     let bed = AnsibleBed::here();
-    let workspace = bed.workspace();
+    bed.credentials(ACCOUNT);
+    let workspace = bed.workspace_with_agent();
     let ran = workspace.run("provision.yaml");
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for play in PLAYS {
         let findings = workspace.findings(play);
         assert!(findings.good(), "{play}: {:?}", findings.problems());
     }
+    agent::is_installed(&bed);
     let changed = workspace.findings("slurm");
     assert!(changed.hosts.values().all(|host| host.changed > 0), "{changed:#?}");
     assert_eq!(
@@ -74,15 +77,17 @@ fn a_cluster_is_provisioned() {
     success_requires_a_complete_run(&bed);
 }
 
-/// A second run changes nothing on any host.
+/// A second run changes nothing on any host. Its key for ssh is a secret of the simulated cloud.
 fn again(bed: &AnsibleBed) {
-    let workspace = bed.workspace();
+    let workspace =
+        bed.workspace_with_agent().set("_SSH_KEY", "projects/my-project/secrets/dgx-ssh/versions/1");
     let ran = workspace.run("provision.yaml");
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for play in PLAYS {
         let findings = workspace.findings(play);
         assert!(findings.good() && findings.unchanged(), "{play}: {findings:#?}");
     }
+    agent::is_installed(bed);
 }
 
 fn success_requires_a_complete_run(bed: &AnsibleBed) {
@@ -144,18 +149,35 @@ fn the_cluster_is_released() {
         format!("until [ \"$(squeue -h -t R -o %i -j {ours},{others} | wc -l)\" = 2 ]; do sleep 0.2; done");
     bed.on("login", &format!("timeout 30 bash -c '{running}'"));
 
-    let workspace = bed.workspace();
+    // Another cluster's agent has the same account: its grants stay.
+    let other = "--labels=burnin-cluster=other,burnin-account=09c75e51";
+    let create = [
+        "pubsub",
+        "subscriptions",
+        "create",
+        "other-agent",
+        "--project=my-project",
+        "--topic=burnin-agent",
+        other,
+    ];
+    bed.gcloud(&create);
+    let workspace = bed.workspace_with_agent();
     let ran = workspace.run("release.yaml");
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
+    let shared = bed.cloud();
+    assert_eq!(shared.iter().filter(|thing| thing.starts_with("subscription ")).count(), 1, "{shared:?}");
+    assert_eq!(shared.iter().filter(|thing| thing.starts_with("right ")).count(), 3, "{shared:?}");
+    bed.gcloud(&["pubsub", "subscriptions", "delete", "other-agent", "--project=my-project", "--quiet"]);
     assert_eq!(bed.on("login", "squeue -h -o %i").trim(), others, "{}", ran.log);
     let reasons = bed.on("login", "sinfo -h -R -o '%E %N'");
     assert_eq!(reasons, "another admin dgx01\n");
     assert_eq!(bed.on("login", "ls -A /mnt/shared"), "");
 
     // A repetition changes nothing, also with another administrator's job in the queue.
-    let workspace = bed.workspace();
+    let workspace = bed.workspace_with_agent();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());
+    agent::is_absent(&bed, &workspace);
 
     bed.on("login", &format!("scancel {others}; scontrol update nodename=dgx01 state=resume"));
     let gone = format!("until [ -z \"$(squeue -h -o %i -j {others} 2>/dev/null)\" ]; do sleep 0.2; done");

@@ -2,6 +2,7 @@
 //! of `tests/testbed/ansible`, and its events. Tests that need the test bed are `ignored`; the gate `.ci/ansible.sh`
 //! runs them, some before others.
 
+mod agent;
 mod asked;
 mod bed;
 mod cluster;

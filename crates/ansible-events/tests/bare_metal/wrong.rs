@@ -2,7 +2,8 @@
 
 use cloudbuild::BuildStatus;
 
-use crate::bed::AnsibleBed;
+use crate::agent;
+use crate::bed::{ACCOUNT, AnsibleBed};
 
 /// State that a run must not change.
 fn state(bed: &AnsibleBed) -> Vec<String> {
@@ -128,4 +129,85 @@ fn a_foreign_slurm_configuration_is_kept() {
     assert!(findings.unchanged());
     assert_eq!(state(&bed), before);
     bed.on("dgx01", "rm /etc/slurm/slurm.conf");
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn a_wrong_program_of_the_agent_is_reported_before_any_host_is_contacted() {
+    let bed = AnsibleBed::here();
+    let right = bed.workspace_with_agent().substitutions["_AGENT_SHA256"].clone();
+    let wrong = "0".repeat(64);
+    let workspace = bed.workspace_with_agent().set("_AGENT_SHA256", &wrong);
+    let ran = workspace.run("provision.yaml");
+    assert_eq!((ran.status, ran.last.as_str()), (BuildStatus::Failure, "check"), "{}", ran.log);
+    let expected = format!("_AGENT: gs://programs/burnin-agent has the SHA-256 {right}, expected {wrong}");
+    assert!(ran.log.contains(&expected), "{}", ran.log);
+    assert!(workspace.played().is_empty());
+    // A program on this host, by its path.
+    let file = workspace.path().join("program");
+    std::fs::write(&file, "x").unwrap();
+    let workspace = workspace.set("_AGENT", file.to_str().unwrap());
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let (code, output) = workspace.python(&["agent.py", "fetch"]);
+    assert!(
+        code == Some(1) && output.contains(&format!("{} has the SHA-256 2d71", file.display())),
+        "{output}"
+    );
+    let workspace = workspace.set("_AGENT", "/no/such/program");
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let (code, output) = workspace.python(&["agent.py", "fetch"]);
+    assert!(code == Some(1) && output.contains("/no/such/program cannot be read on this host"), "{output}");
+    assert_eq!(bed.cloud(), <[&str; 0]>::default());
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn missing_credentials_of_the_agent_are_reported() {
+    let bed = AnsibleBed::here();
+    let before = state(&bed);
+    let workspace = bed.workspace_with_agent();
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let task = "Check the agent's credentials";
+    let (code, output) = workspace.python(&["play.py", "reach", "--start-at-task", task]);
+    assert_eq!(code, Some(2), "{output}");
+    let failure = workspace.findings("reach").failure.unwrap();
+    assert_eq!(
+        (failure.host.as_str(), failure.play.as_str()),
+        ("login", "The agent can use its credentials")
+    );
+    let expected = format!(
+        "_AGENT_CREDENTIALS: on login: /home/ops/agent.json: No such file or directory; put the credentials of {ACCOUNT} there"
+    );
+    assert_eq!(failure.message.trim(), expected);
+    assert_eq!(state(&bed), before);
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn an_agent_that_is_installed_in_part_is_removed() {
+    let bed = AnsibleBed::here();
+    let workspace = bed.workspace_with_agent();
+    let state = workspace.path().join("state").to_str().unwrap().to_owned();
+    let workspace = workspace.set("_STATE", state);
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    assert_eq!(workspace.python(&["agent.py", "fetch"]).0, Some(0));
+    bed.cloud_fault("right", "\n\nERROR: (gcloud) PERMISSION_DENIED: User not authorized\n");
+    let (code, output) = workspace.python(&["agent.py", "install"]);
+    assert!(
+        code == Some(1)
+            && output.contains(
+                "FAILED: gcloud storage failed with exit status 1: ERROR: (gcloud) PERMISSION_DENIED"
+            ),
+        "{output}"
+    );
+    assert_eq!(bed.cloud().len(), 3, "{:?}", bed.cloud());
+    // A subscription that cannot be deleted is reported.
+    bed.cloud_fault("delete-subscription", "ERROR: PERMISSION_DENIED\n");
+    let (code, output) = workspace.python(&["agent.py", "remove"]);
+    assert_eq!(code, Some(0), "{output}");
+    let gone: serde_json::Value = serde_json::from_str(&workspace.read("gone.json")).unwrap();
+    assert_eq!(gone["left"], serde_json::json!(["subscription b761fca33-agent"]));
+    let ran = workspace.run("release.yaml");
+    assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
+    agent::is_absent(&bed, &workspace);
 }

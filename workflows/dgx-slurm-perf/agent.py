@@ -1,0 +1,205 @@
+"""The agent of the cluster: agent.py fetch|install|remove.
+
+The agent runs on the controller and pulls this cluster's commands from its own subscription, so it needs no inbound connection.
+Without _AGENT no agent is installed and gcloud is not called. `remove` writes gone.json in both cases. Standard library only.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import play
+
+PROGRAM = "agent-program"
+RECORD = "agent.json"
+
+
+class Failed(Exception):
+    """A failure; `output` is that of the failed program."""
+
+    def __init__(self, message, output=""):
+        super().__init__(message)
+        self.output = output
+
+
+def call(*words):
+    """Calls a program and returns its standard output."""
+    print("+", shlex.join(words), flush=True)
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+    if done.returncode:
+        output = done.stdout + done.stderr
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        # gcloud prints details after its error.
+        why = next((line for line in lines if line.startswith("ERROR")), (lines or ["no output"])[-1])
+        raise Failed(f"{' '.join(words[:2])} failed with exit status {done.returncode}: {why[:600]}", output)
+    return done.stdout
+
+
+def fetch(values):
+    """Copies the program into the workspace and checks it."""
+    source = values["agent"]
+    if not source:
+        return
+    if source.startswith("gs://"):
+        call("gcloud", "storage", "cp", source, PROGRAM)
+    elif not os.access(source, os.R_OK):
+        raise Failed(f"_AGENT: {source} cannot be read on this host")
+    else:
+        shutil.copyfile(source, PROGRAM)
+    with open(PROGRAM, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else hashlib.sha256(file.read()).hexdigest()
+    if found != values["agent_sha256"]:
+        raise Failed(f"_AGENT: {source} has the SHA-256 {found}, expected {values['agent_sha256']} (_AGENT_SHA256)")
+
+
+def short(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def record(values):
+    """Record of the resources that `remove` deletes. `shared`: grants that agents of other clusters with the same account also need."""
+    project, member = values["agent_project"], f"--member=serviceAccount:{values['agent_account']}"
+    bucket = ("storage", "buckets"), f"gs://{values['agent_artefacts']}"
+    # gcloud's bucket commands take no --project.
+    shared = [(("pubsub", "topics"), f"{values['agent_topics']}facts", "roles/pubsub.publisher", [f"--project={project}"]),
+              (*bucket, "roles/storage.objectViewer", []), (*bucket, "roles/storage.objectCreator", [])]
+    subscription = f"b{short(values['cluster'])}-agent"
+    return {
+        "cluster": values["cluster"], "project": project, "subscription": subscription, "account": short(values["agent_account"]),
+        "own": {"of": ["pubsub", "subscriptions"], "is": [subscription, member, "--role=roles/pubsub.subscriber", f"--project={project}"]},
+        "shared": [{"of": list(of), "is": [name, member, f"--role={role}", *more]} for of, name, role, more in shared],
+    }
+
+
+def change(verb, grant):
+    """Changes one binding; `verb` is `add` or `remove`."""
+    call("gcloud", *grant["of"], f"{verb}-iam-policy-binding", *grant["is"])
+
+
+def subscriptions(recorded, label, value):
+    """Names of the subscriptions with a label."""
+    listed = call("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['project']}", "--format=json", f"--filter=labels.{label}={value}")
+    return [subscription["name"].rpartition("/")[2] for subscription in json.loads(listed)]
+
+
+def state(values):
+    """Folder of the cluster's record. Burnin sets it; by hand it is beside this file."""
+    return values["agent_state"] or os.path.join(values["workspace"], "state")
+
+
+def stored(values):
+    """The record, or None: then nothing of the agent was created."""
+    place = f"{state(values)}/{RECORD}"
+    if not place.startswith("gs://"):
+        if not os.path.exists(place):
+            return None
+        with open(place, encoding="utf-8") as file:
+            return json.load(file)
+    try:
+        call("gcloud", "storage", "ls", place)
+    except Failed as failed:
+        if "matched no objects" not in failed.output:
+            raise
+        return None
+    call("gcloud", "storage", "cp", place, RECORD)
+    with open(RECORD, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def store(values, recorded):
+    """Stores the record once; an object is never overwritten."""
+    found = stored(values)
+    if found == recorded:
+        return
+    if found is not None:
+        raise Failed(f"{state(values)}/{RECORD} describes another agent of {recorded['cluster']}; release the cluster first")
+    with open(RECORD, "w", encoding="utf-8") as file:
+        json.dump(recorded, file, indent=1)
+    if state(values).startswith("gs://"):
+        call("gcloud", "storage", "cp", "--if-generation-match=0", RECORD, f"{state(values)}/{RECORD}")
+    else:
+        os.makedirs(state(values), exist_ok=True)
+        shutil.copyfile(RECORD, f"{state(values)}/{RECORD}")
+
+
+def install(values):
+    if not values["agent"]:
+        print("_AGENT is empty: no agent is installed", flush=True)
+        return 0
+    recorded = record(values)
+    # Stored before anything is created, so that the release can remove it all.
+    store(values, recorded)
+    name = recorded["subscription"]
+    if name not in subscriptions(recorded, "burnin-cluster", values["cluster"]):
+        labels = {"burnin-cluster": values["cluster"], "burnin-run": values["agent_run"], "burnin-expires": values["agent_expires"],
+                  "burnin-account": recorded["account"]}
+        call("gcloud", "pubsub", "subscriptions", "create", name, f"--project={recorded['project']}", f"--topic={values['agent_topics']}agent",
+             f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
+             "--expiration-period=31d", "--labels=" + ",".join(f"{label}={value}" for label, value in labels.items() if value))
+    for grant in [recorded["own"], *recorded["shared"]]:
+        change("add", grant)
+    return play.playbook("agent", ["--extra-vars", json.dumps({"agent_subscription": f"projects/{recorded['project']}/subscriptions/{name}"})])
+
+
+def attempt(what, step, left):
+    """Runs one removal. A failure is printed and becomes an entry of `left`, unless the resource is absent."""
+    try:
+        step()
+    except Failed as failed:
+        print(f"{what}: {failed}", flush=True)
+        if not re.search(r"(?i)not[_ ]found|does not exist", failed.output):
+            left.append(what)
+
+
+def remove_cloud(recorded):
+    """Removes the subscription and the grants. Returns the remaining ones."""
+    left, ours = [], lambda: subscriptions(recorded, "burnin-cluster", recorded["cluster"])
+    others = lambda: subscriptions(recorded, "burnin-account", recorded["account"])
+    # A deleted subscription's grants end with it.
+    for name in ours():
+        attempt(f"subscription {name}", lambda name=name: call("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['project']}", "--quiet"), [])
+    left += [f"subscription {name}" for name in ours()]
+    in_use = [name for name in others() if name != recorded["subscription"]]
+    if in_use:
+        print(f"the account's grants on topic and bucket stay: {', '.join(in_use)} use them", flush=True)
+        return left
+    for grant in recorded["shared"]:
+        what = f"grant {grant['is'][2].removeprefix('--role=')} on {grant['is'][0]}"
+        attempt(what, lambda grant=grant: change("remove", grant), left)
+    # A deployment adds its grants after its subscription: one that started meanwhile is listed now, and may have lost them.
+    if [name for name in others() if name != recorded["subscription"]]:
+        for grant in recorded["shared"]:
+            change("add", grant)
+    return left
+
+
+def remove(values):
+    left, evidence = [], "release.yml checked every host: no job, drain, file or agent of the deployment remains"
+    if values["agent"]:
+        recorded = stored(values)
+        if recorded:
+            left = remove_cloud(recorded)
+            evidence += f"; gcloud's list of the subscriptions of {recorded['project']} with the label burnin-cluster={recorded['cluster']}"
+        else:
+            evidence += f"; no {RECORD} in {state(values)}: an agent's subscription is created after it"
+    with open("gone.json", "w", encoding="utf-8") as file:
+        json.dump({"left": left, "evidence": evidence}, file, indent=1)
+    print("remaining resources: " + (", ".join(left) or "none"), flush=True)
+    return 0
+
+
+def main():
+    try:
+        return {"fetch": fetch, "install": install, "remove": remove}[sys.argv[1]](play.values())
+    except (Failed, OSError, ValueError) as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
