@@ -1,9 +1,12 @@
 //! Baselines from five runs: healthy runs pass, others fail.
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
+mod support;
+
 use std::{fs, path::Path};
 
 use model::{Verdict, measurement::Reading};
+use support::found;
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
     baseline::{Healthy, Unlearnable},
@@ -135,6 +138,7 @@ fn two_hundred_healthy_runs_raise_no_alarm_and_a_slowdown_of_three_percent_is_ne
         }
     }
     assert_eq!((alarms, missed), (0, 0), "of 200 healthy and 200 degraded runs");
+    found("3 % on the plateau, 200 runs", "all in the first run; no false alarm in 200 healthy ones");
 }
 
 #[test]
@@ -205,9 +209,10 @@ fn a_step_of_one_percent_is_found_within_five_runs_and_a_flat_history_raises_no_
         })
         .collect();
     delays.sort_unstable();
-    println!(
-        "a step of 1 % after 15 runs is found after {} runs in the median, {} at most",
-        delays[50], delays[99]
+    found("40 histories of 90 healthy runs", "no alarm");
+    found(
+        "a step of 1 % that lasts, 100 histories",
+        &format!("after {} runs in the median, {} at most", delays[50], delays[99]),
     );
     assert!(delays[0] > 0 && delays[50] <= 3 && delays[99] <= 5, "{delays:?}");
 }
@@ -219,9 +224,10 @@ fn a_slow_drift_is_found_within_five_runs_after_it_reaches_one_percent() {
     let mut late: Vec<_> =
         (0..60).map(|_| first_alarm(&mut noise, 60, drift).map_or(99, |run| run as i64 + 1 - 20)).collect();
     late.sort_unstable();
-    println!(
-        "a drift of 0.1 % a run is found {} runs after it reached 1 % in the median, {} at most",
-        late[30], late[59]
+    let when = |runs: i64| format!("{} runs {}", runs.abs(), if runs < 0 { "before" } else { "after" });
+    found(
+        "0.1 % more with every run, 60 histories",
+        &format!("{} it has reached 1 % in the median, {} at most", when(late[30]), when(late[59])),
     );
     assert!(late[59] <= 5, "{late:?}");
 }

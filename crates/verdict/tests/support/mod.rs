@@ -1,0 +1,37 @@
+//! The table of docs/VERDICT.md that states what simulated histories find.
+
+#![expect(clippy::disallowed_methods, reason = "a test may read files and its environment")]
+
+use std::{
+    env,
+    fs::OpenOptions,
+    io::{Read, Seek, Write},
+    path::Path,
+};
+
+/// Compares what was found of a subject with the row of docs/VERDICT.md; `UPDATE_FIXTURES=1 cargo test -p verdict` rewrites the rows.
+#[track_caller]
+pub fn found(subject: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/VERDICT.md");
+    let update = env::var_os("UPDATE_FIXTURES").is_some();
+    let mut file = OpenOptions::new().read(true).write(update).open(path).expect("the page exists");
+    if update {
+        // Tests of several programs write rows.
+        file.lock().expect("a lock");
+    }
+    let mut page = String::new();
+    file.read_to_string(&mut page).expect("the page is text");
+    let beginning = format!("| {subject} |");
+    let Some(row) = page.lines().find(|line| line.starts_with(&beginning)) else {
+        panic!("docs/VERDICT.md has no row `{beginning}`");
+    };
+    let expected = format!("{beginning} {found} |");
+    if update {
+        let page = page.replace(row, &expected);
+        file.rewind().expect("a file");
+        file.set_len(0).expect("a file");
+        file.write_all(page.as_bytes()).expect("the page is writable");
+    } else {
+        assert_eq!(row, expected, "docs/VERDICT.md differs; UPDATE_FIXTURES=1 writes it");
+    }
+}
