@@ -68,6 +68,8 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
         "the first end state is final"
     );
     assert_eq!(bed.begun("yields"), 4, "it is not started again");
+    // The nodes of the preempted job become idle when their steps have ended.
+    bed.until("three nodes are idle", || bed.run("sinfo -h -p idle -t idle -o %D") == "3");
     let busy = probe(&bed, &settings).await;
     assert!(matches!(&busy, ClusterStatus::Busy(why) if why.contains("partition idle has 3")), "{busy:?}");
     let refused = probe(&bed, &Slurm { partition: Some("main".into()), ..settings }).await;
