@@ -44,11 +44,16 @@ impl Capture {
         Self { known, links: section("capabilities :: nvlink -s"), idle, load }
     }
 
-    /// The evidence of a job that began idle and ended under load.
+    /// The evidence of a job that began idle and ended under load, with the same states of the NVLinks.
     fn evidence(&self, links: &str) -> NodeEvidence {
+        self.evidence_with(links, links)
+    }
+
+    fn evidence_with(&self, links_before: &str, links_after: &str) -> NodeEvidence {
         let fields = fields();
         let mut log = String::new();
-        for (moment, row) in [("before", &self.idle), ("after", &self.load)] {
+        for (moment, row, links) in [("before", &self.idle, links_before), ("after", &self.load, links_after)]
+        {
             let mut line = |source: &str, text: &str| {
                 writeln!(log, "burnin evidence: vm {moment} {source} {text}").unwrap();
             };
@@ -137,10 +142,11 @@ fn a_recommended_recovery_is_found() {
 fn nvlinks_are_read_in_the_spelling_of_each_driver() {
     let capture = Capture::of("h100-590");
     assert_eq!(codes(&capture.evidence(&file("tests/captures/nvlink-a100.txt"))), []);
-    // One of eight GPUs in the capture; alone it is all GPUs of the node.
+    // One of eight GPUs in the capture.
     let inactive = file("tests/captures/nvlink-a100-all-inactive.txt").replace("GPU 6:", "GPU 0:");
     for text in [inactive.clone(), inactive.replace("links are inactive", "links are inActive")] {
-        assert_eq!(codes(&capture.evidence(&text)), [("NVLINK_DOWN", Severity::Configuration)], "{text}");
+        let node = capture.evidence_with(&capture.links, &text);
+        assert_eq!(codes(&node), [("NVLINK_DOWN", Severity::Hardware)], "{text}");
     }
     // Nothing is printed for an A10: complete for a card, missing for a GPU that works with NVLinks only.
     let nothing = file("tests/captures/nvlink-a10.txt");
