@@ -59,7 +59,8 @@ for accounts in 0 1; do
     echo "a soak across a kill and a preemption"
     disturb() { on_controller sbatch --wait --partition=main --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2' >/dev/null; }
     burnin=("$BED_DIR/on" ctl "$programs/burnin")
-    soak_across_a_kill "$bed/data-soak" workflows/slurm.yaml --set cluster.existing.system.slurm.partition=idle \
+    cp -r workflows "$bed/workflows"
+    soak_across_a_kill "$bed/data-soak" "$bed/workflows/slurm.yaml" --set cluster.existing.system.slurm.partition=idle \
       --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
   fi
   bash tests/testbed/slurm/stop.sh

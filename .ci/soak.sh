@@ -1,10 +1,12 @@
 # Sourced by gates that run a soak on simulated machines.
 
-# Starts a soak of 20 s with the command `burnin` (an array) and the arguments $2..., whose data folder is $1. Kills it in its second round,
-# runs the command `disturb`, if it is defined, and resumes it. The soak must pass, and each round must have one measurement.
+# Starts a soak of 20 s of the workflow $2, whose only benchmark becomes a check, with the command `burnin` (an array), the data folder $1
+# and the arguments $3... Kills it in its second round, runs the command `disturb`, if it is defined, and resumes it. The soak must pass,
+# and each round must have one verdict.
 soak_across_a_kill() {
-  local data=$1 pid rounds
-  (exec "${burnin[@]}" run "${@:2}" --data "$data" --set soak.for=20s >/dev/null) &
+  local data=$1 workflow=${2%.yaml}-soak.yaml pid rounds
+  sed '/^benchmark:/,/^$/{s/^  /    /;s/^benchmark:/checks:\n  - name: all-reduce/}' "$2" >"$workflow"
+  (exec "${burnin[@]}" run "$workflow" "${@:3}" --data "$data" --set soak.for=20s >/dev/null) &
   pid=$!
   until grep -rqs 'burnin.verdict.reached' "$data/ledger"; do
     kill -0 "$pid" || { echo "the soak ended before its first verdict"; return 1; }
