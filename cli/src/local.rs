@@ -188,7 +188,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Wires the services over a data folder.
+    /// Connects the services to the stores and the bus of a data folder.
     pub fn new(data: &DataFolder, observer: Option<Observer>) -> Result<Self, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));

@@ -24,7 +24,7 @@ struct Rights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Service {
-    /// Service whose image it runs, if it has no own image.
+    /// Service whose image it runs, if it has no image of its own.
     image: Option<String>,
     /// Memory limit of its container; services that read the measurements of whole clusters need more than the default.
     #[serde(default)]

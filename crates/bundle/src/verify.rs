@@ -127,7 +127,7 @@ struct ArchiveReader<R> {
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Reads one of the first two files, at most `most` bytes. No list states its size, so the size in its tar header counts.
+    /// Reads one of the first two files, at most `most` bytes. No list contains its size, so the size in its tar header is used.
     fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, InvalidBundle> {
         let no_bundle = |why: &str| InvalidBundle::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];

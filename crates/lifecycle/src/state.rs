@@ -86,7 +86,7 @@ pub enum AttemptEnd {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lease {
     pub asked_at: Timestamp,
-    /// Time at which the cluster ends without a request.
+    /// Time at which the cluster expires by itself.
     pub expires_at: Timestamp,
     /// Whether the cluster may exist.
     pub state: LeaseState,

@@ -80,7 +80,7 @@ fn best(format: &Format, sample: &[u8], size: usize) -> (f64, f64) {
     (log.len() as f64 / 1e6 / seconds, metrics as f64 / 1e6 / seconds)
 }
 
-/// Megabytes per second of Python.
+/// Throughput of the Python parser, MB/s.
 fn python(file: &PathBuf) -> Option<f64> {
     let output = Command::new("python3").args(["-c", include_str!("peer.py")]).arg(file).output().ok()?;
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()

@@ -48,7 +48,7 @@ pub(crate) const FORMAT: Format = Format {
     findings: &[
         ("DCGM_<id>", "A test reported the error with this id of `dcgm_errors.h`"),
         ("DCGM_FAIL", "A test failed and named no error id"),
-        ("DCGM_WARN", "A test warned and named no error id"),
+        ("DCGM_WARN", "A test reported a warning without an error id"),
         ("DCGM_ERROR", "The diagnostic itself failed"),
     ],
     marks: &[&["\"DCGM Diagnostic\""], &["\"DCGM GPU Diagnostic\""]],

@@ -18,7 +18,7 @@ const THROUGHPUT: Known = Known::new(
     "GFLOP/s",
     Better::Higher,
     Scope::World,
-    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`. Four or five digits are printed, so that equal values are common",
+    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`. Four or five digits are printed, so equal values are common",
 );
 const PER_GPU: Known = Known::new(
     "hpl.throughput.per_gpu",

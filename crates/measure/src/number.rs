@@ -108,7 +108,7 @@ fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
 #[inline]
 fn eight_digits(word: u64) -> Option<u64> {
     const EACH: u64 = u64::MAX / 255;
-    // A digit has the upper half 3 also after an addition of 6.
+    // The upper half of a digit's byte is 3, and remains 3 when 6 is added.
     let is_digits = |word: u64| word & (EACH * 0xf0) == EACH * 0x30;
     if !is_digits(word) || !is_digits(word.wrapping_add(EACH * 6)) {
         return None;

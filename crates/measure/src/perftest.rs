@@ -1,4 +1,4 @@
-//! perftest: `ib_write_bw`, `ib_read_bw`, `ib_write_lat` and their siblings.
+//! perftest: `ib_write_bw`, `ib_read_bw`, `ib_write_lat` and the other programs of the package.
 //!
 //! A client and a server in one log print one header and one closing line each. The JSON output has no unit, and one of
 //! its keys has no quotes.

@@ -6,7 +6,7 @@ const WAYS: usize = 4;
 /// Number of bits that select a set of values.
 const BITS: u32 = 6;
 
-/// Values by the hash of what they were made from. A new value replaces the oldest one of its set.
+/// Cache of values, keyed by the hash of their input. A new value replaces the oldest one of its set.
 pub(crate) struct Recent<T>(Vec<[Option<(u64, T)>; WAYS]>);
 
 impl<T> Default for Recent<T> {

@@ -131,7 +131,7 @@ pub fn terminal(pair: RunPair<'_>, screen: impl Into<Screen>) -> String {
     text_report.finish()
 }
 
-/// The next step after the comparison, which is that of the matching reason code in the documentation.
+/// Next step after the comparison, taken from the matching reason code in the documentation.
 fn next(found: &Comparison) -> Option<String> {
     let code = match (found.points.is_empty(), found.comparable(), found.slower_where_it_counts()) {
         (true, ..) => "NOT_MEASURED",

@@ -56,7 +56,7 @@ struct CsvRow<'a> {
     confidence: Option<f64>,
 }
 
-/// The measurements without any limit. The header is written even without rows.
+/// All measurements; the number of rows is unlimited. The header is written even without rows.
 #[must_use]
 pub fn csv(story: &Story<'_>) -> String {
     let mut out = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());

@@ -41,7 +41,7 @@ pub struct Earlier<'a> {
 /// Comparable runs, oldest first; the last one is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
-    /// At least two runs, otherwise there is no section.
+    /// Runs of the series; with fewer than two the section is omitted.
     pub runs: &'a [Earlier<'a>],
     /// Baseline of the last run, if any.
     pub baseline: Option<&'a Baseline>,

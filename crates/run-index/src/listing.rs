@@ -31,7 +31,7 @@ pub struct RunFilter {
     pub limit: Option<usize>,
 }
 
-/// Some of the runs that match a filter.
+/// One page of the runs that match a filter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunPage {
     /// Newest first.

@@ -105,7 +105,7 @@ impl Simulation {
             }
         }
         for service in SimService::ALL {
-            // If every call is a crash point, the calls of an unneeded sweeper would be most of them.
+            // If every call is a crash point, most crash points would be calls of an unneeded sweeper.
             if service != SimService::Sweeper || scenario.heals_after > 0 {
                 fleet.start(service, scenario.resend);
             }

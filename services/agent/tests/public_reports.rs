@@ -64,7 +64,7 @@ fn warning(id: u32, category: u32, severity: u32, text: &str) -> Value {
     json!({"error_id": id, "error_category": category, "error_severity": severity, "warning": text})
 }
 
-/// The document of `dcgmi diag -j` with one test on eight GPUs. Results that are not given are passes.
+/// The document of `dcgmi diag -j` with one test on eight GPUs. Omitted results are passes.
 fn diagnosis(test: &str, results: &[Value]) -> String {
     let mut all: BTreeMap<u64, Value> =
         (0..8).map(|gpu| (u64::from(gpu), result(gpu, "Pass", Value::Null))).collect();
@@ -314,7 +314,7 @@ async fn reports_without_a_fault_drain_nothing() {
     }
 }
 
-/// The search of these tests drains a node with a fault.
+/// The search for the bad node drains a faulty node.
 #[tokio::test]
 async fn a_fault_drains_its_node() {
     let banner = "# Collective test starting: all_reduce_perf\n# Using devices\n";

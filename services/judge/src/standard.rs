@@ -34,7 +34,7 @@ pub struct Own {
     pub earlier: Vec<f64>,
     /// The pin, if a person decided on the baseline.
     pub pin: Option<Pin>,
-    /// Reasons about the baseline itself: dropped runs, or the reason for its absence.
+    /// Reasons that concern the baseline itself: dropped runs, or the reason for its absence.
     pub reasons: Vec<Reason>,
 }
 

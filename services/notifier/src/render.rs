@@ -172,7 +172,7 @@ impl RunText<'_> {
         }
     }
 
-    /// The text of a notice, for templates.
+    /// Values of a notice that templates use.
     fn notice_text<'b>(&'b self, headline: &'b str, what: &Occasion) -> NoticeText<'b> {
         let line = self.line;
         let short = report::shortened;

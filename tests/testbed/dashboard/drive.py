@@ -429,7 +429,7 @@ def painted(person, path):
     best, median = min(times), statistics.median(times)
     print(f"dashboard: with {RUNS:,} runs: first paint of {path} after {best:.0f} ms (best), {median:.0f} ms (median of {LOADS} loads); {weight / 1024:.0f} KiB")
     assert weight <= HEAVY, f"{path}: expected at most {HEAVY} bytes, transferred {weight}"
-    # The best load is closest to the page's own time: other load on the host only adds to it.
+    # The fastest page load is closest to the page's own time: other work on the host only adds to it.
     assert best <= BUSY * PAINTED, f"{path}: expected the first paint within {BUSY * PAINTED} ms, took {best:.0f} ms"
 
 

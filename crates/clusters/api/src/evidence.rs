@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(acs(&config_space(0)), "acs=off");
         assert_eq!(acs(&config_space(0x1d)[..64]), "acs=unreadable");
         assert_eq!(acs(&[]), "acs=unreadable");
-        // The device does not answer.
+        // The device does not respond.
         assert_eq!(acs(&[0xff; 4096]), "acs=off");
     }
 

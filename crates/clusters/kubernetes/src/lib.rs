@@ -60,7 +60,6 @@ pub use settings::{ApiAccess, Kubernetes, Launch, Plugin, Topology};
 #[cfg(not(feature = "client"))]
 pub use without_client::KubernetesJobs;
 
-/// Kubernetes clusters, as a kind of cluster.
 pub struct KubernetesKind;
 
 #[async_trait::async_trait]

@@ -266,7 +266,7 @@ pub(super) static RULES: [Rule; 39] = [
         "smi.pcie.width",
         "lanes",
         Better::Exact,
-        "Width of the PCIe link now",
+        "Current width of the PCIe link",
     ),
     rule(
         "pci/pci_gpu_link_info/link_widths/max_link_width",

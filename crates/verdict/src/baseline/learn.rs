@@ -89,7 +89,7 @@ fn are_about_metrics(runs: &[Healthy<'_>]) -> bool {
     runs.first().is_some_and(|run| run.reading.tables.is_empty() && run.reading.format.is_some())
 }
 
-/// Learns the metrics of other benchmarks than nccl-tests, without a curve.
+/// Learns the metrics of benchmarks other than nccl-tests, without a curve.
 fn of_metrics(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     for (log, run) in runs.iter().enumerate() {
         if let Some(why) = metrics::unfit(run.reading) {

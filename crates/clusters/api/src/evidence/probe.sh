@@ -109,7 +109,7 @@ burnin_evidence() {
   local moment=$1 source descriptor burnin_deadline=$((SECONDS + 5))
   local -A descriptors
   shift
-  # At the same time, then printed one after the other.
+  # The sources run in parallel; their outputs are printed in order.
   for source; do
     # `exec`: a redirection of the function would keep the job's own standard error open.
     exec {descriptor}< <(exec 2>&1; "burnin_$source")
