@@ -1,8 +1,7 @@
 # Sourced by gates that need built programs. All gates build the whole workspace with all shipped features and tests: another
-# selection would change the features of third-party crates and rebuild them. `sim/planted` adds the planted bugs, each of which is off
-# until the simulator turns it on in the thread of its run; images for deployment do not have it.
+# selection would change the features of third-party crates and rebuild them.
 . .ci/features.sh
-built=(--workspace --locked --features "burnin/kubernetes,sim/planted,$(service_features)")
+built=(--workspace --locked --features "burnin/kubernetes,$(service_features)")
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 cargo build --quiet "${built[@]}" --bins --tests
 
