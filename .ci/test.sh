@@ -5,12 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt style rooms deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images delivery doctest infra slurm ansible chart package hosts kubernetes quickstart)
+gates=(setup fmt style rooms infra deny lint docs schemas unit sim rehearsal bigquery gateway dashboard images delivery doctest slurm ansible chart package hosts kill kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons. They run in the background, one after the other, beside the gates after `style`, which builds all
-# programs. Their packages are installed by `setup`, because two gates cannot install packages at the same time. `infra` is the first one,
-# because it also installs what `rehearsal` and `delivery` need. The gates after them run alone: quickstart has a time limit.
-background=(infra slurm ansible chart package hosts)
+# These gates mostly wait for daemons and timers. They run in the background, one after the other, beside the gates after `unit`. Their
+# packages are installed by `setup`, because two gates cannot install packages at the same time. The gates after them run alone:
+# quickstart has a time limit.
+background=(slurm ansible chart package hosts kill)
 export BURNIN_GATES="${gates[*]}"
 skipped=()
 started=$SECONDS
@@ -75,7 +75,7 @@ for gate in "${gates[@]}"; do
       ;;
     *) stop ;;
   esac
-  if [[ $gate == style ]]; then
+  if [[ $gate == unit ]]; then
     start_background &
     lane=$!
   fi
