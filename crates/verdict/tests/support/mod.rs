@@ -1,7 +1,5 @@
 //! The table of docs/VERDICT.md that states what simulated histories find.
 
-#![expect(clippy::disallowed_methods, reason = "a test may read files and its environment")]
-
 use std::{
     env,
     fs::OpenOptions,
