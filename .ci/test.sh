@@ -5,12 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt style rooms infra deny lint docs schemas unit sim rehearsal bigquery gateway dashboard images delivery doctest slurm ansible chart package hosts kill kubernetes quickstart)
+gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images delivery doctest slurm ansible chart package hosts kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons and timers. They run in the background, one after the other, beside the gates after `unit`. Their
+# These gates mostly wait for daemons. They run in the background, one after the other, beside the gates after `unit`. Their
 # packages are installed by `setup`, because two gates cannot install packages at the same time. The gates after them run alone:
 # quickstart has a time limit.
-background=(slurm ansible chart package hosts kill)
+background=(slurm ansible chart package hosts)
 export BURNIN_GATES="${gates[*]}"
 skipped=()
 started=$SECONDS

@@ -83,6 +83,13 @@ class Person:
     def find(self, what):
         return self.driver.find_element(By.CSS_SELECTOR, what)
 
+    def write(self, field, text):
+        """Writes into a field. The page of a running run may replace the field between its search and the first key."""
+        def written(_):
+            self.find(field).send_keys(text)
+            return True
+        self.wait.until(written, f"timeout: {field} accepts no text")
+
     def press(self, form):
         self.find(f"{form} button").click()
 
@@ -206,7 +213,7 @@ def by_mouse(person):
         person.picture(name, *size, dark=False)
 
     person.find(".logs a").click()
-    person.find("[name=q]").send_keys("out of bounds")
+    person.write("[name=q]", "out of bounds")
     person.press("form.filters")
     person.wait.until(lambda _: "q=out" in driver.current_url)
     lines = driver.find_elements(By.CSS_SELECTOR, "ol.log li")
@@ -226,7 +233,7 @@ def by_mouse(person):
     print(f"dashboard: {len(lines)} matching lines found in its log")
 
     other = person.start()
-    person.find("[name=reason]").send_keys("seen enough")
+    person.write("[name=reason]", "seen enough")
     person.press("form[data-cancel]")
     person.until("CANCELLED")
     person.until("seen enough")
