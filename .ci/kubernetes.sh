@@ -58,5 +58,5 @@ if . .ci/helm.sh; then
 else
   echo "skipped: the A4 test bed's chart on nodes with real pods, because $helm"
 fi
-tests=$(test_program cli real_kubernetes)
-inside env RUST_BACKTRACE=0 timeout 900 "$tests" --ignored --test-threads=1
+tests=$(test_program cli all)
+inside env RUST_BACKTRACE=0 timeout 900 "$tests" --ignored --test-threads=1 real_kubernetes::

@@ -1,5 +1,5 @@
 //! OIDC tokens: Google signs them for accounts, and Cloud Run verifies them before a request reaches a service. The services do not verify
-//! them (`BURNIN_AUTH=platform`); their own verification is tested in `crates/gcp/tests/auth.rs`.
+//! them (`BURNIN_AUTH=platform`); their own verification is tested in `crates/gcp/tests/all/auth.rs`.
 
 use std::{
     collections::BTreeMap,

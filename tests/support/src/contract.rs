@@ -4,7 +4,7 @@
 //! `tests/data/contract/{service}/{case}.facts.json` is the expected result: the answer to the bus, and every
 //! published fact, without time and trace. It includes ids, which follow from the content.
 //!
-//! `UPDATE_FIXTURES=1 cargo test --test contract` rewrites the results; read the difference before committing it.
+//! `UPDATE_FIXTURES=1 cargo test contract::` rewrites the results; read the difference before committing it.
 
 use std::{
     fs,

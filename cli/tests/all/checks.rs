@@ -1,0 +1,496 @@
+//! Runs with several checks on one cluster, over real processes.
+
+use std::{fs, path::Path};
+
+use crate::support::{Lab, json, signal, wait_for};
+use serde_json::{Value, json};
+
+const WORKLOAD: &str = "workload: {collective: all_reduce, min_bytes: 16, max_bytes: 1K, step_factor: 4, iterations: 5, warmup_iterations: 1}";
+
+/// A lab whose workflow has these checks instead of its benchmark; each is completed with the workload and criteria.
+fn lab(prelude: &str, checks: &[&str]) -> Lab {
+    let lab = Lab::new(prelude, "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let checks: String = checks.iter().map(|check| format!("  - {{{check}, {WORKLOAD}}}\n")).collect();
+    lab.write("w.yaml", &format!("{head}checks:\n{checks}limits:{limits}"));
+    lab.write("high.yaml", "name: high\nhistory: false\nfloors: [{size_bytes: 1K, busbw: 900}]\n");
+    lab
+}
+
+fn checks(document: &Value) -> Vec<Value> {
+    let checks = document["checks"].as_array().unwrap().iter();
+    checks.map(|check| json!([check["name"], check["state"], check["verdict"]])).collect()
+}
+
+#[test]
+fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
+    let names = [
+        "name: a, criteria: criteria.yaml",
+        "name: b, criteria: high.yaml",
+        "name: c, criteria: criteria.yaml, needs: [b]",
+        "name: d, criteria: criteria.yaml, environment: {BURNIN_TEST: x}",
+    ];
+    let lab = lab("echo \"# BURNIN_TEST=${BURNIN_TEST:-}\"", &names);
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()), "{document}");
+    let expected = [
+        json!(["a", "judged", "pass"]),
+        json!(["b", "judged", "fail"]),
+        json!(["c", "skipped", null]),
+        json!(["d", "judged", "pass"]),
+    ];
+    assert_eq!(checks(&document), expected);
+    for (name, count) in lab.counts() {
+        assert_eq!(count, if name == "builds" { 1 } else { 3 }, "{name}");
+    }
+    let run = document["run"].as_str().unwrap();
+    let show = |form: &str| String::from_utf8(lab.burnin(&["show", run, "--output", form]).stdout).unwrap();
+    assert_eq!(checks(&serde_json::from_str(&show("json")).unwrap()), expected);
+    let [human, markdown, junit, html] = ["human", "markdown", "junit", "html"].map(show);
+    let line = |text: &str, name: &str| text.lines().position(|line| line.contains(name)).unwrap();
+    assert!(
+        line(&human, "✗ b") < line(&human, "! c") && line(&human, "! c") < line(&human, "✓ a"),
+        "worst first: {human}"
+    );
+    assert!(human.contains("measurements and verdict of b"), "{human}");
+    assert!(markdown.contains("| ✗ | `b` | fail | BELOW"), "{markdown}");
+    assert!(junit.contains("name=\"check b\""), "{junit}");
+    assert!(html.contains("<h2>Checks</h2>") && html.contains("<code>d</code>"), "{html}");
+    // The variable reaches only the check that names it.
+    let log = |check: &str| {
+        let folder = lab.data().join("artefacts").join(run).join("logs").join(check);
+        let attempt =
+            fs::read_dir(&folder).unwrap().filter_map(Result::ok).find(|entry| entry.path().is_dir());
+        fs::read_to_string(attempt.unwrap().path().join("node-0.log")).unwrap()
+    };
+    assert!(log("1").contains("# BURNIN_TEST=\n"), "{}", log("1"));
+    assert!(log("c4a1").contains("# BURNIN_TEST=x\n"), "{}", log("c4a1"));
+    let listed = String::from_utf8(lab.burnin(&["logs", run]).stdout).unwrap();
+    for name in ["1/node-0.log", "c2a1/node-0.log", "c4a1/node-0.log"] {
+        assert!(listed.contains(name), "{listed}");
+        let printed = String::from_utf8(lab.burnin(&["logs", run, name]).stdout).unwrap();
+        assert!(printed.contains("Avg bus bandwidth"), "{name}: {printed}");
+    }
+    let one = |name: &str| lab.burnin(&["show", run, "--check", name]);
+    let shown = String::from_utf8(one("d").stdout).unwrap();
+    assert!(shown.contains("\nPASS  ") && shown.contains("measurements and verdict of d"), "{shown}");
+    let unknown = one("e");
+    let stderr = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(
+        (unknown.status.code(), stderr.contains("no check `e`: a, b, c, d")),
+        (Some(64), true),
+        "{stderr}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_kill_in_any_check_repeats_no_work() {
+    // The first check has 5 records after the 5 of request, image and cluster.
+    for records in [6, 9, 10, 11, 12, 13, 14, 16, 18, 20] {
+        let lab = lab(
+            "sleep 0.2",
+            &[
+                "name: a, criteria: criteria.yaml",
+                "name: b, criteria: criteria.yaml",
+                "name: c, criteria: criteria.yaml",
+            ],
+        );
+        let mut run = lab.start();
+        wait_for("the records", || lab.records() >= records || run.try_wait().unwrap().is_some());
+        if run.try_wait().unwrap().is_none() {
+            signal("-KILL", run.id());
+        }
+        run.wait().unwrap();
+        let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !(output.status.code() == Some(64) && stderr.contains("no unfinished run")) {
+            let document = json(&output);
+            assert_eq!(
+                (output.status.code(), &document["verdict"]),
+                (Some(0), &"pass".into()),
+                "{document} {stderr}"
+            );
+        }
+        let story = lab.story();
+        assert_eq!(story.len(), 22, "killed after {records}: no fact is recorded twice: {story:?}");
+        for (name, count) in lab.counts() {
+            assert_eq!(count, if name == "builds" { 1 } else { 3 }, "killed after {records}: {name}");
+        }
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_cancel_stops_the_second_check_and_starts_no_third() {
+    let checks = [
+        "name: a, criteria: criteria.yaml",
+        "name: b, criteria: criteria.yaml",
+        "name: c, criteria: criteria.yaml",
+    ];
+    let lab = lab("[ \"$(wc -l < $COUNT_FILE)\" = 1 ] || sleep 30", &checks);
+    // Each rank counts its starts in a file; the prelude waits from the second start on.
+    let prelude = format!("COUNT_FILE={}/rank-$BURNIN_RANK\n", lab.path("counts").display());
+    let waits = fs::read_to_string(lab.path("build/prelude.sh")).unwrap();
+    lab.write("build/prelude.sh", &(prelude + &waits));
+    let run = lab.start();
+    wait_for("the second check", || {
+        lab.counts().iter().any(|(name, count)| name.starts_with("rank") && *count == 2)
+    });
+    let id = lab.run();
+    assert!(lab.burnin(&["cancel", &id]).status.success());
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert!(lab.counts().iter().all(|(_, count)| *count <= 2), "{:?}", lab.counts());
+    lab.assert_nothing_left();
+}
+
+/// A lab whose checks run these commands; each script is the text of a bash command.
+fn lab_of_commands(checks: &[(&str, &str, &str)]) -> Lab {
+    let lab = Lab::new("", "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let mut text = String::new();
+    for (name, script, fields) in checks {
+        let command = json!(["bash", "-c", script]);
+        text += &format!("  - {{name: {name}, command: {command}, {fields}}}\n");
+    }
+    lab.write("w.yaml", &format!("{head}checks:\n{text}limits:{limits}"));
+    lab.write(
+        "floor.yaml",
+        "name: floor\nhistory: false\nmetrics: [{metric: memory.copy, unit: GB/s, subjects: 3, floor: 80}]\n",
+    );
+    lab.write("nothing.yaml", "name: nothing\nhistory: false\n");
+    lab
+}
+
+const DECLARED: &str = "read: {row: '^gpu (?P<gpu>\\d+): (?P<value>\\S+) GB/s$', end: '^done$', name: memory.copy, unit: GB/s, \
+                        better: higher, scope: gpu, exit: [0, 3]}, criteria: floor.yaml";
+
+#[test]
+fn a_program_of_each_node_is_judged_and_its_bad_node_named() {
+    let of_node = |other: &str| {
+        format!(
+            "if [[ $BURNIN_NODE_NAME == node-1 ]]; then {other}; else echo 'gpu 0: 100 GB/s'; echo done; fi"
+        )
+    };
+    let (slow, cut, silent, failing, excused) = (
+        of_node("echo 'gpu 0: 50.5 GB/s'; echo done"),
+        of_node("echo 'gpu 0: 100 GB/s'"),
+        of_node("true"),
+        of_node("echo 'gpu 0: 100 GB/s'; echo done; exit 4"),
+        of_node("echo 'gpu 0: 100 GB/s'; echo done; exit 3"),
+    );
+    let faulty =
+        of_node("printf 'GPU 0: NVIDIA H100 (UUID: GPU-1)\\nTested 1 GPUs:\\n\\tGPU 0: FAULTY\\n'; exit 0");
+    let faulty =
+        faulty.replace("echo 'gpu 0: 100 GB/s'; echo done", "printf 'Tested 1 GPUs:\\n\\tGPU 0: OK\\n'");
+    let lab = lab_of_commands(&[
+        ("good", "echo 'gpu 0: 100 GB/s'; echo done", DECLARED),
+        ("slow", &slow, DECLARED),
+        ("cut", &cut, DECLARED),
+        ("silent", &silent, DECLARED),
+        ("failing", &failing, DECLARED),
+        ("excused", &excused, DECLARED),
+        ("faulty", &faulty, "read: gpu-burn, criteria: nothing.yaml"),
+        ("none", "true", DECLARED),
+        ("ranks", "echo \"gpu $BURNIN_RANK: 100 GB/s\"; echo done", &format!("every: rank, {DECLARED}")),
+    ]);
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    let verdicts = |document: &Value| -> Vec<String> {
+        let checks = document["checks"].as_array().unwrap().iter();
+        checks.map(|check| format!("{}: {} {}", check["name"], check["verdict"], check["reasons"])).collect()
+    };
+    let expected = [
+        r#""good": "pass" ["METRICS_GOOD"]"#,
+        r#""slow": "fail" ["BELOW_FLOOR"]"#,
+        r#""cut": "inconclusive" ["TRUNCATED"]"#,
+        r#""silent": "inconclusive" ["NODES_MISSING","NOT_MEASURED"]"#,
+        r#""failing": "fail" ["JOB_FAILED"]"#,
+        r#""excused": "pass" ["METRICS_GOOD"]"#,
+        r#""faulty": "fail" ["#,
+        r#""none": "inconclusive" ["NO_METRICS","NODES_MISSING","NOT_MEASURED"]"#,
+        r#""ranks": "pass" ["METRICS_GOOD"]"#,
+    ];
+    let found = verdicts(&document);
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}, expected {expected}");
+    }
+    assert_eq!(found.len(), expected.len());
+    let run = document["run"].as_str().unwrap();
+    let shown = |check: &str| {
+        let output = lab.burnin(&["show", run, "--check", check, "--output", "json"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    for (check, gpu) in [("slow", 0), ("faulty", 0)] {
+        let suspect = &shown(check)["suspects"][0];
+        assert_eq!((&suspect["host"], &suspect["gpu"]), (&"node-1".into(), &gpu.into()), "{check}");
+    }
+    let text = shown("silent")["reasons"].to_string();
+    assert!(text.contains("no measurement of node-1"), "{text}");
+    lab.assert_nothing_left();
+}
+
+/// A value of all ranks does not identify a bad node; the same program on pairs of nodes does.
+#[test]
+fn a_slow_node_is_searched_with_the_metric_of_any_program() {
+    let declared = "every: rank, read: {row: '^rate (?P<value>\\S+) GB/s$', end: '^done$', name: world.rate, unit: GB/s, better: higher, \
+                    scope: world}, criteria: world.yaml";
+    let rate = "case $PWD in */node-2) echo 'rate 50 GB/s' ;; *) echo 'rate 100 GB/s' ;; esac; echo done";
+    let lab = lab_of_commands(&[("world", rate, declared)]);
+    lab.write(
+        "world.yaml",
+        "name: world\nhistory: false\nmetrics: [{metric: world.rate, unit: GB/s, subjects: 1, floor: 80}]\n",
+    );
+    let document = json(&lab.burnin(&["run", "w.yaml", "--set", "locate.tolerance=0.2", "--output", "json"]));
+    assert_eq!(checks(&document), [json!(["world", "judged", "fail"])], "{document}");
+    let shown = json(&lab.burnin(&[
+        "show",
+        document["run"].as_str().unwrap(),
+        "--check",
+        "world",
+        "--output",
+        "json",
+    ]));
+    let nodes = shown["suspects"]["nodes"].as_array().unwrap_or_else(|| panic!("{shown}"));
+    assert_eq!((nodes.len(), &nodes[0]["node"]), (1, &"node-2".into()), "{shown}");
+    lab.assert_nothing_left();
+}
+
+/// Three nodes make three pairs; node-1, with the address 127.0.0.2, is bad with both partners.
+#[test]
+fn a_program_of_pairs_is_judged_and_the_bad_end_named() {
+    let pair = |of_bad: &str| {
+        format!(
+            "[[ $BURNIN_PAIR_INDEX == 1 ]] || exit 0\n\
+             if [[ $BURNIN_NODE_NAME == node-1 || $BURNIN_PEER == 127.0.0.2 ]]; then {of_bad}; else echo 'rate 100 GB/s'; echo done; fi"
+        )
+    };
+    let declared = "every: pair, read: {row: '^rate (?P<value>\\S+) GB/s$', end: '^done$', name: pair.rate, unit: GB/s, better: higher, \
+                    scope: pair}, criteria: pairs.yaml";
+    let lab = lab_of_commands(&[
+        ("good", &pair("echo 'rate 99 GB/s'; echo done"), declared),
+        ("slow", &pair("echo 'rate 50 GB/s'; echo done"), declared),
+        ("cut", &pair("echo 'rate 100 GB/s'"), declared),
+        ("failing", &pair("echo 'cannot connect'; exit 4"), declared),
+        ("one-round", &pair("echo 'rate 100 GB/s'; echo done"), &format!("rounds: 1, {declared}")),
+    ]);
+    lab.write(
+        "pairs.yaml",
+        "name: pairs\nhistory: false\nmetrics: [{metric: pair.rate, unit: GB/s, floor: 80}]\n",
+    );
+    let document = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    let verdicts: Vec<_> =
+        document["checks"].as_array().unwrap().iter().map(|it| it["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["pass", "fail", "inconclusive", "fail", "inconclusive"], "{document}");
+    let run = document["run"].as_str().unwrap();
+    let shown = |check: &str| json(&lab.burnin(&["show", run, "--check", check, "--output", "json"]));
+    for check in ["slow", "failing"] {
+        let suspects = shown(check)["suspects"].clone();
+        assert_eq!(suspects[0]["host"], "node-1", "{check}: {suspects}");
+        assert_eq!(suspects.as_array().map(Vec::len), Some(1), "{check}: {suspects}");
+    }
+    let metric = &shown("good")["metrics"][0];
+    assert_eq!((&metric["name"], &metric["subjects"]), (&"pair.rate".into(), &3.into()), "{metric}");
+    // One round of pairs leaves one of three nodes unmeasured.
+    let reasons = shown("one-round")["reasons"].to_string();
+    assert!(reasons.contains("NODES_MISSING"), "{reasons}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
+    let lab = lab_of_commands(&[("missing", "exec no-such-program", DECLARED)]);
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let in_image = json!(["all_reduce_perf", "-b", "16", "-e", "1K", "-f", "4", "-n", "5", "-w", "1"]);
+    let check = format!(
+        "  - {{name: image, command: {in_image}, every: rank, read: nccl-tests, criteria: criteria.yaml}}\n"
+    );
+    lab.write("w.yaml", &workflow.replace("limits:", &format!("{check}limits:")));
+    let document = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    assert_eq!(checks(&document)[0], json!(["missing", "judged", "inconclusive"]), "{document}");
+    assert_eq!(checks(&document)[1], json!(["image", "judged", "pass"]), "{document}");
+}
+
+/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints the output of the real
+/// program on an H100: on a healthy one, and beside a program that kept the GPU busy.
+#[test]
+fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
+    let lab = Lab::new("", "");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let samples = shipped.join("crates/verdict/tests/samples");
+    let script = |busy: &str| {
+        format!(
+            "#!/bin/bash\n[[ \"$*\" == '-j -t device_local_copy -t host_to_device_memcpy_ce -t device_to_host_memcpy_ce' ]] || exit 9\n\
+             case $BURNIN_NODE_NAME in {busy}) f=busy;; node-0) f=1;; node-1) f=2;; *) f=3;; esac\ncat \"{}/h100-$f.json\"\n",
+            samples.display()
+        )
+    };
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let suite = shipped.join("workflows/suites/smoke.yaml");
+    lab.write("w.yaml", &format!("{head}suite: {}\nlimits:{limits}", suite.display()));
+    let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
+    let run = |busy: &str| {
+        lab.write("bin/nvbandwidth", &script(busy));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(lab.path("bin/nvbandwidth"), mode).unwrap();
+        let settings = [
+            "cluster.rent.processes.nodes=4",
+            "limits.lease=1h",
+            "checks.all-reduce.skip=no second GPU in this test",
+        ];
+        let arguments: Vec<_> = ["run", "w.yaml", "--output", "json"]
+            .into_iter()
+            .chain(settings.iter().flat_map(|it| ["--set", it]))
+            .collect();
+        let document = json(&lab.command(&arguments).env("PATH", &path).output().unwrap());
+        let run = document["run"].as_str().unwrap().to_owned();
+        let shown = lab.burnin(&["show", &run, "--output", "json"]).stdout;
+        (document, serde_json::from_slice::<Value>(&shown).unwrap(), lab.burnin(&["show", &run]).stdout)
+    };
+    let (healthy, shown, text) = run("none");
+    assert_eq!((&healthy["verdict"], &shown["suspects"]), (&"pass".into(), &Value::Null), "{healthy}");
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("not run") && text.contains("no second GPU in this test"), "{text}");
+    let handover = |document: &Value| {
+        let output = lab.burnin(&["handover", document["run"].as_str().unwrap()]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = handover(&healthy);
+    for part in [
+        "# Hand-over of lab-",
+        "| `memory` | `nvbandwidth -j -t device_local_copy",
+        "| `node-2` | 0 | `NVIDIA H100",
+        "- `all-reduce`: excluded by the workflow: no second GPU in this test",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (sick, shown, _) = run("node-2");
+    assert_eq!(sick["verdict"], "fail", "{sick}");
+    let suspects = shown["suspects"].as_array().unwrap();
+    assert_eq!(suspects.len(), 1, "{shown}");
+    assert_eq!((&suspects[0]["host"], &suspects[0]["gpu"]), (&"node-2".into(), &0.into()));
+}
+
+#[test]
+fn each_gpu_is_compared_with_its_own_past() {
+    let lab = Lab::new("", "");
+    let slow = lab.path("slow");
+    // Node-1 is always faster than node-0, so that its drop stays within the range of all nodes.
+    let script = format!(
+        "v=100; [[ $BURNIN_NODE_NAME != node-1 ]] || v=120; [[ $BURNIN_NODE_NAME != node-1 || ! -e '{}' ]] || v=105; \
+         echo \"gpu 0: $v GB/s\"; echo done",
+        slow.display()
+    );
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let (head, rest) = workflow.split_once("benchmark:").unwrap();
+    let (_, limits) = rest.split_once("limits:").unwrap();
+    let command = json!(["bash", "-c", script]);
+    let read = DECLARED.replace("floor.yaml", "past.yaml");
+    lab.write(
+        "w.yaml",
+        &format!("{head}checks:\n  - {{name: memory, command: {command}, {read}}}\nlimits:{limits}"),
+    );
+    lab.write(
+        "past.yaml",
+        "name: past\nmetrics: [{metric: memory.copy, unit: GB/s, subjects: 3, floor: 80}]\n",
+    );
+    let run = || json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    for _ in 0..6 {
+        let document = run();
+        assert_eq!(document["verdict"], "pass", "{document}");
+    }
+    lab.write("slow", "");
+    let document = run();
+    assert_eq!(document["checks"][0]["reasons"], json!(["WORSE_THAN_BASELINE"]), "{document}");
+    let shown = lab.burnin(&["show", document["run"].as_str().unwrap(), "--output", "json"]).stdout;
+    let shown: Value = serde_json::from_slice(&shown).unwrap();
+    assert_eq!((&shown["suspects"][0]["host"], &shown["suspects"][0]["gpu"]), (&"node-1".into(), &0.into()));
+    assert!(shown["suspects"].as_array().unwrap().len() == 1, "{shown}");
+}
+
+/// Node-1 counts its starts, and its value falls by `fall` GB/s with each of them.
+fn soaking(lab: &Lab, fall: u32) -> String {
+    let count = lab.path("starts").display().to_string();
+    format!(
+        "sleep 0.2; value=1000; if [[ $BURNIN_NODE_NAME == node-1 ]]; then echo >> {count}; \
+         value=$((1000 - {fall} * $(wc -l < {count}))); fi; echo \"gpu 0: $value GB/s\"; echo done"
+    )
+}
+
+#[test]
+fn a_soak_repeats_its_checks_for_its_time_across_a_kill() {
+    let lab = lab_of_commands(&[("a", "true", DECLARED), ("b", "true", DECLARED)]);
+    let script = json!(soaking(&lab, 0)).to_string();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
+    lab.write("w.yaml", &format!("soak: {{for: 12s}}\n{workflow}"));
+    let mut run = lab.start();
+    // The second round has begun.
+    wait_for("the second round", || lab.records() >= 18 || run.try_wait().unwrap().is_some());
+    signal("-KILL", run.id());
+    run.wait().unwrap();
+    let document = json(&lab.burnin(&["run", "--resume", "--output", "json"]));
+    assert_eq!(
+        (&document["conclusion"], &document["verdict"]),
+        (&"completed".into(), &"pass".into()),
+        "{document}"
+    );
+    assert_eq!(checks(&document), [json!(["a", "judged", "pass"]), json!(["b", "judged", "pass"])]);
+    let rounds = document["checks"][0]["rounds_passed"].as_u64().unwrap();
+    assert!(rounds >= 3, "{document}");
+    // Two jobs of each round start on node-1, and none starts twice.
+    let starts = fs::read_to_string(lab.path("starts")).unwrap().lines().count() as u64;
+    assert_eq!(starts, 2 * rounds);
+    let id = document["run"].as_str().unwrap();
+    let shown = lab.burnin(&["show", id, "--check", "b@2"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("PASS") && shown.contains("soak: "), "{shown}");
+    assert_eq!(lab.burnin(&["show", id, "--check", "b@99"]).status.code(), Some(64));
+    let logs = String::from_utf8(lab.burnin(&["logs", id, "--check", "a@3"]).stdout).unwrap();
+    assert_eq!(logs.matches("gpu 0: 1000 GB/s").count(), 3, "the logs of one round: {logs}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_soak_fails_when_a_node_declines_and_names_it() {
+    let lab = lab_of_commands(&[("a", "true", DECLARED)]);
+    let script = json!(soaking(&lab, 5)).to_string();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
+    lab.write("w.yaml", &format!("soak: {{for: 4m}}\n{workflow}"));
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{document}");
+    assert_eq!(document["checks"][0]["reasons"][0], "SOAK_DECLINE", "{document}");
+    let run = document["run"].as_str().unwrap();
+    let shown = json(&lab.burnin(&["show", run, "--output", "json"]));
+    assert_eq!(shown["suspects"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert_eq!(shown["suspects"][0]["host"], "node-1");
+    let html = String::from_utf8(lab.burnin(&["show", run, "--output", "html"]).stdout).unwrap();
+    assert!(html.contains("<h2>Rounds</h2>") && html.contains("did not pass"), "the rounds are shown");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_soak_that_cannot_run_is_refused_with_its_field() {
+    let lab = lab("", &["name: a, criteria: criteria.yaml"]);
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    for (soak, field) in [
+        ("{for: 5s}", "soak.for: expected 10s to 168h"),
+        ("{for: 169h}", "soak.for: expected 10s to 168h"),
+        ("{for: 1h, drift: 2}", "soak.drift: "),
+        ("{for: 100h}", "limits.lease: "),
+        ("{}", "soak: lacks the field `for`"),
+    ] {
+        lab.write("w.yaml", &format!("soak: {soak}\n{workflow}"));
+        let output = lab.burnin(&["check", "w.yaml"]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), stderr.contains(field)), (Some(64), true), "{soak}: {stderr}");
+    }
+}

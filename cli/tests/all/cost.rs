@@ -1,0 +1,42 @@
+//! Cost limits, with local processes and invented prices.
+
+use crate::support::{Lab, json};
+
+/// Three nodes at 1,200 per hour each: one per second.
+const PRICE: &str = "cost.node_hour=1200";
+
+#[test]
+fn a_run_that_would_exceed_its_budget_is_stopped_with_a_message() {
+    let lab = Lab::new("sleep 60", "");
+    // The budget pays for 8 s of the cluster, of which the last 3 s are reserved for its release.
+    let set = ["--set", PRICE, "--set", "cost.budget=8", "--set", "limits.grace=3s"];
+    let output = lab.burnin(&[&["run", "w.yaml", "--output", "json"], &set[..]].concat());
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(3), "{document}");
+    assert_eq!((&document["conclusion"], &document["verdict"]), (&"failed".into(), &serde_json::Value::Null));
+    lab.assert_nothing_left();
+    let run = document["run"].as_str().unwrap();
+    let replayed = String::from_utf8(lab.burnin(&["replay", run]).stdout).unwrap();
+    assert!(replayed.contains("over budget: "), "{replayed}");
+    let explained = String::from_utf8(lab.burnin(&["show", run]).stdout).unwrap();
+    assert!(explained.contains("OVER_BUDGET") && explained.contains("raise cost.budget"), "{explained}");
+}
+
+#[test]
+fn the_plan_states_the_maximum_cost() {
+    let lab = Lab::new("", "");
+    let plan = |set: &[&str]| {
+        let mut arguments = vec!["plan", "w.yaml", "--set", "limits.lease=2h", "--set", "limits.attempts=2"];
+        arguments.extend(set.iter().flat_map(|set| ["--set", set]));
+        String::from_utf8(lab.burnin(&arguments).stdout).unwrap()
+    };
+    assert!(plan(&[]).contains("Cost: unknown"), "{}", plan(&[]));
+    let dear = plan(&[PRICE]);
+    assert!(dear.contains("at most 14400.00 USD (3 nodes at 1200.00 per hour each)"), "{dear}");
+    let bounded = plan(&[PRICE, "cost.budget=600", "cost.currency=EUR", "limits.grace=1m"]);
+    assert!(bounded.contains("at most 600.00 EUR"), "{bounded}");
+    assert!(bounded.contains("pays for 10m of the cluster: a run that still needs it after 9m"), "{bounded}");
+    let wrong = lab.burnin(&["plan", "w.yaml", "--set", "cost.node_hour=-5"]);
+    assert_eq!(wrong.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("cost.node_hour"), "{wrong:?}");
+}

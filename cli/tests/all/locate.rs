@@ -1,0 +1,226 @@
+//! `burnin locate`, on real measurements.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+
+fn h200(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/nccl/h200").join(name).display().to_string()
+}
+
+fn locate(arguments: &[String]) -> (Output, Value) {
+    let output = Command::new(env!("CARGO_BIN_EXE_burnin"))
+        .args(["locate", "--output", "json"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output, document)
+}
+
+#[test]
+fn the_slow_rank_of_a_run_is_located() {
+    let slow = h200("matrix-rank2-slow-z3.json");
+    let reference = ["--reference".to_owned(), h200("matrix-healthy-z3.json")];
+    for arguments in [vec![slow.clone()], [&reference[..], std::slice::from_ref(&slow)].concat()] {
+        let (output, located) = locate(&arguments);
+        assert_eq!((output.status.code(), &located["schema"]), (Some(1), &"burnin/locate/v1".into()));
+        assert_eq!(located["suspects"].as_array().unwrap().len(), 1, "{located}");
+        assert_eq!(located["suspects"][0]["rank"], 2, "{located}");
+    }
+}
+
+#[test]
+fn a_healthy_run_has_no_suspect() {
+    for name in ["matrix-healthy-z3.json", "matrix-healthy-z0.json"] {
+        let (output, located) = locate(&[h200(name)]);
+        assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{name}: {located}");
+    }
+}
+
+#[test]
+fn the_bad_gpu_of_pair_tests_is_located() {
+    let pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
+    let healthy: Vec<_> = pairs.iter().map(|(a, b)| h200(&format!("pair-healthy-{a},{b}.log"))).collect();
+    let (output, located) = locate(&healthy);
+    assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
+
+    // The same logs, with the pairs of GPU 3 at less than half their bandwidth, as with a slow GPU.
+    let folder = tempfile::tempdir().unwrap();
+    let mut slow = Vec::new();
+    for ((a, b), log) in pairs.iter().zip(&healthy) {
+        let text = std::fs::read_to_string(log).unwrap();
+        let text = if *b == 3 { halved(&text) } else { text };
+        let path = folder.path().join(format!("{a},{b}.log"));
+        std::fs::write(&path, text).unwrap();
+        slow.push(path.display().to_string());
+    }
+    let (output, located) = locate(&slow);
+    assert_eq!(output.status.code(), Some(1), "{located}");
+    let suspects = located["suspects"].as_array().unwrap();
+    assert_eq!((suspects.len(), &suspects[0]["bus_id"]), (1, &"0000:00:09".into()), "{located}");
+}
+
+/// Multiplies the time of every row by 2.5.
+fn halved(log: &str) -> String {
+    let slower = |line: &str| {
+        let mut fields: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        for (index, slower) in [(5, true), (6, false), (7, false), (9, true), (10, false), (11, false)] {
+            let value: f64 = fields[index].parse().unwrap();
+            fields[index] = format!("{:.2}", if slower { value * 2.5 } else { value / 2.5 });
+        }
+        fields.join(" ")
+    };
+    log.lines()
+        .map(|line| {
+            if line.trim_start().starts_with('#') || line.trim().is_empty() {
+                line.to_owned()
+            } else {
+                slower(line)
+            }
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+        + "\n"
+}
+
+#[test]
+fn logs_without_pairs_or_process_times_are_refused() {
+    let (output, _) = locate(&[h200("healthy-1.log")]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("healthy-1.log"));
+}
+
+/// `burnin locate --groups` on a file of this text.
+fn groups(text: &str, more: &[&str]) -> (Output, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tested.json");
+    std::fs::write(&path, text).unwrap();
+    let file = ["--groups".to_owned(), path.display().to_string()];
+    locate(&[&file[..], &more.iter().map(|&one| one.to_owned()).collect::<Vec<_>>()].concat())
+}
+
+fn nodes(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("node-{at:02}")).collect()
+}
+
+/// Executes the tests that the search requests, until it requests no more. `outcome` gives a test's result from whether its group
+/// contains the bad node. Returns the last output, its JSON, and all tests.
+fn searched(
+    members: &[String],
+    reference: Option<&Value>,
+    bad: &str,
+    outcome: impl Fn(bool) -> Value,
+) -> (Output, Value, Vec<Value>) {
+    let mut tests: Vec<Value> = Vec::new();
+    loop {
+        let file = json!({"members": members, "reference": reference, "tests": tests}).to_string();
+        let (output, located) = groups(&file, &[]);
+        let Some(next) = located["next"].as_array().cloned() else { return (output, located, tests) };
+        assert_eq!(output.status.code(), Some(2), "an unfinished search is undecided: {located}");
+        let mut test = outcome(next.contains(&bad.into()));
+        test["members"] = next.into();
+        tests.push(test);
+        assert!(tests.len() <= 20, "{located}");
+    }
+}
+
+#[test]
+fn group_tests_are_planned_until_the_bad_node_is_known() {
+    let members = nodes(40);
+    let (output, located, mut tests) =
+        searched(&members, None, "node-07", |degraded| json!({"degraded": degraded}));
+    assert_eq!((output.status.code(), &located["search"]["sure"]), (Some(1), &true.into()), "{located}");
+    assert_eq!(located["suspects"][0]["host"], "node-07");
+    assert!(located["search"]["confidence"].as_f64().unwrap() > 0.99, "{located}");
+
+    // With half of the tests the search ends without certainty, and reports this.
+    tests.truncate(tests.len() / 2);
+    let file = json!({ "members": members, "tests": tests }).to_string();
+    let limit = tests.len().to_string();
+    let (output, located) = groups(&file, &["--tests", &limit]);
+    assert_eq!((output.status.code(), &located["next"]), (Some(2), &Value::Null), "{located}");
+    assert_eq!(located["search"]["sure"], false);
+    assert!(
+        located["undecided"].as_str().unwrap().contains("maximum number of tests is reached"),
+        "{located}"
+    );
+}
+
+#[test]
+fn values_of_group_tests_are_judged_by_the_reference() {
+    for (reference, good, bad) in [
+        (json!({"value": 390.0}), 380.0, 340.0),
+        (json!({"value": 20.0, "better": "lower", "within": 0.05}), 20.5, 22.0),
+    ] {
+        let value = |degraded| json!({"value": if degraded { bad } else { good }});
+        let (_, located, _) = searched(&nodes(16), Some(&reference), "node-11", value);
+        assert_eq!(located["suspects"][0]["host"], "node-11", "{located}");
+    }
+}
+
+#[test]
+fn invalid_group_tests_give_one_error() {
+    for (text, more, says) in [
+        ("{", &[][..], "tested.json: expected an object with `members` and `tests`"),
+        (r#"{"members": ["a", "b"], "test": []}"#, &[], "unknown field `test`"),
+        (r#"{"members": ["a"]}"#, &[], "members: expected between 2 and"),
+        (r#"{"members": ["a", "b", "a"]}"#, &[], "members: a is listed twice"),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["c"], "degraded": true}]}"#,
+            &[],
+            "tests[0].members: c is not",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": [], "degraded": true}]}"#,
+            &[],
+            "tests[0].members: expected at least",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#,
+            &[],
+            "tests[0]: expected either `degraded` or `value`",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9, "degraded": true}]}"#,
+            &[],
+            "tests[0]: expected either `degraded` or `value`",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9}]}"#,
+            &[],
+            "tests[0]: value: found 9 without `reference` in the file",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 9}, "tests": [{"members": ["a"], "value": -9}]}"#,
+            &[],
+            "tests[0]: value: expected a number of at least 0",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 0}}"#,
+            &[],
+            "reference.value: expected a positive",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 1, "within": 1}}"#,
+            &[],
+            "reference.within: expected a fraction",
+        ),
+        (
+            r#"{"members": ["a", "b"], "reference": {"value": 1, "better": "exact"}}"#,
+            &[],
+            "reference.better: expected `higher` or `lower`",
+        ),
+        (r#"{"members": ["a", "b"]}"#, &["--suspected", "0"], "--suspected"),
+        (r#"{"members": ["a", "b"]}"#, &["--tests", "1e400"], "--tests"),
+        ("\0\u{1}\u{2}", &[], "tested.json: expected an object with `members`"),
+    ] {
+        let (output, located) = groups(text, more);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), &located), (Some(64), &Value::Null), "{text}: {error}");
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}

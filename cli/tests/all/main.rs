@@ -1,0 +1,31 @@
+//! Integration tests of the crate, as one program: each program links all dependencies.
+
+mod audit;
+mod bundles;
+mod busy_gpu;
+mod checks;
+mod cost;
+mod errors;
+mod evidence;
+mod init;
+mod judge;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+mod locate;
+mod manners;
+mod node_counts;
+mod notify;
+mod outages;
+mod output;
+mod parse;
+#[cfg(feature = "kubernetes")]
+mod real_kubernetes;
+mod report;
+mod resume;
+mod run;
+mod server;
+mod support;
+mod sweep;
+mod terminal;
+mod up;
+mod upgrade;

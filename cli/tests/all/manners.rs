@@ -1,0 +1,78 @@
+//! Names of runs, selections of runs, quiet output and colours.
+
+use crate::support::Lab;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_run_is_named_by_its_beginning_or_as_the_latest() {
+    let lab = Lab::new("", "");
+    let quiet = lab.burnin(&["run", "w.yaml", "-q", "--color", "always"]);
+    assert!(quiet.status.success(), "{}", text(&quiet.stderr));
+    assert_eq!(text(&quiet.stderr), "", "no progress with -q");
+    assert!(text(&quiet.stdout).contains('\u{1b}'), "colours in a pipe with --color always");
+    let run = lab.run();
+    let whole = lab.burnin(&["show", &run]);
+    assert!(!text(&whole.stdout).contains('\u{1b}'));
+    let never = lab.burnin(&["show", &run, "--color", "never"]);
+    assert_eq!(never.stdout, whole.stdout);
+    for name in ["latest", "lab", &run[..run.len() - 2]] {
+        for command in ["show", "logs", "replay", "handover", "explain"] {
+            let done = lab.burnin(&[command, name]);
+            assert!(done.status.success(), "{command} {name}: {}", text(&done.stderr));
+        }
+        assert_eq!(lab.burnin(&["show", name]).stdout, whole.stdout, "{name}");
+    }
+    let unknown = lab.burnin(&["show", "other"]);
+    assert_eq!(unknown.status.code(), Some(64));
+    assert!(text(&unknown.stderr).contains("no run other"), "{}", text(&unknown.stderr));
+
+    let second = lab.burnin(&["run", "w.yaml"]);
+    assert!(text(&second.stderr).starts_with("run lab-"), "{}", text(&second.stderr));
+    let several = lab.burnin(&["show", "lab"]);
+    assert_eq!(several.status.code(), Some(64));
+    assert!(text(&several.stderr).contains("several runs") && text(&several.stderr).contains(&run));
+    let latest = text(&lab.burnin(&["show", "latest"]).stdout);
+    assert!(!latest.contains(&run), "the newest of two: {latest}");
+
+    let listed = |arguments: &[&str]| {
+        let done = lab.burnin(&[&["runs"], arguments].concat());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stdout).lines().count() - 1
+    };
+    for (arguments, expected) in [
+        (&[][..], 2),
+        (&["--limit", "1"], 1),
+        (&["--workflow", "lab"], 2),
+        (&["--workflow", "other"], 0),
+        (&["--verdict", "pass"], 2),
+        (&["--verdict", "fail"], 0),
+        (&["--since", "1h"], 2),
+        (&["--since", "1ms"], 0),
+    ] {
+        assert_eq!(listed(arguments), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn quiet_and_verbose_exclude_each_other() {
+    let lab = Lab::new("", "");
+    assert_eq!(lab.burnin(&["runs", "-q", "-v"]).status.code(), Some(64));
+    assert_eq!(lab.burnin(&["runs", "--color", "sometimes"]).status.code(), Some(64));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let lab = Lab::new("", "");
+    let page = text(&lab.burnin(&["man"]).stdout);
+    assert!(page.contains(".TH burnin 1") && page.contains("Exit codes"), "{page}");
+    assert!(lab.burnin(&["man", "--save", "pages"]).status.success());
+    for name in ["burnin.1", "burnin-init.1", "burnin-run.1", "burnin-baseline-pin.1"] {
+        let page = std::fs::read_to_string(lab.path("pages").join(name))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
+    assert!(!lab.path("pages/burnin-host.1").exists(), "hidden commands have none");
+}

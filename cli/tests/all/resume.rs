@@ -1,0 +1,136 @@
+//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, nothing left running.
+
+use crate::support::{Lab, json, signal, wait_for};
+
+/// Kills the run once it has this many records, or once the condition holds; then resumes it.
+fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
+    let lab = Lab::new("sleep 0.3", "");
+    let mut run = lab.start();
+    wait_for(what, || until(&lab) || run.try_wait().unwrap().is_some());
+    if run.try_wait().unwrap().is_none() {
+        signal("-KILL", run.id());
+    }
+    run.wait().unwrap();
+    let before = lab.records();
+    let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    if before == 0 {
+        assert_eq!(output.status.code(), Some(64), "nothing was started: {stderr}");
+        return;
+    }
+    if output.status.code() == Some(64) && stderr.contains("no unfinished run") {
+        // The process ended before the signal.
+        assert_eq!(lab.story().last().map(String::as_str), Some("closed"), "{what}: {stderr}");
+    } else {
+        let document = json(&output);
+        assert_eq!(
+            (output.status.code(), &document["verdict"]),
+            (Some(0), &"pass".into()),
+            "{what}: {document} {stderr}"
+        );
+    }
+    let story = lab.story();
+    assert_eq!(story.len(), 12, "{what}: no fact is recorded twice: {story:?}");
+    for (name, count) in lab.counts() {
+        assert_eq!(count, 1, "{what}: {name} was started {count} times");
+    }
+    assert_eq!(lab.counts().len(), 4);
+    lab.assert_nothing_left();
+}
+
+macro_rules! killed_after {
+    ($($name:ident: $records:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            killed(stringify!($name), |lab| lab.records() >= $records);
+        })*
+    };
+}
+
+killed_after! {
+    the_request: 1;
+    the_image_was_accepted: 2;
+    the_image_was_built: 3;
+    the_cluster_was_accepted: 4;
+    the_cluster_was_ready: 5;
+    the_job_was_accepted: 6;
+    the_job_was_done: 7;
+    the_logs_were_collected: 8;
+    the_results_were_loaded: 9;
+    the_verdict_was_reached: 10;
+    the_cluster_was_deleted: 11;
+}
+
+#[test]
+fn a_kill_before_the_first_record_repeats_no_work() {
+    killed("the data folder", |lab| lab.data().join("locks").exists());
+}
+
+#[test]
+fn a_kill_during_the_build_repeats_no_work() {
+    killed("the build", |lab| lab.path("counts/builds").exists());
+}
+
+#[test]
+fn a_kill_during_the_job_repeats_no_work() {
+    killed("a rank", |lab| lab.path("counts/rank-2").exists());
+}
+
+#[test]
+fn a_kill_during_the_collection_repeats_no_work() {
+    killed("a stored log", |lab| {
+        lab.records() >= 7 && lab.data().join("artefacts").join(lab.run()).join("logs").exists()
+    });
+}
+
+#[test]
+fn a_run_without_its_hint_resumes() {
+    let lab = Lab::new("sleep 0.3", "");
+    let mut run = lab.start();
+    wait_for("a rank", || lab.path("counts/rank-1").exists());
+    signal("-KILL", run.id());
+    run.wait().unwrap();
+    std::fs::remove_file(lab.data().join("open").join(lab.run())).unwrap();
+    let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+    assert_eq!(json(&output)["verdict"], "pass");
+    assert_eq!(lab.burnin(&["run", "--resume"]).status.code(), Some(64), "no further unfinished run");
+    lab.assert_nothing_left();
+}
+
+/// Repeated kills at random moments.
+#[test]
+fn repeated_kills_cause_no_repeated_work() {
+    let lab = Lab::new("sleep 0.3", "");
+    let mut run = lab.start();
+    let mut pause = 40;
+    for round in 0..200 {
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        if let Some(ended) = run.try_wait().unwrap() {
+            let output = run.wait_with_output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let done = ended.success() || (ended.code() == Some(64) && stderr.contains("no unfinished run"));
+            assert!(done, "round {round}: {ended} {stderr}");
+            if lab.records() == 0 {
+                run = lab.start(); // killed before its request
+                continue;
+            }
+            assert_eq!(lab.story().last().map(String::as_str), Some("closed"));
+            let story = lab.story();
+            assert_eq!(story.len(), 12, "{story:?}");
+            assert!(lab.counts().iter().all(|(_, count)| *count == 1), "{:?}", lab.counts());
+            lab.assert_nothing_left();
+            return;
+        }
+        signal("-KILL", run.id());
+        run.wait().unwrap();
+        pause = 40 + (round * 37) % 400;
+        let arguments = ["run", "--resume", "--output", "json"];
+        run = lab
+            .command(&arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+    }
+    panic!("timeout: the run has not ended after 200 rounds: {:?}", lab.story());
+}

@@ -1,0 +1,355 @@
+//! Whole runs on the command line.
+
+use std::{fs, process::Command};
+
+use crate::support::{Lab, json, signal, wait_for};
+
+#[test]
+fn a_successful_run_passes_and_its_files_match_the_manifests() {
+    let lab = Lab::new("", "");
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    assert_eq!(document["schema"], "burnin/run/v1");
+    assert_eq!((&document["conclusion"], &document["verdict"]), (&"completed".into(), &"pass".into()));
+    let run = document["run"].as_str().unwrap();
+
+    let page = fs::read_to_string(document["report"].as_str().unwrap()).unwrap();
+    assert!(page.contains("<svg") && page.contains(run));
+    let story = lab.story();
+    assert_eq!(story.len(), 12, "{story:?}");
+    assert_eq!(
+        lab.counts(),
+        [("builds", 1), ("rank-0", 1), ("rank-1", 1), ("rank-2", 1)]
+            .map(|(name, count)| (name.to_owned(), count))
+    );
+
+    // Every byte in the bucket matches its manifest.
+    let logs = lab.data().join("artefacts").join(run).join("logs/1");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(logs.join("manifest.json")).unwrap()).unwrap();
+    let objects = manifest["objects"].as_array().unwrap();
+    assert_eq!(objects.len(), 3);
+    for object in objects {
+        let path = logs.join(object["name"].as_str().unwrap());
+        let sum = Command::new("sha256sum").arg(&path).output().unwrap();
+        assert!(String::from_utf8(sum.stdout).unwrap().starts_with(object["sha256"].as_str().unwrap()));
+    }
+    let warehouse = rusqlite::Connection::open(lab.data().join("warehouse.sqlite")).unwrap();
+    let rows: i64 = warehouse
+        .query_row(
+            "SELECT count(*) FROM measurements WHERE run = ?1 AND busbw >= 0 AND wrong = 0",
+            [run],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(rows, 4 * 2, "one row per size and placement");
+    lab.assert_nothing_left();
+
+    let shown = lab.burnin(&["show", run]);
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("PASS"));
+    let replayed = String::from_utf8(lab.burnin(&["replay", run]).stdout).unwrap();
+    assert!(replayed.contains("run.requested") && replayed.contains("closed: completed"), "{replayed}");
+    let explained = String::from_utf8(lab.burnin(&["explain", run]).stdout).unwrap();
+    assert!(
+        explained.contains("completed, verdict pass") && explained.contains("owed     nothing"),
+        "{explained}"
+    );
+    let shown = json(&lab.burnin(&["show", run, "--output", "json"]));
+    assert_eq!((&shown["schema"], shown["stages"].as_array().unwrap().len()), (&"burnin/show/v1".into(), 7));
+    let listed = json(&lab.burnin(&["runs", "--output", "json"]));
+    assert_eq!(listed["runs"][0]["verdict"], "pass");
+}
+
+/// Records never change: the process that wrote one never reads it, and ticks list the ledger once a second.
+#[test]
+fn a_run_lists_and_reads_its_ledger_rarely() {
+    let lab = Lab::new("", "");
+    let output = lab.burnin(&["--log", "burnin::store=trace", "run", "w.yaml", "--output", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lab.story().len(), 12);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let requests = |kind: &str| {
+        let wanted = format!("kind={kind} name=\"ledger/");
+        log.lines().filter(|line| line.contains(&wanted)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (creates, lists, reads) = (requests("Create"), requests("List"), requests("Read"));
+    assert_eq!(creates.len(), 12, "each record is created by one request:\n{log}");
+    assert!((12..=40).contains(&lists.len()), "{} lists of the ledger", lists.len());
+    assert!(reads.len() <= 30, "{} reads of records", reads.len());
+    let again: Vec<_> = reads.iter().filter(|read| read.contains("found=true")).collect();
+    assert!(again.is_empty(), "this process wrote every record: {again:?}");
+}
+
+/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: Burnin's program
+/// under the name of nccl-tests', which identifies itself in its log.
+#[test]
+fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
+    let lab = Lab::new("", "");
+    lab.write(
+        "bin/nvidia-smi",
+        "#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\necho 'GPU 1: NVIDIA H200 (UUID: GPU-2)'\n",
+    );
+    lab.write(
+        "bin/all_reduce_perf",
+        &format!(
+            "#!/bin/sh\necho '# the installed program, with' \"$@\"\nexec '{}' \"$@\"\n",
+            crate::support::bench().display()
+        ),
+    );
+    for program in ["bin/nvidia-smi", "bin/all_reduce_perf"] {
+        fs::set_permissions(lab.path(program), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../workflows/quickstart.yaml");
+    let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
+    let arguments =
+        ["run", quickstart, "--output", "json", "--set", "checks.all-reduce.workload.max_bytes=1K"];
+    let set = format!("checks.all-reduce.criteria={}", lab.path("criteria.yaml").display());
+    let arguments: Vec<_> = arguments.into_iter().chain(["--set", set.as_str()]).collect();
+    let output = lab.command(&arguments).env("PATH", path).output().unwrap();
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap()).join("logs/1/1");
+    let log = fs::read_to_string(logs.join("node-0.log")).unwrap();
+    assert!(log.starts_with("# the installed program, with -b 16 -e 1024") && log.contains("-g 2"), "{log}");
+    assert_eq!(fs::read_dir(logs).unwrap().count(), 1, "one node with two slots");
+    lab.assert_nothing_left();
+}
+
+/// A single GPU without nccl-tests: four processes run the ring, because one rank would measure no link.
+#[test]
+fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
+    let lab = Lab::new("", "");
+    lab.write("bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: NVIDIA H100 (UUID: GPU-1)'\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(lab.path("bin/nvidia-smi"), mode).unwrap();
+    let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../workflows/quickstart.yaml");
+    let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
+    let criteria = format!("checks.all-reduce.criteria={}", lab.path("criteria.yaml").display());
+    for collective in ["all_reduce", "all_gather", "alltoall"] {
+        let collective = format!("checks.all-reduce.workload.collective={collective}");
+        let mut command = lab.command(&["run", quickstart, "--output", "json", "--set", &collective]);
+        let sizes = ["--set", "checks[0].workload.max_bytes=4K", "--set", &criteria];
+        let output = command.args(sizes).env("PATH", &path).output().unwrap();
+        let document = json(&output);
+        assert_eq!((output.status.code(), &document["verdict"]), (Some(0), &"pass".into()), "{document}");
+        let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap());
+        assert_eq!(fs::read_dir(logs.join("logs/1/1")).unwrap().count(), 4, "four nodes with a rank each");
+        let build = fs::read_to_string(logs.join("image/1/build.log")).unwrap();
+        assert!(build.contains("no GPU, or nccl-tests is not on the PATH"), "the reason: {build}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn wrong_data_fails() {
+    let lab = Lab::new("export BURNIN_FAULT=corrupt:1", "");
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()));
+    let shown = String::from_utf8(lab.burnin(&["show", &lab.run()]).stdout).unwrap();
+    assert!(shown.contains("WRONG_DATA"), "{shown}");
+    lab.assert_nothing_left();
+}
+
+/// Each node has its own work folder, so the fault stays with the node for any rank.
+#[test]
+fn the_bad_node_is_located_before_the_cluster_is_released() {
+    let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");
+    // With other tests running, good pairs differ widely.
+    let output = lab.burnin(&["run", "w.yaml", "--set", "locate.tolerance=0.95", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()), "{document}");
+    let suspects = &document["suspects"];
+    let named: Vec<_> = suspects["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
+    assert_eq!(named, ["node-2"], "{suspects}");
+    let drained = &suspects["nodes"][0]["drained"]["left"]["why"];
+    assert!(drained.as_str().unwrap().contains("cannot be drained"), "{suspects}");
+    let shown = String::from_utf8(lab.burnin(&["show", &lab.run()]).stdout).unwrap();
+    assert!(shown.contains("bad node: node-2"), "{shown}");
+    let page = fs::read_to_string(document["report"].as_str().unwrap()).unwrap();
+    assert!(page.contains("bad node: node-2"));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_hanging_run_is_inconclusive_and_released() {
+    let lab = Lab::new("export BURNIN_FAULT=hang:2", "");
+    let output = lab.burnin(&[
+        "run",
+        "w.yaml",
+        "--set",
+        "limits.job=4s",
+        "--set",
+        "limits.grace=2s",
+        "--output",
+        "json",
+    ]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(2), &"inconclusive".into()), "{document}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_failed_image_build_ends_the_run_and_names_the_step() {
+    let lab = Lab::new("", "");
+    lab.write(
+        "image.yaml",
+        "steps:\n  - id: compile\n    name: bash\n    script: |\n      echo no such compiler\n      exit 7\n",
+    );
+    lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml}\n");
+    let output = lab.burnin(&["run", "w.yaml"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{shown}");
+    assert!(shown.contains("compile") && shown.contains("no such compiler"), "{shown}");
+}
+
+#[test]
+fn build_secrets_are_available_and_never_stored() {
+    let lab = Lab::new("", "");
+    lab.write(
+        "image.yaml",
+        r#"
+steps:
+  - id: login
+    name: bash
+    secretEnv: [TOKEN]
+    script: |
+      #!/usr/bin/env bash
+      echo "token: $TOKEN"
+      echo "length: ${#TOKEN}"
+availableSecrets:
+  secretManager:
+    - {versionName: projects/p/secrets/registry-token/versions/latest, env: TOKEN}
+"#,
+    );
+    lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml}\n");
+    let missing = lab.burnin(&["run", "w.yaml"]);
+    let stdout = String::from_utf8(missing.stdout).unwrap();
+    assert_eq!(missing.status.code(), Some(3));
+    assert!(stdout.contains("registry-token") || stdout.contains("TOKEN"), "{stdout}");
+
+    lab.write("data/secrets/registry-token", "hunter2-hunter2\n");
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    let run = document["run"].as_str().unwrap();
+    let log = fs::read_to_string(lab.data().join("artefacts").join(run).join("image/1/build.log")).unwrap();
+    assert!(log.contains("token: ***") && log.contains("length: 15"), "{log}");
+    let found = Command::new("grep").args(["-rl", "hunter2"]).arg(lab.data()).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "nowhere else");
+}
+
+/// A build that prints undeclared secrets: a token, and the content of a file in `secrets/`.
+#[test]
+fn build_output_is_redacted_before_it_is_stored_or_reported() {
+    let lab = Lab::new("", "");
+    lab.write("data/secrets/unrelated", "correct-horse-battery\n");
+    let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
+    for exit in [0, 7] {
+        // Assembled at run time: the source archive must not contain them.
+        let script = format!(
+            "printf 'using correct-horse-%s\\n' battery\nprintf 'a-token-of-%s\\n' the-operator\n\
+             printf 'failed with ghp_%s\\n' \"$(printf 'Ab3dE5fGh1%.0s' 1 2 3 4)\"\nexit {exit}\n"
+        );
+        lab.write("source/step.sh", &script);
+        lab.write(
+            "image.yaml",
+            "steps: [{id: leak, name: bash, automapSubstitutions: true, script: \"bash step.sh\"}]\n",
+        );
+        lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml, source: source}\n");
+        let output = lab.command(&["run", "w.yaml"]).env("MY_API_TOKEN", "a-token-of-the-operator").output();
+        let output = output.unwrap();
+        let shown =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(if exit == 0 { 0 } else { 3 }), "{shown}");
+        assert!(exit == 0 || shown.contains("failed with [redacted:git-token]"), "{shown}");
+        for secret in ["correct-horse-battery", token.as_str()] {
+            assert!(!shown.contains(secret), "{shown}");
+            let found = Command::new("grep").args(["-rl", secret]).arg(lab.data()).output().unwrap();
+            let found = String::from_utf8(found.stdout).unwrap();
+            let own = lab.data().join("secrets/unrelated").display().to_string();
+            assert!(found.lines().all(|file| file == own), "{secret} in {found}");
+        }
+        // This secret is in the environment of the process that stores the log, and not in that of the build's
+        // supervisor.
+        for folder in ["artefacts", "ledger", "reports"] {
+            let place = lab.data().join(folder);
+            let found = Command::new("grep").args(["-rl", "a-token-of-the-operator"]).arg(place).output();
+            assert_eq!(String::from_utf8(found.unwrap().stdout).unwrap(), "", "{folder}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_node_costs_an_attempt_but_not_the_run() {
+    // The first start of a rank waits to be killed; the second does not.
+    let lab = Lab::new(
+        r#"if [[ $(wc -l < "$(dirname "$0")/../../../../../../counts/rank-$BURNIN_RANK") == 1 ]]; then sleep 60; fi"#,
+        "",
+    );
+    let run = lab.start();
+    let counts = lab.path("counts/rank-1");
+    wait_for("the job to start", || counts.exists());
+    let clusters = lab.data().join("host/clusters");
+    let leader = fs::read_dir(clusters).unwrap().next().unwrap().unwrap().path().join("nodes/node-1/leader");
+    let leader: serde_json::Value = serde_json::from_slice(&fs::read(leader).unwrap()).unwrap();
+    signal("-KILL", u32::try_from(leader["id"].as_u64().unwrap()).unwrap());
+    let output = run.wait_with_output().unwrap();
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document} {}", String::from_utf8_lossy(&output.stderr));
+    let story = lab.story();
+    assert!(story.contains(&"attempt_opened".to_owned()), "{story:?}");
+    assert_eq!(
+        story.iter().filter(|entry| *entry == "cluster.deleted").count(),
+        2,
+        "both clusters were released"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_cancels_and_releases_everything() {
+    let lab = Lab::new("sleep 60", "");
+    let run = lab.start();
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
+    signal("-INT", run.id());
+    let output = run.wait_with_output().unwrap();
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["conclusion"]), (Some(4), &"cancelled".into()));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_run_can_be_cancelled_from_another_terminal() {
+    let lab = Lab::new("sleep 60", "");
+    let run = lab.start();
+    wait_for("the job to start", || lab.path("counts/rank-0").exists());
+    let cancelled = lab.burnin(&["cancel", &lab.run(), "--reason", "lunch"]);
+    assert_eq!(cancelled.status.code(), Some(0));
+    let output = run.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &json(&output)["conclusion"]), (Some(4), &"cancelled".into()));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_invalid_file_is_reported_and_nothing_started() {
+    let lab = Lab::new("", "");
+    lab.write("w.yaml", "name: lab\ncolour: red\n");
+    let output = lab.burnin(&["run", "w.yaml"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("error: colour: is not a known field\n --> w.yaml:2:1\n")
+    );
+    assert!(!lab.data().exists(), "no data folder was created");
+    for wrong in
+        [&["run"][..], &["run", "nope.yaml"], &["show", "no-such-run"], &["frobnicate"], &["show", "../x"]]
+    {
+        assert_eq!(lab.burnin(wrong).status.code(), Some(64), "{wrong:?}");
+    }
+    assert_eq!(lab.burnin(&["--help"]).status.code(), Some(0));
+    assert!(lab.burnin(&["completions", "bash"]).stdout.len() > 1000);
+}

@@ -1,0 +1,4 @@
+//! Integration tests of the crate, as one program: each program links all dependencies.
+
+mod hostile;
+mod recordings;

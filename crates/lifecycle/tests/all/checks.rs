@@ -1,0 +1,286 @@
+//! Runs with several checks on one cluster.
+
+use crate::support::*;
+use lifecycle::owed;
+use model::*;
+
+const A: CheckIndex = CheckIndex(0);
+const B: CheckIndex = CheckIndex(1);
+const C: CheckIndex = CheckIndex(2);
+
+/// A run whose cluster is ready for the first check.
+fn ready(workflow: Workflow) -> Book {
+    let mut book = Book::open(workflow);
+    book.until("dev.burnin.cluster.ready.v1");
+    book
+}
+
+fn feed(book: &mut Book, check: CheckIndex, facts: impl IntoIterator<Item = Fact>) {
+    for fact in facts {
+        assert_eq!(book.feed_at(Attempt::first_of(check), fact), None);
+    }
+}
+
+/// The facts of a check's job that ran to its end.
+fn measured() -> [Fact; 3] {
+    [Fact::JobAccepted(handle()), job_done(), logs()]
+}
+
+/// Confirms all owed commands until the run closes.
+fn finish(book: &mut Book) {
+    for _ in 0..20 {
+        for owed in book.owes() {
+            let mut parts = owed.split('.');
+            let (stage, attempt) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
+            let fact = match (stage, parts.next().unwrap()) {
+                ("cluster", "delete") => deleted(book.now),
+                ("results", _) => loaded(),
+                ("verdict", _) => verdict(Verdict::Pass),
+                other => panic!("{other:?} is owed"),
+            };
+            book.feed_at(attempt, fact);
+        }
+    }
+}
+
+#[test]
+fn checks_run_one_after_another_and_the_cluster_is_released_once() {
+    let mut book = ready(with_checks(&["", "", ""]));
+    assert_eq!(book.owes(), ["job.1.start"]);
+    feed(&mut book, A, measured());
+    assert_eq!(book.owes(), ["verdict.1.start"]);
+    feed(&mut book, A, [verdict(Verdict::Pass)]);
+    assert_eq!(book.owes(), ["job.c2a1.start"]);
+    feed(&mut book, B, measured());
+    feed(&mut book, B, [verdict(Verdict::Inconclusive)]);
+    assert_eq!(book.state.verdict(), None, "the third check may still fail");
+    feed(&mut book, C, measured());
+    assert_eq!(book.owes(), ["cluster.1.delete", "verdict.c3a1.start"], "all logs are collected");
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("completed"));
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Inconclusive, "the most severe");
+    assert_eq!(book.state.worst_check(), Some(B));
+    assert!([A, B, C].iter().all(|check| book.state.results_of(*check).is_some()));
+    let released = book.entries().into_iter().filter(|entry| match entry {
+        RecordEntry::Accepted { fact, .. } => matches!(**fact, Fact::ClusterDeleted(_)),
+        _ => false,
+    });
+    assert_eq!(released.count(), 1);
+}
+
+#[test]
+fn a_failed_check_does_not_stop_the_next() {
+    let mut book = ready(with_checks(&["", ""]));
+    feed(&mut book, A, measured());
+    feed(&mut book, A, [verdict(Verdict::Fail)]);
+    assert_eq!(book.owes(), ["job.c2a1.start"]);
+    assert_eq!(
+        book.state.verdict().unwrap().verdict,
+        Verdict::Fail,
+        "no later check can improve the verdict"
+    );
+    feed(&mut book, B, measured());
+    finish(&mut book);
+    assert_eq!((book.conclusion(), book.state.worst_check()), (Some("completed"), Some(A)));
+}
+
+#[test]
+fn a_check_is_skipped_if_its_needed_check_did_not_pass() {
+    for failed in [Verdict::Fail, Verdict::Inconclusive] {
+        // `c` needs `b`, which is also skipped.
+        let mut book = ready(with_checks(&["", "a", "b"]));
+        feed(&mut book, A, measured());
+        assert!(!book.state.skipped(B), "a result before the verdict is rejected");
+        feed(&mut book, A, [verdict(failed)]);
+        assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+        assert!(book.state.skipped(B) && book.state.skipped(C));
+        finish(&mut book);
+        assert_eq!(book.conclusion(), Some("completed"));
+        assert_eq!(book.state.verdict().unwrap().verdict, failed);
+    }
+}
+
+#[test]
+fn a_failed_job_fails_its_check_and_the_run_but_not_the_next_check() {
+    let mut book = ready(with_checks(&["", "", "a"]));
+    feed(&mut book, A, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::Workload))]);
+    assert_eq!(book.owes(), ["logs.1.start"], "the failed job's logs are collected");
+    feed(&mut book, A, [logs()]);
+    assert_eq!(book.owes(), ["job.c2a1.start"]);
+    feed(&mut book, B, measured());
+    feed(&mut book, B, [verdict(Verdict::Pass)]);
+    assert!(book.state.skipped(C));
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("failed"));
+    assert_eq!(book.state.verdict(), None, "a check without a verdict never passes");
+    assert!(book.state.results_of(A).is_none() && book.state.results_of(B).is_some());
+}
+
+/// Another job needs the nodes during the second of three checks.
+#[test]
+fn a_run_that_yields_starts_no_further_job_and_keeps_a_fail() {
+    for (verdict_of_first, expected) in [(Verdict::Pass, None), (Verdict::Fail, Some(Verdict::Fail))] {
+        let mut book = ready(with_checks(&["", "", ""]));
+        feed(&mut book, A, measured());
+        feed(&mut book, A, [verdict(verdict_of_first)]);
+        feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::Yielded))]);
+        assert_eq!(book.owes(), ["logs.c2a1.start"], "what was measured is evidence");
+        feed(&mut book, B, [logs()]);
+        finish(&mut book);
+        assert_eq!(book.conclusion(), Some("yielded"));
+        assert_eq!(book.state.verdict().map(|reached| reached.verdict), expected);
+        assert!(book.state.stage(Stage::Job.of(C)).is_none());
+        let formats: Vec<_> = book.records.iter().map(|record| record.entry.format()).collect();
+        assert_eq!(formats.iter().filter(|format| **format == 5).count(), 2, "{formats:?}");
+    }
+}
+
+#[test]
+fn a_run_without_idle_nodes_yields_before_its_first_job() {
+    let mut book = Book::open(with_checks(&["", ""]));
+    while book.owes() != ["cluster.1.start"] {
+        book.until("dev.burnin.image.built.v1");
+    }
+    book.feed(1, Fact::ClusterFailed(failure(Class::Yielded)));
+    finish(&mut book);
+    assert_eq!((book.conclusion(), book.state.verdict().is_none()), (Some("yielded"), true));
+}
+
+#[test]
+fn logs_that_cannot_be_collected_fail_only_their_check() {
+    let mut book = ready(with_checks(&["", ""]));
+    feed(&mut book, A, [Fact::JobAccepted(handle()), job_done(), Fact::LogsFailed(failure(Class::Workload))]);
+    assert_eq!(book.owes(), ["job.c2a1.start"]);
+    feed(&mut book, B, measured());
+    finish(&mut book);
+    let Some((Conclusion::Failed { stage: Stage::Logs, check: A, .. }, _)) = book.state.settled else {
+        panic!("{:?}", book.state.settled);
+    };
+}
+
+#[test]
+fn after_a_silent_job_no_further_job_starts() {
+    let mut book = ready(with_checks(&["", ""]));
+    feed(&mut book, A, [Fact::JobAccepted(handle())]);
+    for _ in 0..3 {
+        book.tick(3 * 3600);
+    }
+    assert!(book.state.failed(Stage::Job));
+    let jobs: Vec<_> = book.owes().into_iter().filter(|owed| owed.starts_with("job")).collect();
+    assert_eq!(jobs, ["job.1.cancel"], "it may still be running and disturb the next measurement");
+    feed(&mut book, A, [logs()]);
+    assert!(matches!(book.state.settled, Some((Conclusion::TimedOut { stage: Stage::Job, check: A }, _))));
+}
+
+#[test]
+fn a_lost_cluster_repeats_only_the_interrupted_check() {
+    let mut book = ready(with_checks(&["", ""]));
+    feed(&mut book, A, measured());
+    feed(&mut book, A, [verdict(Verdict::Pass)]);
+    feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::ClusterLost))]);
+    assert_eq!(book.owes(), ["cluster.1.delete"], "at most one cluster at a time");
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.owes(), ["cluster.2.start"]);
+    book.feed(2, Fact::ClusterReady(cluster()));
+    assert_eq!(book.owes(), ["job.c2a2.start"]);
+    assert!(book.state.verdict_of(A).is_some() && book.state.attempt(Stage::Job) == Attempt::FIRST);
+    let second = Attempt { check: B, number: 2 };
+    for fact in [Fact::JobAccepted(handle()), job_done()] {
+        assert_eq!(book.feed_at(second, fact), None);
+    }
+    feed(&mut book, B, [logs(), verdict(Verdict::Pass)]);
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("completed"));
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_cancel_stops_the_running_check() {
+    let mut book = ready(with_checks(&["", ""]));
+    feed(&mut book, A, measured());
+    feed(&mut book, A, [verdict(Verdict::Pass)]);
+    feed(&mut book, B, [Fact::JobAccepted(handle())]);
+    book.feed(1, Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() }));
+    assert_eq!(book.owes(), ["cluster.1.delete", "job.c2a1.cancel"]);
+}
+
+#[test]
+fn the_search_after_a_failed_check_precedes_the_next_check() {
+    let mut book = ready(Workflow { locate: Some(Locate::default()), ..with_checks(&["", ""]) });
+    feed(&mut book, A, measured());
+    feed(&mut book, A, [verdict(Verdict::Fail)]);
+    assert_eq!(book.owes(), ["locate.1.start"]);
+    feed(&mut book, A, [located()]);
+    assert_eq!(book.owes(), ["job.c2a1.start"]);
+    feed(&mut book, B, measured());
+    assert!(!book.owes().contains(&"cluster.1.delete".to_owned()), "a search may follow");
+    feed(&mut book, B, [verdict(Verdict::Pass)]);
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+}
+
+#[test]
+fn nodes_are_returned_after_the_last_check_only_if_every_check_passed() {
+    let retest = Retest { nodes: vec!["n3".into()], after_pass: AfterPass::Return };
+    let workflow = Workflow { retest: Some(retest.clone()), ..with_checks(&["", ""]) };
+    let after = |first: Verdict, second: Verdict| {
+        let mut book = ready(workflow.clone());
+        for (check, reached) in [(A, first), (B, second)] {
+            feed(&mut book, check, measured());
+            feed(&mut book, check, [verdict(reached)]);
+        }
+        book
+    };
+    let mut book = after(Verdict::Pass, Verdict::Pass);
+    assert_eq!(book.owes(), ["locate.c2a1.start"], "the cluster is kept until the nodes are returned");
+    let search = owed(&book.state, book.now).into_iter().find_map(|owed| match owed.command.body {
+        Body::NodesLocate { search } => Some(search),
+        _ => None,
+    });
+    assert_eq!(search.unwrap().retest, Some(retest));
+    let node = RetestedNode { node: "n3".into(), returned: Returned::Applied };
+    let Fact::NodesLocated(located) = located() else { panic!("{:?}", located()) };
+    let ended = Suspects { nodes: vec![], retested: vec![node.clone()], ..located };
+    feed(&mut book, B, [Fact::NodesLocated(ended)]);
+    assert_eq!((book.state.retested(), book.state.suspects()), (&[node][..], None));
+    finish(&mut book);
+    assert!(book.state.closed.is_some());
+    for (first, second) in [
+        (Verdict::Fail, Verdict::Pass),
+        (Verdict::Pass, Verdict::Fail),
+        (Verdict::Inconclusive, Verdict::Pass),
+    ] {
+        let book = after(first, second);
+        assert!(book.owes().iter().all(|owed| !owed.starts_with("locate")), "{first} {second}");
+    }
+}
+
+#[test]
+fn a_check_has_its_own_limit() {
+    let mut workflow = with_checks(&["", ""]);
+    workflow.checks[1].limit = Some(Span::from_secs(60));
+    let book = ready(workflow);
+    assert_eq!(book.state.limit(Stage::Job), Limits::default().job);
+    assert_eq!(book.state.limit(Stage::Job.of(B)), Span::from_secs(60));
+}
+
+#[test]
+fn facts_of_unknown_checks_are_refused() {
+    let mut book = ready(with_checks(&["", ""]));
+    assert_eq!(
+        book.feed_at(Attempt::first_of(CheckIndex(7)), job_done()),
+        Some(lifecycle::Ignored::NotAsked)
+    );
+    let elsewhere = Attempt::first_of(B);
+    assert_eq!(book.feed_at(elsewhere, Fact::ClusterReady(cluster())), Some(lifecycle::Ignored::NotAsked));
+}
+
+#[test]
+fn records_of_several_checks_have_a_format_that_older_programs_refuse() {
+    let mut book = ready(with_checks(&["", ""]));
+    feed(&mut book, A, measured());
+    feed(&mut book, A, [verdict(Verdict::Pass)]);
+    feed(&mut book, B, [Fact::JobAccepted(handle())]);
+    let formats: Vec<_> = book.entries().iter().map(|entry| entry.format()).collect();
+    assert_eq!((formats.first(), formats.last()), (Some(&4), Some(&4)));
+    assert!(formats[1..formats.len() - 1].iter().all(|format| *format == 1));
+}

@@ -1,0 +1,168 @@
+//! Cost of clusters, and the budget of runs.
+
+use crate::support::{Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, workflow};
+use lifecycle::{Usage, most, wake};
+use model::{Attempt, Body, ClusterCost, Fact, Money, RecordEntry, Span, Verdict, Workflow};
+
+fn money(text: &str) -> Money {
+    text.parse().unwrap()
+}
+
+/// Two nodes at 60 EUR per hour each cost 2 EUR per minute.
+fn priced(budget: Option<&str>) -> Workflow {
+    let budget = budget.map(money);
+    let cost = ClusterCost { node_hour: money("60"), budget, kept_hour: None, currency: "EUR".into() };
+    Workflow { cost: Some(cost), ..workflow() }
+}
+
+fn spent(book: &Book) -> String {
+    book.state.usage(book.now).spent.unwrap().to_string()
+}
+
+/// The cluster is ready this many seconds after its request.
+fn up(workflow: Workflow, seconds: u64) -> Book {
+    let mut book = Book::open(workflow);
+    book.until("dev.burnin.image.built.v1");
+    book.tick(seconds);
+    book.feed(1, Fact::ClusterAccepted(handle()));
+    book.feed(1, Fact::ClusterReady(cluster()));
+    book
+}
+
+#[test]
+fn a_cluster_costs_from_its_request_to_its_confirmed_deletion() {
+    let mut book = up(priced(None), 90);
+    assert_eq!(spent(&book), "3.00", "it may exist since the request");
+    book.tick(30);
+    book.feed(1, Fact::JobAccepted(handle()));
+    book.feed(1, job_done());
+    book.feed(1, logs());
+    book.tick(60);
+    assert_eq!(spent(&book), "6.00", "it costs until its deletion is confirmed");
+    book.feed(1, deleted(book.now));
+    book.tick(3600);
+    let usage = book.state.usage(book.now);
+    assert_eq!((usage.held, usage.spent), (Span::from_secs(180), Some(money("6"))));
+    assert_eq!(usage.idle(), Span(usage.held.0 - usage.busy.0));
+
+    // A cluster that reappears costs again.
+    book.feed_as("late", 1, Fact::ClusterReady(cluster()));
+    book.tick(60);
+    assert_eq!(spent(&book), "8.00");
+}
+
+#[test]
+fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
+    let mut book = up(priced(Some("20")), 60);
+    book.feed(1, Fact::JobAccepted(handle()));
+    let grace = book.state.workflow.limits.grace;
+    let stop = wake(&book.state, book.now).unwrap();
+    book.tick(60);
+    assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
+    // A budget of 20 EUR pays for ten minutes; the release may take as long as the grace period.
+    let seconds = 600 - grace.0.as_secs() - 120;
+    book.tick(seconds - 1);
+    assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken at that time");
+    assert!(book.state.settled.is_none());
+    book.tick(1);
+    assert!(
+        matches!(book.entries().last(), Some(RecordEntry::OverBudget { .. })),
+        "{:?}",
+        book.entries().last()
+    );
+    assert_eq!(book.entries().last().unwrap().format(), 2);
+    assert_eq!(book.owes(), ["cluster.1.delete", "job.1.cancel"]);
+    let (conclusion, _) = book.state.settled.clone().unwrap();
+    let text = format!("{conclusion:?}");
+    assert!(text.contains("OVER_BUDGET") && text.contains("EUR of 20.00"), "{text}");
+    book.tick(grace.0.as_secs());
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("failed"));
+    assert!(book.state.usage(book.now).spent.unwrap() <= money("20"), "{}", spent(&book));
+}
+
+#[test]
+fn the_budget_does_not_stop_a_run_with_collected_logs() {
+    let mut book = up(priced(Some("20")), 60);
+    for fact in [Fact::JobAccepted(handle()), job_done(), logs()] {
+        book.feed(1, fact);
+    }
+    book.tick(3600);
+    assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
+}
+
+#[test]
+fn the_budget_ends_the_search_and_not_the_run() {
+    for judged in [false, true] {
+        let searching = Workflow { locate: Some(Default::default()), ..priced(Some("20")) };
+        let mut book = up(searching, 60);
+        for fact in [Fact::JobAccepted(handle()), job_done(), logs()] {
+            book.feed(1, fact);
+        }
+        if judged {
+            book.feed(1, verdict(Verdict::Fail));
+        }
+        book.tick(540 - book.state.workflow.limits.grace.0.as_secs());
+        assert!(book.owes().contains(&"cluster.1.delete".to_owned()), "{:?}", book.owes());
+        if !judged {
+            book.feed(1, verdict(Verdict::Fail));
+        }
+        for fact in [loaded(), deleted(book.now)] {
+            book.feed(1, fact);
+        }
+        assert_eq!(book.conclusion(), Some("completed"));
+    }
+}
+
+#[test]
+fn a_cluster_ends_by_itself_when_its_lease_or_the_budget_ends() {
+    let ends_after = |workflow: Workflow| {
+        let mut book = Book::open(workflow);
+        book.until("dev.burnin.image.built.v1");
+        let owed = lifecycle::owed(&book.state, book.now);
+        let expires_at = owed.iter().find_map(|owed| match &owed.command.body {
+            Body::ClusterCreate { expires_at, .. } => *expires_at,
+            _ => None,
+        });
+        expires_at.unwrap().since(book.now)
+    };
+    let lease = workflow().limits.lease;
+    assert_eq!(ends_after(workflow()), lease);
+    assert_eq!(ends_after(priced(Some("1000000"))), lease);
+    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "even if no service is running");
+}
+
+#[test]
+fn a_second_cluster_gets_the_remaining_lease_and_budget() {
+    let mut book = up(priced(Some("30")), 300);
+    let lost = model::Failure::new(model::Class::ClusterLost, "NODE_FAIL", "gone");
+    book.feed(1, Fact::JobFailed(lost));
+    book.feed(1, deleted(book.now));
+    let lease = &book.state.leases[&Attempt::new(2)];
+    assert_eq!(lease.expires_at.since(lease.asked_at), Span::from_secs(600), "10 of 30 are spent");
+}
+
+#[test]
+fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
+    assert_eq!(most(&workflow()), None, "without a price the cost is unknown");
+    let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
+    assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
+    assert_eq!(most(&priced(Some("20"))), Some(money("20")));
+    let free = ClusterCost {
+        node_hour: Money::default(),
+        budget: Some(money("1")),
+        kept_hour: None,
+        currency: "USD".into(),
+    };
+    let mut book = Book::open(Workflow { cost: Some(free), ..workflow() });
+    for fact in happy() {
+        book.feed(1, fact);
+        book.tick(3600 * 24);
+    }
+    assert!(
+        !book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })),
+        "without a cluster the cost is zero"
+    );
+    let own = Usage::default();
+    assert_eq!((own.held, own.spent), (Span::default(), None));
+}

@@ -1,0 +1,157 @@
+//! Properties of every run, for any order and repetition of its facts.
+
+use crate::support::*;
+use lifecycle::{fold, wake};
+use model::*;
+use proptest::prelude::*;
+
+/// A workflow with a single benchmark or several checks, and facts in any order and number, each up to three times, of any of
+/// three attempts and checks, with time passing between them.
+fn noise() -> impl Strategy<Value = Noise> {
+    let fact = 0..every_fact().len();
+    let number = prop_oneof![3 => Just(1u32), 1 => 2..=3u32];
+    let attempt = (0..3u16, number).prop_map(|(check, number)| Attempt { check: CheckIndex(check), number });
+    let facts = prop::collection::vec((fact, attempt, prop_oneof![Just(0u64), 1..4000u64]), 0..60);
+    let workflow = prop_oneof![
+        Just(workflow()),
+        Just(searching()),
+        Just(with_checks(&["", "", "a"])),
+        Just(Workflow { locate: Some(Locate::default()), ..with_checks(&["", "a", ""]) }),
+    ];
+    // A run with several checks advances only with mostly expected facts.
+    let expected = prop::collection::vec((0..happy().len() - 1, 0..3u16), 0..40).prop_map(|picks| {
+        let at = |fact: &Fact| every_fact().iter().position(|other| other == fact).expect("a known fact");
+        let (facts, mut picks) = (happy(), picks);
+        picks.sort_by_key(|(fact, check)| if *fact < 4 { (0, *fact) } else { (1 + check, *fact) });
+        let fact = |(fact, check): (usize, u16)| {
+            let check = CheckIndex(if fact < 4 { 0 } else { check });
+            (at(&facts[fact]), Attempt::first_of(check), 0u64)
+        };
+        picks.into_iter().map(fact).collect::<Vec<_>>()
+    });
+    (workflow, expected, facts).prop_map(|(workflow, expected, facts)| Noise {
+        workflow,
+        facts: expected.into_iter().chain(facts).collect(),
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Noise {
+    workflow: Workflow,
+    facts: Vec<(usize, Attempt, u64)>,
+}
+
+fn drive(noise: &Noise) -> Book {
+    let facts = every_fact();
+    let mut book = Book::open(noise.workflow.clone());
+    for (fact, attempt, seconds) in &noise.facts {
+        book.tick(*seconds);
+        let fact = match &facts[*fact] {
+            Fact::ClusterDeleted(_) => deleted(book.now),
+            fact => fact.clone(),
+        };
+        book.feed_at(*attempt, fact);
+    }
+    book
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_the_facts_of_one_attempt_folds_to_the_same_state(
+        order in Just((0..happy().len() - 1).collect::<Vec<_>>()).prop_shuffle()
+    ) {
+        let facts = happy();
+        let (gone, work) = facts.split_last().unwrap();
+        let mut in_order = Book::open(workflow());
+        let mut shuffled = Book::open(workflow());
+        for fact in work {
+            in_order.feed(1, fact.clone());
+        }
+        for index in order {
+            shuffled.feed(1, work[index].clone());
+        }
+        // A cluster's deletion can be confirmed only after it existed.
+        in_order.feed(1, gone.clone());
+        shuffled.feed(1, gone.clone());
+        prop_assert_eq!(in_order.state, shuffled.state);
+    }
+
+    #[test]
+    fn duplicated_facts_fold_to_the_same_state(copies in prop::collection::vec(1..4usize, happy().len())) {
+        let mut once = Book::open(workflow());
+        let mut often = Book::open(workflow());
+        for (fact, copies) in happy().into_iter().zip(copies) {
+            once.feed(1, fact.clone());
+            for _ in 0..copies {
+                often.feed(1, fact.clone());
+            }
+        }
+        prop_assert_eq!(&once.records, &often.records);
+        prop_assert_eq!(once.state, often.state);
+    }
+
+    #[test]
+    fn no_fact_panics_and_replay_gives_the_same_state(noise in noise()) {
+        let book = drive(&noise);
+        let folded = fold(&book.records).unwrap();
+        prop_assert_eq!(&folded, &book.state);
+        let text = serde_json::to_string(&book.records).unwrap();
+        let read: Vec<Record> = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(fold(&read).unwrap(), book.state);
+    }
+
+    #[test]
+    fn no_state_is_stuck(noise in noise()) {
+        let book = drive(&noise);
+        let idle = book.owes().is_empty();
+        let waits = wake(&book.state, book.now).is_some();
+        let done = book.state.closed.is_some() && book.state.leases_returned();
+        prop_assert!(!idle || waits || done, "{:#?}", book.state);
+        prop_assert!(!(done && (!idle || waits)) || book.state.abandoned().next().is_some());
+    }
+
+    #[test]
+    fn an_undisturbed_run_always_closes(noise in noise()) {
+        let mut book = drive(&noise);
+        // The workers confirm teardowns and send no other facts.
+        for _ in 0..200 {
+            for owed in book.owes() {
+                let attempt: Attempt = owed.split('.').nth(1).unwrap().parse().unwrap();
+                match owed.split('.').next().unwrap() {
+                    "cluster" if owed.ends_with("delete") => book.feed_at(attempt, deleted(book.now)),
+                    "image" if owed.ends_with("cancel") => {
+                        book.feed_at(attempt, Fact::ImageFailed(failure(Class::Cancelled)))
+                    }
+                    "job" if owed.ends_with("cancel") => {
+                        book.feed_at(attempt, Fact::JobFailed(failure(Class::Cancelled)))
+                    }
+                    "locate" if owed.ends_with("cancel") => {
+                        book.feed_at(attempt, Fact::NodesFailed(failure(Class::Cancelled)))
+                    }
+                    _ => None,
+                };
+            }
+            book.tick(3600);
+        }
+        prop_assert!(book.state.closed.is_some(), "owes {:?}", book.owes());
+        prop_assert!(book.state.leases_returned());
+        prop_assert_eq!(book.owes(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_lease_is_never_lost_and_never_doubled(noise in noise()) {
+        let book = drive(&noise);
+        // At most one cluster is requested at a time, and it is the current one.
+        let wanted = book.state.leases.keys().filter(|attempt| book.state.needs_lease(**attempt)).count();
+        prop_assert!(wanted <= 1);
+        let start_owed = book.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));
+        if start_owed {
+            let others = book.state.leases.iter().filter(|(attempt, lease)| {
+                **attempt != book.state.attempt(Stage::Cluster) && lease.state != lifecycle::LeaseState::Returned
+            });
+            prop_assert_eq!(others.count(), 0, "a second cluster would be requested");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Runs that repeat their checks.
+
+use crate::support::*;
+use lifecycle::{SoakEnd, fold};
+use model::*;
+
+/// Two checks, the second of which needs the first.
+fn soak(seconds: u64) -> Workflow {
+    let soak = Some(Soak { duration: Span::from_secs(seconds), drift: 0.02 });
+    Workflow { soak, ..with_checks(&["", "a"]) }
+}
+
+fn ready(workflow: Workflow) -> Book {
+    let mut book = Book::open(workflow);
+    book.until("dev.burnin.cluster.ready.v1");
+    book
+}
+
+/// Measures and judges the next check, which takes a minute.
+fn check(book: &mut Book, check: u16, reached: Verdict) {
+    let attempt = Attempt::first_of(CheckIndex(check));
+    book.now = book.now + Span::from_secs(60);
+    for fact in [Fact::JobAccepted(handle()), job_done(), logs(), verdict(reached)] {
+        assert_eq!(book.feed_at(attempt, fact), None);
+    }
+}
+
+/// Confirms what is owed after the last round.
+fn finish(book: &mut Book) {
+    for _ in 0..20 {
+        for owed in book.owes() {
+            let mut parts = owed.split('.');
+            let (stage, attempt) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
+            let fact = match stage {
+                "cluster" => deleted(book.now),
+                "results" => loaded(),
+                "job" => Fact::JobFailed(failure(Class::Cancelled)),
+                other => panic!("{other} is owed"),
+            };
+            book.feed_at(attempt, fact);
+        }
+    }
+}
+
+#[test]
+fn rounds_follow_each_other_until_the_time_has_passed() {
+    let mut book = ready(soak(300));
+    for round in 0..2 {
+        check(&mut book, 2 * round, Verdict::Pass);
+        check(&mut book, 2 * round + 1, Verdict::Pass);
+        assert_eq!(book.owes(), [format!("job.c{}a1.start", 2 * round + 3)], "only the next job is owed");
+    }
+    check(&mut book, 4, Verdict::Pass);
+    assert_eq!(book.owes(), ["job.c6a1.start"], "a round is finished even if the time has passed");
+    check(&mut book, 5, Verdict::Pass);
+    let progress = book.state.soak.unwrap();
+    assert_eq!((progress.rounds, progress.ended.map(|(_, end)| end)), (3, Some(SoakEnd::TimePassed)));
+    assert_eq!(progress.lasted(book.now), Span::from_secs(360));
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("completed"));
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Pass);
+    let loaded = book.state.checks().filter(|check| book.state.results_of(*check).is_some());
+    assert_eq!(loaded.count(), 6, "the measurements of all rounds are loaded");
+}
+
+#[test]
+fn a_round_that_does_not_pass_is_the_last_and_decides_the_verdict() {
+    for reached in [Verdict::Fail, Verdict::Inconclusive] {
+        let mut book = ready(soak(3600));
+        check(&mut book, 0, Verdict::Pass);
+        check(&mut book, 1, Verdict::Pass);
+        check(&mut book, 2, reached);
+        let skipped = CheckIndex(3);
+        assert!(book.state.skipped(skipped), "it needs the check of its own round");
+        finish(&mut book);
+        assert_eq!(book.conclusion(), Some("completed"));
+        assert_eq!(book.state.verdict().unwrap().verdict, reached);
+        assert_eq!(book.state.soak.unwrap().ended.unwrap().1, SoakEnd::NotPassed);
+        assert_eq!(book.state.worst_check(), Some(CheckIndex(2)));
+        let summarized: Vec<_> = book.state.summarized_checks().collect();
+        assert_eq!(summarized, [CheckIndex(2), CheckIndex(3)]);
+        assert_eq!(book.state.rounds_passed(skipped), Some(1));
+    }
+}
+
+#[test]
+fn a_soak_that_its_lease_cuts_short_is_not_completed() {
+    let mut workflow = soak(3600);
+    workflow.limits.lease = Span::from_secs(600);
+    let mut book = ready(workflow);
+    for index in 0..20 {
+        if book.state.soak.is_some_and(|progress| progress.ended.is_some()) {
+            break;
+        }
+        check(&mut book, index, Verdict::Pass);
+    }
+    assert_eq!(book.state.soak.unwrap().ended.unwrap().1, SoakEnd::Lease);
+    assert!(book.state.leases.values().all(|lease| book.now < lease.expires_at));
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("failed"));
+    let Some((Conclusion::Failed { failure, .. }, _)) = &book.state.settled else { panic!() };
+    assert_eq!(failure.code, "SOAK_SHORT");
+    assert!(failure.message.contains("of 1h"), "{}", failure.message);
+}
+
+#[test]
+fn a_preempted_job_repeats_only_its_check_of_its_round() {
+    let mut book = ready(soak(300));
+    check(&mut book, 0, Verdict::Pass);
+    check(&mut book, 1, Verdict::Pass);
+    check(&mut book, 2, Verdict::Pass);
+    let preempted = Attempt::first_of(CheckIndex(3));
+    book.feed_at(preempted, Fact::JobAccepted(handle()));
+    book.feed_at(preempted, Fact::JobFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.owes(), ["job.c4a2.start"]);
+    let judged = book.state.checks().filter(|check| book.state.verdict_of(*check).is_some());
+    assert_eq!(judged.count(), 3, "earlier rounds keep their verdicts");
+}
+
+#[test]
+fn a_restart_in_any_round_continues_with_the_same_step() {
+    let mut book = ready(soak(300));
+    for index in 0..6 {
+        check(&mut book, index, Verdict::Pass);
+        assert_eq!(fold(&book.records).unwrap(), book.state);
+    }
+}
+
+#[test]
+fn a_cancel_stops_the_job_and_keeps_the_verdicts_of_earlier_rounds() {
+    let mut book = ready(soak(3600));
+    check(&mut book, 0, Verdict::Pass);
+    check(&mut book, 1, Verdict::Pass);
+    book.feed_at(Attempt::first_of(CheckIndex(2)), Fact::JobAccepted(handle()));
+    let cancel = CancelRequested { by: "somebody".into(), reason: "test".into() };
+    book.feed(1, Fact::CancelRequested(cancel));
+    assert!(book.owes().contains(&"job.c3a1.cancel".to_owned()), "{:?}", book.owes());
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("cancelled"));
+    assert_eq!(book.state.rounds_passed(CheckIndex(0)), Some(1));
+}
+
+#[test]
+fn the_judge_gets_the_earlier_rounds_of_its_check_without_the_warm_up() {
+    let mut book = ready(soak(100_000));
+    for index in 0..20 {
+        check(&mut book, index, Verdict::Pass);
+    }
+    let attempt = Attempt::first_of(CheckIndex(20));
+    for fact in [Fact::JobAccepted(handle()), job_done(), logs()] {
+        book.feed_at(attempt, fact);
+    }
+    let owed = lifecycle::owed(&book.state, book.now);
+    let Body::RunJudge { check, soak: Some(soak), .. } = &owed[0].command.body else { panic!() };
+    assert_eq!(check.as_deref(), Some("a@11"));
+    assert_eq!(soak.round, 11);
+    let rounds: Vec<_> = soak.earlier.iter().map(|earlier| earlier.round).collect();
+    assert_eq!(rounds, [3, 4, 5, 6, 7, 8, 9, 10]);
+}
+
+#[test]
+fn a_name_with_a_number_is_a_round() {
+    let mut book = ready(soak(300));
+    check(&mut book, 0, Verdict::Pass);
+    check(&mut book, 1, Verdict::Pass);
+    let names: Vec<_> =
+        book.state.checks().map(|check| book.state.workflow.check_name(check).into_owned()).collect();
+    assert_eq!(names, ["a", "b", "a@2", "b@2"]);
+    let named = |name: &str| book.state.check_named(name).map(CheckIndex::index);
+    assert_eq!(
+        ["a@1", "b@2", "a", "a@3", "a@0", "c", "a@x"].map(named),
+        [Some(0), Some(3), Some(2), None, None, None, None]
+    );
+}

@@ -1,0 +1,120 @@
+//! A ledger in memory and a world that answers commands, for stories and properties.
+use lifecycle::{Decision, Ignored, Input, Occurrence, RunState, decide, decide_first, evolve, fold, owed};
+use model::*;
+pub use test_support::good_run::*;
+
+pub fn failure(class: Class) -> Failure {
+    Failure::new(class, "CODE", "it broke")
+}
+
+/// A workflow that searches for the bad node after a failed verdict.
+pub fn searching() -> Workflow {
+    Workflow { locate: Some(Locate::default()), ..workflow() }
+}
+
+pub fn located() -> Fact {
+    let drained = Drained::Proposed { command: "drain n1".into() };
+    Fact::NodesLocated(Suspects {
+        nodes: vec![SuspectNode { node: "n1".into(), confidence: 0.9, drained }],
+        links: vec![],
+        undecided: None,
+        tests: 6,
+        best_busbw: Some(90.0),
+        object: "located".into(),
+        retested: vec![],
+    })
+}
+
+/// Every kind of fact that a worker can publish.
+pub fn every_fact() -> Vec<Fact> {
+    let mut facts = happy();
+    for stage in Stage::ALL {
+        for class in [Class::Infrastructure, Class::ClusterLost, Class::Workload, Class::Cancelled] {
+            facts.push(Fact::failed(stage, failure(class)));
+        }
+    }
+    facts.push(Fact::CancelRequested(CancelRequested { by: "somebody".into(), reason: "test".into() }));
+    facts
+}
+
+/// A ledger with a clock.
+#[derive(Clone)]
+pub struct Book {
+    pub records: Vec<Record>,
+    pub state: RunState,
+    pub now: Timestamp,
+}
+
+impl Book {
+    pub fn open(workflow: Workflow) -> Self {
+        let event = EventKey { source: "//test".into(), id: "request".into() };
+        let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact: requested(workflow) });
+        let record = record(1, START, entry);
+        let state = fold([&record]).expect("a request starts a ledger");
+        Self { records: vec![record], state, now: START }
+    }
+
+    pub fn feed(&mut self, attempt: u32, fact: Fact) -> Option<Ignored> {
+        self.feed_at(Attempt::new(attempt), fact)
+    }
+
+    pub fn feed_at(&mut self, attempt: Attempt, fact: Fact) -> Option<Ignored> {
+        let id = format!("{}-{attempt}-{}", fact.event_type(), serde_json::to_string(&fact).unwrap());
+        self.feed_message(&id, attempt, fact)
+    }
+
+    pub fn feed_as(&mut self, id: &str, attempt: u32, fact: Fact) -> Option<Ignored> {
+        self.feed_message(id, Attempt::new(attempt), fact)
+    }
+
+    fn feed_message(&mut self, id: &str, attempt: Attempt, fact: Fact) -> Option<Ignored> {
+        let event = EventKey { source: "//test".into(), id: id.into() };
+        self.wake(Input::Fact(Box::new(Occurrence { event, attempt, fact })))
+    }
+
+    pub fn tick(&mut self, seconds: u64) {
+        self.now = self.now + Span::from_secs(seconds);
+        self.wake(Input::Tick);
+    }
+
+    fn wake(&mut self, input: Input) -> Option<Ignored> {
+        let Decision { entries, ignored } = decide(&self.state, input, self.now);
+        for entry in entries {
+            let record = record(self.state.seq + 1, self.now, entry);
+            self.state = evolve(self.state.clone(), &record);
+            self.records.push(record);
+        }
+        ignored
+    }
+
+    /// Owed commands, as `stage.attempt.verb`.
+    pub fn owes(&self) -> Vec<String> {
+        let short = |id: CommandId| id.to_string().split_once('.').map(|(_, rest)| rest.to_owned()).unwrap();
+        owed(&self.state, self.now).into_iter().map(|owed| short(owed.command.id)).collect()
+    }
+
+    pub fn entries(&self) -> Vec<&RecordEntry> {
+        self.records.iter().map(|record| &record.entry).collect()
+    }
+
+    /// Feeds the facts of a good run up to, and including, the one of this type.
+    pub fn until(&mut self, event_type: &str) -> &mut Self {
+        for fact in happy() {
+            let last = fact.event_type() == event_type;
+            assert_eq!(self.feed(1, fact), None);
+            if last {
+                return self;
+            }
+        }
+        panic!("no fact of type {event_type} in a good run");
+    }
+
+    pub fn conclusion(&self) -> Option<&'static str> {
+        self.state.closed.and(self.state.settled.as_ref()).map(|(conclusion, _)| conclusion.as_str())
+    }
+}
+
+fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
+    let run = "quickstart-1".parse().expect("a legal run id");
+    Record { format: RECORD_FORMAT, run, seq, nonce: "n".into(), recorded_at: at, entry }
+}

@@ -1,0 +1,107 @@
+//! The table of metrics in `docs/METRICS.md` equals the registry.
+
+#![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
+
+use std::{env, fmt::Write as _, fs, path::Path};
+
+use measure::FORMATS;
+use model::metric::{Better, Scope};
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+`burnin parse` and the checks of a run read the output of benchmarks into metrics and findings. This page lists them for each
+format; a test compares it with the registry of the crate `measure` (`UPDATE_FIXTURES=1 cargo test -p measure docs::`
+regenerates it).
+
+- A value is returned exactly as printed, with the printed step as `resolution`, or not at all. A metric without a value has the
+  program's reason in `unmeasurable`.
+- *Better* `none` is evidence that is never judged; `exact` needs an expected value.
+- A part of a name in angle brackets stands for text of the program, such as the name of a test. Unit `printed` is the unit that
+  the program prints: synonyms are normalized (`Gflop/s` is `GFLOP/s`), and any other unit is kept, which makes a judgement
+  inconclusive.
+- A log is complete only with the end mark of its format.
+";
+
+fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for format in FORMATS {
+        _ = write!(
+            page,
+            "\n## {}\n\n{}.\nEnd mark: {}.\nNot read: {}.\n",
+            format.name, format.programs, format.end, format.unread
+        );
+        if !format.metrics.is_empty() {
+            page.push_str("\n| metric | unit | better | scope | meaning |\n|---|---|---|---|---|\n");
+        }
+        for metric in format.metrics {
+            let better = match metric.better {
+                Better::Higher => "higher",
+                Better::Lower => "lower",
+                Better::Exact => "exact",
+                Better::None => "none",
+            };
+            let scope = match metric.scope {
+                Scope::World => "world",
+                Scope::Node => "node",
+                Scope::Gpu => "gpu",
+                Scope::Link => "link",
+                Scope::Pair => "pair",
+                Scope::Rank => "rank",
+            };
+            _ = writeln!(
+                page,
+                "| `{}` | {} | {better} | {scope} | {} |",
+                metric.name, metric.unit, metric.meaning
+            );
+        }
+        if !format.findings.is_empty() {
+            page.push_str("\n| finding | meaning |\n|---|---|\n");
+        }
+        for (code, meaning) in format.findings {
+            _ = writeln!(page, "| `{code}` | {meaning} |");
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_lists_all_formats() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/METRICS.md");
+    let page = page();
+    if env::var_os("UPDATE_FIXTURES").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "docs/METRICS.md differs from the registry; run with UPDATE_FIXTURES=1");
+}
+
+#[test]
+fn names_of_metrics_and_findings_have_a_fixed_form() {
+    for metric in FORMATS.iter().flat_map(|format| format.metrics) {
+        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._<>".contains(c);
+        assert!(metric.name.contains('.') && metric.name.chars().all(valid), "{}", metric.name);
+        assert!(
+            metric.meaning.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()),
+            "{}",
+            metric.name
+        );
+        assert!(!metric.unit.is_empty() && !metric.meaning.ends_with('.'), "{}", metric.name);
+    }
+    for (code, _) in FORMATS.iter().flat_map(|format| format.findings) {
+        let fixed = code.split('<').next().unwrap_or_default();
+        assert!(fixed.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'), "{code}");
+    }
+}
+
+#[test]
+fn formats_with_values_of_all_ranks_are_listed_for_the_search_of_bad_nodes() {
+    let of_all = measure::FORMATS.iter().filter(|format| {
+        let judged = format.metrics.iter().filter(|known| known.better != model::metric::Better::None);
+        judged.clone().next().is_some()
+            && judged.clone().all(|known| known.scope == model::metric::Scope::World)
+    });
+    let mut names: Vec<_> = of_all.map(|format| format.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, model::WORLD_FORMATS);
+}

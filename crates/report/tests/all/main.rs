@@ -1,0 +1,13 @@
+//! Integration tests of the crate, as one program: each program links all dependencies.
+
+mod contrast;
+mod costs;
+mod forms;
+mod hostile;
+mod metrics;
+mod page;
+mod pages;
+mod sizes;
+mod support;
+mod terminal;
+mod timeline;

@@ -1,0 +1,124 @@
+//! The terminal's report at the end of a run.
+
+use crate::support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
+use model::*;
+use report::{Screen, Story, Style, terminal};
+
+fn plain(story: &Story<'_>) -> String {
+    let text = terminal(story, Style::Plain);
+    assert!(!text.contains('\u{1b}'), "plain text has no escapes");
+    assert!(text.lines().count() <= 43, "{} lines of {text}", text.lines().count());
+    text
+}
+
+#[test]
+fn the_report_of_a_successful_run() {
+    insta::assert_snapshot!(plain(&good().story()));
+}
+
+#[test]
+fn the_report_of_a_failing_verdict() {
+    insta::assert_snapshot!(plain(&slow().story()));
+}
+
+#[test]
+fn the_report_of_a_failed_image() {
+    insta::assert_snapshot!(plain(&unbuilt().story()));
+}
+
+#[test]
+fn the_report_of_a_cancelled_run() {
+    insta::assert_snapshot!(plain(&cancelled().story()));
+}
+
+#[test]
+fn the_report_of_an_open_run() {
+    let mut run = Run::open(workflow());
+    run.built().up();
+    insta::assert_snapshot!(plain(&run.story()));
+}
+
+#[test]
+fn the_report_of_a_second_attempt_with_an_existing_cluster() {
+    let mut run = Run::open(workflow());
+    run.built().up().fact(28, 1, Fact::JobAccepted(crate::support::handle("job-4411")));
+    let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering");
+    run.fact(2000, 1, Fact::JobFailed(lost)).tick(10);
+    run.fact(
+        500,
+        2,
+        Fact::ClusterFailed(Failure::new(Class::Input, "QUOTA", "no node is left; ask for more")),
+    );
+    insta::assert_snapshot!(plain(&run.story()));
+}
+
+#[test]
+fn the_report_of_a_run_without_a_benchmark() {
+    let mut run = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
+    run.built();
+    let text = plain(&run.story());
+    assert!(text.contains("\nDONE\n"), "{text}");
+    assert!(!text.contains("not reached"), "{text}");
+}
+
+#[test]
+fn the_report_of_a_run_with_a_prebuilt_image() {
+    let prebuilt = ImageSpec::Prebuilt(crate::support::image());
+    let mut run = Run::open(Workflow { image: Some(prebuilt), ..workflow() });
+    run.up().ran(job_end("FAILED", Some(3)));
+    let text = plain(&run.story());
+    assert!(text.contains("given  sha256:9f86d081884c, 1 file"), "{text}");
+    assert!(text.contains("✗ job"), "{text}");
+}
+
+#[test]
+fn a_log_without_a_table_is_reported() {
+    let workflow = workflow();
+    let mut reading = reading(&workflow);
+    reading.tables.clear();
+    reading.first_error = Some("NCCL failure common.cu:1017 'unhandled cuda error'".into());
+    let text = plain(&crate::support::whole(workflow, reading).story());
+    assert!(text.contains("the log has no table; the first error is: NCCL failure"), "{text}");
+    assert!(text.contains("\nINCONCLUSIVE  NO_TABLE: the benchmark printed no table"), "{text}");
+}
+
+#[test]
+fn a_long_table_keeps_its_important_rows() {
+    let text = plain(&crate::support::long().story());
+    for size in [" 8 B ", " 64 B ", " 1 MiB ", " 16 GiB "] {
+        assert!(text.contains(size), "{size} in {text}");
+    }
+    assert!(text.contains("10 of 32 sizes"), "{text}");
+    assert!(text.contains("\nFAIL  WRONG_DATA: "), "{text}");
+}
+
+#[test]
+fn reports_fit_narrow_and_wide_terminals() {
+    let local: fn(Timestamp) -> String = |at| format!("{at} here");
+    let mut all = String::new();
+    for width in [60, 80, 120] {
+        for story in [slow().story(), crate::support::logs::bad().story()] {
+            let screen = Screen { width, local: Some(local), stages: width > 60, ..Style::Plain.into() };
+            let text = terminal(&story, screen);
+            for line in text.lines().filter(|line| !line.contains("/home/ada")) {
+                assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
+            }
+            all += &format!("--- {width} columns\n{text}");
+        }
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn colours_are_the_only_escapes() {
+    let mut run = slow();
+    run.state.workflow.name = "\u{1b}[2J\u{202e}evil\nPASS\u{9b}31m".into();
+    let text = terminal(&run.story(), Style::Colour);
+    assert!(text.contains("\u{1b}[1;31mFAIL  \u{1b}[0m"), "{text}");
+    assert!(text.contains("evil PASS, started by ada (manual)"), "{text}");
+    let escapes: std::collections::BTreeSet<_> =
+        text.split('\u{1b}').skip(1).filter_map(|rest| rest.split_once('m')).map(|(code, _)| code).collect();
+    assert_eq!(escapes.into_iter().collect::<Vec<_>>(), ["[0", "[1", "[1;31", "[2", "[32"]);
+    let controls = |c: &char| c.is_control() && !matches!(c, '\n' | '\u{1b}');
+    assert_eq!(text.chars().find(controls), None);
+}

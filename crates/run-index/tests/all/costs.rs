@@ -1,0 +1,49 @@
+//! Time of lists on a folder. Run by hand: `cargo test --release -p run-index costs:: -- --ignored --nocapture`.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::support::{ask, cancel, ledger, run};
+use ledger::{FolderStore, MemoryStore, Store};
+use run_index::{Pace, RunFilter, RunIndex};
+use service::SystemClock;
+
+const RUNS: usize = 10_000;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "prints times"]
+async fn lists_of_ten_thousand_closed_runs_are_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    // The ledgers are created in memory, and then written as files without a wait for the disk.
+    let made: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let records = ledger(Arc::clone(&made));
+    let mut files = 0;
+    for number in 0..RUNS {
+        let run = ask(&records, number).await;
+        cancel(&records, &run, number as i64).await;
+        for name in made.list(&format!("ledger/{run}/")).await.unwrap() {
+            let path = folder.path().join(&name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, made.read(&name).await.unwrap().unwrap()).unwrap();
+            files += 1;
+        }
+    }
+    let store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.path()).unwrap());
+    let view =
+        || RunIndex::new(ledger(Arc::clone(&store)), Arc::clone(&store), Arc::new(SystemClock), Pace::LOCAL);
+    let wanted = RunFilter::default();
+    for what in ["first fold of all runs", "cold start", "second cold start"] {
+        let view = view();
+        let began = Instant::now();
+        assert_eq!(view.page(&wanted).await.unwrap().runs[0].run, run(RUNS - 2));
+        println!("{what}, {RUNS} runs with {files} records: {:?}", began.elapsed());
+        let mut warm: Vec<_> = Vec::new();
+        for _ in 0..30 {
+            tokio::time::sleep(Pace::LOCAL.look.0).await;
+            let began = Instant::now();
+            view.page(&wanted).await.unwrap();
+            warm.push(began.elapsed());
+        }
+        warm.sort();
+        println!("  a first page, warm, each with a refresh: median {:?}, slowest {:?}", warm[15], warm[29]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Lists of runs: content, order, pages, and number of requests.
+
+use std::sync::Arc;
+
+use crate::support::{Counting, START, ask, cancel, ledger, run, view};
+use futures::{StreamExt, TryStreamExt};
+use ledger::{MemoryStore, Store};
+use model::{RunId, Span, Timestamp};
+use run_index::{ListCursor, RunFilter, RunIndex, RunPage, RunStatus};
+use service::ManualClock;
+
+struct IndexedLedger {
+    counting: Arc<Counting<MemoryStore>>,
+    store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+}
+
+impl IndexedLedger {
+    fn new() -> Self {
+        let counting = Arc::new(Counting::new(MemoryStore::default()));
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
+        Self { store: counting.clone(), counting, clock }
+    }
+
+    /// Creates runs with these numbers; all are closed except every hundredth.
+    async fn with(runs: std::ops::Range<usize>) -> Self {
+        let world = Self::new();
+        let ledger = ledger(Arc::clone(&world.store));
+        for number in runs {
+            let run = ask(&ledger, number).await;
+            if !number.is_multiple_of(100) {
+                cancel(&ledger, &run, i64::try_from(number).unwrap()).await;
+            }
+        }
+        world
+    }
+
+    fn view(&self) -> Arc<RunIndex> {
+        view(&self.store, &self.clock)
+    }
+}
+
+fn names(page: &RunPage) -> Vec<RunId> {
+    page.runs.iter().map(|line| line.run.clone()).collect()
+}
+
+#[tokio::test]
+async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
+    let world = IndexedLedger::with(0..250).await;
+    let view = world.view();
+    let mut seen = Vec::new();
+    let mut wanted = RunFilter { limit: Some(60), ..RunFilter::default() };
+    let mut number = 1000;
+    loop {
+        let page = view.page(&wanted).await.unwrap();
+        seen.extend(names(&page));
+        // A run is requested between two pages.
+        ask(&ledger(Arc::clone(&world.store)), number).await;
+        number += 1;
+        world.clock.advance(Span::from_secs(60));
+        let Some(next) = page.next else { break };
+        // Converted to text and back, as in a URL.
+        wanted.after = Some(next.to_string().parse().unwrap());
+    }
+    let mut expected: Vec<_> = (0..250).map(run).collect();
+    expected.sort_by_key(|run| {
+        let number: i64 = run.as_str()[2..].parse().unwrap();
+        (-(number / 2), run.clone())
+    });
+    assert_eq!(seen, expected);
+    let newest = view.page(&RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
+    assert_eq!(names(&newest), [run(number - 1)], "a run that started meanwhile is listed");
+    assert!("x".parse::<ListCursor>().is_err() && "".parse::<ListCursor>().is_err());
+}
+
+#[tokio::test]
+async fn a_run_must_match_every_filter() {
+    let world = IndexedLedger::with(0..60).await;
+    let view = world.view();
+    let count = async |wanted: RunFilter| {
+        view.page(&RunFilter { limit: Some(200), ..wanted }).await.unwrap().runs.len()
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(count(RunFilter::default()).await, 60);
+    assert_eq!(count(RunFilter { workflow: text("odd"), ..RunFilter::default() }).await, 30);
+    assert_eq!(count(RunFilter { cluster: text("c1"), ..RunFilter::default() }).await, 20);
+    assert_eq!(count(RunFilter { system: text("processes"), ..RunFilter::default() }).await, 60);
+    assert_eq!(count(RunFilter { system: text("slurm"), ..RunFilter::default() }).await, 0);
+    assert_eq!(count(RunFilter { state: Some(RunStatus::Open), ..RunFilter::default() }).await, 1);
+    assert_eq!(count(RunFilter { conclusion: text("cancelled"), ..RunFilter::default() }).await, 59);
+    assert_eq!(count(RunFilter { verdict: Some(model::Verdict::Pass), ..RunFilter::default() }).await, 0);
+    let since = Some(Timestamp::from_millis(START + 20_000));
+    assert_eq!(count(RunFilter { since, ..RunFilter::default() }).await, 20);
+    let both = RunFilter { workflow: text("odd"), cluster: text("c1"), ..RunFilter::default() };
+    assert_eq!(count(both).await, 10);
+}
+
+#[tokio::test]
+async fn a_closed_run_is_folded_only_once() {
+    let world = IndexedLedger::with(0..1001).await;
+    let wanted = RunFilter { limit: Some(5), ..RunFilter::default() };
+    let first = world.view();
+    world.counting.asked();
+    let page = first.page(&wanted).await.unwrap();
+    let (reads, _) = world.counting.asked();
+    assert!(reads >= 3 * 1001, "the first request folds all runs: {reads}");
+    // Warm, without changes: one list of the open runs, and for each of them one check for its next record.
+    world.clock.advance(Span::from_secs(2));
+    assert_eq!(first.page(&wanted).await.unwrap(), page);
+    assert_eq!(world.counting.asked(), (11, 1));
+    // Within the interval the index sends no requests.
+    assert_eq!(first.page(&wanted).await.unwrap(), page);
+    assert_eq!(world.counting.asked(), (0, 0));
+    // Cold start: the segments, and a fold of the other runs: the open ones and less than one segment of closed ones.
+    let second = world.view();
+    assert_eq!(second.page(&wanted).await.unwrap(), page);
+    let (reads, lists) = world.counting.asked();
+    let (segments, unkept) = (990 / 128, 990 % 128);
+    assert_eq!(
+        reads,
+        segments + unkept * 4 + 11 * 2,
+        "each closed run has three records and an end, each open run one record and an end"
+    );
+    assert_eq!(lists, 3);
+    assert_eq!(first.all().await.unwrap(), second.all().await.unwrap());
+}
+
+#[tokio::test]
+async fn damaged_segments_and_ledgers_hide_no_other_run() {
+    let world = IndexedLedger::with(1..200).await;
+    world.view().all().await.unwrap();
+    let segments = world.store.list("view/").await.unwrap();
+    assert_eq!(segments.len(), 1);
+    world.store.remove(&segments[0]).await.unwrap();
+    world.store.create(&segments[0], "{".into()).await.unwrap();
+    world.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
+    world.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
+    let view = world.view();
+    assert_eq!(view.all().await.unwrap().len(), 199);
+    let damaged = view.damaged().await.unwrap();
+    assert_eq!(damaged.keys().map(RunId::as_str).collect::<Vec<_>>(), ["broken"]);
+    assert!(damaged.values().all(|why| why.contains("ledger")), "{damaged:?}");
+    assert!(world.view().detail(&"broken".parse().unwrap()).await.is_err());
+    assert!(world.view().detail(&"nobody".parse().unwrap()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_run_is_followed_from_any_record_to_its_end() {
+    let world = IndexedLedger::new();
+    let (ledger, view) = (ledger(Arc::clone(&world.store)), world.view());
+    let following = view.follow(run(7), 0);
+    let (ledger, clock) = (&ledger, &world.clock);
+    let happens = async {
+        let run = ask(ledger, 7).await;
+        cancel(ledger, &run, 8).await;
+    };
+    let moves = async {
+        loop {
+            clock.advance(Span::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+    };
+    let steps = async { following.try_collect::<Vec<_>>().await.unwrap() };
+    let steps = tokio::select! {
+        (steps, ()) = async { tokio::join!(steps, happens) } => steps,
+        () = moves => unreachable!(),
+    };
+    let what: Vec<_> = steps.iter().map(|step| (step.seq, step.what.as_str())).collect();
+    let expected = [(1, "dev.burnin.run.requested.v1"), (2, "dev.burnin.cancel.requested.v1"), (3, "closed")];
+    assert_eq!(what, expected);
+    assert_eq!((steps[0].run.state, steps[2].run.state), (RunStatus::Open, RunStatus::Closed));
+    let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
+    assert_eq!(late, [3], "a follower that has seen two records receives the third");
+    let detail = view.detail(&run(7)).await.unwrap().unwrap();
+    assert_eq!((detail.seq, detail.line.conclusion.as_str()), (3, "cancelled"));
+}

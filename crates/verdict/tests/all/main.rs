@@ -1,0 +1,14 @@
+//! Integration tests of the crate, as one program: each program links all dependencies.
+
+mod baseline;
+mod diagnose;
+mod history;
+mod judge;
+mod locate_pairs;
+mod locate_plan;
+mod locate_processes;
+mod locate_sweep;
+mod metrics;
+mod minimums;
+mod references;
+mod support;

@@ -1,0 +1,121 @@
+//! Store requests of a conductor.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use crate::support::*;
+use conductor::Conductor;
+use ledger::{ObservedStore, OnRequest, RequestKind, StoreRequest};
+use model::*;
+use service::{Disposition, Event, Handler};
+
+/// A conductor, and its requests to the ledger.
+struct Process {
+    conductor: Arc<Conductor>,
+    requests: Arc<Mutex<Vec<(RequestKind, String, bool)>>>,
+    read: BTreeMap<String, usize>,
+}
+
+impl Process {
+    fn new(world: &Conductors, refresh: Span) -> Self {
+        let requests = Arc::<Mutex<Vec<_>>>::default();
+        let seen = Arc::clone(&requests);
+        let on: OnRequest = Arc::new(move |StoreRequest { kind, name, found }| {
+            if name.starts_with("ledger/") {
+                seen.lock().unwrap().push((kind, name.to_owned(), found));
+            }
+        });
+        let store = Arc::new(ObservedStore::new(Arc::clone(&world.store), on));
+        Self { conductor: world.conductor_over(store, refresh), requests, read: BTreeMap::new() }
+    }
+
+    /// Returns the number of list requests since the last call, and adds the reads of each record to `read`.
+    fn lists(&mut self) -> usize {
+        let requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        for (_, name, _) in requests.iter().filter(|(kind, _, found)| *kind == RequestKind::Read && *found) {
+            *self.read.entry(name.clone()).or_default() += 1;
+        }
+        requests.iter().filter(|(kind, ..)| *kind == RequestKind::List).count()
+    }
+
+    async fn hear(&mut self, event: &Event) {
+        assert_eq!(self.conductor.handle(event).await, Disposition::Done);
+        assert!(self.lists() <= 1, "a fact costs at most one listing: {event:?}");
+    }
+}
+
+fn facts() -> Vec<Event> {
+    [requested()].into_iter().chain(answers()).collect()
+}
+
+#[tokio::test]
+async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_records() {
+    let world = Conductors::new();
+    let mut process = Process::new(&world, Span::default());
+    for event in facts() {
+        process.hear(&event).await;
+        process.hear(&event).await; // a duplicate
+    }
+    assert_eq!(world.records().await.len(), 12);
+    assert_eq!(process.read, BTreeMap::new(), "a writer does not read its own records");
+    process.conductor.tick().await.unwrap();
+    assert_eq!(process.conductor.remembered(), 0, "the state of a closed run is dropped");
+}
+
+#[tokio::test]
+async fn two_conductors_read_each_record_of_the_other_once() {
+    let world = Conductors::new();
+    let mut processes = [Process::new(&world, Span::default()), Process::new(&world, Span::default())];
+    for (number, event) in facts().into_iter().enumerate() {
+        processes[number % 2].hear(&event).await;
+        for process in &mut processes {
+            process.conductor.tick().await.unwrap();
+            assert!(process.lists() <= 1, "a tick costs one listing a run");
+        }
+    }
+    let records = world.records().await;
+    assert_eq!(records.len(), 12);
+    assert_sound(&records);
+    for process in &processes {
+        assert!(process.read.values().all(|times| *times == 1), "{:?}", process.read);
+    }
+    let read: usize = processes.iter().map(|process| process.read.len()).sum();
+    assert!((6..=12).contains(&read), "each record is read by the process that did not write it: {read}");
+}
+
+#[tokio::test]
+async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
+    let world = Conductors::new();
+    let mut ours = Process::new(&world, Span::from_secs(1));
+    ours.hear(&requested()).await;
+    let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
+    feed(&world.conductor(), [event("cli", cancel)]).await;
+    world.bus.forget();
+
+    world.clock.advance(Span::from_millis(999));
+    ours.conductor.tick().await.unwrap();
+    assert_eq!((ours.lists(), world.bus.commands().len()), (0, 0), "the known records count");
+    world.clock.advance(Span::from_millis(1));
+    ours.conductor.tick().await.unwrap();
+    assert_eq!(ours.lists(), 1);
+    assert_eq!(world.bus.commands(), ["image.1.cancel"], "the cancel is now known");
+}
+
+#[tokio::test]
+async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_other_record() {
+    let world = Conductors::new();
+    let mut ours = Process::new(&world, Span::from_secs(1 << 30));
+    ours.hear(&requested()).await;
+    let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
+    feed(&world.conductor(), [event("cli", cancel)]).await;
+
+    // By the records in memory the image is overdue; the ledger also contains the run's cancel.
+    world.clock.advance(Span::from_secs(24 * 3600));
+    ours.conductor.tick().await.unwrap();
+    let state = world.state().await;
+    assert_eq!(state.settled.map(|(conclusion, _)| conclusion.as_str()), Some("cancelled"));
+    ours.lists();
+    assert!(ours.read.values().all(|times| *times == 1), "{:?}", ours.read);
+}

@@ -1,0 +1,314 @@
+//! Runs driven by facts: records, commands, and restarts.
+
+use crate::support::*;
+use model::*;
+use service::{Clock, Disposition, Event, Handler};
+
+#[tokio::test]
+async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.hints().await, [run()], "the tick finds the run from its first record on");
+    feed(&conductor, answers()).await;
+
+    let records = world.records().await;
+    assert_eq!(records.len(), 12);
+    assert_sound(&records);
+    assert_eq!(world.bus.commands(), COMMANDS);
+    let closings = world.bus.closings();
+    let closed = RunClosed { conclusion: Conclusion::Completed, verdict: Some(Verdict::Pass) };
+    assert_eq!(closings.into_iter().map(|(_, closed)| closed).collect::<Vec<_>>(), [closed]);
+    let [used] = &world.bus.used()[..] else { panic!("its usage is published once") };
+    assert_eq!((used.workflow.as_str(), used.nodes), ("quickstart", 2));
+    assert!(used.requested_at <= used.closed_at, "{used:?}");
+    assert_eq!(world.hints().await, [], "no command is owed");
+}
+
+#[tokio::test]
+async fn repeated_facts_change_nothing() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    for event in [requested()].into_iter().chain(answers()) {
+        feed(&conductor, [event.clone(), event.clone(), event]).await;
+    }
+    assert_eq!(world.records().await.len(), 12);
+    assert_eq!(world.bus.commands(), COMMANDS);
+    let ids: Vec<String> = world.bus.closings().into_iter().map(|(id, _)| id).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "a repeated publication is the same event: {ids:?}");
+    assert_eq!(world.hints().await, []);
+}
+
+#[tokio::test]
+async fn a_fact_about_an_unknown_run_is_parked() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    for event in answers() {
+        let parked = conductor.handle(&event).await;
+        assert!(matches!(&parked, Disposition::Park(why) if why.contains("quickstart-1")), "{parked:?}");
+    }
+    assert_eq!(world.store.list("").await.unwrap(), [""; 0], "a parked fact creates no object");
+    assert_eq!(world.bus.commands(), [""; 0]);
+}
+
+#[tokio::test]
+async fn events_other_than_facts_are_parked() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()]).await;
+    let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt::new(1), verb: Verb::Cancel };
+    let command = Command { id, body: Body::ImageCancel { handle: None } };
+    let command = events::Message::command("conductor", command).to_event();
+    let changed = |attribute: &str, value: &str| -> Event {
+        let mut event = serde_json::to_value(&answers()[0]).unwrap();
+        event[attribute] = value.into();
+        serde_json::from_value(event).unwrap()
+    };
+    let newer = changed("type", "dev.burnin.image.painted.v1");
+    let no_run = changed("subject", "runs/../..");
+    for event in [command, newer, no_run] {
+        let parked = conductor.handle(&event).await;
+        assert!(matches!(parked, Disposition::Park(_)), "{event:?}: {parked:?}");
+    }
+    assert_eq!(world.records().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_tick_resends_owed_commands_when_due() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+
+    world.clock.advance(Span::from_millis(4_999));
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands().len(), 1, "one moment too early");
+    world.clock.advance(Span::from_millis(1));
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.bus.commands().len(), 1, "a fact sends only new commands");
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands(), ["image.1.start"; 2]);
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands().len(), 2, "the command waits for the next interval");
+    assert_eq!(world.records().await.len(), 1, "sending is not recorded");
+}
+
+#[tokio::test]
+async fn a_command_refused_by_the_bus_is_sent_with_the_next_delivery() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    *world.bus.refuses.lock().unwrap() = Some("dev.burnin.image.build.v1");
+    assert!(matches!(conductor.handle(&requested()).await, Disposition::Retry(_)));
+    assert_eq!(world.records().await.len(), 1, "recorded facts are kept");
+    *world.bus.refuses.lock().unwrap() = None;
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+    assert_eq!(world.records().await.len(), 1);
+}
+
+#[tokio::test]
+async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
+    let expected: [(&str, &[&str]); 6] = [
+        ("dev.burnin.image.accepted.v1", &["image.1.observe"]),
+        ("dev.burnin.image.built.v1", &["cluster.1.start"]),
+        ("dev.burnin.cluster.accepted.v1", &["cluster.1.observe"]),
+        ("dev.burnin.job.accepted.v1", &["job.1.observe"]),
+        ("dev.burnin.logs.collected.v1", &["cluster.1.delete", "verdict.1.start"]),
+        ("dev.burnin.results.loaded.v1", &["cluster.1.delete"]),
+    ];
+    for (moment, owed) in expected {
+        let world = Conductors::new();
+        feed(&world.conductor(), until(moment)).await;
+        world.bus.forget();
+
+        let restarted = world.conductor();
+        restarted.tick().await.unwrap();
+        assert_eq!(world.bus.commands(), owed, "after {moment}");
+        restarted.tick().await.unwrap();
+        assert_eq!(world.bus.commands(), owed, "after {moment}: once");
+        // The run continues to its end.
+        feed(&restarted, answers()).await;
+        assert_sound(&world.records().await);
+        assert_eq!(world.records().await.len(), 12);
+    }
+}
+
+#[tokio::test]
+async fn another_conductor_continues_after_a_crash_at_any_write() {
+    let events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
+    // Twelve records and one hint.
+    for writes in 0..=13 {
+        let store = Moody::new(Temper::Dies(writes.into()));
+        let world = Conductors::over(store.clone());
+        let dying = world.conductor();
+        let mut answered = 0;
+        for event in &events {
+            if dying.handle(event).await != Disposition::Done {
+                break;
+            }
+            answered += 1;
+        }
+        assert_eq!(answered == events.len(), writes == 13, "{writes} writes: {answered} facts answered");
+
+        // An unacknowledged event is delivered to another process.
+        let world = Conductors { store: store.inner.clone(), ..world };
+        feed(&world.conductor(), events[answered..].to_vec()).await;
+        assert_sound(&world.records().await);
+        assert_eq!(world.records().await.len(), 12, "after {writes} writes");
+        let mut commands = world.bus.commands();
+        commands.retain(|command| !command.ends_with("observe"));
+        commands.sort_unstable();
+        commands.dedup();
+        assert_eq!(commands.len(), COMMANDS.len(), "every command was sent: {commands:?}");
+        assert_eq!(world.bus.closings().len(), 1);
+        assert_eq!(world.hints().await, []);
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_but_unpublished_end_is_published_after_a_restart() {
+    let world = Conductors::new();
+    let killed = world.conductor();
+    *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
+    let mut events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
+    let last = events.pop().unwrap();
+    feed(&killed, events).await;
+    assert!(matches!(killed.handle(&last).await, Disposition::Retry(_)));
+    drop(killed);
+    assert!(world.state().await.closed.is_some());
+    assert_eq!(world.hints().await, [run()], "the hint survives the crash");
+
+    *world.bus.refuses.lock().unwrap() = None;
+    let restarted = world.conductor();
+    restarted.tick().await.unwrap();
+    assert_eq!(world.bus.closings().len(), 1);
+    assert_eq!(world.hints().await, []);
+    restarted.tick().await.unwrap();
+    assert_eq!(world.bus.closings().len(), 1);
+    assert_eq!(world.records().await.len(), 12);
+}
+
+#[tokio::test]
+async fn a_hint_without_a_run_is_harmless() {
+    let world = Conductors::new();
+    world.ledger().mark_open(&run()).await.unwrap();
+    let conductor = world.conductor();
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands(), [""; 0]);
+    feed(&conductor, [requested()].into_iter().chain(answers())).await;
+    assert_eq!(world.records().await.len(), 12);
+    assert_eq!(world.hints().await, []);
+}
+
+#[tokio::test]
+async fn one_unreadable_run_does_not_block_the_others() {
+    let world = Conductors::new();
+    feed(&world.conductor(), [requested()]).await;
+    world.bus.forget();
+    let damaged: RunId = "damaged".parse().unwrap();
+    world.store.create("ledger/damaged/0000000001.json", "not a record".into()).await.unwrap();
+    world.ledger().mark_open(&damaged).await.unwrap();
+
+    let error = world.conductor().tick().await.unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+    assert_eq!(world.hints().await, [damaged, run()], "an operator has to inspect it, so its hint is kept");
+}
+
+#[tokio::test]
+async fn a_cluster_that_reappears_after_closing_is_released_again() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()].into_iter().chain(answers())).await;
+    world.bus.forget();
+
+    let ready = answers().remove(3);
+    feed(&conductor, [again(&ready)]).await;
+    assert_eq!(world.bus.commands(), ["cluster.1.delete"]);
+    assert_eq!(world.hints().await, [run()], "the command is owed until confirmed, across restarts");
+
+    world.clock.advance(Span::from_secs(1));
+    feed(&conductor, [event("provisioner", deleted(world.clock.now()))]).await;
+    assert_eq!(world.hints().await, []);
+    let state = world.state().await;
+    assert!(state.leases_returned());
+    assert_eq!(state.settled.unwrap().0, Conclusion::Completed, "the result is unchanged");
+}
+
+#[tokio::test]
+async fn a_cluster_that_reappears_during_hint_removal_keeps_its_hint() {
+    let store = Moody::new(Temper::Honest);
+    let world = Conductors::over(store.clone());
+    let (closing, rival) = (world.conductor(), world.conductor());
+    let mut events = [requested()].into_iter().chain(answers()).collect::<Vec<_>>();
+    // The provider's first fact arrives last.
+    let accepted = events.remove(3);
+    let deleted = events.pop().unwrap();
+    feed(&closing, events).await;
+    let gate = store.hold_removal();
+    let closed = tokio::spawn(async move { feed(&closing, [deleted]).await });
+    gate.arrived.notified().await;
+    feed(&rival, [again(&accepted)]).await;
+    gate.go.notify_one();
+    closed.await.unwrap();
+    assert!(!world.state().await.leases_returned());
+    assert_eq!(world.hints().await, [run()], "while a cluster costs money, the tick finds its run");
+}
+
+#[tokio::test]
+async fn a_failed_stage_closes_the_run_with_its_reason() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    let failure = Failure::new(Class::Workload, "FAILURE", "step 0 ended with exit code 1");
+    feed(&conductor, [requested(), event("builder", Fact::ImageFailed(failure.clone()))]).await;
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+    let conclusion = Conclusion::Failed { stage: Stage::Image, check: Default::default(), failure };
+    assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
+    assert_eq!(world.bus.used()[0].nodes, 0, "it never requested a cluster");
+    assert_eq!(world.hints().await, []);
+}
+
+#[tokio::test]
+async fn closed_runs_are_not_kept_in_memory() {
+    let world = Conductors::new();
+    let (first, second) = (world.conductor(), world.conductor());
+    feed(&first, [requested()]).await;
+    let mut begin = answers();
+    let end = begin.split_off(4);
+    feed(&second, begin).await;
+    feed(&first, end).await;
+    assert_eq!(world.hints().await, []);
+    assert_eq!(first.remembered(), 0, "it closed the run");
+    second.tick().await.unwrap();
+    assert_eq!(second.remembered(), 0, "another closed the run");
+
+    let empty = Conductors::new().conductor();
+    for event in answers() {
+        assert!(matches!(empty.handle(&event).await, Disposition::Park(_)));
+    }
+    assert_eq!(empty.remembered(), 0, "facts about unrequested runs leave no state");
+}
+
+#[tokio::test]
+async fn a_repeated_fact_does_not_republish_the_end() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()].into_iter().chain(answers())).await;
+    assert_eq!(world.bus.closings().len(), 1);
+    feed(&conductor, answers()).await;
+    feed(&world.conductor(), answers()).await;
+    assert_eq!(world.bus.closings().len(), 1);
+
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
+    let (last, before) =
+        answers().split_last().map(|(last, before)| (last.clone(), before.to_vec())).unwrap();
+    feed(&conductor, [requested()].into_iter().chain(before)).await;
+    assert!(matches!(conductor.handle(&last).await, Disposition::Retry(_)));
+    *world.bus.refuses.lock().unwrap() = None;
+    feed(&conductor, [last]).await;
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.closings().len(), 1, "the tick publishes an end that could not be published before");
+    assert_eq!(world.hints().await, []);
+}

@@ -1,0 +1,81 @@
+//! Conformance suite of readers of refs.
+
+use crate::support::forge::Forge;
+use gateway::{GitRefs, Ref, Refs};
+
+/// A repository with two branches, a lightweight and an annotated tag.
+fn forge() -> Forge {
+    let forge = Forge::new();
+    forge.commit("a", "one");
+    forge.work(&["tag", "light"]);
+    forge.work(&["tag", "-a", "heavy", "-m", "annotated"]);
+    forge.commit("a", "two");
+    forge.work(&["push", "--quiet", "origin", "main", "main:a$(id)", "light", "heavy"]);
+    forge
+}
+
+/// `url` is the repository, `nowhere` does not exist.
+async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
+    let mut there = refs.list(url).await.unwrap();
+    there.sort_by(|a, b| a.name.cmp(&b.name));
+    let at = |name: &str, what: &str| Ref { name: name.to_owned(), commit: forge.work(&["rev-parse", what]) };
+    let expected = [
+        at("refs/heads/a$(id)", "main"),
+        at("refs/heads/main", "main"),
+        at("refs/tags/heavy", "heavy"),
+        at("refs/tags/light", "light"),
+    ];
+    assert_eq!(
+        there, expected,
+        "branches and tags, each with the commit that a push reports; no HEAD, no peeled tags"
+    );
+    assert_ne!(
+        expected[2].commit,
+        forge.work(&["rev-parse", "heavy^{}"]),
+        "the annotated tag is a separate object"
+    );
+    let why = refs.list(nowhere).await.unwrap_err();
+    assert!(!why.is_empty() && !why.contains('\n'), "{why}");
+}
+
+#[tokio::test]
+async fn git_lists_branches_and_tags() {
+    let forge = forge();
+    conforms(&GitRefs, &forge, &forge.url(), "/nowhere/at/all.git").await;
+    assert!(GitRefs.list("ext::sh -c true").await.is_err(), "a URL starts no program");
+    assert!(GitRefs.list("--upload-pack=true").await.is_err(), "a URL is not parsed as an option");
+}
+
+#[cfg(feature = "gcp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn http_lists_branches_and_tags() {
+    use axum::{Router, extract::Query, http::StatusCode, routing::get};
+
+    // `git upload-pack` computes the responses.
+    let forge = forge();
+    let repository = forge.url();
+    let advertised = async move |Query(query): Query<std::collections::BTreeMap<String, String>>| {
+        assert_eq!(query["service"], "git-upload-pack");
+        let git = tokio::process::Command::new("git")
+            .args(["upload-pack", "--stateless-rpc", "--advertise-refs", &repository])
+            .output()
+            .await
+            .unwrap();
+        [b"001e# service=git-upload-pack\n0000".as_slice(), &git.stdout].concat()
+    };
+    let router = Router::new()
+        .route("/forge.git/info/refs", get(advertised))
+        .route("/page/info/refs", get(async || "<html>"))
+        .route("/closed/info/refs", get(async || StatusCode::UNAUTHORIZED));
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let at = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    // A program sets the provider once in its `main`.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let refs = gateway::HttpRefs::new(Some("a token".to_owned())).unwrap();
+    conforms(&refs, &forge, &format!("{at}/forge.git"), &format!("{at}/nowhere.git")).await;
+    for place in ["page", "closed"] {
+        assert!(refs.list(&format!("{at}/{place}")).await.is_err(), "{place}");
+    }
+    assert!(refs.list(&forge.url()).await.unwrap_err().contains("no git for other schemes"));
+}

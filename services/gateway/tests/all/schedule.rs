@@ -1,0 +1,129 @@
+//! Schedules: each time starts exactly one run.
+
+use crate::support::{Front, at};
+use futures::future::join_all;
+use model::Span;
+use serde_json::{Value, json};
+
+const NIGHTLY: &str =
+    "on: {schedule: [{cron: 30 2 * * *, zone: Europe/Zurich, window: 3h}], validated_every: 26h}\n";
+
+/// A gateway at `now` that checked the schedule before.
+async fn front(more: &str, now: &str) -> Front {
+    let front = Front::new(&[("w", more)]);
+    let ahead = at(now).since(at("2026-11-20T12:00:00Z"));
+    front.clock.advance(ahead);
+    assert_eq!(front.chore("schedule").await, 204);
+    assert_eq!(front.runs().await, [""; 0], "times before the first check were not missed");
+    front
+}
+
+async fn nights(front: &Front) -> Vec<Value> {
+    let (_, offered) = front.get("/api/v1/workflows").await;
+    offered["workflows"][0]["nights"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_scheduled_time_starts_one_run_with_several_gateways() {
+    let mut front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
+    front.clock.advance(Span::from_secs(13 * 3600 + 29 * 60));
+    assert_eq!(front.chore("schedule").await, 204);
+    assert_eq!(front.runs().await.len(), 0, "01:29 UTC: one minute too early");
+    front.clock.advance(Span::from_secs(60));
+    assert!(join_all((0..10).map(|_| front.chore("schedule"))).await.iter().all(|status| *status == 204));
+    front.restart();
+    assert_eq!(front.chore("schedule").await, 204);
+    assert_eq!(front.runs().await.len(), 1);
+    let night = &nights(&front).await[0];
+    assert_eq!((&night["moment"], &night["late"]), (&json!("2026-11-21T01:30:00.000Z"), &json!(false)));
+    assert_eq!(night["run"].as_str().unwrap(), front.runs().await[0]);
+    let (_, shown) = front.get(&format!("/api/v1/runs/{}", front.runs().await[0])).await;
+    assert_eq!(shown["trigger"], json!({"kind": "schedule", "by": "2026-11-21T01:30:00.000Z"}));
+}
+
+#[tokio::test]
+async fn a_missed_start_is_made_up_within_its_window_and_reported_as_missed_after_it() {
+    let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
+    // The gateway restarts two hours after the scheduled time.
+    front.clock.advance(Span::from_secs(15 * 3600 + 30 * 60));
+    front.chore("schedule").await;
+    assert_eq!(front.runs().await.len(), 1);
+    assert_eq!(nights(&front).await[0]["late"], true);
+    // The gateway is stopped for three nights and restarts at noon.
+    front.clock.advance(Span::from_secs(3 * 24 * 3600 + 8 * 3600));
+    for _ in 0..3 {
+        assert_eq!(front.chore("schedule").await, 204);
+    }
+    assert_eq!(front.runs().await.len(), 1, "the window has ended");
+    let nights = nights(&front).await;
+    let summary: Vec<_> = nights
+        .iter()
+        .map(|night| (night["moment"].as_str().unwrap().get(..10).unwrap(), night["missed"].is_string()))
+        .collect();
+    assert_eq!(
+        summary,
+        [("2026-11-24", true), ("2026-11-23", true), ("2026-11-22", true), ("2026-11-21", false)]
+    );
+}
+
+#[tokio::test]
+async fn only_the_last_of_several_due_times_starts_a_run() {
+    let hourly = "on: {schedule: [{cron: 0 * * * *, window: 6h}, {cron: 0 14 * * *, window: 6h}]}\n";
+    let front = front(hourly, "2026-11-20T12:30:00Z").await;
+    front.clock.advance(Span::from_secs(3 * 3600 + 600));
+    front.chore("schedule").await;
+    assert_eq!(front.runs().await.len(), 1);
+    let nights = nights(&front).await;
+    assert_eq!(nights.len(), 3, "equal times of two schedules count once: {nights:?}");
+    assert_eq!(nights[0]["moment"], "2026-11-20T15:00:00.000Z");
+    assert!(nights[0]["run"].is_string() && nights[1]["missed"].is_string());
+}
+
+#[tokio::test]
+async fn a_local_time_that_occurs_twice_runs_once() {
+    // The clocks of Zurich go from 03:00 back to 02:00 at 01:00 UTC.
+    let front = Front::new(&[("w", NIGHTLY)]);
+    front.clock.advance(at("2027-10-30T12:00:00Z").since(at("2026-11-20T12:00:00Z")));
+    front.chore("schedule").await;
+    for _ in 0..(24 * 6) {
+        front.clock.advance(Span::from_secs(600));
+        assert_eq!(front.chore("schedule").await, 204);
+    }
+    assert_eq!(front.runs().await.len(), 1);
+    assert_eq!(nights(&front).await[0]["moment"], "2027-10-31T00:30:00.000Z");
+}
+
+#[tokio::test]
+async fn a_schedule_of_a_workflow_that_cannot_run_is_reported_once() {
+    let broken = "benchmark: {workload: {collective: all_reduce, min_bytes: 8, max_bytes: 1K}, criteria: gone.yaml}\n\
+                  on: {schedule: [{cron: 0 13 * * *}]}\n";
+    let front = front(broken, "2026-11-20T12:00:00Z").await;
+    front.clock.advance(Span::from_secs(3600));
+    for _ in 0..2 {
+        assert_eq!(front.chore("schedule").await, 204);
+    }
+    let nights = nights(&front).await;
+    assert!(nights[0]["missed"].as_str().unwrap().contains("the file"), "{nights:?}");
+}
+
+#[tokio::test]
+async fn a_workflow_with_overdue_validation_is_stale() {
+    let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
+    let offer = async || front.get("/api/v1/workflows").await.1["workflows"][0].clone();
+    let new = offer().await;
+    assert_eq!(
+        (&new["stale"], &new["validated_at"]),
+        (&json!(false), &Value::Null),
+        "a new workflow has the full interval"
+    );
+    assert_eq!(new["next"], json!(["2026-11-21T01:30:00.000Z"]));
+    front.clock.advance(Span::from_secs(26 * 3600));
+    assert_eq!(offer().await["stale"], false);
+    front.clock.advance(Span::from_secs(1));
+    assert_eq!(offer().await["stale"], true);
+    // A run that ends without a verdict does not count as a validation.
+    let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+    let cancel = format!("{}/cancel", begun["links"]["run"].as_str().unwrap());
+    front.post(&cancel, None, json!({"reason": "x"})).await;
+    assert_eq!(offer().await["stale"], true);
+}

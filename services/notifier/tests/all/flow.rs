@@ -1,0 +1,369 @@
+//! From facts to delivered notices, with a fake sender and a manual clock.
+
+use std::sync::Arc;
+
+use crate::support::*;
+use model::{EventKey, Origin, Span};
+use notifier::{Reply, fake::FakeSender, notice::OutgoingMessage};
+use serde_json::{Value, json};
+use service::{Clock, Disposition, Handler};
+
+fn to_all() -> Value {
+    json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}])
+}
+
+fn pager() -> Value {
+    json!([{"webhook": {"target": "pager"}}])
+}
+
+fn world() -> (NotifierBed, Arc<FakeSender>) {
+    let sender = Arc::new(FakeSender::default());
+    (NotifierBed::new(sender.clone()), sender)
+}
+
+fn channels(sender: &FakeSender) -> Vec<String> {
+    sender.taken().iter().map(|notice| format!("{} {}", notice.run, notice.channel())).collect()
+}
+
+#[tokio::test]
+async fn repeated_facts_give_one_notice_per_channel() {
+    let (mut world, sender) = world();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    for _ in 0..3 {
+        world.ends(&failed).await;
+        world.chore().await;
+        world.restart();
+    }
+    let expected = ["w-1 github-check", "w-1 github-status", "w-1 slack-ops", "w-1 webhook-pager"];
+    let mut arrived = channels(&sender);
+    arrived.sort();
+    assert_eq!(arrived, expected);
+    // The second failure is not news for a channel, but it is news for its commit.
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
+    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(to_all())).await;
+    let mut arrived = channels(&sender).split_off(4);
+    arrived.sort();
+    assert_eq!(arrived, ["w-2 github-check", "w-2 github-status", "w-3 slack-ops", "w-3 webhook-pager"]);
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+    let mark = world.json("notices/w-2/ended.json").await;
+    assert_eq!(mark["channels"], json!(["github-status", "github-check"]));
+    let end = world.json("notices/w-1/webhook-pager/end.json").await;
+    assert_eq!((&end["how"], &end["tries"]), (&json!("delivered"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_run_without_notify_settings_stores_nothing() {
+    let (world, sender) = world();
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).pushed()).await;
+    world.chore().await;
+    assert!(sender.taken().is_empty());
+    assert_eq!(world.names("notices/").await, ["notices/since.json"]);
+}
+
+#[tokio::test]
+async fn failed_deliveries_are_retried_with_growing_delays() {
+    let (mut world, sender) = world();
+    for _ in 0..3 {
+        sender.answer(false, Reply::transient("status 500"));
+    }
+    sender.answer(false, Reply::Transient { why: "status 429".into(), after: Some(Span::from_secs(900)) });
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    let mut waited = Vec::new();
+    for number in 1..=4 {
+        let attempt = format!("notices/w-1/webhook-pager/said-{number}.json");
+        let attempt = world.json(&attempt).await;
+        let until: model::Timestamp = serde_json::from_value(attempt["not_before"].clone()).unwrap();
+        let wait = until.since(world.clock.now());
+        waited.push(wait.0.as_secs());
+        // One millisecond before the attempt is due the notifier sends no notice, even after a restart.
+        world.clock.advance(Span::from_millis(wait.0.as_millis() as u64 - 1));
+        world.restart();
+        world.chore().await;
+        assert_eq!(world.names("notices/w-1/webhook-pager/try").await.len(), number);
+        assert!(sender.taken().is_empty());
+        world.clock.advance(Span::from_millis(1));
+        world.chore().await;
+    }
+    assert_eq!(waited, [2, 4, 8, 900], "a longer delay requested by the receiver has priority");
+    assert_eq!(sender.taken().len(), 1);
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_and_logged() {
+    let (mut world, sender) = world();
+    sender.answer(false, Reply::permanent("status 410 Gone"));
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    for hours in 2..40 {
+        world.now_is(f64::from(hours));
+        world.restart();
+        world.chore().await;
+    }
+    assert!(sender.taken().is_empty());
+    let end = world.json("notices/w-1/webhook-pager/end.json").await;
+    assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
+    assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one attempt, and its end");
+}
+
+#[tokio::test]
+async fn a_notice_is_given_up_after_a_day() {
+    let (world, sender) = world();
+    for _ in 0..1000 {
+        sender.answer(false, Reply::transient("the receiver is unreachable"));
+    }
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    for quarter in 0..110 {
+        world.now_is(1.0 + f64::from(quarter) * 0.25 + 0.01);
+        world.chore().await;
+    }
+    let end = world.json("notices/w-1/webhook-pager/end.json").await;
+    assert_eq!((&end["how"], &end["why"]), (&json!("given_up"), &json!("the receiver is unreachable")));
+    let tries = end["tries"].as_u64().unwrap();
+    assert!((50..150).contains(&tries), "{tries}");
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
+    let (mut world, sender) = world();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(pager());
+    // A process decided the notice, started an attempt and ended: the attempt exists without a result.
+    sender.answer(false, Reply::transient("died"));
+    world.ends(&failed).await;
+    world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
+    world.restart();
+    for _ in 0..3 {
+        world.chore().await;
+        assert_eq!(world.notifier.handle(&closed(&failed)).await, Disposition::Done);
+    }
+    assert!(sender.taken().is_empty(), "the process that started it may still be sending");
+    world.clock.advance(notifier::outbox::UNDER_WAY);
+    world.chore().await;
+    assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
+    // The process ended between the response and its record, so the notice is sent again with the same id.
+    world.store.remove("notices/w-1/webhook-pager/end.json").await.unwrap();
+    world.store.create("notices/open/w-1.webhook-pager", Default::default()).await.unwrap();
+    world.clock.advance(notifier::outbox::UNDER_WAY);
+    world.restart();
+    world.chore().await;
+    assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [2]);
+}
+
+#[tokio::test]
+async fn concurrent_notifiers_deliver_once() {
+    let (mut world, sender) = world();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    world.record(&failed).await;
+    world.now_is(1.0);
+    let one = world.notifier.clone();
+    world.restart();
+    let event = closed(&failed);
+    let dispositions = tokio::join!(one.handle(&event), world.notifier.handle(&event), one.handle(&event));
+    assert_eq!(dispositions, (Disposition::Done, Disposition::Done, Disposition::Done));
+    world.chore().await;
+    assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn missed_endings_are_found_in_the_ledger() {
+    let (mut world, sender) = world();
+    // A run that ended before the first search causes no notice, and its recovery causes none.
+    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.chore().await;
+    assert!(sender.taken().is_empty());
+    world.record(&SimulatedRun::new("w-1", PASS, 1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.now_is(3.0);
+    world.restart();
+    for _ in 0..2 {
+        world.chore().await;
+    }
+    assert_eq!(channels(&sender), ["w-2 webhook-pager"]);
+    // A commit's status is set without an event of its run.
+    let begun = SimulatedRun::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
+    world.record(&begun).await;
+    world.chore().await;
+    world.chore().await;
+    assert_eq!(channels(&sender)[1..], ["w-3 github-begun"]);
+}
+
+fn news(sender: &FakeSender) -> Vec<String> {
+    let news = |letter: &OutgoingMessage| match letter {
+        OutgoingMessage::Channel { content: body, .. } => {
+            serde_json::from_str::<Value>(body).unwrap()["news"].as_str().unwrap().to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    sender.taken().iter().map(|notice| format!("{} {}", notice.run, news(&notice.letter))).collect()
+}
+
+#[tokio::test]
+async fn a_failed_night_is_notified_after_unnotified_failures() {
+    let (world, sender) = world();
+    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.chore().await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    assert_eq!(news(&sender), ["w-1 failed"]);
+    let OutgoingMessage::Channel { content: body, .. } = &sender.taken()[0].letter else {
+        panic!("a webhook")
+    };
+    assert_eq!(
+        serde_json::from_str::<Value>(body).unwrap()["first_run"],
+        "w-0",
+        "the notice states the start of the failure"
+    );
+    // A later channel receives the current state.
+    let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
+    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).telling(both.clone())).await;
+    assert_eq!(channels(&sender)[1..], ["w-3 webhook-second"]);
+    let mark = world.json("notices/w-3/ended.json").await;
+    assert_eq!(mark["listened"], json!(["webhook-pager", "webhook-second"]));
+    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).telling(both)).await;
+    assert_eq!(channels(&sender)[2..], ["w-4 webhook-pager", "w-4 webhook-second"]);
+}
+
+#[tokio::test]
+async fn an_undelivered_failure_is_notified_with_the_next_one() {
+    let (world, sender) = world();
+    sender.answer(false, Reply::permanent("status 404"));
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).telling(pager())).await;
+    assert_eq!(news(&sender), ["w-2 failed"]);
+    // A notice with attempts left counts as received.
+    sender.answer(false, Reply::transient("status 500"));
+    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-5", PASS, 5.0).telling(pager())).await;
+    assert_eq!(news(&sender), ["w-2 failed"]);
+    world.now_is(6.0);
+    world.chore().await;
+    assert_eq!(news(&sender), ["w-2 failed", "w-4 recovered"]);
+}
+
+#[tokio::test]
+async fn late_runs_are_decided_in_the_order_of_their_ends() {
+    let (world, sender) = world();
+    world.chore().await;
+    world.record(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(pager())).await;
+    world.chore().await;
+    assert_eq!(
+        news(&sender),
+        ["w-3 recovered", "w-1 failed"],
+        "each notice arrives once in any order of deliveries"
+    );
+}
+
+#[tokio::test]
+async fn marks_of_older_versions_still_count() {
+    let (world, sender) = world();
+    let paper = |run: &str, how, hour| SimulatedRun::new(run, how, hour).telling(pager());
+    for (run, hour, channels) in [("w-1", 1.0, json!(["webhook-pager"])), ("w-2", 2.0, json!([]))] {
+        world.record(&paper(run, FAIL, hour)).await;
+        let mark = json!({"at": world.clock.now(), "channels": channels}).to_string();
+        world.store.create(&format!("notices/{run}/ended.json"), mark.into()).await.unwrap();
+    }
+    world.ends(&paper("w-3", FAIL, 3.0)).await;
+    assert_eq!(news(&sender), [""; 0], "the first failure's notice was sent");
+    world.ends(&paper("w-4", PASS, 4.0)).await;
+    assert_eq!(news(&sender), ["w-4 recovered"]);
+}
+
+fn states(sender: &FakeSender) -> Vec<String> {
+    let state = |letter: &OutgoingMessage| match letter {
+        OutgoingMessage::Status(status) => status.state.clone(),
+        other => panic!("{other:?}"),
+    };
+    sender.taken().iter().map(|notice| state(&notice.letter)).collect()
+}
+
+#[tokio::test]
+async fn a_commit_waits_until_its_run_has_ended() {
+    let github = json!([{"github": {}}]);
+    for (how, ended) in [
+        (PASS, "success"),
+        (FAIL, "failure"),
+        (UNSURE, "error"),
+        (How::Broken, "error"),
+        (How::Cancelled, "error"),
+    ] {
+        let (world, sender) = world();
+        let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+        // The event arrives before its record, so it is retried later.
+        let disposition = world.notifier.handle(&requested(&open)).await;
+        assert_eq!(disposition, Disposition::Retry("w-1 is not recorded yet".to_owned()));
+        world.record(&open).await;
+        for _ in 0..2 {
+            assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+        }
+        world.ends(&SimulatedRun { how, ..open.clone() }).await;
+        assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+        assert_eq!(states(&sender), ["pending", ended]);
+        let OutgoingMessage::Status(status) = &sender.taken()[1].letter else { panic!("a status") };
+        assert_eq!((status.context.as_str(), status.push.clone()), ("burnin/nightly", push()));
+        assert_eq!(status.target_url.as_deref(), Some("https://burnin.example/runs/w-1"));
+    }
+}
+
+#[tokio::test]
+async fn a_pending_status_never_follows_the_final_one() {
+    let github = json!([{"github": {}}]);
+    let (mut world, sender) = world();
+    let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+    world.record(&open).await;
+    sender.answer(false, Reply::transient("status 502"));
+    assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+    world.ends(&SimulatedRun { how: PASS, ..open.clone() }).await;
+    world.now_is(9.0);
+    world.chore().await;
+    assert_eq!(states(&sender), ["success"], "an undelivered pending status is given up");
+    let end = world.json("notices/w-1/github-begun/end.json").await;
+    assert_eq!(end["how"], "superseded");
+
+    // Another process is about to send it: wait.
+    let open = SimulatedRun { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
+    world.record(&open).await;
+    sender.answer(false, Reply::transient("died"));
+    assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+    world.store.remove("notices/w-2/github-begun/said-1.json").await.unwrap();
+    world.restart();
+    let over = SimulatedRun { how: PASS, ended: 9.0, ..open };
+    world.ends(&over).await;
+    assert_eq!(states(&sender), ["success"], "not yet");
+    world.clock.advance(notifier::outbox::UNDER_WAY);
+    world.chore().await;
+    assert_eq!(states(&sender), ["success", "success"]);
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_run_requested_by_a_message_gets_a_second_reply() {
+    let (world, sender) = world();
+    let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
+    let paper =
+        SimulatedRun { origin: Some(Origin::Message(request)), ..SimulatedRun::new("w-1", UNSURE, 1.0) };
+    world.ends(&paper).await;
+    world.ends(&paper).await;
+    let published = world.wire.0.lock().unwrap().clone();
+    assert_eq!(published.len(), 1);
+    let answer: Value = events::payload(&published[0]).unwrap();
+    assert_eq!(
+        answer,
+        json!({"request": {"source": "//acme/ci", "id": "42"}, "run": "w-1", "problem": null,
+               "ended": {"conclusion": {"how": "completed"}, "verdict": "inconclusive"}})
+    );
+    assert!(sender.taken().is_empty());
+}
+
+#[tokio::test]
+async fn other_facts_are_ignored_and_other_events_parked() {
+    let (world, _) = world();
+    let run = "w-1".parse().unwrap();
+    let handle = model::Fact::JobAccepted(model::Handle { handle: "1".into() });
+    let event = events::Message::fact("agent", run, model::Attempt::FIRST, handle).to_event();
+    assert_eq!(world.notifier.handle(&event).await, Disposition::Done);
+    let unknown = SimulatedRun::new("w-9", PASS, 1.0);
+    assert!(matches!(world.notifier.handle(&closed(&unknown)).await, Disposition::Park(_)));
+}
