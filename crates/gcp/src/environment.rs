@@ -23,7 +23,11 @@ use std::{path::PathBuf, str::FromStr};
 
 use service::{config::VariableReader, telemetry::Format};
 
-use crate::{auth::Callers, pull::Pull, storage::Emulator};
+use crate::{
+    auth::Callers,
+    pull::{IDLE, Pull},
+    storage::Emulator,
+};
 
 /// Where a service stores its objects: a bucket, or a folder on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +219,7 @@ impl Platform {
             log: log?,
             log_format,
             otlp: otlp?,
-            pull: subscription?.map(|Subscription(subscription)| Pull { subscription, cluster }),
+            pull: subscription?.map(|Subscription(subscription)| Pull { subscription, cluster, idle: IDLE }),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use google_cloud_auth::credentials::anonymous;
+use google_cloud_auth::credentials::{self, Credentials, anonymous};
 use google_cloud_pubsub::{client::Subscriber, model::Message, subscriber::handler::Handler as Receipt};
 use serde_json::json;
 use service::push::{Delivery, EventReceiver, carried};
@@ -17,6 +17,8 @@ const AT_ONCE: usize = 16;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Grace period for events in progress after a stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Default of [`Pull::idle`].
+pub const IDLE: Duration = Duration::from_secs(60);
 
 /// Source of a service's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +28,13 @@ pub struct Pull {
     /// Cluster whose commands are handled; others are ignored even if the subscription's filter delivers
     /// them.
     pub cluster: Option<String>,
+    /// Maximum time on one connection without an event. The client (google-cloud-pubsub 1.7, `subscriber/stream.rs`) reports neither
+    /// failed attempts to connect, between which it waits for up to a minute, nor a connection that a firewall dropped silently.
+    pub idle: Duration,
 }
 
 impl Pull {
-    /// Pulls until `stop`. A broken stream is reopened.
+    /// Pulls until `stop`. A broken stream is reopened, an idle one replaced.
     ///
     /// # Errors
     /// Returns an error if credentials are missing.
@@ -39,16 +44,16 @@ impl Pull {
         door: EventReceiver,
         stop: CancellationToken,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let mut builder = Subscriber::builder();
-        if let Some(emulator) = emulator {
-            let anonymous = anonymous::Builder::new().build();
-            builder = builder.with_endpoint(format!("http://{emulator}")).with_credentials(anonymous);
-        }
-        let subscriber = builder.build().await?;
+        let endpoint = emulator.map(|emulator| format!("http://{emulator}"));
+        let credentials = match endpoint {
+            Some(_) => anonymous::Builder::new().build(),
+            None => credentials::Builder::default().build()?,
+        };
         let room = Arc::new(Semaphore::new(AT_ONCE));
         info!(subscription = self.subscription, cluster = self.cluster, "pulling");
         while !stop.is_cancelled() {
             let limit = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
+            let subscriber = client(endpoint.as_deref(), credentials.clone()).await?;
             let stream = subscriber.subscribe(&self.subscription).set_max_outstanding_messages(limit);
             let mut stream = stream.build();
             let ending = stream.shutdown_token();
@@ -56,6 +61,13 @@ impl Pull {
                 let next = tokio::select! {
                     next = stream.next() => next,
                     () = stop.cancelled() => None,
+                    () = tokio::time::sleep(self.idle) => {
+                        if room.available_permits() < AT_ONCE {
+                            continue;
+                        }
+                        debug!("no event for {} s, connecting again", self.idle.as_secs());
+                        None
+                    }
                 };
                 let (message, receipt) = match next {
                     Some(Ok(received)) => received,
@@ -95,6 +107,18 @@ impl Pull {
     }
 }
 
+/// A client with a connection of its own, which it opens at the first request.
+async fn client(
+    endpoint: Option<&str>,
+    credentials: Credentials,
+) -> Result<Subscriber, google_cloud_gax::client_builder::Error> {
+    let builder = Subscriber::builder().with_credentials(credentials);
+    match endpoint {
+        Some(endpoint) => builder.with_endpoint(endpoint).build().await,
+        None => builder.build().await,
+    }
+}
+
 async fn deal(door: &EventReceiver, message: Message, receipt: Receipt) {
     let attributes: BTreeMap<_, _> = message.attributes.into_iter().collect();
     // In the format of a push, so that a parked event can be redelivered.
@@ -115,6 +139,7 @@ mod tests {
         let pull = |cluster: Option<&str>| Pull {
             subscription: "projects/p/subscriptions/agent".to_owned(),
             cluster: cluster.map(str::to_owned),
+            idle: IDLE,
         };
         let meant = |cluster: &str| Message::new().set_attributes([("cluster", cluster)]);
         assert!(pull(Some("a")).is_ours(&meant("a")));

@@ -1,0 +1,93 @@
+//! A subscriber of the stand-in of Pub/Sub.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use gcp::pull::Pull;
+use pubsub_standin::{Access, Address, Broker, Message, Subscription};
+use service::{DeadLetters, Disposition, Event, Handler, async_trait, push::EventReceiver};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+const TOPIC: &str = "projects/p/topics/agent";
+const SUBSCRIPTION: &str = "projects/p/subscriptions/a";
+
+struct Everyone;
+
+impl Access for Everyone {
+    fn admits(&self, _: &str, _: &'static str, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Sends what it receives to the test: a message that is no event is parked.
+struct Parks(UnboundedSender<String>);
+
+#[async_trait]
+impl Handler for Parks {
+    async fn handle(&self, _: &Event) -> Disposition {
+        Disposition::Done
+    }
+}
+
+#[async_trait]
+impl DeadLetters for Parks {
+    async fn park(&self, _: &str, _: &str, raw: &[u8]) -> Result<(), String> {
+        self.0.send(String::from_utf8_lossy(raw).into_owned()).map_err(|error| error.to_string())
+    }
+}
+
+/// Forwards connections at an address to another one.
+async fn forward(at: SocketAddr, to: String) {
+    let listener = TcpListener::bind(at).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut inbound, _)) = listener.accept().await {
+            let to = to.clone();
+            tokio::spawn(async move {
+                let mut outbound = TcpStream::connect(to).await?;
+                tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await
+            });
+        }
+    });
+}
+
+/// Google's client waits for up to a minute after several failed attempts to connect.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_connects_soon_after_an_outage() {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (sender, mut parked) = unbounded_channel();
+    let parks = Arc::new(Parks(sender));
+    let door = EventReceiver { handler: parks.clone(), dead_letters: parks };
+    let idle = Duration::from_secs(1);
+    let pull = Pull { subscription: SUBSCRIPTION.to_owned(), cluster: None, idle };
+    let stop = CancellationToken::new();
+    let pulling = tokio::spawn(pull.run(Some(unused.to_string()), door, stop.clone()));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+
+    let broker = Broker::new(Arc::new(Everyone), "google", Duration::from_millis(10));
+    broker.topic(TOPIC);
+    broker.subscribe(Subscription {
+        name: SUBSCRIPTION.to_owned(),
+        topic: TOPIC.to_owned(),
+        filter: None,
+        endpoint: None,
+        dead_letters: None,
+    });
+    let address = Address::open(&broker, "agent").await.unwrap();
+    forward(unused, address.host.clone()).await;
+    for content in ["first", "second"] {
+        broker.publish(TOPIC, Message { data: content.into(), ..Message::default() });
+        let received = timeout(Duration::from_secs(6), parked.recv()).await.unwrap().unwrap();
+        assert!(received.contains(&STANDARD.encode(content)), "{received}");
+        // Longer than an idle connection is kept.
+        tokio::time::sleep(2 * idle).await;
+    }
+    assert_eq!((broker.backlog(SUBSCRIPTION), parked.try_recv().ok()), (0, None), "each event once");
+    stop.cancel();
+    pulling.await.unwrap().unwrap();
+}
