@@ -55,6 +55,8 @@ try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" PATH
 
 try asked deepops wrong
 try a_cluster_is_provisioned
+# Before the benchmark, whose user root owns the job folders that it creates.
+try the_agent_runs_a_job
 # Benchmark on the deployed cluster, with the settings in cluster.json.
 mapfile -t settings < <(python3 - "$BED_DIR/cluster.json" <<'SCRIPT'
 import json, sys

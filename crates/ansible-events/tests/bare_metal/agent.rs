@@ -93,8 +93,8 @@ fn command(id: &str, body: Value) -> Message {
     Message { data, attributes, ..Message::default() }
 }
 
-/// Maximum time to the next fact. An agent that found no Pub/Sub for minutes tries again after up to a minute, as Google's client does.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Maximum time to the next fact: an idle agent connects again after a minute, and a loaded machine is slow.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The next fact of this type, and its data.
 async fn fact(broker: &Broker, kind: &str) -> Value {

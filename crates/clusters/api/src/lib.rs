@@ -28,6 +28,7 @@ pub mod scheduler_conformance;
 pub mod settings;
 pub mod shell;
 mod stage;
+mod unwritable;
 
 pub use kind::{ClusterKind, SettingsForm};
 pub use layout::{ClusterLayout, Substitution};
@@ -36,3 +37,4 @@ pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster
 pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, SubmittedText, Written};
 pub use settings::{ReadFile, Settings, SettingsProblems};
 pub use stage::stage;
+pub use unwritable::unwritable;

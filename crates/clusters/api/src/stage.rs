@@ -10,15 +10,18 @@ use ledger::{Digester, Store};
 use model::{Class, Failure, Image};
 use service::PortError;
 
+use crate::unwritable;
+
 /// The same image may be staged twice at the same time, when a command is delivered twice.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// Downloads the image's files from the bucket into `folder`, which contains only this image.
 ///
 /// # Errors
-/// Returns an error if the download fails: [`PortError::Permanent`] if a file is missing or its digest differs.
+/// Returns an error if the download fails: [`PortError::Permanent`] if a file is missing, its digest differs, or the folder cannot be
+/// written.
 pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<(), PortError> {
-    std::fs::create_dir_all(folder).map_err(PortError::transient)?;
+    std::fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     for file in &image.files {
         let place = folder.join(Path::new(&file.name).file_name().unwrap_or_default());
         if place.exists() {
@@ -39,7 +42,7 @@ pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<()
             tokio::io::AsyncWriteExt::flush(&mut out).await?;
             out.set_permissions(std::fs::Permissions::from_mode(0o755)).await
         };
-        written.await.map_err(PortError::transient)?;
+        written.await.map_err(|error| unwritable(&draft, &error))?;
         if body.finish().sha256 != file.sha256 {
             return Err(damaged("does not match its digest"));
         }

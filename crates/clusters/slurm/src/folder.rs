@@ -72,12 +72,19 @@ impl Folder {
         })
     }
 
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be created.
+    pub fn create(&self) -> io::Result<()> {
+        fs::create_dir_all(self.path().join("output"))
+    }
+
     /// Writes the script. Resubmitting writes identical bytes.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
     pub fn write_script(&self, script: &str) -> io::Result<()> {
-        fs::create_dir_all(self.path().join("output"))?;
         let draft = self.path().join(format!("job.sh.draft-{}", std::process::id()));
         fs::write(&draft, script)?;
         fs::rename(draft, self.path().join("job.sh"))
@@ -96,7 +103,6 @@ impl Folder {
     /// # Errors
     /// Returns an error if the folder cannot be written.
     pub fn note_drained(&self, nodes: &[DrainedNode]) -> io::Result<Vec<DrainedNode>> {
-        fs::create_dir_all(self.path())?;
         self.note("drained.json", &nodes.to_vec())
     }
 

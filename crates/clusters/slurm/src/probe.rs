@@ -61,9 +61,12 @@ fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
     there.dedup();
     let (requested, found) = (usize::try_from(slurm.nodes).unwrap_or(usize::MAX), there.len());
     if found < requested {
-        let partition = slurm.partition.as_deref().unwrap_or("of the default");
+        let partition = slurm
+            .partition
+            .as_ref()
+            .map_or("the default partition".to_owned(), |name| format!("partition {name}"));
         return ClusterStatus::Broken(format!(
-            "{name}: {requested} nodes requested, partition {partition} has {found}"
+            "{name}: {requested} nodes requested, {partition} has {found}"
         ));
     }
     let listed = slurm.listed_nodes();
@@ -123,6 +126,6 @@ mod tests {
     #[test]
     fn too_few_nodes_are_reported() {
         let ClusterStatus::Broken(why) = nodes("lab", &four(), "n1\n") else { panic!() };
-        assert_eq!(why, "lab: 4 nodes requested, partition of the default has 1");
+        assert_eq!(why, "lab: 4 nodes requested, the default partition has 1");
     }
 }

@@ -9,7 +9,7 @@ use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use cluster_api::{
     FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, SubmittedText, output_folder,
-    settings::check_job_name, shell::quote, stage,
+    settings::check_job_name, shell::quote, stage, unwritable,
 };
 use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure};
@@ -190,9 +190,20 @@ pub(crate) async fn read<T: Send + 'static>(
     folder: &Folder,
     work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
 ) -> Result<T, PortError> {
+    blocking(folder, work).await?.map_err(PortError::transient)
+}
+
+/// Creates a job's folder.
+async fn create(folder: &Folder) -> Result<(), PortError> {
+    blocking(folder, Folder::create).await?.map_err(|error| unwritable(&folder.path(), &error))
+}
+
+async fn blocking<T: Send + 'static>(
+    folder: &Folder,
+    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, PortError> {
     let folder = folder.clone();
-    let done = tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)?;
-    done.map_err(PortError::transient)
+    tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)
 }
 
 /// Slurm settings of a cluster, and a job's folder.
@@ -221,6 +232,7 @@ impl Scheduler for SlurmJobs {
         if slurm.yields {
             yields::check(&slurm).await?;
         }
+        create(&folder).await?;
         if let Some(image) = &job.image {
             stage(&*self.store, image, &folder.jobs().image_folder(&image.digest)).await?;
         }
