@@ -155,7 +155,7 @@ pub enum CliCommand {
     },
     /// Show one run.
     Show {
-        /// Run id, the beginning of one, or `latest`.
+        /// Run id, a prefix of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// Check to show if the run has several; default: the one with the most severe verdict.
@@ -168,13 +168,13 @@ pub enum CliCommand {
     /// Print the hand-over document of a run (Markdown): the request, the measurements with their devices, and the
     /// missing measurements. `export` signs it with the run.
     Handover {
-        /// Run id, the beginning of one, or `latest`.
+        /// Run id, a prefix of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
     },
     /// Export a closed run as one signed file: ledger, logs, measurements, verdict, report and hand-over document.
     Export {
-        /// Run id, the beginning of one, or `latest`.
+        /// Run id, a prefix of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// Ed25519 private key, as written by `openssl genpkey -algorithm ed25519 -out KEY`.
@@ -202,7 +202,7 @@ pub enum CliCommand {
     },
     /// Cancel a run and release its cluster.
     Cancel {
-        /// Run id, the beginning of one, or `latest`.
+        /// Run id, a prefix of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// Reason, recorded in the ledger.
@@ -211,7 +211,7 @@ pub enum CliCommand {
     },
     /// List the logs of a run, print one or those of a check, or follow a run that is in progress.
     Logs {
-        /// Run id, the beginning of one, or `latest`.
+        /// Run id, a prefix of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// A name from the list.
@@ -239,7 +239,7 @@ pub enum CliCommand {
     },
     /// Replay a run's ledger record by record.
     Replay {
-        /// Run id, the beginning of one, or `latest`.
+        /// Run id, a prefix of one, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
     },
@@ -311,7 +311,7 @@ pub enum CliCommand {
     /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first, then with minimum versions. Exit code
     /// 1 if some differ or are below a minimum.
     Audit {
-        /// Run id, the beginning of one, or `latest`; or logs with hardware evidence.
+        /// Run id, a prefix of one, or `latest`; or logs with hardware evidence.
         #[arg(required = true, value_name = "RUN|LOG", add = complete::runs())]
         sources: Vec<PathBuf>,
         /// Output format.

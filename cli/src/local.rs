@@ -134,7 +134,7 @@ impl DataFolder {
         CliError::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
-    /// The id of the run that `name` identifies: an id, the beginning of one, or `latest`. An unknown name is returned
+    /// The id of the run that `name` identifies: an id, a prefix of one, or `latest`. An unknown name is returned
     /// unchanged: the command reports it.
     pub async fn named(&self, name: RunId) -> Result<RunId, CliError> {
         let known = self.ledger.load(&name).await.map_or(true, |loaded| !loaded.records().is_empty());

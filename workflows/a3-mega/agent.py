@@ -52,7 +52,8 @@ def install():
     put(wanted["state"], "agent.json")
     if record["subscription"] not in subscriptions(record):
         call(["gcloud", "pubsub", "subscriptions", "create", record["subscription"], f"--project={record['home']}", f"--topic={wanted['topics']}agent",
-              "--ack-deadline=600", "--message-retention-duration=1d", "--expiration-period=31d",
+              f"--message-filter=attributes.cluster = \"{wanted['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
+              "--expiration-period=31d",
               f"--labels=burnin-cluster={wanted['cluster']},burnin-run={wanted['run']},burnin-expires={wanted['expires']}"])
     for right in record["rights"]:
         change("add", right)

@@ -62,16 +62,20 @@ fn tolerance() -> f64 {
 }
 
 impl GroupReference {
-    fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), String> {
         if !(self.value.is_finite() && self.value > 0.0) {
-            return Err("reference.value: expected a positive number");
+            return Err(format!("reference.value: expected a positive number, found {}", self.value));
         }
         if !(self.within > 0.0 && self.within < 1.0) {
-            return Err("reference.within: expected a fraction between 0 and 1");
+            return Err(format!(
+                "reference.within: expected a fraction between 0 and 1, found {}",
+                self.within
+            ));
         }
         match self.better {
             Better::Higher | Better::Lower => Ok(()),
-            _ => Err("reference.better: expected `higher` or `lower`"),
+            Better::Exact => Err("reference.better: expected `higher` or `lower`, found `exact`".to_owned()),
+            Better::None => Err("reference.better: expected `higher` or `lower`, found `none`".to_owned()),
         }
     }
 
@@ -86,17 +90,24 @@ impl GroupReference {
 impl GroupTest {
     /// # Errors
     /// Returns an error, with the field and the expectation, if the outcome is not stated exactly once.
-    fn outcome(&self, reference: Option<&GroupReference>) -> Result<GroupOutcome, &'static str> {
+    fn outcome(&self, reference: Option<&GroupReference>) -> Result<GroupOutcome, String> {
         let degraded = match (self.degraded, self.value, reference) {
             (Some(degraded), None, _) => degraded,
             (None, Some(value), Some(reference)) if value.is_finite() && value >= 0.0 => {
                 reference.is_degraded(value)
             }
-            (None, Some(_), Some(_)) => return Err("value: expected a number of at least 0"),
-            (None, Some(_), None) => {
-                return Err("value: expected `reference` in the file, the value of a good group");
+            (None, Some(value), Some(_)) => {
+                return Err(format!("value: expected a number of at least 0, found {value}"));
             }
-            _ => return Err("expected either `degraded` or `value`"),
+            (None, Some(value), None) => {
+                return Err(format!(
+                    "value: found {value} without `reference` in the file, the value of a good group"
+                ));
+            }
+            (Some(_), Some(_), _) => {
+                return Err("expected either `degraded` or `value`, found both".to_owned());
+            }
+            (None, None, _) => return Err("expected either `degraded` or `value`, found neither".to_owned()),
         };
         Ok(GroupOutcome { members: self.members.clone(), degraded })
     }
@@ -161,15 +172,16 @@ fn read(file: &Path) -> Result<GroupTests, CliError> {
     }
     let tested: GroupFile = serde_json::from_slice(&text)
         .map_err(|error| wrong(&format!("expected an object with `members` and `tests`: {error}")))?;
-    let members: BTreeSet<&str> = tested.members.iter().map(String::as_str).collect();
-    if tested.members.len() < 2 || tested.members.len() > MOST_MEMBERS {
-        return Err(wrong(&format!("members: expected between 2 and {MOST_MEMBERS} names")));
+    let (names, count) = (tested.members.len(), tested.tests.len());
+    if !(2..=MOST_MEMBERS).contains(&names) {
+        return Err(wrong(&format!("members: expected between 2 and {MOST_MEMBERS} names, found {names}")));
     }
-    if members.len() < tested.members.len() {
-        return Err(wrong(&"members: duplicate name"));
+    let mut members = BTreeSet::new();
+    if let Some(duplicate) = tested.members.iter().find(|name| !members.insert(name.as_str())) {
+        return Err(wrong(&format!("members: {} is listed twice", parse::shown(duplicate))));
     }
-    if tested.tests.len() > MOST_TESTS {
-        return Err(wrong(&format!("tests: expected at most {MOST_TESTS}")));
+    if count > MOST_TESTS {
+        return Err(wrong(&format!("tests: expected at most {MOST_TESTS}, found {count}")));
     }
     for (at, name) in tested.findings.iter().enumerate() {
         if !members.contains(name.as_str()) {
@@ -182,7 +194,7 @@ fn read(file: &Path) -> Result<GroupTests, CliError> {
             return Err(wrong(&format!("tests[{at}].members: {unknown} is not in `members`")));
         }
         if test.members.is_empty() {
-            return Err(wrong(&format!("tests[{at}].members: expected at least one name")));
+            return Err(wrong(&format!("tests[{at}].members: expected at least one name, found none")));
         }
     }
     let reference = tested.reference.as_ref();

@@ -351,6 +351,8 @@ impl Rehearsal {
         environment.remove("OTEL_EXPORTER_OTLP_ENDPOINT");
         let mut more = vec![
             ("PORT", port.to_string()),
+            // A killed process leaves its temporary files.
+            ("TMPDIR", self.folder.display().to_string()),
             ("PUBSUB_EMULATOR_HOST", addresses.pubsub.host.clone()),
             ("STORAGE_EMULATOR_HOST", addresses.storage.url.clone()),
             ("BURNIN_LOG", "info".to_owned()),

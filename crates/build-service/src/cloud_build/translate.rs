@@ -171,7 +171,11 @@ fn check(config: &BuildConfig, spec: &BuildSpec, problems: &mut Vec<BuildProblem
 
 fn check_tags(config: &BuildConfig, values: &BTreeMap<String, String>, problems: &mut Vec<BuildProblem>) {
     if config.tags.len() + 3 > MOST_TAGS {
-        problems.push(problem("tags", format!("at most {} beside Burnin's own", MOST_TAGS - 3)));
+        let most = MOST_TAGS - 3;
+        problems.push(problem(
+            "tags",
+            format!("expected at most {most}, in addition to Burnin's, found {}", config.tags.len()),
+        ));
     }
     for (index, tag) in config.tags.iter().enumerate() {
         let path = format!("tags[{index}]");

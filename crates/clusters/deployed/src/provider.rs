@@ -363,7 +363,8 @@ fn ready(
         if !kinds.iter().any(|known| known.form().kind == kind) {
             return Err(format!("unknown field `{kind}`"));
         }
-        let overrides = overrides.as_object().ok_or_else(|| format!("{kind}: expected an object"))?;
+        let overrides =
+            overrides.as_object().ok_or_else(|| format!("{kind}: expected an object, found {overrides}"))?;
         if kind != form.kind && !overrides.is_empty() {
             return Err("its system differs from the workflow's".to_owned());
         }
