@@ -16,7 +16,7 @@ use builder::Builder;
 use cluster_deployed::DeployedClusters;
 use cluster_local::LocalClusters;
 use clusters::Schedulers;
-use conductor::{Conductor, Observer, Settings, Woken};
+use conductor::{Conductor, Observer, WakeSettings, Woken};
 use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, ObservedStore, Store, StoreRequest};
 use lifecycle::{Input, RunState};
@@ -213,7 +213,7 @@ impl Services {
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
 
-        let settings = Settings { resend: RESEND, refresh: REFRESH };
+        let settings = WakeSettings { resend: RESEND, refresh: REFRESH };
         let conductor = Conductor::new(data.ledger.clone(), bus, Arc::clone(&clock), settings, observer);
         Ok(Self { conductor: Arc::new(conductor), bus: memory, clock })
     }

@@ -27,7 +27,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use model::RunId;
-use service::telemetry::{self, Format};
+use service::telemetry::{self, LogFormat};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -47,7 +47,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         2 => "debug".to_owned(),
         _ => "trace".to_owned(),
     };
-    let _telemetry = telemetry::init("burnin", Format::Compact, &log);
+    let _telemetry = telemetry::init("burnin", LogFormat::Compact, &log);
     let data = || DataFolder::open(&cli.data);
     let Some(mut command) = cli.command else { return Ok(Exit::Pass) };
     if let Some(url) = &cli.server {

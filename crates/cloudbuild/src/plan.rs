@@ -126,7 +126,7 @@ pub fn check(config: &BuildConfig, inputs: &Inputs) -> Result<Plan, Vec<BuildPro
 
     let order = graph::order(&config.steps, &mut problems);
     let secrets = secrets::declared(config, &mut templates, &mut problems);
-    let shared = step::Shared { config, inputs, secrets: &secrets, build_timeout: timeout };
+    let shared = step::StepContext { config, inputs, secrets: &secrets, build_timeout: timeout };
     let steps = config
         .steps
         .iter()

@@ -21,7 +21,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use service::{config::VariableReader, telemetry::Format};
+use service::{config::VariableReader, telemetry::LogFormat};
 
 use crate::{
     auth::Callers,
@@ -157,20 +157,20 @@ pub struct Platform {
     pub bigquery_emulator: Option<Emulator>,
     /// Log filter.
     pub log: String,
-    pub log_format: Format,
+    pub log_format: LogFormat,
     /// Endpoint for spans and metrics, if any.
     pub otlp: Option<String>,
     /// Subscription to pull, if any.
     pub pull: Option<Pull>,
 }
 
-enum LogFormat {
+enum LogFormatName {
     Google,
     Json,
     Compact,
 }
 
-impl FromStr for LogFormat {
+impl FromStr for LogFormatName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -196,15 +196,15 @@ impl Platform {
         let storage_emulator = env.optional("STORAGE_EMULATOR_HOST");
         let bigquery_emulator = env.optional("BIGQUERY_EMULATOR_HOST");
         let log = env.or("BURNIN_LOG", "info".to_owned());
-        let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat::Google);
+        let log_format = env.or("BURNIN_LOG_FORMAT", LogFormatName::Google);
         let otlp = env.optional("OTEL_EXPORTER_OTLP_ENDPOINT");
         let subscription = env.optional::<Subscription>("BURNIN_PULL");
         let cluster = env.optional("BURNIN_CLUSTER")?;
         let project: String = project?;
         let log_format = match log_format? {
-            LogFormat::Google => Format::Google { project: project.clone() },
-            LogFormat::Json => Format::Json,
-            LogFormat::Compact => Format::Compact,
+            LogFormatName::Google => LogFormat::Google { project: project.clone() },
+            LogFormatName::Json => LogFormat::Json,
+            LogFormatName::Compact => LogFormat::Compact,
         };
         Some(Self {
             port: port?,

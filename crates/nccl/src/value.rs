@@ -14,22 +14,22 @@ pub(crate) fn is_name(word: &[u8]) -> bool {
 
 /// A value in a column of a half.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum CellValue {
     Number(Number),
     NotAvailable,
     NotFinite,
 }
 
 /// Parses a word as a value of one placement, out-of-place or in-place.
-pub(crate) fn value(word: &[u8]) -> Option<Value> {
+pub(crate) fn value(word: &[u8]) -> Option<CellValue> {
     if let Some(number) = Number::parse(word) {
-        return Some(Value::Number(number));
+        return Some(CellValue::Number(number));
     }
     match word {
-        b"N/A" => Some(Value::NotAvailable),
-        b"inf" | b"-inf" | b"nan" | b"-nan" | b"nanf" | b"-nanf" => Some(Value::NotFinite),
+        b"N/A" => Some(CellValue::NotAvailable),
+        b"inf" | b"-inf" | b"nan" | b"-nan" | b"nanf" | b"-nanf" => Some(CellValue::NotFinite),
         // rccl-tests marks an error above its threshold.
-        [number @ .., b'*'] => Number::parse(number).map(Value::Number),
+        [number @ .., b'*'] => Number::parse(number).map(CellValue::Number),
         _ => None,
     }
 }

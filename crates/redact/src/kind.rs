@@ -6,9 +6,9 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// Kind of a secret. Its name is written to the marker and the manifest.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Kind { $($(#[$doc])* $name,)* }
+        pub enum SecretKind { $($(#[$doc])* $name,)* }
 
-        impl Kind {
+        impl SecretKind {
             pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
 
             /// Spelling in the marker and the manifest.
@@ -62,10 +62,10 @@ kinds! {
 
 /// Number of replaced secrets by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally([u64; Kind::ALL.len()]);
+pub struct Tally([u64; SecretKind::ALL.len()]);
 
 impl Tally {
-    pub(crate) fn count(&mut self, kind: Kind) {
+    pub(crate) fn count(&mut self, kind: SecretKind) {
         self.0[kind as usize] += 1;
     }
 
@@ -82,7 +82,8 @@ impl Tally {
 
     /// Counts by name of the kind, without zeros.
     pub fn by_kind(&self) -> BTreeMap<String, u64> {
-        let counted = Kind::ALL.into_iter().map(|kind| (kind.as_str().to_owned(), self.0[kind as usize]));
+        let counted =
+            SecretKind::ALL.into_iter().map(|kind| (kind.as_str().to_owned(), self.0[kind as usize]));
         counted.filter(|(_, count)| *count > 0).collect()
     }
 }

@@ -23,7 +23,7 @@ mod view;
 use std::sync::Arc;
 
 pub use aho_corasick::BuildError;
-pub use kind::{Kind, Tally};
+pub use kind::{SecretKind, Tally};
 pub use known::redacted;
 pub use names::is_secret_name;
 pub use rules::Rules;
@@ -110,7 +110,7 @@ impl Redactor {
         self.passed = to;
     }
 
-    fn replace(&mut self, kind: Kind, out: &mut Vec<u8>) {
+    fn replace(&mut self, kind: SecretKind, out: &mut Vec<u8>) {
         self.tally.count(kind);
         for part in ["[redacted:", kind.as_str(), "]"] {
             out.extend_from_slice(part.as_bytes());
@@ -187,7 +187,7 @@ impl Redactor {
                 Ok(environment::EnvironmentText::Secret { name }) => {
                     self.keep(self.passed + 1, out);
                     self.keep_but_look(self.passed + name, out);
-                    self.replace(Kind::Environment, out);
+                    self.replace(SecretKind::Environment, out);
                     self.environment = true;
                     self.mode = Mode::Swallow(Swallow::Quoted { mark: b'"', open: 0, run: 0 });
                 }

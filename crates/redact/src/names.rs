@@ -1,7 +1,7 @@
 //! Values with secret names: assignments, headers, passwords in URLs.
 
 use crate::{
-    Kind,
+    SecretKind,
     scan::{Hit, Swallow, word},
     view::{StreamWindow, Undecided},
 };
@@ -78,8 +78,12 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
         // An element of XML: `<SecretAccessKey>value</SecretAccessKey>`.
         Some(b'>') if spaces == 0 && is_element(view.behind()) => {
             let value = view.run(at + 1, 4, |byte| byte != b'<' && word(byte))?;
-            let hit =
-                Hit::new(Kind::Assignment, at + 1, 0, Swallow::While(|byte| byte != b'<' && word(byte)));
+            let hit = Hit::new(
+                SecretKind::Assignment,
+                at + 1,
+                0,
+                Swallow::While(|byte| byte != b'<' && word(byte)),
+            );
             return Ok((value == 4).then_some(hit));
         }
         // `::` is a path.
@@ -102,7 +106,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
         }
         let whole_line = at == length + 1 && begins_line(view.behind());
         return Ok(Some(Hit::new(
-            Kind::Assignment,
+            SecretKind::Assignment,
             at,
             0,
             if whole_line { Swallow::While(line) } else { Swallow::Word },
@@ -112,7 +116,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
     if trivial(view, value)? {
         return Ok(None);
     }
-    Ok(Some(Hit::new(Kind::Assignment, value, 0, Swallow::Quoted { mark, open: bytes - 1, run: 0 })))
+    Ok(Some(Hit::new(SecretKind::Assignment, value, 0, Swallow::Quoted { mark, open: bytes - 1, run: 0 })))
 }
 
 /// Whether the value is empty, a switch or a short number: such values are settings, not secrets.
@@ -189,7 +193,9 @@ pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<
             _ => 0,
         };
         let keep = name.len() + at + flag.len() + gap + user;
-        return Ok((value.len() > user).then(|| Hit::new(Kind::CommandPassword, keep, 0, Swallow::Word)));
+        return Ok(
+            (value.len() > user).then(|| Hit::new(SecretKind::CommandPassword, keep, 0, Swallow::Word))
+        );
     }
     Ok(None)
 }
@@ -212,7 +218,7 @@ pub(crate) fn header(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hi
     at += view.run(at, SPACES, blank)?;
     at += quote(view, at)?.map_or(0, |(bytes, _)| bytes);
     let some = view.run(at, 1, in_header)? > 0;
-    Ok(some.then(|| Hit::new(Kind::Header, at, 0, Swallow::While(in_header))))
+    Ok(some.then(|| Hit::new(SecretKind::Header, at, 0, Swallow::While(in_header))))
 }
 
 fn in_header(byte: u8) -> bool {
@@ -229,7 +235,7 @@ pub(crate) fn bearer(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> 
     let length = view.run(BEARER.len(), 64, class)?;
     let text = &view.rest(BEARER.len())[..length];
     let token = length >= 16 && (length == 64 || text.iter().any(u8::is_ascii_digit));
-    Ok(token.then(|| Hit::new(Kind::BearerToken, BEARER.len(), 0, Swallow::While(class))))
+    Ok(token.then(|| Hit::new(SecretKind::BearerToken, BEARER.len(), 0, Swallow::While(class))))
 }
 
 /// The password in `scheme://user:password@host`, or a user with the length of a token.
@@ -248,5 +254,5 @@ pub(crate) fn url(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         None => (0, length),
     };
     let secret = if keep == 0 && secret < 20 { 0 } else { secret };
-    Ok((secret > 0).then(|| Hit::new(Kind::UrlPassword, 3 + keep, secret, Swallow::Nothing)))
+    Ok((secret > 0).then(|| Hit::new(SecretKind::UrlPassword, 3 + keep, secret, Swallow::Nothing)))
 }

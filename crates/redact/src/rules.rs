@@ -9,7 +9,7 @@ use std::{
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 
 use crate::{
-    Kind, environment,
+    SecretKind, environment,
     forms::EncodedForm,
     names::{self, BEARER, HEADERS, NAMES},
     scan::{Hit, ScanMatch, Swallow},
@@ -158,7 +158,7 @@ impl Rules {
             let hit = match *rule {
                 RedactionRule::Known(form) => self.known[form]
                     .at(view)?
-                    .map(|length| Hit::new(Kind::KnownValue, 0, length, Swallow::Nothing)),
+                    .map(|length| Hit::new(SecretKind::KnownValue, 0, length, Swallow::Nothing)),
                 RedactionRule::PrivateKey => tokens::private_key(view)?,
                 RedactionRule::Jwt => tokens::jwt(view)?,
                 RedactionRule::Token(token) => TOKENS[token].at(view)?,

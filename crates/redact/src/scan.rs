@@ -1,6 +1,6 @@
 //! Matches and their treatment.
 
-use crate::Kind;
+use crate::SecretKind;
 
 /// Whether this byte can be part of an unquoted value.
 pub(crate) fn word(byte: u8) -> bool {
@@ -16,7 +16,7 @@ pub(crate) enum ScanMatch {
 
 /// A secret at a position.
 pub(crate) struct Hit {
-    pub(crate) kind: Kind,
+    pub(crate) kind: SecretKind,
     /// Bytes to keep from the position on.
     pub(crate) keep: usize,
     /// Bytes to remove after those.
@@ -26,7 +26,7 @@ pub(crate) struct Hit {
 }
 
 impl Hit {
-    pub(crate) fn new(kind: Kind, keep: usize, skip: usize, then: Swallow) -> Self {
+    pub(crate) fn new(kind: SecretKind, keep: usize, skip: usize, then: Swallow) -> Self {
         Self { kind, keep, skip, then }
     }
 }

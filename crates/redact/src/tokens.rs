@@ -10,7 +10,7 @@ use base64::{
 };
 
 use crate::{
-    Kind,
+    SecretKind,
     scan::{Hit, Swallow},
     view::{AHEAD, StreamWindow, Undecided},
 };
@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct TokenPattern {
     /// Prefix.
     pub(crate) begins: &'static str,
-    kind: Kind,
+    kind: SecretKind,
     /// Minimum number of further characters.
     least: usize,
     class: fn(u8) -> bool,
@@ -27,47 +27,47 @@ pub(crate) struct TokenPattern {
     alone: bool,
 }
 
-const fn token(begins: &'static str, kind: Kind, least: usize) -> TokenPattern {
+const fn token(begins: &'static str, kind: SecretKind, least: usize) -> TokenPattern {
     TokenPattern { begins, kind, least, class: dashed, alone: false }
 }
 
 pub(crate) const TOKENS: [TokenPattern; 36] = [
-    token("ghp_", Kind::GitToken, 20),
-    token("gho_", Kind::GitToken, 20),
-    token("ghu_", Kind::GitToken, 20),
-    token("ghs_", Kind::GitToken, 20),
-    token("ghr_", Kind::GitToken, 20),
-    token("github_pat_", Kind::GitToken, 20),
-    token("glpat-", Kind::GitToken, 16),
-    token("AIza", Kind::GoogleApiKey, 30),
-    TokenPattern { class: dotted, ..token("ya29.", Kind::GoogleToken, 16) },
-    token("GOCSPX-", Kind::GoogleToken, 16),
-    TokenPattern { class: capital, alone: true, ..token("AKIA", Kind::AwsKey, 16) },
-    TokenPattern { class: capital, alone: true, ..token("ASIA", Kind::AwsKey, 16) },
-    token("xoxa-", Kind::SlackToken, 10),
-    token("xoxb-", Kind::SlackToken, 10),
-    token("xoxe-", Kind::SlackToken, 10),
-    token("xoxe.", Kind::SlackToken, 10),
-    token("xoxp-", Kind::SlackToken, 10),
-    token("xoxr-", Kind::SlackToken, 10),
-    token("xoxs-", Kind::SlackToken, 10),
-    token("xapp-", Kind::SlackToken, 10),
-    token("nvapi-", Kind::NgcKey, 20),
-    TokenPattern { alone: true, ..token("hf_", Kind::HuggingFaceToken, 20) },
-    TokenPattern { alone: true, ..token("sk-ant-", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("sk-proj-", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("sk_live_", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("sk_test_", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("rk_live_", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("rk_test_", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("whsec_", Kind::ApiKey, 16) },
-    TokenPattern { alone: true, ..token("npm_", Kind::RegistryToken, 30) },
-    TokenPattern { alone: true, ..token("pypi-AgE", Kind::RegistryToken, 30) },
-    TokenPattern { alone: true, ..token("dckr_pat_", Kind::RegistryToken, 16) },
-    TokenPattern { alone: true, ..token("hvs.", Kind::VaultToken, 20) },
-    TokenPattern { alone: true, ..token("hvb.", Kind::VaultToken, 20) },
-    TokenPattern { alone: true, ..token("hvr.", Kind::VaultToken, 20) },
-    TokenPattern { class: path, ..token("hooks.slack.com/services/", Kind::SlackToken, 16) },
+    token("ghp_", SecretKind::GitToken, 20),
+    token("gho_", SecretKind::GitToken, 20),
+    token("ghu_", SecretKind::GitToken, 20),
+    token("ghs_", SecretKind::GitToken, 20),
+    token("ghr_", SecretKind::GitToken, 20),
+    token("github_pat_", SecretKind::GitToken, 20),
+    token("glpat-", SecretKind::GitToken, 16),
+    token("AIza", SecretKind::GoogleApiKey, 30),
+    TokenPattern { class: dotted, ..token("ya29.", SecretKind::GoogleToken, 16) },
+    token("GOCSPX-", SecretKind::GoogleToken, 16),
+    TokenPattern { class: capital, alone: true, ..token("AKIA", SecretKind::AwsKey, 16) },
+    TokenPattern { class: capital, alone: true, ..token("ASIA", SecretKind::AwsKey, 16) },
+    token("xoxa-", SecretKind::SlackToken, 10),
+    token("xoxb-", SecretKind::SlackToken, 10),
+    token("xoxe-", SecretKind::SlackToken, 10),
+    token("xoxe.", SecretKind::SlackToken, 10),
+    token("xoxp-", SecretKind::SlackToken, 10),
+    token("xoxr-", SecretKind::SlackToken, 10),
+    token("xoxs-", SecretKind::SlackToken, 10),
+    token("xapp-", SecretKind::SlackToken, 10),
+    token("nvapi-", SecretKind::NgcKey, 20),
+    TokenPattern { alone: true, ..token("hf_", SecretKind::HuggingFaceToken, 20) },
+    TokenPattern { alone: true, ..token("sk-ant-", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("sk-proj-", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("sk_live_", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("sk_test_", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("rk_live_", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("rk_test_", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("whsec_", SecretKind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("npm_", SecretKind::RegistryToken, 30) },
+    TokenPattern { alone: true, ..token("pypi-AgE", SecretKind::RegistryToken, 30) },
+    TokenPattern { alone: true, ..token("dckr_pat_", SecretKind::RegistryToken, 16) },
+    TokenPattern { alone: true, ..token("hvs.", SecretKind::VaultToken, 20) },
+    TokenPattern { alone: true, ..token("hvb.", SecretKind::VaultToken, 20) },
+    TokenPattern { alone: true, ..token("hvr.", SecretKind::VaultToken, 20) },
+    TokenPattern { class: path, ..token("hooks.slack.com/services/", SecretKind::SlackToken, 16) },
 ];
 
 pub(crate) fn dashed(byte: u8) -> bool {
@@ -146,10 +146,12 @@ pub(crate) fn private_key(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undeci
             let label = view.run(end, 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
             end + label + view.run(end + label, 5, |byte| byte == b'-')?
         }
-        None if view.whole() => return Ok(Some(Hit::new(Kind::PrivateKey, 0, body, Swallow::While(pem)))),
+        None if view.whole() => {
+            return Ok(Some(Hit::new(SecretKind::PrivateKey, 0, body, Swallow::While(pem))));
+        }
         None => return Err(Undecided),
     };
-    Ok(Some(Hit::new(Kind::PrivateKey, 0, length, Swallow::Nothing)))
+    Ok(Some(Hit::new(SecretKind::PrivateKey, 0, length, Swallow::Nothing)))
 }
 
 /// First characters of private keys in base64, for keys without their first line: SEC1 on P-256, PKCS #8 on
@@ -168,7 +170,7 @@ pub(crate) fn key_body(view: &StreamWindow<'_>, begins: &str) -> Result<Option<H
         return Ok(None);
     }
     let long = view.run(0, 40, base64)? == 40;
-    Ok(long.then(|| Hit::new(Kind::PrivateKey, 0, begins.len(), Swallow::While(pem))))
+    Ok(long.then(|| Hit::new(SecretKind::PrivateKey, 0, begins.len(), Swallow::While(pem))))
 }
 
 /// Beginning of a PEM block in base64, shifted by this many bytes.
@@ -180,7 +182,7 @@ pub(crate) fn pem_in_base64(shift: usize) -> String {
 pub(crate) fn private_key_in_base64(shift: usize, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let bytes = decoded(view, shift, pem_in_base64(shift).as_bytes())?;
     let named = bytes.is_some_and(|bytes| memchr::memmem::find(&bytes, b"PRIVATE KEY-----").is_some());
-    Ok(named.then(|| Hit::new(Kind::PrivateKey, 0, 1, Swallow::While(pem))))
+    Ok(named.then(|| Hit::new(SecretKind::PrivateKey, 0, 1, Swallow::While(pem))))
 }
 
 /// Three parts separated by dots, the first of which is a JSON object.
@@ -196,7 +198,7 @@ pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         }
         at += part + 1;
     }
-    Ok(Some(Hit::new(Kind::Jwt, 0, at, Swallow::While(dotted))))
+    Ok(Some(Hit::new(SecretKind::Jwt, 0, at, Swallow::While(dotted))))
 }
 
 /// Whether no word character precedes it. The end of an escape sequence is not one.

@@ -7,7 +7,7 @@ use std::{
 
 use agent::Agent;
 use builder::Builder;
-use conductor::{Conductor, Settings};
+use conductor::{Conductor, WakeSettings};
 use judge::Judge;
 use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
@@ -142,8 +142,13 @@ impl Fleet {
         let clock: Arc<dyn Clock> =
             if planted("real_clock") { Arc::new(SystemClock) } else { Arc::new(door.clone()) };
         let resend = if planted("never_send_again") { Span::from_secs(1 << 40) } else { resend };
-        let conductor =
-            Arc::new(Conductor::new(ledger, bus, clock, Settings { resend, refresh: Span::default() }, None));
+        let conductor = Arc::new(Conductor::new(
+            ledger,
+            bus,
+            clock,
+            WakeSettings { resend, refresh: Span::default() },
+            None,
+        ));
         if !planted("no_tick") {
             let (ticking, world) = (Arc::clone(&conductor), Arc::clone(&self.world));
             self.world.spawn(door.service, async move {

@@ -64,7 +64,7 @@ pub enum EffectMoment {
 
 /// State of a live process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Condition {
+pub struct ProcessState {
     /// Time until which its calls block.
     pub silent_until: i64,
     /// Like `silent_until`, but the end of all faults does not shorten it.

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use conductor::{Conductor, Settings};
+use conductor::{Conductor, WakeSettings};
 use events::Message;
 use ledger::{Ledger, ObservedStore, Store};
 use model::{Attempt, Span, Timestamp};
@@ -115,7 +115,7 @@ pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let nonces = move || written.fetch_add(1, Ordering::Relaxed).to_string();
     let ledger = Ledger::new(bucket, Arc::new(nonces));
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
-    let settings = Settings { resend: Span::from_secs(30), refresh: Span::default() };
+    let settings = WakeSettings { resend: Span::from_secs(30), refresh: Span::default() };
     let conductor = Conductor::new(ledger, Arc::new(Nobody), clock, settings, None);
     let before = heap();
     for number in 0..runs {

@@ -14,7 +14,7 @@ use crate::{
     cloud::state::Clouds,
     faults::{Fault, Faults},
     history::Happening,
-    process::{Condition, EffectMoment, SimService},
+    process::{EffectMoment, ProcessState, SimService},
     rng::Dice,
 };
 
@@ -38,7 +38,7 @@ pub struct Inner {
     pub history: Vec<(i64, Happening)>,
     /// External systems.
     pub clouds: Clouds,
-    pub conditions: BTreeMap<SimService, Condition>,
+    pub conditions: BTreeMap<SimService, ProcessState>,
     /// Number of calls to the world so far.
     pub calls: u64,
     /// Numbers of the calls with effects: all except reads.

@@ -32,7 +32,7 @@ const NAMED: usize = 4;
 
 /// A value that is measured again in each round.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SeriesKey {
     name: String,
     subject: Subject,
     labels: BTreeMap<String, String>,
@@ -41,7 +41,7 @@ struct Key {
 /// The rounds of one check.
 #[derive(Debug, Default)]
 pub struct SoakSeries {
-    values: BTreeMap<Key, RoundValues>,
+    values: BTreeMap<SeriesKey, RoundValues>,
     rounds: usize,
     unread: usize,
 }
@@ -55,7 +55,7 @@ struct RoundValues {
 }
 
 struct Decline<'a> {
-    key: &'a Key,
+    key: &'a SeriesKey,
     /// Decline from the first to the last round, relative to the first third of the rounds.
     relative: f64,
     significant: bool,
@@ -65,11 +65,14 @@ impl SoakSeries {
     /// Adds the measurements of a round. Rounds are added in their order.
     pub fn add(&mut self, round: u16, reading: &Reading) {
         self.rounds += 1;
-        let mut seen: BTreeMap<Key, (Better, f64, Vec<f64>)> = BTreeMap::new();
+        let mut seen: BTreeMap<SeriesKey, (Better, f64, Vec<f64>)> = BTreeMap::new();
         for metric in &reading.metrics {
             if let (Better::Higher | Better::Lower, Some(value)) = (metric.better, metric.value) {
                 let resolution = metric.resolution.unwrap_or(0.0);
-                seen.entry(Key::of(metric)).or_insert((metric.better, resolution, Vec::new())).2.push(value);
+                seen.entry(SeriesKey::of(metric))
+                    .or_insert((metric.better, resolution, Vec::new()))
+                    .2
+                    .push(value);
             }
         }
         for table in &reading.tables {
@@ -80,7 +83,7 @@ impl SoakSeries {
                 let Some(half) = half else { continue };
                 let name = format!("{} busbw", table.collective.as_deref().unwrap_or("collective"));
                 let labels = BTreeMap::from([("placement".to_owned(), placement.to_owned())]);
-                let key = Key { name, subject: Subject::default(), labels };
+                let key = SeriesKey { name, subject: Subject::default(), labels };
                 seen.entry(key).or_insert((Better::Higher, 0.01, Vec::new())).2.push(half.busbw);
             }
         }
@@ -166,7 +169,7 @@ fn suspects(declined: &[&Decline<'_>], judged: usize) -> Vec<Suspect> {
     suspects.into_values().collect()
 }
 
-impl Key {
+impl SeriesKey {
     fn of(metric: &Metric) -> Self {
         Self {
             name: metric.name.to_string(),
@@ -178,7 +181,7 @@ impl Key {
 
 impl std::fmt::Display for Decline<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Key { name, subject, labels } = self.key;
+        let SeriesKey { name, subject, labels } = self.key;
         f.write_str(name)?;
         if !labels.is_empty() {
             let labels: Vec<_> = labels.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -192,7 +195,7 @@ impl std::fmt::Display for Decline<'_> {
 }
 
 impl RoundValues {
-    fn decline<'a>(&self, key: &'a Key, drift: f64) -> Option<Decline<'a>> {
+    fn decline<'a>(&self, key: &'a SeriesKey, drift: f64) -> Option<Decline<'a>> {
         let [(first, _), .., (last, _)] = self.points.as_slice() else { return None };
         if self.points.len() < MIN_ROUNDS {
             return None;

@@ -7,7 +7,7 @@
 mod turns;
 mod wake;
 
-pub use wake::{Conductor, Observer, Settings, Woken};
+pub use wake::{Conductor, Observer, WakeSettings, Woken};
 
 use events::{Content, Message};
 use lifecycle::{Input, Occurrence};

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use conductor::{Conductor, Settings, takes};
+use conductor::{Conductor, WakeSettings, takes};
 use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use model::Span;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
                 store = Arc::new(Split::new("open/", wiring.store(hints)?, store));
             }
             let ledger = Ledger::new(Arc::clone(&store), Arc::new(ids::unique));
-            let settings = Settings { resend: config.resend, refresh: Span::default() };
+            let settings = WakeSettings { resend: config.resend, refresh: Span::default() };
             let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
             let conductor = Arc::new(Conductor::new(ledger, bus, clock, settings, None));
             let tick: Arc<dyn PeriodicTask> = Arc::new(Tick(Arc::clone(&conductor)));

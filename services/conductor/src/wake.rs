@@ -23,7 +23,7 @@ const RACES: u32 = 20;
 const STATES: usize = 1000;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct WakeSettings {
     /// Delay before an owed command is sent again.
     pub resend: Span,
     /// Maximum age of the records known to this process at a tick. Zero: each tick lists the ledger. An append by
@@ -93,7 +93,7 @@ pub struct Conductor {
     ledger: Ledger,
     outbox: Publisher,
     clock: Arc<dyn Clock>,
-    settings: Settings,
+    settings: WakeSettings,
     observer: Option<Observer>,
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
     sent: Mutex<SentCommands>,
@@ -108,7 +108,7 @@ impl Conductor {
         ledger: Ledger,
         bus: Arc<dyn Bus>,
         clock: Arc<dyn Clock>,
-        settings: Settings,
+        settings: WakeSettings,
         observer: Option<Observer>,
     ) -> Self {
         let outbox = Publisher::new("conductor", bus, Arc::clone(&clock));

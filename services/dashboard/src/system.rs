@@ -197,7 +197,7 @@ pub async fn page(
         // Without a range the axis ends at the last run.
         days.map_or_else(|| judged.first().map_or(now, |line| line.requested_at), |_| now),
     );
-    let series = Series { judged: shown, before: before.copied(), values: &values, range };
+    let series = SystemSeries { judged: shown, before: before.copied(), values: &values, range };
     let keys = series.keys(&query)?;
     let charted = &keys[..keys.len().min(CHARTS)];
     let charts = charted.iter().map(|key| series.chart(key, POINTS / charted.len().max(1))).collect();
@@ -257,7 +257,7 @@ fn why(line: &RunSummary, values: &KnownValues) -> String {
 }
 
 /// The judged runs of a range, newest first, with their values.
-struct Series<'a> {
+struct SystemSeries<'a> {
     judged: &'a [&'a RunSummary],
     /// The judged run before the range.
     before: Option<&'a RunSummary>,
@@ -265,7 +265,7 @@ struct Series<'a> {
     range: (Timestamp, Timestamp),
 }
 
-impl Series<'_> {
+impl SystemSeries<'_> {
     /// Names of the checks, in the order of the newest run.
     fn checks(&self) -> Vec<String> {
         let mut names = Vec::new();

@@ -12,9 +12,9 @@ pub struct Attributes {
 
 /// A parsed condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum GrantCondition {
     /// One of these holds.
-    Any(Vec<Condition>),
+    Any(Vec<GrantCondition>),
     /// The attribute's value starts with this prefix.
     StartsWith(Attribute, String),
 }
@@ -33,7 +33,7 @@ const ATTRIBUTES: [(&str, Attribute); 2] = [
     ("api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\")", Attribute::ListPrefix),
 ];
 
-impl Condition {
+impl GrantCondition {
     /// Parses an expression.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ mod tests {
     fn the_two_forms_of_infra_are_evaluated_and_all_others_are_errors() {
         let both = "resource.name.startsWith(\"projects/_/buckets/b/objects/open/\") || \
                     api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"open/\")";
-        let condition = Condition::parse(both).unwrap();
+        let condition = GrantCondition::parse(both).unwrap();
         let name = |name: &str| Attributes { name: Some(name.to_owned()), list_prefix: None };
         assert!(condition.holds(&name("projects/_/buckets/b/objects/open/run")));
         assert!(!condition.holds(&name("projects/_/buckets/b/objects/other")));
@@ -104,7 +104,7 @@ mod tests {
             "resource.name.startsWith(\"x\") && true",
             "",
         ] {
-            assert!(Condition::parse(wrong).is_err(), "{wrong}");
+            assert!(GrantCondition::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

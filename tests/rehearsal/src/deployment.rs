@@ -36,7 +36,7 @@ use crate::{
 pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 /// Differences between rehearsals.
 #[derive(Clone, Copy)]
-pub struct Settings {
+pub struct RehearsalSettings {
     /// Cloud Storage checks the permission to overwrite before the precondition, and answers 403 instead of 412.
     pub overwrite_first: bool,
     /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
@@ -51,7 +51,7 @@ pub struct Settings {
     pub tasks: Duration,
 }
 
-impl Default for Settings {
+impl Default for RehearsalSettings {
     fn default() -> Self {
         Self {
             overwrite_first: false,
@@ -87,7 +87,7 @@ struct Addresses {
 }
 
 /// A process; it is killed on drop.
-struct Process {
+struct ServiceProcess {
     name: String,
     program: PathBuf,
     environment: BTreeMap<String, String>,
@@ -95,7 +95,7 @@ struct Process {
     process: Child,
 }
 
-impl Process {
+impl ServiceProcess {
     fn launch(
         name: &str,
         program: PathBuf,
@@ -124,7 +124,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServiceProcess {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
@@ -147,10 +147,10 @@ pub struct Rehearsal {
     pub plan: Plan,
     folder: PathBuf,
     programs: PathBuf,
-    settings: Settings,
+    settings: RehearsalSettings,
     builds: CloudBuild,
     addresses: tokio::sync::Mutex<BTreeMap<String, Addresses>>,
-    processes: Mutex<Vec<Process>>,
+    processes: Mutex<Vec<ServiceProcess>>,
     tasks: tokio::task::JoinSet<()>,
 }
 
@@ -179,7 +179,12 @@ impl Rehearsal {
     ///
     /// # Errors
     /// Returns an error if a stand-in cannot start.
-    pub async fn new(plan: Plan, programs: &Path, folder: &Path, settings: Settings) -> Result<Self, String> {
+    pub async fn new(
+        plan: Plan,
+        programs: &Path,
+        folder: &Path,
+        settings: RehearsalSettings,
+    ) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(context(&folder.display().to_string()))?;
         let iam = Arc::new(Iam::new(plan.grants.clone()));
         let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
@@ -383,7 +388,7 @@ impl Rehearsal {
         environment.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let path = self.programs.join(format!("burnin-{program}"));
         let log = self.folder.join(format!("{name}.log"));
-        let process = Process::launch(name, path, environment, log)?;
+        let process = ServiceProcess::launch(name, path, environment, log)?;
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let http = reqwest::Client::new();
         for _ in 0..600 {
@@ -421,7 +426,7 @@ impl Rehearsal {
     pub fn kill(&self, number: usize) -> Result<(), String> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         let number = number % processes.len().max(1);
-        processes.get_mut(number).map_or(Ok(()), Process::restart)
+        processes.get_mut(number).map_or(Ok(()), ServiceProcess::restart)
     }
 
     /// A service that ended by itself.

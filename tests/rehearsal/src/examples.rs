@@ -18,7 +18,7 @@ use tokio::{net::TcpListener, process::Command};
 
 use crate::{
     deployment::Rehearsal,
-    fixtures::{Cluster, Files, Image},
+    fixtures::{FixtureCluster, FixtureFiles, Image},
     front::{Front, Invocation, Source},
     grants::Resource,
     iam::{AGENTS, Iam},
@@ -95,10 +95,10 @@ async fn run(what: &str, command: &mut Command) -> Result<(), Failed> {
 /// # Errors
 /// Returns an error if docs/TRIGGERS.md has no trigger of a build.
 pub fn prepare(rehearsal: &Rehearsal) -> Result<(), Failed> {
-    let files = Files::write(rehearsal)?;
-    files.workflow(rehearsal, "nightly", Image::None, Cluster::Correct, "");
+    let files = FixtureFiles::write(rehearsal)?;
+    files.workflow(rehearsal, "nightly", Image::None, FixtureCluster::Correct, "");
     let on = format!("on: {{build: [{{trigger: {}, image: {}}}]}}", value("trigger")?, value("image")?);
-    files.workflow(rehearsal, "by-build", Image::None, Cluster::Correct, &on);
+    files.workflow(rehearsal, "by-build", Image::None, FixtureCluster::Correct, &on);
     Ok(())
 }
 

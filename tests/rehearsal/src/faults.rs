@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     deployment::Rehearsal,
-    fixtures::{Cluster, Files, Image, ON_PUSH},
+    fixtures::{FixtureCluster, FixtureFiles, Image, ON_PUSH},
     outcomes::{self, Requested},
     requests::{api, message, push},
     scenario::{Failed, install_agents},
@@ -111,10 +111,10 @@ async fn watch(
 /// # Errors
 /// Returns an error at the first denied request, at a timeout, or with all wrong results.
 pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Failed> {
-    let files = Files::write(rehearsal)?;
-    files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, Cluster::Correct, "");
-    files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
+    let files = FixtureFiles::write(rehearsal)?;
+    files.notifying(rehearsal, "by-api", Image::Pushed, FixtureCluster::Correct, "");
+    files.notifying(rehearsal, "by-message", Image::None, FixtureCluster::Correct, "");
+    files.notifying(rehearsal, "by-push", Image::FromCommit, FixtureCluster::Deployed, ON_PUSH);
     let named = |name: &str, count| (name.to_owned(), (count, Verdict::Pass));
     let mut requested = Requested {
         workflows: [named("by-api", EACH), named("by-message", EACH), named("by-push", PUSHES)].into(),

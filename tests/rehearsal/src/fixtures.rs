@@ -21,7 +21,7 @@ pub enum Image {
 
 /// Cluster of a workflow.
 #[derive(Clone, Copy)]
-pub enum Cluster {
+pub enum FixtureCluster {
     /// Logs with correct results.
     Correct,
     /// Logs with wrong elements.
@@ -39,7 +39,7 @@ pub const ON_PUSH: &str = "on: {push: [{repository: acme/images, branches: [main
 pub const MEASUREMENTS: usize = 4;
 
 /// Shared files of all workflows.
-pub struct Files {
+pub struct FixtureFiles {
     bucket: String,
     systems: BTreeMap<&'static str, String>,
     deployed: String,
@@ -71,7 +71,7 @@ fn log(wrong: u32) -> String {
     text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 40.36\n#\n"
 }
 
-impl Files {
+impl FixtureFiles {
     /// Writes the shared files: objects into the bucket, logs and commands onto the agents' hosts.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Files {
         rehearsal: &Rehearsal,
         name: &str,
         image: Image,
-        cluster: Cluster,
+        cluster: FixtureCluster,
         triggers: &str,
     ) {
         let more = format!("{triggers}\nnotify: [webhook: {{target: ops}}]");
@@ -129,7 +129,14 @@ impl Files {
     }
 
     /// Writes a workflow. `more` is its `on` and `notify`, or empty.
-    pub fn workflow(&self, rehearsal: &Rehearsal, name: &str, image: Image, cluster: Cluster, more: &str) {
+    pub fn workflow(
+        &self,
+        rehearsal: &Rehearsal,
+        name: &str,
+        image: Image,
+        cluster: FixtureCluster,
+        more: &str,
+    ) {
         let image = match image {
             Image::None => "",
             Image::Pushed => "image: {build: {config: steps/image.yaml, source: source}}",
@@ -138,10 +145,10 @@ impl Files {
             }
         };
         let cluster = match cluster {
-            Cluster::Correct => &self.systems["c-1"],
-            Cluster::Wrong => &self.systems["c-2"],
-            Cluster::Slurm => &self.systems["slurm"],
-            Cluster::Deployed => &self.deployed,
+            FixtureCluster::Correct => &self.systems["c-1"],
+            FixtureCluster::Wrong => &self.systems["c-2"],
+            FixtureCluster::Slurm => &self.systems["slurm"],
+            FixtureCluster::Deployed => &self.deployed,
         };
         let text = format!(
             r#"name: {name}
@@ -178,6 +185,6 @@ limits: {{image: 5m, cluster: 5m, job: 5m, logs: 5m, results: 5m, verdict: 5m, l
         let first = format!("schedules/{name}/since/{}.json", &digest[..12]);
         rehearsal.storage.put(&self.bucket, &first, json!({"since": since}).to_string());
         let triggers = format!("on: {{schedule: [{{cron: '{cron}', zone: Etc/UTC, window: 4h}}]}}");
-        self.notifying(rehearsal, name, Image::None, Cluster::Wrong, &triggers);
+        self.notifying(rehearsal, name, Image::None, FixtureCluster::Wrong, &triggers);
     }
 }

@@ -31,7 +31,7 @@ pub enum Source {
 }
 
 /// A service, as Cloud Run knows it.
-struct Target {
+struct InvokedService {
     /// Whether only Google's services of the project reach it.
     internal: bool,
     /// URL of the service, the audience of tokens.
@@ -45,7 +45,7 @@ struct Target {
 /// Cloud Run: receives requests for services, checks their callers, and forwards them to the processes, one for each service.
 pub struct Front {
     pub iam: Arc<Iam>,
-    targets: RwLock<BTreeMap<String, Target>>,
+    targets: RwLock<BTreeMap<String, InvokedService>>,
     http: reqwest::Client,
 }
 
@@ -61,7 +61,7 @@ pub struct Invocation<'a> {
 
 impl Front {
     pub fn new<'a>(iam: Arc<Iam>, services: impl Iterator<Item = &'a PlannedService>) -> Self {
-        let target = |service: &PlannedService| Target {
+        let target = |service: &PlannedService| InvokedService {
             internal: !service.reachable,
             uri: service.uri.clone(),
             slots: Arc::new(Semaphore::new(service.concurrency)),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::condition::{Attributes, Condition};
+use crate::condition::{Attributes, GrantCondition};
 
 /// A grant of the plan.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Grant {
     pub role: String,
     pub member: String,
     /// `None`: the grant is unconditional.
-    pub condition: Option<Condition>,
+    pub condition: Option<GrantCondition>,
 }
 
 /// A resource of a request.
@@ -180,7 +180,7 @@ impl Grants {
                 ));
             }
             let condition = resource["values"]["condition"][0]["expression"].as_str();
-            let condition = condition.map(Condition::parse).transpose()?;
+            let condition = condition.map(GrantCondition::parse).transpose()?;
             let member = text(resource, "member")?.to_owned();
             all.push(Grant { address: address(resource).to_owned(), on, role, member, condition });
         }

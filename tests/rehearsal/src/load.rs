@@ -7,7 +7,7 @@ use model::Verdict;
 
 use crate::{
     deployment::Rehearsal,
-    fixtures::{Cluster, Files, Image, ON_PUSH},
+    fixtures::{FixtureCluster, FixtureFiles, Image, ON_PUSH},
     outcomes::{self, Requested},
     requests::{message, push},
     scenario::{Failed, until},
@@ -26,9 +26,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// # Errors
 /// Returns an error at the first denied request, at a timeout, or with all wrong results.
 pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
-    let files = Files::write(rehearsal)?;
-    files.workflow(rehearsal, "by-message", Image::None, Cluster::Correct, "");
-    files.workflow(rehearsal, "by-push", Image::FromCommit, Cluster::Correct, ON_PUSH);
+    let files = FixtureFiles::write(rehearsal)?;
+    files.workflow(rehearsal, "by-message", Image::None, FixtureCluster::Correct, "");
+    files.workflow(rehearsal, "by-push", Image::FromCommit, FixtureCluster::Correct, ON_PUSH);
     let mut requested =
         Requested { messages: MESSAGES, pushes: PUSHES, builds: PUSHES, ..Requested::default() };
     requested.workflows.insert("by-message".to_owned(), (MESSAGES, Verdict::Pass));

@@ -33,8 +33,8 @@ use clap::{Parser, ValueEnum};
 use futures::{StreamExt, stream};
 
 use crate::{
-    condition::{Attribute, Condition},
-    deployment::{Rehearsal, Settings},
+    condition::{Attribute, GrantCondition},
+    deployment::{Rehearsal, RehearsalSettings},
     grants::Grant,
     iam::Uses,
     plan::Plan,
@@ -130,7 +130,7 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
 /// Kills services during runs, with all grants.
 async fn faults(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), String> {
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
-    let settings = Settings { deliveries: None, unreliable: true, ..Settings::default() };
+    let settings = RehearsalSettings { deliveries: None, unreliable: true, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), &arguments.programs, folder, settings).await?;
     let note = faults::rehearse(&mut rehearsal, seed).await;
     println!("faults: {}", finished(note, &rehearsal, &format!("seed {seed}: "))?);
@@ -140,13 +140,13 @@ async fn faults(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(),
 /// Starts many runs at once, with all grants.
 async fn load(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), String> {
     // Commands wait for the processors of this host: shorter intervals would only add load.
-    let settings = Settings {
+    let settings = RehearsalSettings {
         deliveries: None,
         unreliable: true,
         resend: "10s",
         poll: "1s",
         tasks: Duration::from_secs(2),
-        ..Settings::default()
+        ..RehearsalSettings::default()
     };
     let mut rehearsal = Rehearsal::new(plan.clone(), &arguments.programs, folder, settings).await?;
     let note = load::rehearse(&mut rehearsal).await;
@@ -221,7 +221,7 @@ async fn whole(
     overwrite_first: bool,
 ) -> Result<Rehearsal, String> {
     let began = Instant::now();
-    let settings = Settings { overwrite_first, ..Settings::default() };
+    let settings = RehearsalSettings { overwrite_first, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
     if !overwrite_first {
         examples::prepare(&rehearsal)?;
@@ -259,8 +259,8 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Vec<String> {
     // A grant below a prefix that does not cover lists, which are checked on the bucket.
     let mut lists = plan.clone();
     for grant in &mut lists.grants.all {
-        if let Some(Condition::Any(parts)) = &mut grant.condition {
-            parts.retain(|part| !matches!(part, Condition::StartsWith(Attribute::ListPrefix, _)));
+        if let Some(GrantCondition::Any(parts)) = &mut grant.condition {
+            parts.retain(|part| !matches!(part, GrantCondition::StartsWith(Attribute::ListPrefix, _)));
         }
     }
     // Tokens for the endpoint instead of the service.
@@ -273,7 +273,7 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Vec<String> {
         task.audience.clone_from(&task.uri);
     }
     let finds = async |name: &str, plan: Plan, expected: &str| {
-        let mut rehearsal = Rehearsal::new(plan, programs, &folder.join(name), Settings::default())
+        let mut rehearsal = Rehearsal::new(plan, programs, &folder.join(name), RehearsalSettings::default())
             .await
             .map_err(|why| format!("{name}: {why}"))?;
         let outcome = scenario::rehearse(&mut rehearsal, true).await;
@@ -306,7 +306,7 @@ fn twice(grants: &[Grant]) -> Vec<String> {
 /// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
 async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
     let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
-    let mut rehearsal = Rehearsal::new(reduced, programs, &folder, Settings::default()).await?;
+    let mut rehearsal = Rehearsal::new(reduced, programs, &folder, RehearsalSettings::default()).await?;
     let why = match scenario::rehearse(&mut rehearsal, true).await {
         Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),
         Err(why) => why,

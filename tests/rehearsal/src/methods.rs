@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::grants::Resource;
 
 /// A rule of Google's services, with its source and the test that covers it.
-pub struct Rule {
+pub struct RequestRule {
     /// Short name.
     pub name: &'static str,
     pub rule: &'static str,
@@ -17,11 +17,16 @@ pub struct Rule {
     pub test: &'static str,
 }
 
-const fn rule(name: &'static str, rule: &'static str, source: &'static str, test: &'static str) -> Rule {
-    Rule { name, rule, source, test }
+const fn rule(
+    name: &'static str,
+    rule: &'static str,
+    source: &'static str,
+    test: &'static str,
+) -> RequestRule {
+    RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [Rule; 25] = [
+pub const RULES: [RequestRule; 25] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",

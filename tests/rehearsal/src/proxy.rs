@@ -22,7 +22,7 @@ use crate::{
 /// Maximum size of a body.
 const LARGEST: usize = 64 << 20;
 
-struct Shared {
+struct ProxyState {
     api: Api,
     member: String,
     upstream: String,
@@ -54,8 +54,14 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let (member, upstream) = (member.to_owned(), upstream.to_owned());
-        let shared =
-            Arc::new(Shared { api, member, upstream, iam, overwrite_first, http: reqwest::Client::new() });
+        let shared = Arc::new(ProxyState {
+            api,
+            member,
+            upstream,
+            iam,
+            overwrite_first,
+            http: reqwest::Client::new(),
+        });
         let router = Router::new().fallback(answer).with_state(shared);
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         Ok(Self { url, serving })
@@ -91,7 +97,7 @@ fn query(text: &str) -> BTreeMap<String, String> {
     pairs.map(pair).collect()
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+async fn answer(State(shared): State<Arc<ProxyState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, LARGEST).await else {
         return (StatusCode::BAD_REQUEST, "the body is incomplete").into_response();
@@ -134,7 +140,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
 }
 
 /// The denial of a create over an existing object; not recorded, because its precondition would refuse it as well.
-async fn overwrites(shared: &Shared, call: &Call<'_>) -> Option<Denial> {
+async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let (Api::Storage, "POST", ["upload", "storage", "v1", "b", bucket, "o"]) =
         (shared.api, call.method, &path[..])
@@ -154,7 +160,7 @@ async fn overwrites(shared: &Shared, call: &Call<'_>) -> Option<Denial> {
 }
 
 /// The denial of a read of an absent object by a caller that may not list the bucket.
-fn absent(shared: &Shared, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
+fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let (Api::Storage, "GET", 404, ["storage", "v1", "b", bucket, "o", name]) =
         (shared.api, call.method, status.as_u16(), &path[..])

@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
-    condition::{Attribute, Condition},
+    condition::{Attribute, GrantCondition},
     grants::Grant,
     iam::Uses,
     methods::RULES,
@@ -80,14 +80,14 @@ fn resource(grant: &Grant) -> String {
     format!("{kind} {name}{below}").trim_end().to_owned()
 }
 
-fn below(condition: &Condition) -> String {
+fn below(condition: &GrantCondition) -> String {
     match condition {
-        Condition::Any(parts) => parts.first().map(below).unwrap_or_default(),
-        Condition::StartsWith(Attribute::Name, text) => {
+        GrantCondition::Any(parts) => parts.first().map(below).unwrap_or_default(),
+        GrantCondition::StartsWith(Attribute::Name, text) => {
             let prefix = text.split_once("/objects/").map_or(text.as_str(), |(_, prefix)| prefix);
             format!(" below `{prefix}`")
         }
-        Condition::StartsWith(Attribute::ListPrefix, text) => format!(" below `{text}`"),
+        GrantCondition::StartsWith(Attribute::ListPrefix, text) => format!(" below `{text}`"),
     }
 }
 

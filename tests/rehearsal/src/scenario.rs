@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     declared,
     deployment::Rehearsal,
-    fixtures::{Cluster, Files, Image, MEASUREMENTS, ON_PUSH},
+    fixtures::{FixtureCluster, FixtureFiles, Image, MEASUREMENTS, ON_PUSH},
     front::{Invocation, Source},
     grants::Resource,
     iam::member,
@@ -93,10 +93,10 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
         .check(members::LISTENER, "pubsub.subscriptions.consume", &Resource::subscription(&replies))
         .map_err(|denial| denial.to_string())?;
     let dead = dead_letters(rehearsal, patience).await?;
-    let files = Files::write(rehearsal)?;
-    files.notifying(rehearsal, "by-api", Image::Pushed, Cluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, Cluster::Slurm, "");
-    files.notifying(rehearsal, "by-push", Image::FromCommit, Cluster::Deployed, ON_PUSH);
+    let files = FixtureFiles::write(rehearsal)?;
+    files.notifying(rehearsal, "by-api", Image::Pushed, FixtureCluster::Correct, "");
+    files.notifying(rehearsal, "by-message", Image::None, FixtureCluster::Slurm, "");
+    files.notifying(rehearsal, "by-push", Image::FromCommit, FixtureCluster::Deployed, ON_PUSH);
     files.scheduled(rehearsal, "by-schedule");
     rehearsal.start().await?;
     dashboard(rehearsal, "/", "Burnin").await?;

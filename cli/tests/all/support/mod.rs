@@ -122,11 +122,12 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The only run of this lab, once it exists.
+    /// The only run of this lab, once it exists. A start that was killed before its request leaves an empty folder.
     pub fn run(&self) -> String {
-        let folder = self.data().join("ledger");
-        let mut names =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let folders = fs::read_dir(self.data().join("ledger")).unwrap().map(|entry| entry.unwrap());
+        let mut names = folders
+            .filter(|folder| fs::read_dir(folder.path()).unwrap().next().is_some())
+            .map(|folder| folder.file_name().into_string().unwrap());
         let run = names.next().unwrap();
         assert_eq!(names.next(), None, "one run");
         run
@@ -134,9 +135,8 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
 
     /// Number of ledger records.
     pub fn records(&self) -> usize {
-        let Ok(mut runs) = fs::read_dir(self.data().join("ledger")) else { return 0 };
-        let Some(Ok(run)) = runs.next() else { return 0 };
-        fs::read_dir(run.path()).map_or(0, Iterator::count)
+        let Ok(runs) = fs::read_dir(self.data().join("ledger")) else { return 0 };
+        runs.flatten().map(|run| fs::read_dir(run.path()).map_or(0, Iterator::count)).sum()
     }
 
     /// The recorded facts, in order.

@@ -9,14 +9,14 @@ use super::template::Templates;
 use super::{Action, FailureTolerance, PlannedStep, check_timeout, label, shell};
 
 /// Shared inputs of all steps of a build.
-pub(super) struct Shared<'a> {
+pub(super) struct StepContext<'a> {
     pub(super) config: &'a BuildConfig,
     pub(super) inputs: &'a Inputs,
     pub(super) secrets: &'a Declared,
     pub(super) build_timeout: Duration,
 }
 
-impl Shared<'_> {
+impl StepContext<'_> {
     pub(super) fn plan(
         &self,
         index: usize,

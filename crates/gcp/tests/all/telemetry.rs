@@ -17,7 +17,7 @@ use service::{
     Bus, BusError, CommandError, DeadLetters, Disposition, Event, Handler, Publisher, SystemClock, Worker,
     WorkerHandler,
     serve::{Service, router, serve},
-    telemetry::Format,
+    telemetry::LogFormat,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -110,7 +110,7 @@ fn spans_and_metrics_are_exported_before_an_event_is_acknowledged() {
     // The exporter reads its variable at its creation, so this test has its own process.
     if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
         let this = std::env::current_exe().unwrap();
-        let name = "spans_and_metrics_are_exported_before_an_event_is_acknowledged";
+        let name = "telemetry::spans_and_metrics_are_exported_before_an_event_is_acknowledged";
         let mut again = std::process::Command::new(this);
         again.args([name, "--exact"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint);
         let output = again.output().unwrap();
@@ -137,7 +137,7 @@ async fn push_one() {
         storage_emulator: None,
         bigquery_emulator: None,
         log: "off".to_owned(),
-        log_format: Format::Compact,
+        log_format: LogFormat::Compact,
         otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok(),
     };
     let telemetry = Arc::new(otlp::start("builder", "1.2.3", &platform).unwrap());

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use ledger::{Creation, Digest, Store, StoreError};
-use storage_standin::{Fault, Kind, Wants};
+use storage_standin::{Fault, FaultKind, Wants};
 use tokio::io::AsyncReadExt;
 
 use super::{BUCKET, patience, standin, store, store_of_streams};
@@ -27,26 +27,26 @@ fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &
 async fn the_result_of_a_create_is_exact() {
     let body = Bytes::from_static(b"a record with a nonce");
     let table = [
-        (Kind::Refuse(503), "created"),
-        (Kind::Refuse(500), "created"),
-        (Kind::Refuse(408), "created"),
+        (FaultKind::Refuse(503), "created"),
+        (FaultKind::Refuse(500), "created"),
+        (FaultKind::Refuse(408), "created"),
         // The object did not exist.
-        (Kind::Refuse(429), "created"),
-        (Kind::CutBefore, "created"),
-        (Kind::CutWithin(40), "created"),
-        (Kind::StallBefore, "created"),
+        (FaultKind::Refuse(429), "created"),
+        (FaultKind::CutBefore, "created"),
+        (FaultKind::CutWithin(40), "created"),
+        (FaultKind::StallBefore, "created"),
         // The object exists, and its creator is unknown: the caller reads it back.
-        (Kind::FailAfter(503), "exists"),
-        (Kind::FailAfter(429), "exists"),
-        (Kind::CutAfter, "exists"),
-        (Kind::StallAfter, "exists"),
-        (Kind::HalfAnswer, "exists"),
-        (Kind::HalfThenStall, "exists"),
+        (FaultKind::FailAfter(503), "exists"),
+        (FaultKind::FailAfter(429), "exists"),
+        (FaultKind::CutAfter, "exists"),
+        (FaultKind::StallAfter, "exists"),
+        (FaultKind::HalfAnswer, "exists"),
+        (FaultKind::HalfThenStall, "exists"),
         // The first request arrives last.
-        (Kind::Late(1000), "created"),
-        (Kind::WrongCrc, "error"),
-        (Kind::Refuse(403), "error"),
-        (Kind::Refuse(400), "error"),
+        (FaultKind::Late(1000), "created"),
+        (FaultKind::WrongCrc, "error"),
+        (FaultKind::Refuse(403), "error"),
+        (FaultKind::Refuse(400), "error"),
     ];
     for (kind, expected) in table {
         let standin = standin(Duration::ZERO).await;
@@ -56,7 +56,7 @@ async fn the_result_of_a_create_is_exact() {
         assert_eq!(outcome(&created, |creation| *creation), expected, "{kind:?}");
         assert_eq!(standin.heal(), 0, "{kind:?} occurred");
         let there = standin.object(BUCKET, "name").map(|object| object.body);
-        let refused = matches!(kind, Kind::Refuse(400 | 403));
+        let refused = matches!(kind, FaultKind::Refuse(400 | 403));
         assert_eq!(there, (!refused).then(|| body.clone()), "{kind:?}");
         if !refused {
             assert_eq!(store.create("name", Bytes::new()).await.unwrap(), Creation::Exists, "{kind:?}");
@@ -82,9 +82,9 @@ async fn a_taken_name_may_answer_403_to_an_account_that_must_not_overwrite() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     standin.put(BUCKET, "name", "first");
-    standin.fault(Wants::Insert, Kind::Refuse(403));
+    standin.fault(Wants::Insert, FaultKind::Refuse(403));
     assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
-    standin.fault(Wants::Start, Kind::Refuse(403));
+    standin.fault(Wants::Start, FaultKind::Refuse(403));
     let large = Box::new(tokio::io::AsyncReadExt::take(tokio::io::repeat(1), 3 << 20));
     assert_eq!(store.create_from("name", large).await.unwrap().0, Creation::Exists);
     assert_eq!(standin.heal(), 0);
@@ -93,7 +93,9 @@ async fn a_taken_name_may_answer_403_to_an_account_that_must_not_overwrite() {
 
 #[tokio::test]
 async fn no_call_exceeds_its_timeout() {
-    for kind in [Kind::Refuse(503), Kind::StallBefore, Kind::CutBefore, Kind::HalfThenStall] {
+    for kind in
+        [FaultKind::Refuse(503), FaultKind::StallBefore, FaultKind::CutBefore, FaultKind::HalfThenStall]
+    {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);
         standin.put(BUCKET, "there", "x");
@@ -110,9 +112,9 @@ async fn no_call_exceeds_its_timeout() {
         assert!(read.unwrap().is_err() && listed.unwrap().is_err(), "{kind:?}");
         // The check after an unknown outcome needs only the headers of the response.
         let created = outcome(&created.unwrap(), |creation| *creation);
-        assert_eq!(created, if kind == Kind::HalfThenStall { "exists" } else { "error" }, "{kind:?}");
+        assert_eq!(created, if kind == FaultKind::HalfThenStall { "exists" } else { "error" }, "{kind:?}");
         // A truncated empty response to a removal is a response.
-        assert!(removed.unwrap().is_err() || kind == Kind::HalfThenStall, "{kind:?}");
+        assert!(removed.unwrap().is_err() || kind == FaultKind::HalfThenStall, "{kind:?}");
     }
 }
 
@@ -120,12 +122,12 @@ async fn no_call_exceeds_its_timeout() {
 async fn an_interrupted_read_continues_and_is_verified() {
     let body = Bytes::from((0..3_000_000u32).map(|n| (n % 251) as u8).collect::<Vec<_>>());
     let trouble = [
-        Kind::Refuse(503),
-        Kind::Refuse(429),
-        Kind::CutBefore,
-        Kind::StallBefore,
-        Kind::HalfAnswer,
-        Kind::HalfThenStall,
+        FaultKind::Refuse(503),
+        FaultKind::Refuse(429),
+        FaultKind::CutBefore,
+        FaultKind::StallBefore,
+        FaultKind::HalfAnswer,
+        FaultKind::HalfThenStall,
     ];
     for kind in trouble {
         let standin = standin(Duration::ZERO).await;
@@ -136,7 +138,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
         assert!(read == body, "{kind:?}");
         assert_eq!(standin.heal(), 0);
     }
-    for kind in [Kind::Flip, Kind::WrongCrc] {
+    for kind in [FaultKind::Flip, FaultKind::WrongCrc] {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);
         standin.put(BUCKET, "name", body.clone());
@@ -159,7 +161,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
 async fn an_object_that_is_replaced_during_a_read_is_not_mixed_with_the_next() {
     let standin = standin(Duration::ZERO).await;
     standin.put(BUCKET, "name", vec![1; 3_000_000]);
-    standin.fault(Wants::Media, Kind::HalfAnswer);
+    standin.fault(Wants::Media, FaultKind::HalfAnswer);
     let mut reader = store(&standin).open("name").await.unwrap().unwrap();
     let mut read = vec![0; 1000];
     reader.read_exact(&mut read).await.unwrap();
@@ -170,8 +172,10 @@ async fn an_object_that_is_replaced_during_a_read_is_not_mixed_with_the_next() {
 
 #[tokio::test]
 async fn listing_and_removing_are_retried() {
-    let after = [Kind::FailAfter(503), Kind::CutAfter, Kind::StallAfter];
-    for kind in [Kind::Refuse(503), Kind::CutBefore, Kind::StallBefore].into_iter().chain(after) {
+    let after = [FaultKind::FailAfter(503), FaultKind::CutAfter, FaultKind::StallAfter];
+    for kind in
+        [FaultKind::Refuse(503), FaultKind::CutBefore, FaultKind::StallBefore].into_iter().chain(after)
+    {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);
         standin.put(BUCKET, "open/a", "");
@@ -194,26 +198,26 @@ async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
     let body = stream();
     let digest = Digest::of(&body);
     let pieces = [
-        Kind::Refuse(503),
-        Kind::FailAfter(503),
-        Kind::Refuse(429),
-        Kind::CutBefore,
-        Kind::CutWithin(100),
-        Kind::CutWithin(300 << 10),
-        Kind::CutWithin((5 << 20) + 123),
-        Kind::CutAfter,
-        Kind::StallBefore,
-        Kind::StallAfter,
+        FaultKind::Refuse(503),
+        FaultKind::FailAfter(503),
+        FaultKind::Refuse(429),
+        FaultKind::CutBefore,
+        FaultKind::CutWithin(100),
+        FaultKind::CutWithin(300 << 10),
+        FaultKind::CutWithin((5 << 20) + 123),
+        FaultKind::CutAfter,
+        FaultKind::StallBefore,
+        FaultKind::StallAfter,
     ];
     for kind in pieces {
         let standin = standin(Duration::ZERO).await;
         let store = store_of_streams(&standin);
-        standin.fault(Wants::Start, Kind::Refuse(503));
+        standin.fault(Wants::Start, FaultKind::Refuse(503));
         // Each chunk, the last one included, and the progress query after it.
         for after in [0, 1, 1] {
             standin.faults(Fault { on: Wants::Chunk, kind, times: 1, after });
         }
-        standin.faults(Fault { on: Wants::Status, kind: Kind::CutAfter, times: 1, after: 0 });
+        standin.faults(Fault { on: Wants::Status, kind: FaultKind::CutAfter, times: 1, after: 0 });
         let stored = store.create_from("name", Box::new(Cursor::new(body.clone()))).await.unwrap();
         assert_eq!(stored, (Creation::Created, digest.clone()), "{kind:?}");
         assert!(standin.object(BUCKET, "name").unwrap().body == body, "{kind:?}");
@@ -225,7 +229,8 @@ async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
 #[tokio::test]
 async fn a_stream_that_is_not_stored_leaves_nothing() {
     let body = stream();
-    for kind in [Kind::Refuse(403), Kind::Refuse(503), Kind::StallBefore, Kind::CutBefore] {
+    for kind in [FaultKind::Refuse(403), FaultKind::Refuse(503), FaultKind::StallBefore, FaultKind::CutBefore]
+    {
         let standin = standin(Duration::ZERO).await;
         standin.faults(Fault { on: Wants::Chunk, kind, times: FOR_GOOD, after: 1 });
         let stored = store(&standin).create_from("name", Box::new(Cursor::new(body.clone()))).await;
@@ -252,7 +257,7 @@ fn breaking(bytes: Bytes) -> ledger::ObjectReader {
 #[tokio::test]
 async fn a_stream_with_another_stored_checksum_is_not_reported_as_stored() {
     let standin = standin(Duration::ZERO).await;
-    standin.faults(Fault { on: Wants::Chunk, kind: Kind::WrongCrc, times: 1, after: 2 });
+    standin.faults(Fault { on: Wants::Chunk, kind: FaultKind::WrongCrc, times: 1, after: 2 });
     let stored = store_of_streams(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;
     assert!(service::worker::chain(&stored.unwrap_err()).contains("CRC32C"));
 }

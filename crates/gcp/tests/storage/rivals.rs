@@ -14,7 +14,7 @@ use gcp::storage::{CloudStorage, Patience};
 use ledger::{AppendError, Creation, Digest, Ledger, Store};
 use model::{Attempt, CancelRequested, EventKey, Fact, RecordEntry, RunId, Timestamp};
 use proptest::prelude::*;
-use storage_standin::{Fault, Kind, StandIn, Wants};
+use storage_standin::{Fault, FaultKind, StandIn, Wants};
 use tokio::io::AsyncWriteExt;
 
 use super::{BUCKET, standin, store};
@@ -44,7 +44,13 @@ async fn a_faster_concurrent_writer_keeps_the_name() {
 
 #[tokio::test]
 async fn at_most_one_concurrent_creator_succeeds() {
-    for kind in [Kind::FailAfter(503), Kind::CutAfter, Kind::StallAfter, Kind::Late(700), Kind::Refuse(429)] {
+    for kind in [
+        FaultKind::FailAfter(503),
+        FaultKind::CutAfter,
+        FaultKind::StallAfter,
+        FaultKind::Late(700),
+        FaultKind::Refuse(429),
+    ] {
         let standin = standin(Duration::from_secs(1)).await;
         let store = store(&standin);
         standin.faults(Fault { on: Wants::Insert, kind, times: 3, after: 0 });
@@ -61,20 +67,20 @@ async fn at_most_one_concurrent_creator_succeeds() {
     }
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = FaultKind> {
     prop_oneof![
-        prop_oneof![Just(429), Just(500), Just(503)].prop_map(Kind::Refuse),
-        prop_oneof![Just(429), Just(503)].prop_map(Kind::FailAfter),
-        (0usize..600).prop_map(Kind::CutWithin),
-        (50u64..900).prop_map(Kind::Late),
-        Just(Kind::CutBefore),
-        Just(Kind::CutAfter),
-        Just(Kind::StallBefore),
-        Just(Kind::StallAfter),
-        Just(Kind::HalfAnswer),
-        Just(Kind::HalfThenStall),
-        Just(Kind::WrongCrc),
-        Just(Kind::Flip),
+        prop_oneof![Just(429), Just(500), Just(503)].prop_map(FaultKind::Refuse),
+        prop_oneof![Just(429), Just(503)].prop_map(FaultKind::FailAfter),
+        (0usize..600).prop_map(FaultKind::CutWithin),
+        (50u64..900).prop_map(FaultKind::Late),
+        Just(FaultKind::CutBefore),
+        Just(FaultKind::CutAfter),
+        Just(FaultKind::StallBefore),
+        Just(FaultKind::StallAfter),
+        Just(FaultKind::HalfAnswer),
+        Just(FaultKind::HalfThenStall),
+        Just(FaultKind::WrongCrc),
+        Just(FaultKind::Flip),
     ]
 }
 

@@ -23,7 +23,7 @@ const WORDS: usize = 64;
 
 /// Consecutive values in front of the parser.
 #[derive(Clone, Copy)]
-struct Run {
+struct ValueRun {
     values: usize,
     /// The first of them belong to other output: output joined to a row may end in numbers, and the row's
     /// values are the last ones.
@@ -110,16 +110,16 @@ impl RowContext<'_> {
 
     /// The values at the start of `words`, of which the row needs `missing`. After blanks the values belong to the row.
     /// After other output they are counted, and surplus values belong to the other output.
-    fn run_ahead(&self, words: Words<'_>, missing: usize, gap: Gap) -> Run {
+    fn run_ahead(&self, words: Words<'_>, missing: usize, gap: Gap) -> ValueRun {
         let values = match gap {
             Gap::Blanks => missing,
             Gap::Output => self.values_ahead(words),
         };
         let own = if values >= missing { missing } else { values.min(self.layout.half.len()) };
-        Run { values, foreign: values - own }
+        ValueRun { values, foreign: values - own }
     }
 
-    fn begins_half(&self, run: Run) -> bool {
+    fn begins_half(&self, run: ValueRun) -> bool {
         run.foreign == 0 && run.values >= self.layout.half.len()
     }
 
@@ -143,7 +143,7 @@ impl RowContext<'_> {
 
 /// Number of words to skip where no half begins: the foreign values, a run that is not a half, or one word of other
 /// output.
-fn skipped_words(run: Run, gap: Gap) -> usize {
+fn skipped_words(run: ValueRun, gap: Gap) -> usize {
     match gap {
         Gap::Blanks => 1,
         Gap::Output if run.foreign > 0 => run.foreign,

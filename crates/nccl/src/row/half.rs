@@ -7,7 +7,7 @@ use crate::layout::{HalfColumn, Layout};
 use crate::number::Number;
 use crate::printed::Printed;
 use crate::scan::{Word, Words};
-use crate::value::{Value, plausible, value};
+use crate::value::{CellValue, plausible, value};
 use model::measurement::{Column, Half, Iterations};
 
 /// Columns that every half begins with: time, algorithm bandwidth and bus bandwidth. They are never N/A.
@@ -21,7 +21,7 @@ pub(super) struct FoundHalf {
 }
 
 struct LastValue {
-    value: Value,
+    value: CellValue,
     end: usize,
     joined: bool,
     /// Width of its column, if known.
@@ -112,11 +112,11 @@ fn reaches(word: &Word<'_>, partial: &Partial) -> bool {
 
 impl HalfValues {
     /// Adds the value of a column; `None` if the column cannot have it.
-    fn add(&mut self, index: usize, column: HalfColumn, value: Value, layout: &Layout) -> Option<()> {
+    fn add(&mut self, index: usize, column: HalfColumn, value: CellValue, layout: &Layout) -> Option<()> {
         match value {
-            Value::Number(number) => self.add_number(index, column, number, layout),
-            Value::NotAvailable => (index >= MEASURED).then_some(()),
-            Value::NotFinite => {
+            CellValue::Number(number) => self.add_number(index, column, number, layout),
+            CellValue::NotAvailable => (index >= MEASURED).then_some(()),
+            CellValue::NotFinite => {
                 self.unread.push(column.field());
                 Some(())
             }

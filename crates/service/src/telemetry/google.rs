@@ -22,13 +22,13 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 const LONGEST_TEXT: usize = 32 << 10;
 
 /// Writes log lines.
-pub struct Lines {
+pub struct GoogleLog {
     project: String,
     out: Arc<Mutex<dyn Write + Send>>,
     dispatch: OnceLock<WeakDispatch>,
 }
 
-impl Lines {
+impl GoogleLog {
     /// Writes lines to `out`, with traces of this project.
     pub fn new(project: String, out: Arc<Mutex<dyn Write + Send>>) -> Self {
         Self { project, out, dispatch: OnceLock::new() }
@@ -93,7 +93,7 @@ fn severity(level: Level) -> &'static str {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for GoogleLog {
     fn on_register_dispatch(&self, dispatch: &Dispatch) {
         drop(self.dispatch.set(dispatch.downgrade())); // only the first subscriber logs
     }
@@ -154,7 +154,7 @@ mod tests {
         let provider = SdkTracerProvider::builder().build();
         let subscriber = tracing_subscriber::registry()
             .with(tracing_opentelemetry::layer().with_tracer(provider.tracer("test")))
-            .with(Lines::new("p".to_owned(), out.clone()));
+            .with(GoogleLog::new("p".to_owned(), out.clone()));
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         tracing::subscriber::with_default(subscriber, || {
             let span =

@@ -27,7 +27,7 @@ use tracing_subscriber::{
 
 /// Format of log lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// One JSON object per line, for a log collector.
     #[default]
     Json,
@@ -68,14 +68,14 @@ impl Drop for Telemetry {
 
 /// Starts logging to standard error, and tracing without an exporter: events still carry their trace.
 /// `filter` has the syntax of `RUST_LOG`. A second call has no effect.
-pub fn init(service: &'static str, format: Format, filter: &str) -> Telemetry {
+pub fn init(service: &'static str, format: LogFormat, filter: &str) -> Telemetry {
     init_with(service, format, filter, SdkTracerProvider::builder().build(), None)
 }
 
 /// Like [`init`], exporting every span to `exporter` as it ends.
 pub fn init_exporting(
     service: &'static str,
-    format: Format,
+    format: LogFormat,
     filter: &str,
     exporter: impl SpanExporter + 'static,
 ) -> Telemetry {
@@ -86,7 +86,7 @@ pub fn init_exporting(
 /// Like [`init`], with the given exporters of spans and metrics.
 pub fn init_with(
     service: &'static str,
-    format: Format,
+    format: LogFormat,
     filter: &str,
     provider: SdkTracerProvider,
     meters: Option<SdkMeterProvider>,
@@ -105,7 +105,7 @@ pub fn init_with(
     Telemetry { provider, meters }
 }
 
-fn lines<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -116,10 +116,10 @@ where
         // The layer would report a failed write with `eprintln!`, which panics if standard error is closed.
         .log_internal_errors(false);
     match format {
-        Format::Json => layer.json().flatten_event(true).boxed(),
-        Format::Compact => layer.compact().with_target(false).boxed(),
-        Format::Google { project } => {
-            google::Lines::new(project, Arc::new(Mutex::new(std::io::stderr()))).boxed()
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        LogFormat::Compact => layer.compact().with_target(false).boxed(),
+        LogFormat::Google { project } => {
+            google::GoogleLog::new(project, Arc::new(Mutex::new(std::io::stderr()))).boxed()
         }
     }
 }

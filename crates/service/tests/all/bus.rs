@@ -87,7 +87,7 @@ impl Bus for Catch {
 #[tokio::test]
 async fn the_trace_travels_with_the_event() {
     let spans = InMemorySpanExporter::default();
-    let telemetry = telemetry::init_exporting("test", telemetry::Format::Compact, "off", spans.clone());
+    let telemetry = telemetry::init_exporting("test", telemetry::LogFormat::Compact, "off", spans.clone());
     let caught = Arc::new(Catch(Mutex::default()));
     let clock: Arc<dyn Clock> = Arc::new(service::SystemClock);
     let outbox = Publisher::new("agent", caught.clone(), clock);

@@ -23,7 +23,7 @@ use super::{
 
 /// A [`MetricKey`], borrowed: a fleet has hundreds of thousands of values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a> {
+struct BorrowedKey<'a> {
     name: &'a str,
     unit: &'a str,
     better: Better,
@@ -31,7 +31,7 @@ struct Key<'a> {
     labels: &'a BTreeMap<String, String>,
 }
 
-impl<'a> Key<'a> {
+impl<'a> BorrowedKey<'a> {
     fn of(metric: &'a Metric) -> Self {
         let Metric { name, unit, better, subject, labels, .. } = metric;
         Self { name, unit, better: *better, place: Place::of(subject), labels }
@@ -54,9 +54,9 @@ fn key(metric: &Metric) -> MetricKey {
 }
 
 /// Judged values: evidence without a direction is not part of a baseline.
-fn values(reading: &Reading) -> BTreeMap<Key<'_>, (f64, &Metric)> {
+fn values(reading: &Reading) -> BTreeMap<BorrowedKey<'_>, (f64, &Metric)> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
-    judged.filter_map(|metric| Some((Key::of(metric), (metric.value?, metric)))).collect()
+    judged.filter_map(|metric| Some((BorrowedKey::of(metric), (metric.value?, metric)))).collect()
 }
 
 /// Reason why a log is not a complete healthy run; `None` if it is one.
@@ -85,7 +85,7 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize
             return Err((log, format!("{} of {}", metric.name, owned(&metric.subject))));
         }
     }
-    let learned = |(at, (_, metric)): (&Key<'_>, &(f64, &Metric))| {
+    let learned = |(at, (_, metric)): (&BorrowedKey<'_>, &(f64, &Metric))| {
         let all: Vec<f64> = runs.iter().filter_map(|run| run.get(at).map(|(value, _)| *value)).collect();
         let value = median(all.clone());
         let deviation = deviation(all.iter().copied(), value);
@@ -102,7 +102,7 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<Vec<MetricBaseline>, (usize
 const RUNS_IN_COMMON: usize = 3;
 
 /// Adds the changes that all subjects of a metric share from run to run.
-fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &Metric)>]) {
+fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<BorrowedKey<'_>, (f64, &Metric)>]) {
     if runs.len() < RUNS_IN_COMMON {
         return;
     }
@@ -110,7 +110,8 @@ fn add_common(learned: &mut [MetricBaseline], runs: &[BTreeMap<Key<'_>, (f64, &M
     for it in learned.iter().filter(|it| it.value != 0.0) {
         let of_metric = means.entry(kind(&it.key)).or_insert_with(|| vec![Vec::new(); runs.len()]);
         for (differences, run) in of_metric.iter_mut().zip(runs) {
-            differences.extend(run.get(&Key::learned(&it.key)).map(|(value, _)| value / it.value - 1.0));
+            differences
+                .extend(run.get(&BorrowedKey::learned(&it.key)).map(|(value, _)| value / it.value - 1.0));
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -155,7 +156,7 @@ pub(super) fn judge<'a>(
     }
     let measured = values(reading);
     let missing =
-        baseline.metrics.iter().filter(|learned| !measured.contains_key(&Key::learned(&learned.key)));
+        baseline.metrics.iter().filter(|learned| !measured.contains_key(&BorrowedKey::learned(&learned.key)));
     let missing: Vec<_> = missing.map(|learned| described(&learned.key)).collect();
     if !missing.is_empty() {
         let text = format!("of the baseline's metrics these have no value: {}", listed(missing));
@@ -180,7 +181,7 @@ pub(super) fn judge<'a>(
     };
     let mut differences: BTreeMap<_, Differences> = BTreeMap::new();
     for learned in &baseline.metrics {
-        let Some((value, metric)) = measured.get(&Key::learned(&learned.key)) else { continue };
+        let Some((value, metric)) = measured.get(&BorrowedKey::learned(&learned.key)) else { continue };
         if criteria.settled(metric).is_none() {
             let key = &learned.key;
             if learned.value != 0.0 {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bigquery_standin::Storm;
 use fastrand::Rng;
 use futures::future::join_all;
-use storage_standin::{Fault, Kind, Wants};
+use storage_standin::{Fault, FaultKind, Wants};
 use warehouse::{
     Error, Load, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
@@ -48,7 +48,9 @@ async fn storm(seed: u64) -> u32 {
     bed.bigquery.dislike("the rejected text");
     // The bucket has faults, too. A response that is lost after its effect is the most severe fault.
     for wants in [Wants::Insert, Wants::Get, Wants::Media, Wants::List] {
-        for kind in [Kind::CutAfter, Kind::Refuse(503), Kind::FailAfter(503), Kind::CutBefore] {
+        for kind in
+            [FaultKind::CutAfter, FaultKind::Refuse(503), FaultKind::FailAfter(503), FaultKind::CutBefore]
+        {
             let after = dice.u32(0..40);
             bed.bucket.faults(Fault { on: wants, kind, times: 6, after });
         }

@@ -89,7 +89,7 @@ impl Engine {
     /// Returns an error if its folder cannot be created.
     pub fn bucket(&self, name: &str) -> Result<Arc<dyn Store>, String> {
         let folder = FolderStore::open(self.buckets.join(name)).map_err(|error| error.to_string())?;
-        Ok(Arc::new(Bucket { name: name.to_owned(), folder }))
+        Ok(Arc::new(LoadBucket { name: name.to_owned(), folder }))
     }
 
     async fn post(&self, path: &str, body: Value) -> Result<Value, String> {
@@ -105,13 +105,13 @@ impl Engine {
 }
 
 /// A folder that serves as a bucket.
-struct Bucket {
+struct LoadBucket {
     name: String,
     folder: FolderStore,
 }
 
 #[async_trait::async_trait]
-impl Store for Bucket {
+impl Store for LoadBucket {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         self.folder.create(name, body).await
     }

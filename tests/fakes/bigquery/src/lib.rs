@@ -49,7 +49,7 @@ struct Inner {
     /// Jobs by project, location and id.
     jobs: BTreeMap<(String, String, String), Value>,
     /// Schema of each table, by `project.dataset.table`.
-    tables: BTreeMap<String, Vec<Column>>,
+    tables: BTreeMap<String, Vec<TableColumn>>,
     rows: rusqlite::Connection,
     faults: Vec<(On, Fault)>,
     storm: Option<Storm>,
@@ -63,7 +63,7 @@ struct Inner {
 
 /// A column in a schema file's format.
 #[derive(Clone)]
-struct Column {
+struct TableColumn {
     name: String,
     kind: String,
     mode: String,
@@ -120,7 +120,7 @@ impl BigQuery {
                 .ok_or_else(|| format!("a column without {field}: {column}"))
         };
         let columns = columns.iter().map(|column| {
-            Ok(Column {
+            Ok(TableColumn {
                 name: text(column, "name")?,
                 kind: text(column, "type")?,
                 mode: text(column, "mode")?,

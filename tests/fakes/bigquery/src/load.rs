@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::{Connection, types::Value as Cell};
 use serde_json::{Map, Value, json};
 
-use crate::{BigQueryState, Column, Fault, Inner, On, rest::Refusal};
+use crate::{BigQueryState, Fault, Inner, On, TableColumn, rest::Refusal};
 
 /// Known fields of a load; a job with others is rejected, so that no field is ignored.
 const UNDERSTOOD: [&str; 8] = [
@@ -22,7 +22,7 @@ const UNDERSTOOD: [&str; 8] = [
 
 type Key = (String, String, String);
 
-pub(crate) fn make(rows: &Connection, name: &str, columns: &[Column]) -> rusqlite::Result<()> {
+pub(crate) fn make(rows: &Connection, name: &str, columns: &[TableColumn]) -> rusqlite::Result<()> {
     let columns: Vec<_> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
     rows.execute_batch(&format!("CREATE TABLE `{name}` ({})", columns.join(", ")))
 }
@@ -91,14 +91,14 @@ pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Res
 }
 
 /// Failure of a job that wrote no rows.
-struct Failure {
+struct LoadFailure {
     reason: &'static str,
     message: String,
     location: Option<String>,
     more: Vec<String>,
 }
 
-impl Failure {
+impl LoadFailure {
     fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), location: None, more: Vec::new() }
     }
@@ -128,8 +128,10 @@ async fn run(world: BigQueryState, key: Key, takes: Duration, elsewhere: bool) {
     };
     tokio::time::sleep(takes / 2).await;
     let bodies = match fault {
-        Some(Fault::Fails(reason)) => Err(Failure::new(reason, "injected fault")),
-        _ if elsewhere => Err(Failure::new("notFound", format!("Not found: Dataset in location {}", key.1))),
+        Some(Fault::Fails(reason)) => Err(LoadFailure::new(reason, "injected fault")),
+        _ if elsewhere => {
+            Err(LoadFailure::new("notFound", format!("Not found: Dataset in location {}", key.1)))
+        }
         _ => fetch(&world, &load["sourceUris"]).await,
     };
     let mut inner = world.lock();
@@ -145,12 +147,12 @@ async fn run(world: BigQueryState, key: Key, takes: Duration, elsewhere: bool) {
     };
 }
 
-async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, String)>, Failure> {
+async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, String)>, LoadFailure> {
     let mut bodies = Vec::new();
     for uri in uris.as_array().into_iter().flatten().filter_map(Value::as_str) {
         let place = uri.strip_prefix("gs://").and_then(|place| place.split_once('/'));
         let Some((bucket, name)) = place.filter(|(_, name)| !name.contains('*')) else {
-            return Err(Failure::new("badRequest", format!("this stand-in does not support {uri}")));
+            return Err(LoadFailure::new("badRequest", format!("this stand-in does not support {uri}")));
         };
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let url = format!("{}/storage/v1/b/{bucket}/o/{name}?alt=media", world.storage);
@@ -159,7 +161,7 @@ async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, Strin
         for _ in 0..20 {
             read = match world.http.get(&url).send().await {
                 Ok(answer) if answer.status() == 404 => {
-                    return Err(Failure::new("notFound", format!("Not found: URI {uri}")));
+                    return Err(LoadFailure::new("notFound", format!("Not found: URI {uri}")));
                 }
                 Ok(answer) if answer.status().is_success() => {
                     answer.text().await.map_err(|error| error.to_string())
@@ -171,25 +173,25 @@ async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, Strin
                 break;
             }
         }
-        bodies.push((uri.to_owned(), read.map_err(|why| Failure::new("backendError", why))?));
+        bodies.push((uri.to_owned(), read.map_err(|why| LoadFailure::new("backendError", why))?));
     }
     Ok(bodies)
 }
 
 /// Appends all rows or none.
-fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Result<u64, Failure> {
+fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Result<u64, LoadFailure> {
     let part = |field: &str| table[field].as_str().unwrap_or_default();
     let name = format!("{}.{}.{}", part("projectId"), part("datasetId"), part("tableId"));
     let Some(columns) = inner.tables.get(&name).cloned() else {
-        return Err(Failure::new("notFound", format!("Not found: Table {name}")));
+        return Err(LoadFailure::new("notFound", format!("Not found: Table {name}")));
     };
     let mine = |job: &&Value| &job["configuration"]["load"]["destinationTable"] == table;
     let loads = inner.jobs.values().filter(mine).count();
     if inner.quota.is_some_and(|quota| loads > quota as usize) {
         let message = "Quota exceeded: Your table exceeded quota for imports or query appends per table.";
-        return Err(Failure::new("quotaExceeded", message));
+        return Err(LoadFailure::new("quotaExceeded", message));
     }
-    let broken = |error: rusqlite::Error| Failure::new("internalError", error.to_string());
+    let broken = |error: rusqlite::Error| LoadFailure::new("internalError", error.to_string());
     let dislikes = inner.dislikes.clone();
     let transaction = inner.rows.transaction().map_err(broken)?;
     let places: Vec<_> = (1..=columns.len()).map(|place| format!("?{place}")).collect();
@@ -203,7 +205,7 @@ fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Resu
             let cells = cells.map_err(|why| {
                 let read = "Error while reading data, error message: JSON";
                 let counts = "giving up. Rows: 1; errors: 1; max bad: 0; error percent: 0";
-                Failure {
+                LoadFailure {
                     reason: "invalid",
                     message: format!("{read} table encountered too many errors, {counts}"),
                     location: Some(uri.clone()),
@@ -224,7 +226,7 @@ fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Resu
     Ok(rows)
 }
 
-fn cells(line: &str, columns: &[Column]) -> Result<Vec<Cell>, String> {
+fn cells(line: &str, columns: &[TableColumn]) -> Result<Vec<Cell>, String> {
     let row: Map<String, Value> =
         serde_json::from_str(line).map_err(|error| format!("Parser terminated: {error}."))?;
     if let Some(field) = row.keys().find(|field| !columns.iter().any(|column| column.name == **field)) {
@@ -233,7 +235,7 @@ fn cells(line: &str, columns: &[Column]) -> Result<Vec<Cell>, String> {
     columns.iter().map(|column| cell(column, row.get(&column.name).unwrap_or(&Value::Null))).collect()
 }
 
-fn cell(column: &Column, value: &Value) -> Result<Cell, String> {
+fn cell(column: &TableColumn, value: &Value) -> Result<Cell, String> {
     let wrong = || format!("Could not convert value {value} to {}. Field: {}.", column.kind, column.name);
     Ok(match (column.kind.as_str(), value) {
         (_, Value::Null) if column.mode == "REQUIRED" => {

@@ -120,7 +120,7 @@ async fn insert(
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Asked {
+struct ParsedRequest {
     location: String,
     page_token: String,
 }
@@ -128,7 +128,7 @@ struct Asked {
 async fn read(
     State(world): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
-    Query(parameters): Query<Asked>,
+    Query(parameters): Query<ParsedRequest>,
 ) -> Response {
     answered(&world, On::Get, |world| async move {
         let unknown = || {
@@ -156,7 +156,7 @@ async fn ask(
 async fn results(
     State(world): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
-    Query(parameters): Query<Asked>,
+    Query(parameters): Query<ParsedRequest>,
 ) -> Response {
     answered(&world, On::Get, |world| async move {
         query::page(&world.lock(), &(project, parameters.location, id), &parameters.page_token)

@@ -80,7 +80,7 @@ fn torn(answer: &Value) -> Response {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct ParsedRequest {
     #[serde(default)]
     filter: String,
     #[serde(default)]
@@ -92,7 +92,7 @@ struct Asked {
 async fn list(
     State(world): State<CloudBuildState>,
     Path((project, location)): Path<(String, String)>,
-    Query(parameters): Query<Asked>,
+    Query(parameters): Query<ParsedRequest>,
 ) -> Response {
     let tag = parameters.filter.strip_prefix("tags=\"").and_then(|rest| rest.strip_suffix('"'));
     let Some(tag) = tag.filter(|tag| !tag.contains('"')) else {

@@ -20,7 +20,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-pub use logs::Logs;
+pub use logs::PodLogs;
 pub use store::{Key, Objects};
 pub use world::{KubernetesControllers, Wants};
 
@@ -57,7 +57,7 @@ struct State {
     /// Each change of this value cuts every watch and every followed log.
     cut: watch::Sender<u32>,
     changed: watch::Sender<u64>,
-    logs: Logs,
+    logs: PodLogs,
     /// Denied operations, as `VERB RESOURCE`, and groups that are not served.
     denied: Arc<Mutex<BTreeSet<String>>>,
     /// Versions in which Kueue's kinds are served.
@@ -97,7 +97,7 @@ impl Api {
             faults: Arc::default(),
             cut: watch::Sender::new(0),
             changed: watch::Sender::new(0),
-            logs: Logs::default(),
+            logs: PodLogs::default(),
             denied: Arc::default(),
             // The versions that Kueue 0.15 and later serves.
             kueue: Arc::new(Mutex::new(vec!["v1beta1".to_owned(), "v1beta2".to_owned()])),
@@ -177,7 +177,7 @@ impl Api {
     }
 
     /// Output of the containers.
-    pub fn logs(&self) -> Logs {
+    pub fn logs(&self) -> PodLogs {
         self.state.logs.clone()
     }
 

@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// The output of all containers.
 #[derive(Clone, Default)]
-pub struct Logs(Arc<Mutex<BTreeMap<String, Output>>>);
+pub struct PodLogs(Arc<Mutex<BTreeMap<String, Output>>>);
 
 #[derive(Default)]
 struct Output {
@@ -35,7 +35,7 @@ fn name(pod: &str, container: &str) -> String {
     format!("{pod}/{container}")
 }
 
-impl Logs {
+impl PodLogs {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Output>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

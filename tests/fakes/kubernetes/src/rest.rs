@@ -57,7 +57,7 @@ fn versions(state: &State, group: &str, version: &str) -> Vec<String> {
 const KUEUE: &str = "kueue.x-k8s.io";
 
 /// Target of a request.
-struct Target {
+struct ResourcePath {
     key: Key,
     /// Group and version, as in `apiVersion`.
     version: String,
@@ -65,7 +65,7 @@ struct Target {
     below: Option<String>,
 }
 
-fn target(path: &str) -> Option<Target> {
+fn target(path: &str) -> Option<ResourcePath> {
     let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let (group, version) = match *parts.first()? {
         "api" if parts.len() > 2 => {
@@ -88,7 +88,7 @@ fn target(path: &str) -> Option<Target> {
     let kind = format!("{group}/{}", parts.next()?);
     let name = parts.next().unwrap_or_default();
     let key = (kind, namespace.clone().unwrap_or_default(), name);
-    Some(Target { key, version, namespace, below: parts.next() })
+    Some(ResourcePath { key, version, namespace, below: parts.next() })
 }
 
 async fn serve(state: State, query: HashMap<String, String>, request: Request) -> Response {
@@ -244,7 +244,7 @@ fn fault(state: &State, method: &Method, path: &str) -> Option<Fault> {
 fn write(
     state: &State,
     method: &Method,
-    target: Target,
+    target: ResourcePath,
     patch: &str,
     body: &Bytes,
 ) -> Result<Value, Refused> {
@@ -283,12 +283,12 @@ fn write(
 
 fn read(
     state: &State,
-    target: &Target,
+    target: &ResourcePath,
     kind: &str,
     version: &str,
     query: &HashMap<String, String>,
 ) -> Response {
-    let Target { key, namespace, below, .. } = target;
+    let ResourcePath { key, namespace, below, .. } = target;
     let parameter = |name: &str| query.get(name).map(String::as_str);
     match below.as_deref() {
         Some("log") => {

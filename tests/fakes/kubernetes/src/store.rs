@@ -15,7 +15,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// A change, as a watch reports it.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct StoreChange {
     pub version: u64,
     /// `ADDED`, `MODIFIED`, `DELETED`.
     pub kind: &'static str,
@@ -33,7 +33,7 @@ pub type Refused = (u16, &'static str, String);
 pub struct Objects {
     version: u64,
     all: BTreeMap<Key, Value>,
-    changes: Vec<Change>,
+    changes: Vec<StoreChange>,
     /// Changes up to this number are dropped.
     compacted: u64,
     /// Number of creations by kind and name.
@@ -52,7 +52,7 @@ impl Objects {
     }
 
     /// Changes after a number; `None` if they were dropped.
-    pub fn after(&self, version: u64) -> Option<Vec<Change>> {
+    pub fn after(&self, version: u64) -> Option<Vec<StoreChange>> {
         let new = || self.changes.iter().filter(|change| change.version > version).cloned().collect();
         (version >= self.compacted).then(new)
     }
@@ -82,7 +82,12 @@ impl Objects {
     fn changed(&mut self, kind: &'static str, key: &Key, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.changes.push(Change { version: self.version, kind, key: key.clone(), object: object.clone() });
+        self.changes.push(StoreChange {
+            version: self.version,
+            kind,
+            key: key.clone(),
+            object: object.clone(),
+        });
         if self.changes.len() > REMEMBERED {
             self.compacted = self.changes.remove(0).version;
         }

@@ -21,7 +21,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use crate::{Logs, store::now};
+use crate::{PodLogs, store::now};
 
 /// Settings of the simulated controllers.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Drop for KubernetesControllers {
 }
 
 impl KubernetesControllers {
-    pub fn start(wants: Wants, logs: Logs) -> Self {
+    pub fn start(wants: Wants, logs: PodLogs) -> Self {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let client =
             reqwest::Client::builder().user_agent("world").tls_danger_accept_invalid_certs(true).build();
@@ -89,7 +89,7 @@ impl KubernetesControllers {
 struct Turn {
     client: reqwest::Client,
     wants: Wants,
-    logs: Logs,
+    logs: PodLogs,
     held: Arc<AtomicBool>,
     evicted: Arc<Mutex<BTreeSet<String>>>,
     /// Process groups of pods, by uid; removed at their end.

@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Kind, Line, Shared, Wants, notify,
+    ConnectionControl, FaultKind, ServerState, Wants, notify,
     world::{Bucket, Query, Refusal, crc32c},
 };
 
@@ -52,7 +52,7 @@ impl Answer {
 }
 
 /// A decoded request.
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     method: Method,
     /// Parts of the path, decoded; an object's name is a single part.
     path: Vec<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Asked {
     whole: bool,
 }
 
-impl Asked {
+impl ParsedRequest {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -123,15 +123,15 @@ async fn body(body: Body, most: Option<usize>) -> (Bytes, bool) {
 
 /// Handles every request.
 pub(crate) async fn answer(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(line): ConnectInfo<Line>,
+    State(shared): State<Arc<ServerState>>,
+    ConnectInfo(control): ConnectInfo<ConnectionControl>,
     InQuery(query): InQuery<Query>,
     request: Request,
 ) -> Response {
     let (head, arriving) = request.into_parts();
     let path = path(head.uri.path());
     let (method, headers) = (head.method, head.headers);
-    let mut decoded = Asked { method, path, query, headers, body: Bytes::new(), whole: true };
+    let mut decoded = ParsedRequest { method, path, query, headers, body: Bytes::new(), whole: true };
     let wants = decoded.wants();
     let fault = shared.faults.take(wants);
     let noted = |status| {
@@ -139,24 +139,24 @@ pub(crate) async fn answer(
         log.push((wants, status));
     };
     match fault {
-        Some(Kind::Refuse(status)) => {
+        Some(FaultKind::Refuse(status)) => {
             noted(status);
             return spoken(Answer::refusal((status, "injected fault".to_owned())), None);
         }
-        Some(Kind::CutBefore) => {
+        Some(FaultKind::CutBefore) => {
             noted(0);
-            line.cut();
+            control.cut();
             return Response::default();
         }
-        Some(Kind::StallBefore) => {
+        Some(FaultKind::StallBefore) => {
             noted(0);
             pending::<()>().await;
         }
         _ => {}
     }
-    let most = if let Some(Kind::CutWithin(most)) = fault { Some(most) } else { None };
+    let most = if let Some(FaultKind::CutWithin(most)) = fault { Some(most) } else { None };
     (decoded.body, decoded.whole) = body(arriving, most).await;
-    if let Some(Kind::Late(millis)) = fault {
+    if let Some(FaultKind::Late(millis)) = fault {
         noted(0);
         let later = std::time::Duration::from_millis(millis);
         tokio::spawn(async move {
@@ -167,16 +167,16 @@ pub(crate) async fn answer(
     }
     let answer = route(&shared, wants, &decoded).unwrap_or_else(Answer::refusal);
     match fault {
-        Some(Kind::FailAfter(status)) => {
+        Some(FaultKind::FailAfter(status)) => {
             noted(status);
             spoken(Answer::refusal((status, "injected fault after the request".to_owned())), None)
         }
-        Some(Kind::CutWithin(_) | Kind::CutAfter) => {
+        Some(FaultKind::CutWithin(_) | FaultKind::CutAfter) => {
             noted(0);
-            line.cut();
+            control.cut();
             Response::default()
         }
-        Some(Kind::StallAfter) => {
+        Some(FaultKind::StallAfter) => {
             noted(0);
             pending().await
         }
@@ -188,17 +188,17 @@ pub(crate) async fn answer(
 }
 
 /// Converts to a response, with the fault applied.
-fn spoken(mut answer: Answer, fault: Option<Kind>) -> Response {
+fn spoken(mut answer: Answer, fault: Option<FaultKind>) -> Response {
     let length = answer.body.len();
     match fault {
-        Some(Kind::Flip) => {
+        Some(FaultKind::Flip) => {
             let mut bytes = answer.body.to_vec();
             if let Some(byte) = bytes.get_mut(length / 2) {
                 *byte ^= 1;
             }
             answer.body = bytes.into();
         }
-        Some(Kind::WrongCrc) => {
+        Some(FaultKind::WrongCrc) => {
             let wrong = crc32c(b"something else");
             for (name, value) in &mut answer.headers {
                 if *name == "x-goog-hash" {
@@ -216,10 +216,12 @@ fn spoken(mut answer: Answer, fault: Option<Kind>) -> Response {
     }
     let half = stream::iter([Ok(answer.body.slice(..answer.body.len() / 2))]);
     let mut response = Response::new(match fault {
-        Some(Kind::HalfAnswer) => {
+        Some(FaultKind::HalfAnswer) => {
             Body::from_stream(half.chain(stream::iter([Err(io::Error::other("cut off"))])))
         }
-        Some(Kind::HalfThenStall) => Body::from_stream(half.chain(stream::pending::<io::Result<Bytes>>())),
+        Some(FaultKind::HalfThenStall) => {
+            Body::from_stream(half.chain(stream::pending::<io::Result<Bytes>>()))
+        }
         _ => Body::from(answer.body.clone()),
     });
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::IM_A_TEAPOT);
@@ -234,7 +236,7 @@ fn spoken(mut answer: Answer, fault: Option<Kind>) -> Response {
     response
 }
 
-fn route(shared: &Arc<Shared>, wants: Wants, request: &Asked) -> Result<Answer, Refusal> {
+fn route(shared: &Arc<ServerState>, wants: Wants, request: &ParsedRequest) -> Result<Answer, Refusal> {
     let path: Vec<_> = request.path.iter().map(String::as_str).collect();
     match (request.method.as_str(), &path[..]) {
         (_, ["upload", "b", bucket, "o"]) => uploads::route(shared, wants, bucket, request),
@@ -274,7 +276,7 @@ fn route(shared: &Arc<Shared>, wants: Wants, request: &Asked) -> Result<Answer, 
     }
 }
 
-fn notifications(shared: &Shared, bucket: &str, request: &Asked) -> Result<Answer, Refusal> {
+fn notifications(shared: &ServerState, bucket: &str, request: &ParsedRequest) -> Result<Answer, Refusal> {
     let mut world = shared.world();
     let there = &mut world.bucket(bucket)?.notifications;
     if request.method != Method::POST {

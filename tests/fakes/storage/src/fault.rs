@@ -34,7 +34,7 @@ pub enum Wants {
 /// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FaultKind {
     /// Response with this status; no effect.
     Refuse(u16),
     /// The request takes effect; response with this status.
@@ -67,7 +67,7 @@ pub struct Fault {
     /// Kind of the requests.
     pub on: Wants,
     /// Effect on a matching request.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// Number of requests with this fault.
     #[serde(default = "once")]
     pub times: u32,
@@ -96,7 +96,7 @@ impl Faults {
     }
 
     /// Fault for this request.
-    pub fn take(&self, wants: Wants) -> Option<Kind> {
+    pub fn take(&self, wants: Wants) -> Option<FaultKind> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = faults.iter().position(|fault| fault.on == wants)?;
         let fault = &mut faults[at];

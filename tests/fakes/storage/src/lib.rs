@@ -10,8 +10,8 @@
 //! beyond its memory. Its lists are consistent immediately after each write.
 
 mod answers;
+mod connection;
 mod fault;
-mod line;
 mod multipart;
 mod notify;
 mod world;
@@ -27,12 +27,12 @@ use axum::Router;
 use bytes::Bytes;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::{fault::Faults, line::Lines, world::StorageState};
 pub use crate::{
-    fault::{Fault, Kind, Wants},
-    line::Line,
+    connection::ConnectionControl,
+    fault::{Fault, FaultKind, Wants},
     world::{Bucket, Object},
 };
+use crate::{connection::CuttableListener, fault::Faults, world::StorageState};
 
 /// Settings of the stand-in.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Default for Options {
 }
 
 /// State shared by the handlers.
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     pub world: Mutex<StorageState>,
     pub faults: Faults,
     /// The server's own URL, because not every client sends a host.
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub log: Mutex<Vec<(Wants, u16)>>,
 }
 
-impl Shared {
+impl ServerState {
     pub fn world(&self) -> MutexGuard<'_, StorageState> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,7 +73,7 @@ impl Shared {
 
 /// A running server; stops on drop.
 pub struct StandIn {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     server: JoinHandle<()>,
 }
 
@@ -87,11 +87,11 @@ impl StandIn {
         let base = format!("http://{}", listener.local_addr()?);
         let buckets = options.buckets.into_iter().map(|name| (name, Bucket::default())).collect();
         let world = Mutex::new(StorageState { buckets, pause: options.pause, ..StorageState::default() });
-        let shared = Arc::new(Shared { world, faults: Faults::default(), base, log: Mutex::default() });
+        let shared = Arc::new(ServerState { world, faults: Faults::default(), base, log: Mutex::default() });
         let routes = Router::new().fallback(answers::answer).with_state(Arc::clone(&shared));
-        let service = routes.into_make_service_with_connect_info::<Line>();
+        let service = routes.into_make_service_with_connect_info::<ConnectionControl>();
         let server = tokio::spawn(async move {
-            drop(axum::serve(Lines(listener), service).await); // ends only when the task is aborted
+            drop(axum::serve(CuttableListener(listener), service).await); // ends only when the task is aborted
         });
         Ok(Self { shared, server })
     }
@@ -102,7 +102,7 @@ impl StandIn {
     }
 
     /// Adds a fault for the next matching request.
-    pub fn fault(&self, on: Wants, kind: Kind) {
+    pub fn fault(&self, on: Wants, kind: FaultKind) {
         self.shared.faults.add(Fault { on, kind, times: 1, after: 0 });
     }
 

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::Shared;
+use crate::ServerState;
 
 /// Pushes every event to a URL, oldest first, each until it is acknowledged.
-pub async fn push(shared: Arc<Shared>, url: String) {
+pub async fn push(shared: Arc<ServerState>, url: String) {
     let http = reqwest::Client::new();
     let mut at = 0;
     let mut pause = tokio::time::interval(Duration::from_millis(50));

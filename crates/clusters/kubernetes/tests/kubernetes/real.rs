@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::Command, sync::Arc};
 use cluster_api::{JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{ApiAccess, KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
-use kubernetes_standin::{KubernetesControllers, Logs, Wants};
+use kubernetes_standin::{KubernetesControllers, PodLogs, Wants};
 use ledger::{MemoryStore, Store};
 use model::Cluster;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl Real {
             has_controllers: true,
             ..Wants::default()
         };
-        let logs = Logs::default();
+        let logs = PodLogs::default();
         let kubelet = logs.serve("127.0.0.1:10255").await.unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         Self {

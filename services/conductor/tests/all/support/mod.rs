@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use conductor::{Conductor, Settings};
+use conductor::{Conductor, WakeSettings};
 use events::{Content, Message};
 use ledger::{Creation, Digest, Ledger, MemoryStore, ObjectReader, Store, StoreError};
 use lifecycle::RunState;
@@ -279,7 +279,7 @@ impl Conductors {
     pub fn conductor_over(&self, store: Arc<dyn Store>, refresh: Span) -> Arc<Conductor> {
         let nonce = || NONCES.fetch_add(1, Ordering::Relaxed).to_string();
         let ledger = Ledger::new(store, Arc::new(nonce));
-        let settings = Settings { resend: RESEND, refresh };
+        let settings = WakeSettings { resend: RESEND, refresh };
         Arc::new(Conductor::new(ledger, self.bus.clone(), self.clock.clone(), settings, None))
     }
 

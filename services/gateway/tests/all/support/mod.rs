@@ -15,7 +15,7 @@ use axum::{
     body::Body,
     http::{HeaderMap, Request, StatusCode},
 };
-use conductor::{Conductor, Settings};
+use conductor::{Conductor, WakeSettings};
 use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, WebhookSecrets};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
@@ -123,7 +123,7 @@ impl Front {
     pub fn conduct(&self) {
         let clock: Arc<dyn Clock> = self.clock.clone();
         let bus: Arc<dyn Bus> = self.wire.clone();
-        let settings = Settings { resend: Span::from_secs(30), refresh: Span::default() };
+        let settings = WakeSettings { resend: Span::from_secs(30), refresh: Span::default() };
         let conductor = Conductor::new(ledger(&self.store), bus, clock, settings, None);
         *self.wire.conductor.lock().unwrap() = Some(Arc::new(conductor));
     }

@@ -3,13 +3,18 @@
 use axum::http::Method;
 use serde_json::json;
 
-use super::{Answer, Asked};
+use super::{Answer, ParsedRequest};
 use crate::{
-    Object, Shared,
+    Object, ServerState,
     world::{Refusal, number},
 };
 
-pub(super) fn route(shared: &Shared, bucket: &str, name: &str, request: &Asked) -> Result<Answer, Refusal> {
+pub(super) fn route(
+    shared: &ServerState,
+    bucket: &str,
+    name: &str,
+    request: &ParsedRequest,
+) -> Result<Answer, Refusal> {
     let mut world = shared.world();
     match request.method {
         Method::GET if request.media() => {

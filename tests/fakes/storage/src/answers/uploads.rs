@@ -3,16 +3,21 @@
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Asked};
+use super::{Answer, ParsedRequest};
 use crate::{
-    Shared, Wants, multipart,
+    ServerState, Wants, multipart,
     world::{Refusal, Session, StorageState},
 };
 
 /// Unit in which incomplete uploads are stored, bytes.
 const QUANTUM: usize = 256 << 10;
 
-pub(super) fn route(shared: &Shared, wants: Wants, bucket: &str, request: &Asked) -> Result<Answer, Refusal> {
+pub(super) fn route(
+    shared: &ServerState,
+    wants: Wants,
+    bucket: &str,
+    request: &ParsedRequest,
+) -> Result<Answer, Refusal> {
     let mut world = shared.world();
     let id = request.query.get("upload_id").cloned().unwrap_or_default();
     match wants {
@@ -29,13 +34,13 @@ pub(super) fn route(shared: &Shared, wants: Wants, bucket: &str, request: &Asked
     }
 }
 
-fn name(request: &Asked, metadata: &Map<String, Value>) -> Result<String, Refusal> {
+fn name(request: &ParsedRequest, metadata: &Map<String, Value>) -> Result<String, Refusal> {
     let name = request.query.get("name").map(String::as_str).or(metadata.get("name").and_then(Value::as_str));
     name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or((400, "Required object name".to_owned()))
 }
 
 /// Metadata from request headers.
-fn announced(request: &Asked, metadata: &mut Map<String, Value>) {
+fn announced(request: &ParsedRequest, metadata: &mut Map<String, Value>) {
     for hash in request.header("x-goog-hash").split(',') {
         if let Some((kind, value)) = hash.trim().split_once('=') {
             let field = if kind == "md5" { "md5Hash" } else { kind };
@@ -44,7 +49,7 @@ fn announced(request: &Asked, metadata: &mut Map<String, Value>) {
     }
 }
 
-fn insert(world: &mut StorageState, bucket: &str, request: &Asked) -> Result<Answer, Refusal> {
+fn insert(world: &mut StorageState, bucket: &str, request: &ParsedRequest) -> Result<Answer, Refusal> {
     if !request.whole {
         return Err((400, "the body has no end".to_owned()));
     }
@@ -60,10 +65,10 @@ fn insert(world: &mut StorageState, bucket: &str, request: &Asked) -> Result<Ans
 }
 
 fn start(
-    shared: &Shared,
+    shared: &ServerState,
     world: &mut StorageState,
     bucket: &str,
-    request: &Asked,
+    request: &ParsedRequest,
 ) -> Result<Answer, Refusal> {
     let given = request.document()?;
     let name = name(request, &given)?;
@@ -78,7 +83,11 @@ fn start(
 }
 
 /// A chunk, or a query of the progress; the last chunk creates the object.
-fn go_on(world: &mut StorageState, session: &mut Session, request: &Asked) -> Result<Answer, Refusal> {
+fn go_on(
+    world: &mut StorageState,
+    session: &mut Session,
+    request: &ParsedRequest,
+) -> Result<Answer, Refusal> {
     if let Some(done) = &session.done {
         return Ok(Answer::json(done));
     }

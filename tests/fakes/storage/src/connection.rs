@@ -21,31 +21,31 @@ use tokio::{
 
 /// A handler's access to its connection.
 #[derive(Clone, Debug, Default)]
-pub struct Line(Arc<AtomicBool>);
+pub struct ConnectionControl(Arc<AtomicBool>);
 
-impl Line {
+impl ConnectionControl {
     /// Stops all output: the connection ends for callers that wait for a response.
     pub fn cut(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Connected<IncomingStream<'_, Lines>> for Line {
-    fn connect_info(stream: IncomingStream<'_, Lines>) -> Self {
-        stream.io().line.clone()
+impl Connected<IncomingStream<'_, CuttableListener>> for ConnectionControl {
+    fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
+        stream.io().control.clone()
     }
 }
 
 /// A listener whose connections can be cut.
-pub struct Lines(pub TcpListener);
+pub struct CuttableListener(pub TcpListener);
 
-impl Listener for Lines {
+impl Listener for CuttableListener {
     type Io = Io;
     type Addr = std::net::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (stream, address) = Listener::accept(&mut self.0).await;
-        (Io { stream, line: Line::default() }, address)
+        (Io { stream, control: ConnectionControl::default() }, address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -56,12 +56,12 @@ impl Listener for Lines {
 /// One connection.
 pub struct Io {
     stream: TcpStream,
-    line: Line,
+    control: ConnectionControl,
 }
 
 impl Io {
     fn whole(&self) -> io::Result<()> {
-        if self.line.0.load(Ordering::Relaxed) { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        if self.control.0.load(Ordering::Relaxed) { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 }
 
