@@ -61,19 +61,19 @@ pub(crate) fn read(
     let mut processes = Processes {
         labels,
         new,
+        out,
         streams: Vec::new(),
         places: BTreeMap::new(),
         current: 0,
         is_unlabelled: false,
         ended: None,
     };
-    let mut scratch = Vec::new();
-    let damage = match split(beginning, input, |piece| processes.line(piece, &mut scratch, out)) {
+    let damage = match split(beginning, input, &mut processes) {
         Ok(()) => None,
         Err(error) if error.kind() == ErrorKind::InvalidData => Some(error.to_string()),
         Err(error) => return Err(error),
     };
-    let ended = processes.finish(out);
+    let ended = processes.finish();
     Ok(match damage {
         Some(damage) => {
             out.error(&damage);
@@ -86,6 +86,7 @@ pub(crate) fn read(
 struct Processes<'n> {
     labels: Labels,
     new: &'n dyn Fn() -> Box<dyn Lines>,
+    out: &'n mut Out,
     streams: Vec<Stream>,
     /// Index of each stream by its label.
     places: BTreeMap<String, usize>,
@@ -105,33 +106,45 @@ struct Stream {
 }
 
 impl Processes<'_> {
-    /// Reads a piece; returns the number of bytes that were taken, if they are more than the piece.
-    #[inline]
-    fn line(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) -> usize {
-        // Nearly all lines have no prefix of a launcher.
-        if let Piece { text: Some(Ok(line)), number, whole, first: true, position, ahead } = piece
-            && self.is_unlabelled
-            && !ahead.is_empty()
-            && !may_have_prefix(line)
-            && let Some(stream) = self.streams.get_mut(self.current)
+    /// Reads the pieces at the start of a text up to one that may have a prefix or continues a line; returns their length, their number
+    /// of lines, and whether the next piece is the first of a line. Nearly all lines are read here, with as little work as possible
+    /// for each of them.
+    fn plain_lines(&mut self, text: &str, position: usize, number: u64, returns: bool) -> (usize, u64, bool) {
+        let stream = self.streams.get_mut(self.current).filter(|_| self.is_unlabelled);
+        let Some(stream) = stream else { return (0, 0, true) };
+        let (mut rest, mut lines, mut first) = (text, 0, true);
+        while first
+            && !may_have_prefix(rest)
+            && let Some(end) = terminator(rest.as_bytes(), returns)
         {
-            let text = trimmed_end(line);
-            if text.is_empty() {
-                return 0;
+            let mut length = end + 1;
+            let line = trimmed_end(&rest[..end]);
+            if !line.is_empty() {
+                self.out.position = position + text.len() - rest.len();
+                let line = Line { text: line, number: number + lines, whole: true, ahead: rest };
+                stream.lines.line(line, self.out);
+                let taken = std::mem::take(&mut self.out.taken);
+                if taken > length {
+                    lines += memchr_iter(b'\n', &rest.as_bytes()[end..taken - 1]).count() as u64;
+                    length = taken;
+                }
             }
-            out.position = position;
-            stream.lines.line(Line { text, number, whole, ahead }, out);
-            return std::mem::take(&mut out.taken);
+            let line_feed = rest.as_bytes()[length - 1] == b'\n';
+            lines += u64::from(line_feed);
+            // An empty piece before a carriage return still begins the line.
+            first = line_feed || end == 0;
+            rest = &rest[length..];
         }
-        self.examine(piece, scratch, out)
+        (text.len() - rest.len(), lines, first)
     }
 
-    /// Reads a piece that may have a prefix, or differs from most in another way.
-    fn examine(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>, out: &mut Out) -> usize {
+    /// Reads a piece that may have a prefix, or differs from most in another way; returns the number of bytes that were taken, if they
+    /// are more than the piece.
+    fn examine(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>) -> usize {
         let Piece { text, number, whole, first, position, ahead } = piece;
-        out.position = position;
+        self.out.position = position;
         let Some(line) = text else {
-            out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
+            self.out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
             self.ended = Some(LogEnd::Truncated);
             return 0;
         };
@@ -152,19 +165,19 @@ impl Processes<'_> {
             return 0;
         }
         // A line that begins with a carriage return has its prefix before it, without text.
-        let selected = continued || self.select(origin, out);
+        let selected = continued || self.select(origin);
         if blank || !selected {
             return 0;
         }
         if let Some(stream) = self.streams.get_mut(self.current) {
             self.is_unlabelled = stream.label.is_empty() && self.labels.are_marked();
-            stream.lines.line(Line { text: rest, number, whole, ahead }, out);
+            stream.lines.line(Line { text: rest, number, whole, ahead }, self.out);
         }
-        std::mem::take(&mut out.taken)
+        std::mem::take(&mut self.out.taken)
     }
 
     /// Makes the stream of a process the current one; returns `false` if the maximum of [`PROCESSES`] is reached.
-    fn select(&mut self, origin: Origin<'_>, out: &mut Out) -> bool {
+    fn select(&mut self, origin: Origin<'_>) -> bool {
         self.is_unlabelled = false;
         let is_current = |stream: &Stream| {
             let length = origin.outer.len() + origin.label.len();
@@ -181,37 +194,37 @@ impl Processes<'_> {
         let label = [origin.outer, origin.label].concat();
         if let Some(&place) = self.places.get(&label) {
             self.current = place;
-            out.origin.clone_from(&self.streams[place].subject);
+            self.out.origin.clone_from(&self.streams[place].subject);
             return true;
         }
         if self.streams.len() == PROCESSES {
-            out.error(&format!("the log contains more than {PROCESSES} processes"));
+            self.out.error(&format!("the log contains more than {PROCESSES} processes"));
             self.ended = Some(LogEnd::Truncated);
             return false;
         }
         let Origin { node, rank, .. } = origin;
-        let subject = Subject { node: node.map(|node| out.name(node)), rank, ..Subject::default() };
-        out.origin.clone_from(&subject);
+        let subject = Subject { node: node.map(|node| self.out.name(node)), rank, ..Subject::default() };
+        self.out.origin.clone_from(&subject);
         self.current = self.streams.len();
         self.places.insert(label.clone(), self.current);
         self.streams.push(Stream { label, subject, lines: (self.new)() });
         true
     }
 
-    fn finish(self, out: &mut Out) -> LogEnd {
+    fn finish(self) -> LogEnd {
         let mut ended = self.ended;
         for mut stream in self.streams {
-            out.origin.clone_from(&stream.subject);
-            ended = worst(ended, stream.lines.finish(out));
+            self.out.origin.clone_from(&stream.subject);
+            ended = worst(ended, stream.lines.finish(self.out));
         }
         ended.unwrap_or(LogEnd::Empty)
     }
 }
 
-/// Whether a line may begin with a marked prefix, or with other text that is removed.
+/// Whether the first line of a text may begin with a marked prefix, or with other text that is removed.
 #[inline]
-fn may_have_prefix(line: &str) -> bool {
-    match line.as_bytes() {
+fn may_have_prefix(text: &str) -> bool {
+    match text.as_bytes() {
         [b'[', b'0'..=b'9' | b'p', ..] => true,
         // A time has a hyphen after the year.
         [b'0'..=b'9', rest @ ..] => rest.get(3) == Some(&b'-'),
@@ -252,12 +265,8 @@ struct Piece<'a> {
 
 /// Splits the input at line feeds and carriage returns: programs overwrite their progress with the latter, which do not
 /// count as lines. The beginning of the log is split where it is; the memory is then used for the rest of the log.
-fn split(
-    beginning: Vec<u8>,
-    mut input: impl Read,
-    mut piece: impl FnMut(Piece<'_>) -> usize,
-) -> io::Result<()> {
-    let mut buffer = beginning;
+fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>) -> io::Result<()> {
+    let (mut buffer, mut scratch) = (beginning, Vec::new());
     // The line that is not read yet starts at `from`; `block` is the end of the bytes in which terminators were searched.
     let (mut filled, mut from, mut block_end, mut number) = (buffer.len(), 0, 0, 1);
     let (mut skipping, mut first) = (false, true);
@@ -265,7 +274,8 @@ fn split(
         if block_end == filled {
             if from == 0 && filled == LINE {
                 if !std::mem::replace(&mut skipping, true) {
-                    piece(Piece { text: None, number, whole: false, first, position: 0, ahead: "" });
+                    let piece = Piece { text: None, number, whole: false, first, position: 0, ahead: "" };
+                    processes.examine(piece, &mut scratch);
                 }
                 from = filled;
             }
@@ -296,20 +306,23 @@ fn split(
             Some(_) => (memchr(0x1b, block).is_none(), memchr(b'\r', block).is_some()),
             None => (true, false),
         };
-        while let Some(more) = terminator(&block[searched..], returns) {
+        let clean = if plain { text.unwrap_or_default() } else { "" };
+        loop {
+            if first && !skipping {
+                let ahead = clean.get(from..).unwrap_or_default();
+                let (length, lines, begins) = processes.plain_lines(ahead, start + from, number, returns);
+                (from, number, first) = (from + length, number + lines, begins);
+                searched = searched.max(from);
+            }
+            let Some(more) = terminator(&block[searched..], returns) else { break };
             let end = searched + more;
             let mut next = end + 1;
             if !std::mem::take(&mut skipping) && end > from {
                 let line = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
-                let ahead = text.map_or("", |text| if plain { &text[from..] } else { "" });
-                let taken = piece(Piece {
-                    text: Some(line),
-                    number,
-                    whole: true,
-                    first,
-                    position: start + from,
-                    ahead,
-                });
+                let ahead = clean.get(from..).unwrap_or_default();
+                let piece =
+                    Piece { text: Some(line), number, whole: true, first, position: start + from, ahead };
+                let taken = processes.examine(piece, &mut scratch);
                 next = next.max(from + taken);
             }
             // An empty piece before a carriage return still begins the line.
@@ -325,7 +338,7 @@ fn split(
     };
     if filled > 0 && !skipping {
         let text = Some(utf8(&buffer[..filled]));
-        piece(Piece { text, number, whole: false, first, position: 0, ahead: "" });
+        processes.examine(Piece { text, number, whole: false, first, position: 0, ahead: "" }, &mut scratch);
     }
     end
 }
