@@ -4,6 +4,9 @@ use std::{borrow::Cow, sync::OnceLock};
 
 use memchr::{memchr, memchr2, memchr3, memmem::Finder};
 
+/// A word of eight bytes that are 1.
+const EACH: u64 = u64::MAX / 255;
+
 /// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
 pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
@@ -39,37 +42,73 @@ fn trim_blanks(text: &str) -> &str {
 
 /// The words of a text, like `str::split_whitespace` for ASCII whitespace: consecutive blanks separate only once.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
-    let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
+    let is_blank = |byte: u8| matches!(byte, b'\t'..=b'\r' | b' ');
     let mut rest = text;
     std::iter::from_fn(move || {
-        // Columns of a table are many blanks apart.
-        while let Some(after) = rest.strip_prefix("        ") {
-            rest = after;
-        }
-        let start = rest.bytes().position(|byte| !is_blank(&byte))?;
+        let spaces = leading_spaces(rest.as_bytes());
+        let start = spaces + rest.as_bytes()[spaces..].iter().position(|byte| !is_blank(*byte))?;
         let word = &rest[start..];
-        let end = word.bytes().position(|byte| is_blank(&byte)).unwrap_or(word.len());
+        let end = leading_visible(word.as_bytes());
+        let end =
+            end + word.as_bytes()[end..].iter().position(|byte| is_blank(*byte)).unwrap_or(word.len() - end);
         rest = &word[end..];
         Some(&word[..end])
     })
+}
+
+/// Number of spaces at the start of a text, without some of the last seven bytes. Columns of a table are many spaces apart.
+#[inline]
+pub(crate) fn leading_spaces(text: &[u8]) -> usize {
+    leading(text, |word| word ^ (EACH * u64::from(b' ')))
+}
+
+/// Number of bytes at the start of a text before the first space or control character, without some of the last seven bytes.
+#[inline]
+fn leading_visible(text: &[u8]) -> usize {
+    leading(text, |word| word.wrapping_sub(EACH * u64::from(b'!')) & !word & (EACH << 7))
+}
+
+/// Number of bytes at the start of a text, all but its last seven, that belong together. Each eight bytes are examined at once: the lowest bit
+/// of `others` that is set belongs to the first other byte.
+#[inline]
+fn leading(text: &[u8], others: impl Fn(u64) -> u64) -> usize {
+    let mut length = 0;
+    while let Some((word, _)) = text[length..].split_first_chunk() {
+        let others = others(u64::from_le_bytes(*word));
+        length += others.trailing_zeros() as usize / 8;
+        if others != 0 {
+            break;
+        }
+    }
+    length
 }
 
 /// Position of the first of one to three bytes, which is expected near the beginning: starting a search takes longer than examining
 /// a few words.
 #[inline]
 pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize> {
-    const EACH: u64 = u64::MAX / 255;
     const NEAR: usize = 4;
-    let (words, _) = text.as_chunks::<8>();
-    for (at, word) in words.iter().take(NEAR).enumerate() {
-        let found = bytes.iter().fold(0, |found, byte| {
+    let found = |word: &[u8; 8]| {
+        bytes.iter().fold(0, |found, byte| {
             let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(*byte));
             found | word.wrapping_sub(EACH) & !word & (EACH << 7)
-        });
-        // The lowest bit that is set belongs to the first such byte.
+        })
+    };
+    // The lowest bit that is set belongs to the first such byte.
+    let first = |found: u64| found.trailing_zeros() as usize / 8;
+    let (words, rest) = text.as_chunks::<8>();
+    for (at, word) in words.iter().take(NEAR).enumerate() {
+        let found = found(word);
         if found != 0 {
-            return Some(at * 8 + found.trailing_zeros() as usize / 8);
+            return Some(at * 8 + first(found));
         }
+    }
+    if (1..=NEAR).contains(&words.len())
+        && let Some(last) = text.last_chunk()
+    {
+        // The rest is examined together with bytes before it, which are none of these.
+        let found = if rest.is_empty() { 0 } else { found(last) };
+        return (found != 0).then(|| text.len() - 8 + first(found));
     }
     let examined = words.len().min(NEAR) * 8;
     find_far(bytes, &text[examined..]).map(|at| examined + at)
