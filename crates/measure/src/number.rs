@@ -6,6 +6,8 @@ const POWERS: [f64; 49] = [
     1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24,
 ];
+/// Powers of ten up to eight digits.
+const INTEGER_POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 /// Maximum length of a number, bytes; the programs print at most 40.
 const LONGEST: usize = 64;
 
@@ -65,7 +67,8 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     if !rest.is_empty() {
         return None;
     }
-    let step = exponent - i32::try_from(fraction).ok()?;
+    // The text is short.
+    let step = exponent - fraction as i32;
     let power = |exponent: i32| POWERS.get(usize::try_from(exponent + 24).ok()?).copied();
     // More digits may have overflowed the integer.
     let exact = if whole + fraction <= 19 { exact(integer, step) } else { None };
@@ -92,10 +95,13 @@ fn exact(integer: u64, step: i32) -> Option<f64> {
 /// may overflow.
 fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
     let mut rest = text;
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let Some(eight) = eight_digits(u64::from_le_bytes(*word)) else { break };
-        integer = integer.wrapping_mul(100_000_000).wrapping_add(eight);
-        rest = after;
+    while let Some(word) = rest.first_chunk::<8>() {
+        let (number, count) = leading_digits(u64::from_le_bytes(*word));
+        integer = integer.wrapping_mul(INTEGER_POWERS[count]).wrapping_add(number);
+        rest = &rest[count..];
+        if count < 8 {
+            return (integer, rest);
+        }
     }
     while let [digit @ b'0'..=b'9', after @ ..] = rest {
         integer = integer.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
@@ -104,19 +110,20 @@ fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
     (integer, rest)
 }
 
-/// The number of eight digits in a word, the first one in its lowest byte: three steps add digits, then pairs, then fours.
+/// The number that the digits at the start of a word of eight bytes form, and their count. The first byte of the text is the lowest one
+/// of the word. Three steps add digits, then pairs, then fours.
 #[inline]
-fn eight_digits(word: u64) -> Option<u64> {
+fn leading_digits(word: u64) -> (u64, usize) {
     const EACH: u64 = u64::MAX / 255;
-    // The upper half of a digit's byte is 3, and remains 3 when 6 is added.
-    let is_digits = |word: u64| word & (EACH * 0xf0) == EACH * 0x30;
-    if !is_digits(word) || !is_digits(word.wrapping_add(EACH * 6)) {
-        return None;
-    }
-    let digits = word - EACH * 0x30;
+    // Digits become 0 to 9; adding 0x76 to other bytes sets their highest bit, or it is set already.
+    let digits = word ^ (EACH * 0x30);
+    let others = (((digits & (EACH * 0x7f)) + EACH * 0x76) | digits) & (EACH << 7);
+    let count = others.trailing_zeros() / 8;
+    // The digits move to the end of the word, behind zeros. A shift by 64 bits, for no digit, yields zero.
+    let digits = digits.checked_shl(u64::BITS - 8 * count).unwrap_or(0);
     let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
+    ((fours * 10_000 + (fours >> 32)) & 0xffff_ffff, count as usize)
 }
 
 /// Reads a count that makes up the whole text.
@@ -169,15 +176,15 @@ mod tests {
 
     #[test]
     fn eight_digits_are_read_at_once() {
-        let read = |text: &str| eight_digits(u64::from_le_bytes(text.as_bytes().try_into().unwrap()));
+        let read = |text: &[u8; 8]| leading_digits(u64::from_le_bytes(*text));
         for number in (0..100_000_000).step_by(997).chain([99_999_999]) {
-            assert_eq!(read(&format!("{number:08}")), Some(number));
+            assert_eq!(read(format!("{number:08}").as_bytes().try_into().unwrap()), (number, 8));
         }
-        for at in 0..8 {
-            for byte in (0..128_u8).filter(|byte| !byte.is_ascii_digit()) {
-                let mut text = *b"09182736";
+        for (at, number) in [0, 9, 91, 918, 9182, 91827, 918_273, 9_182_736].into_iter().enumerate() {
+            for byte in (0..=255_u8).filter(|byte| !byte.is_ascii_digit()) {
+                let mut text = *b"91827364";
                 text[at] = byte;
-                assert_eq!(read(str::from_utf8(&text).unwrap()), None, "{byte}");
+                assert_eq!(read(&text), (number, at), "{byte}");
             }
         }
     }
