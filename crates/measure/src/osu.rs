@@ -13,8 +13,9 @@ use model::{
 use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
-    out::{Out, short},
-    text::{Phrase, trim, words},
+    number::{Number, number},
+    out::{Out, SHORT},
+    text::{Phrase, find_near, leading_spaces, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -58,6 +59,8 @@ struct Osu {
     columns: Vec<Option<&'static Known>>,
     sized: bool,
     validated: Option<usize>,
+    /// Numbers of the row, one per column; a row with other columns is broken.
+    numbers: Vec<Option<Number>>,
     rows: u64,
     ended: bool,
     failed: bool,
@@ -83,14 +86,7 @@ impl Lines for Osu {
             out.version(version);
             let title = title.split_once(' ').map_or(title, |(_, title)| title);
             let title = TEST.split_once(title).map_or(title, |(title, _)| title);
-            let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-            self.test.clear();
-            for word in words {
-                self.test.push_str(if self.test.is_empty() { "" } else { "_" });
-                self.test.push_str(word);
-            }
-            self.test.truncate(short(&self.test).len());
-            self.test.make_ascii_lowercase();
+            self.test = name_of_test(title, std::mem::take(&mut self.test));
             self.columns.clear();
         } else if text.starts_with("# Size") || text.starts_with("# Avg Latency") {
             self.header(text);
@@ -111,12 +107,35 @@ impl Lines for Osu {
     }
 }
 
+/// The name of a test, such as `multiple_bandwidth_message_rate`: the words of its title. The memory of another name is used again.
+fn name_of_test(title: &str, other: String) -> String {
+    let mut name = other.into_bytes();
+    name.clear();
+    for byte in title.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            name.push(byte.to_ascii_lowercase());
+        } else if name.last().is_some_and(|last| *last != b'_') {
+            name.push(b'_');
+        }
+    }
+    if name.last() == Some(&b'_') {
+        name.pop();
+    }
+    name.truncate(SHORT);
+    String::from_utf8(name).unwrap_or_default()
+}
+
 /// The names of columns, which contain single blanks: two blanks or more separate them.
 fn names(header: &str) -> impl Iterator<Item = &str> {
     let mut rest = header;
     std::iter::from_fn(move || {
-        rest = rest.trim_start_matches(' ');
-        let end = rest.as_bytes().windows(2).position(|pair| pair == b"  ").unwrap_or(rest.len());
+        rest = rest[leading_spaces(rest.as_bytes())..].trim_start_matches(' ');
+        let bytes = rest.as_bytes();
+        let mut end = 0;
+        // A single blank belongs to the name.
+        while end < bytes.len() && !bytes[end..].starts_with(b"  ") {
+            end += 1 + find_near([b' '], &bytes[end + 1..]).unwrap_or(bytes.len() - end - 1);
+        }
         let name = &rest[..end];
         rest = &rest[end..];
         (!name.is_empty()).then(|| trim(name))
@@ -156,31 +175,29 @@ impl Osu {
         let mut words = words(text);
         let size = if self.sized { words.next().unwrap_or_default() } else { "" };
         // A header has fewer columns.
-        let mut cells = [""; COLUMNS + 1];
-        let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();
-        let cells = &cells[..columns];
-        let mut numbers = [None; COLUMNS + 1];
-        for (number, cell) in numbers.iter_mut().zip(cells) {
-            *number = crate::number::number(cell);
-        }
-        if !line.whole || columns != self.columns.len() || numbers.iter().all(Option::is_none) {
+        let cells = words.take(COLUMNS + 1);
+        self.numbers.clear();
+        self.numbers.extend(cells.clone().map(number));
+        if !line.whole || self.numbers.len() != self.columns.len() || self.numbers.iter().all(Option::is_none)
+        {
             self.broken = true;
             return;
         }
         self.rows += 1;
-        for ((known, word), number) in self.columns.iter().zip(cells).zip(numbers) {
+        let cell = |at| cells.clone().nth(at).unwrap_or_default();
+        for (at, (known, number)) in self.columns.iter().zip(&self.numbers).enumerate() {
             if let Some(known) = known
                 && !out.omit()
             {
                 let put = out.put_parts(known, &[&self.test], known.unit);
                 let put = if size.is_empty() { put } else { put.label("size", size) };
-                match number {
+                match *number {
                     Some(number) => put.value(number, line.number),
-                    None => put.read(word, line.number),
+                    None => put.read(cell(at), line.number),
                 }
             }
         }
-        if self.validated.is_some_and(|at| cells.get(at).is_some_and(|word| *word != "Pass")) {
+        if self.validated.is_some_and(|at| cell(at) != "Pass") {
             out.finding("OSU_INVALID", Subject::default(), Severity::WrongData, text, line.number);
         }
     }

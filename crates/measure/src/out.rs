@@ -23,7 +23,7 @@ const FINDING: usize = size_of::<Finding>() * 2 + 2 * OVERHEAD;
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
-const SHORT: usize = 200;
+pub(crate) const SHORT: usize = 200;
 /// Memory of the first B-tree node of a map with labels, bytes. Metrics that share a map are charged for their own, so that the
 /// number of kept metrics does not depend on the order of a log.
 const LABELS: usize = 640;
