@@ -314,23 +314,7 @@ struct KeyValue {
 impl Lines for KeyValue {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
-        let Some((key, value)) = pair(text) else {
-            if let Some(result @ (b"PASS" | b"FAIL" | b"SKIP")) = text.as_bytes().last_chunk::<4>()
-                && text.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'_'))
-            {
-                self.ended = self.values > 0;
-                match result {
-                    b"FAIL" => {
-                        out.finding("CHECK_FAILED", Subject::default(), Severity::Unknown, text, line.number)
-                    }
-                    b"SKIP" => {
-                        out.finding("CHECK_SKIPPED", Subject::default(), Severity::Unknown, text, line.number)
-                    }
-                    _ => {}
-                }
-            }
-            return;
-        };
+        let Some((key, value)) = pair(text) else { return self.result(text, line, out) };
         self.ended = false;
         let number = number(value);
         if !line.whole || number.is_none() && !value.eq_ignore_ascii_case("n/a") {
@@ -355,6 +339,25 @@ impl Lines for KeyValue {
             () if self.ended => LogEnd::Complete,
             () if self.values > 0 => LogEnd::Truncated,
             () => LogEnd::Empty,
+        }
+    }
+}
+
+impl KeyValue {
+    /// Reads the result of a check: `PROBE_PASS`. Other lines without a pair are ignored.
+    fn result(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+        let Some((check, result @ (b"PASS" | b"FAIL" | b"SKIP"))) = text.as_bytes().split_last_chunk::<4>()
+        else {
+            return;
+        };
+        if check.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'_')) {
+            self.ended = self.values > 0;
+            let code = match result {
+                b"FAIL" => "CHECK_FAILED",
+                b"SKIP" => "CHECK_SKIPPED",
+                _ => return,
+            };
+            out.finding(code, Subject::default(), Severity::Unknown, text, line.number);
         }
     }
 }
