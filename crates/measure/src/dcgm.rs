@@ -17,7 +17,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::{Number, count},
     out::Out,
@@ -85,7 +85,7 @@ impl Lines for Diagnostic {
 }
 
 /// Reads `{"DCGM Diagnostic": {...}, "entity_groups": [...], "metadata": {...}}`, or the document of version 3.
-fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     let [diagnostic, old_diagnostic, metadata, groups, error] = root.get_each([
         "DCGM Diagnostic",
         "DCGM GPU Diagnostic",
@@ -98,18 +98,18 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
         diagnostic.get_each(["metadata", "runtime_error", "test_categories"]);
     for metadata in [metadata, inner_metadata, Some(root), Some(diagnostic)].into_iter().flatten() {
         let [version, serials] = metadata.get_each(["version", "GPU Device Serials"]);
-        if let Some(version) = version.and_then(Value::text) {
+        if let Some(version) = version.and_then(JsonValue::text) {
             out.version(&version);
         }
-        for (index, serial) in serials.into_iter().flat_map(Value::members) {
+        for (index, serial) in serials.into_iter().flat_map(JsonValue::members) {
             gpu(count(&index), serial.text().as_deref(), out);
         }
     }
-    for group in groups.into_iter().flat_map(Value::items) {
+    for group in groups.into_iter().flat_map(JsonValue::items) {
         if group.get_text("entity_group").is_some_and(|name| name == "GPU") {
             for entity in group.get_items("entities") {
                 let serial = entity.get_text("serial_num");
-                gpu(entity.get("entity_id").and_then(Value::count), serial.as_deref(), out);
+                gpu(entity.get("entity_id").and_then(JsonValue::count), serial.as_deref(), out);
             }
         }
     }
@@ -121,7 +121,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
         ended = LogEnd::Failed;
     }
     let mut tests = 0;
-    let categories = categories.into_iter().flat_map(Value::items);
+    let categories = categories.into_iter().flat_map(JsonValue::items);
     for test in categories.flat_map(|category| category.get_items("tests")) {
         tests += 1;
         if !read(test, out) {
@@ -140,11 +140,11 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 }
 
 /// Reads a test; returns whether it has a result.
-fn read(test: Value<'_>, out: &mut Out) -> bool {
+fn read(test: JsonValue<'_>, out: &mut Out) -> bool {
     let [title, results_of_test, summary] = test.get_each(["name", "results", "test_summary"]);
-    let Some(title) = title.and_then(Value::text) else { return false };
+    let Some(title) = title.and_then(JsonValue::text) else { return false };
     let (mut results, mut failed) = (0, false);
-    for result in results_of_test.into_iter().flat_map(Value::items) {
+    for result in results_of_test.into_iter().flat_map(JsonValue::items) {
         let Some(outcome) = Outcome::of(result) else { return false };
         results += 1;
         failed |= outcome.is_bad();
@@ -173,12 +173,12 @@ fn read(test: Value<'_>, out: &mut Out) -> bool {
 struct Outcome<'d> {
     status: Cow<'d, str>,
     line: u64,
-    info: Option<Value<'d>>,
-    warnings: Option<Value<'d>>,
+    info: Option<JsonValue<'d>>,
+    warnings: Option<JsonValue<'d>>,
 }
 
 impl<'d> Outcome<'d> {
-    fn of(result: Value<'d>) -> Option<Self> {
+    fn of(result: JsonValue<'d>) -> Option<Self> {
         let [status, info, warnings] = result.get_each(["status", "info", "warnings"]);
         let status = status?;
         Some(Self { status: status.text().unwrap_or_default(), line: status.line(), info, warnings })
@@ -225,15 +225,15 @@ impl Entity {
 }
 
 /// GPUs and other devices that a result covers: the first, and the others. Most results cover one.
-fn subjects(result: Value<'_>, out: &mut Out) -> (Entity, Vec<Entity>) {
+fn subjects(result: JsonValue<'_>, out: &mut Out) -> (Entity, Vec<Entity>) {
     let [group, id, gpus, gpu] = result.get_each(["entity_group", "entity_id", "gpu_ids", "gpu_id"]);
-    if let Some(group) = group.and_then(Value::text) {
-        let id = id.and_then(Value::text).unwrap_or_default();
+    if let Some(group) = group.and_then(JsonValue::text) {
+        let id = id.and_then(JsonValue::text).unwrap_or_default();
         let gpu = count(&id).filter(|_| group == "GPU");
         let other = if gpu.is_none() { Some(out.name(&format!("{group} {id}"))) } else { None };
         return (Entity { gpu, other, ..Entity::default() }, Vec::new());
     }
-    let Some(ids) = gpus.and_then(Value::text).or_else(|| gpu?.text()) else {
+    let Some(ids) = gpus.and_then(JsonValue::text).or_else(|| gpu?.text()) else {
         return Default::default();
     };
     let gpus = ids.split(',').filter_map(|id| count(id.trim())).take(1024);
@@ -264,13 +264,13 @@ fn put(title: &str, entity: &Entity, outcome: &Outcome<'_>, out: &mut Out) {
     } else if outcome.is_bad() {
         metric.value(Number { value: 0.0, resolution: None }, line);
     } else {
-        let reason = info.into_iter().flat_map(Value::items).find_map(Value::text);
+        let reason = info.into_iter().flat_map(JsonValue::items).find_map(JsonValue::text);
         let reason = reason.or_else(|| info?.text()).unwrap_or_default();
         metric.unmeasurable(format_args!("{text} {reason}"), line);
     }
     let mut said = 0;
     let single = warnings.filter(|warning| warning.text().is_some());
-    for warning in warnings.into_iter().flat_map(Value::items).chain(single) {
+    for warning in warnings.into_iter().flat_map(JsonValue::items).chain(single) {
         said += 1;
         let mut subject = subject.clone();
         let words = warning.get_text("warning").or_else(|| warning.text()).unwrap_or_default();
@@ -284,9 +284,9 @@ fn put(title: &str, entity: &Entity, outcome: &Outcome<'_>, out: &mut Out) {
     }
 }
 
-fn finding(title: &str, status: &str, subject: Subject, warning: Value<'_>, out: &mut Out) {
+fn finding(title: &str, status: &str, subject: Subject, warning: JsonValue<'_>, out: &mut Out) {
     let text = warning.get_text("warning").or_else(|| warning.text()).unwrap_or_default();
-    let part = |key| warning.get(key).and_then(Value::count::<u32>);
+    let part = |key| warning.get(key).and_then(JsonValue::count::<u32>);
     let id = part("error_id");
     let code = match id {
         Some(id) => Code::Error(id),

@@ -19,7 +19,7 @@ pub use lint::Problem;
 use self::path::Path;
 use crate::{
     input,
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::number,
     out::{Out, Put, short},
@@ -335,7 +335,7 @@ impl State {
         true
     }
 
-    fn document(&mut self, root: Value<'_>, line: Line<'_>, out: &mut Out) -> LogEnd {
+    fn document(&mut self, root: JsonValue<'_>, line: Line<'_>, out: &mut Out) -> LogEnd {
         let rules = self.rules.clone();
         let Some((path, with)) = &rules.json else { return LogEnd::Empty };
         let before = self.values;

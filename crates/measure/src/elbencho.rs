@@ -12,7 +12,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     out::{Out, Put, short},
     text::trim,
@@ -144,7 +144,7 @@ impl Lines for Elbencho {
 }
 
 impl Elbencho {
-    fn document(&mut self, root: Value<'_>, out: &mut Out) -> LogEnd {
+    fn document(&mut self, root: JsonValue<'_>, out: &mut Out) -> LogEnd {
         let (mut row, mut is_row) = (Cells::default(), false);
         for (name, value) in root.members() {
             if let Some(column) = index(&name) {

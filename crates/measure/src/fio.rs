@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     out::Out,
 };
@@ -72,7 +72,7 @@ impl Lines for Fio {
     }
 }
 
-fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     let Some(version) = root.get_text("fio version") else { return LogEnd::Empty };
     out.version(version.strip_prefix("fio-").unwrap_or(&version));
     let mut ended = LogEnd::Truncated;
@@ -91,7 +91,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
             }
             ended = LogEnd::Complete;
             let latency = ["lat_ns", "clat_ns"].into_iter().filter_map(|key| values.get(key));
-            let percentile = |value: Value<'_>| value.get("percentile").is_some();
+            let percentile = |value: JsonValue<'_>| value.get("percentile").is_some();
             let p99 = latency
                 .clone()
                 .filter(|value| percentile(*value))

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
@@ -134,7 +134,7 @@ impl Lines for Products {
 }
 
 /// Reads `{device, gemm: [{dtype, n, ms, tflops}]}`.
-fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     let Some(products) = root.get("gemm") else { return LogEnd::Empty };
     let gpu = ["gpu", "gpu_index", "index"].into_iter().find_map(|key| root.get(key)?.count());
     if let Some(device) = root.get_text("device") {
@@ -144,8 +144,8 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
     for product in products.items() {
         count += 1;
         let [dtype, size, shape, rate, time] = product.get_each(["dtype", "n", "shape", "tflops", "ms"]);
-        let dtype = dtype.and_then(Value::text).unwrap_or_default();
-        let shape = size.and_then(Value::text).or_else(|| shape?.text()).unwrap_or_default();
+        let dtype = dtype.and_then(JsonValue::text).unwrap_or_default();
+        let shape = size.and_then(JsonValue::text).or_else(|| shape?.text()).unwrap_or_default();
         if dtype.is_empty() || rate.is_none() {
             ended = LogEnd::Truncated;
         }

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::count,
     out::Out,
@@ -166,13 +166,13 @@ impl Fryer {
     }
 
     /// Reads one object of `--json`.
-    fn object(&mut self, root: Value<'_>, out: &mut Out) -> LogEnd {
+    fn object(&mut self, root: JsonValue<'_>, out: &mut Out) -> LogEnd {
         match root.get_text("type").as_deref() {
             Some("detected_gpus") => {
                 self.begun = true;
                 for gpu in root.get_items("detected_gpus") {
                     let serial = gpu.get_text("uuid").map(|uuid| out.name(&uuid));
-                    let index = gpu.get("index").and_then(Value::count);
+                    let index = gpu.get("index").and_then(JsonValue::count);
                     let subject = Subject { gpu: index, serial, ..Subject::default() };
                     out.gpu(subject, gpu.get_text("name").as_deref());
                 }
@@ -187,7 +187,7 @@ impl Fryer {
             Some("problems") => {
                 self.ended = true;
                 for problem in root.get_items("problems") {
-                    let gpu = problem.get("gpu_idx").and_then(Value::count);
+                    let gpu = problem.get("gpu_idx").and_then(JsonValue::count);
                     let subject = Subject { gpu, ..Subject::default() };
                     let reason = problem.get_text("reason").unwrap_or_default();
                     out.finding("GPU_UNHEALTHY", subject, Severity::Hardware, &reason, problem.line());
@@ -211,10 +211,10 @@ impl Fryer {
         LogEnd::Empty
     }
 
-    fn result(&mut self, gpu: Value<'_>, out: &mut Out) {
+    fn result(&mut self, gpu: JsonValue<'_>, out: &mut Out) {
         let burn = gpu.get("burn_result");
         let part = |name| burn.and_then(|burn| burn.get(name));
-        let Some(index) = part("gpu_idx").and_then(Value::count::<u32>) else {
+        let Some(index) = part("gpu_idx").and_then(JsonValue::count::<u32>) else {
             self.broken = true;
             return;
         };

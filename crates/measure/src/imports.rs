@@ -11,7 +11,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
@@ -131,14 +131,14 @@ impl Lines for GithubBenchmark {
             let mut ended = LogEnd::Truncated;
             for entry in root.items() {
                 let [name, value, unit] = entry.get_each(["name", "value", "unit"]);
-                let (Some(name), Some(value)) = (name.and_then(Value::text), value) else {
+                let (Some(name), Some(value)) = (name.and_then(JsonValue::text), value) else {
                     return LogEnd::Truncated;
                 };
                 ended = LogEnd::Complete;
                 if out.omit() {
                     continue;
                 }
-                let unit = unit.and_then(Value::text).filter(|unit| !unit.is_empty());
+                let unit = unit.and_then(JsonValue::text).filter(|unit| !unit.is_empty());
                 let put = out
                     .put_parts(&ENTRY, &[], unit.as_deref().unwrap_or("unknown"))
                     .label("benchmark", &name);

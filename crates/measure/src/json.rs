@@ -26,7 +26,7 @@ const DEPTH: usize = 64;
 const TYPICAL: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum JsonKind {
     Object,
     Array,
     Text,
@@ -37,25 +37,25 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct JsonNode {
     start: u32,
     /// End of the text; for an object or array the index of the first node after it, and while it is open that of the object
     /// or array around it.
     end: u32,
     /// Number of line feeds before it.
     line: u32,
-    kind: Kind,
+    kind: JsonKind,
 }
 
-impl Node {
+impl JsonNode {
     fn is_container(&self) -> bool {
-        matches!(self.kind, Kind::Object | Kind::Array)
+        matches!(self.kind, JsonKind::Object | JsonKind::Array)
     }
 }
 
 pub(crate) struct Document<'a> {
     text: &'a str,
-    nodes: Vec<Node>,
+    nodes: Vec<JsonNode>,
     /// First line in the log.
     first: u64,
     /// Number of line feeds so far.
@@ -94,7 +94,7 @@ impl<'a> Document<'a> {
     /// from the document that [`Documents`] would find: lines within a string, empty lines, or lines that are read
     /// without a part.
     /// The first line has `first` bytes.
-    fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<Node>) -> Option<(Self, usize)> {
+    fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<JsonNode>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, nodes);
         let end = document.all()?;
@@ -107,22 +107,22 @@ impl<'a> Document<'a> {
         (!document.irregular && !changed).then_some((document, end))
     }
 
-    fn new(text: &'a str, first: u64, mut nodes: Vec<Node>) -> Self {
+    fn new(text: &'a str, first: u64, mut nodes: Vec<JsonNode>) -> Self {
         nodes.reserve(TYPICAL);
         Self { text, nodes, first, breaks: 0, irregular: false, error: None }
     }
 
-    pub(crate) fn root(&self) -> Value<'_> {
-        Value { document: self, at: 0 }
+    pub(crate) fn root(&self) -> JsonValue<'_> {
+        JsonValue { document: self, at: 0 }
     }
 
     /// Whether the text of a node is this one.
     #[inline]
-    fn is_text(&self, node: &Node, text: &str) -> bool {
+    fn is_text(&self, node: &JsonNode, text: &str) -> bool {
         let (start, end) = (node.start as usize, node.end as usize);
         match node.kind {
             // Most texts have another length.
-            Kind::Text => {
+            JsonKind::Text => {
                 end - start == text.len() + 2 && &self.text.as_bytes()[start + 1..end - 1] == text.as_bytes()
             }
             _ => self.is_unusual_text(node, text),
@@ -131,12 +131,12 @@ impl<'a> Document<'a> {
 
     /// Slow path of [`Self::is_text`]: all nodes except texts without a backslash.
     #[cold]
-    fn is_unusual_text(&self, node: &Node, text: &str) -> bool {
+    fn is_unusual_text(&self, node: &JsonNode, text: &str) -> bool {
         let printed = |start, end| &self.text[start as usize..end as usize];
         match node.kind {
-            Kind::Object | Kind::Array => false,
-            Kind::Word => printed(node.start, node.end) == text,
-            Kind::Text | Kind::Escaped => {
+            JsonKind::Object | JsonKind::Array => false,
+            JsonKind::Word => printed(node.start, node.end) == text,
+            JsonKind::Text | JsonKind::Escaped => {
                 let printed = printed(node.start + 1, node.end - 1);
                 printed == text || unescaped(printed) == text
             }
@@ -155,25 +155,25 @@ impl<'a> Document<'a> {
     }
 
     #[inline]
-    fn push(&mut self, start: usize, end: usize, kind: Kind) -> Option<usize> {
+    fn push(&mut self, start: usize, end: usize, kind: JsonKind) -> Option<usize> {
         if self.nodes.len() == NODES {
             return self.fail(start, "the JSON document has too many values");
         }
         // The text is shorter than 4 GiB.
         let line = self.breaks as u32;
-        self.nodes.push(Node { start: start as u32, end: end as u32, line, kind });
+        self.nodes.push(JsonNode { start: start as u32, end: end as u32, line, kind });
         Some(self.nodes.len() - 1)
     }
 
     /// Parses one value without recursion; returns the position after it, or `None` after an error.
     fn all(&mut self) -> Option<usize> {
         // The innermost open object or array.
-        let (mut depth, mut open, mut open_kind) = (0, 0, Kind::Word);
+        let (mut depth, mut open, mut open_kind) = (0, 0, JsonKind::Word);
         let mut at = 0;
         loop {
             // A value.
             at = self.blanks(at);
-            if open_kind == Kind::Object {
+            if open_kind == JsonKind::Object {
                 at = if self.byte(at) == Some(b'"') { self.string(at)? } else { self.word(at)? };
                 at = self.blanks(at);
                 if self.byte(at) != Some(b':') {
@@ -186,7 +186,7 @@ impl<'a> Document<'a> {
                     if depth == DEPTH {
                         return self.fail(at, "the JSON document is nested too deeply");
                     }
-                    open_kind = if bracket == b'{' { Kind::Object } else { Kind::Array };
+                    open_kind = if bracket == b'{' { JsonKind::Object } else { JsonKind::Array };
                     open = self.push(at, open, open_kind)?;
                     depth += 1;
                     at = self.blanks(at + 1);
@@ -206,12 +206,12 @@ impl<'a> Document<'a> {
                 at = self.blanks(at);
                 match (self.byte(at), open_kind) {
                     (Some(b','), _) => at += 1,
-                    (Some(b'}'), Kind::Object) | (Some(b']'), Kind::Array) => {
+                    (Some(b'}'), JsonKind::Object) | (Some(b']'), JsonKind::Array) => {
                         at += 1;
                         let outer = self.nodes[open].end as usize;
                         self.nodes[open].end = self.nodes.len() as u32;
                         (open, depth) = (outer, depth - 1);
-                        open_kind = if depth == 0 { Kind::Word } else { self.nodes[open].kind };
+                        open_kind = if depth == 0 { JsonKind::Word } else { self.nodes[open].kind };
                         continue;
                     }
                     (Some(_), _) => return self.fail(at, "a comma or bracket is missing"),
@@ -233,7 +233,7 @@ impl<'a> Document<'a> {
                 .fail(at, if cut { "the JSON document is truncated" } else { "a value or key is missing" });
         }
         self.irregular |= rest[end - at - 1] < b' ';
-        self.push(at, end, Kind::Word)?;
+        self.push(at, end, JsonKind::Word)?;
         Some(end)
     }
 
@@ -265,7 +265,7 @@ impl<'a> Document<'a> {
         match find_near([b'"', b'\\', b'\n'], inside) {
             Some(length) if inside[length] == b'"' => {
                 let end = start + length + 2;
-                self.push(start, end, Kind::Text)?;
+                self.push(start, end, JsonKind::Text)?;
                 Some(end)
             }
             _ => self.unusual_string(start),
@@ -275,7 +275,7 @@ impl<'a> Document<'a> {
     /// Slow path for a string with a backslash or a line feed, or without an end.
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<usize> {
-        let (mut at, mut kind, mut breaks) = (start + 1, Kind::Text, 0);
+        let (mut at, mut kind, mut breaks) = (start + 1, JsonKind::Text, 0);
         // An error has the position after the last backslash.
         let mut from = at;
         loop {
@@ -288,7 +288,7 @@ impl<'a> Document<'a> {
                 b'"' => break,
                 b'\n' => breaks += 1,
                 _ => {
-                    kind = Kind::Escaped;
+                    kind = JsonKind::Escaped;
                     breaks += usize::from(self.byte(at) == Some(b'\n'));
                     at += 1;
                     from = at;
@@ -334,14 +334,14 @@ const ENDS_WORD: [bool; 256] = {
 };
 
 #[derive(Clone, Copy)]
-pub(crate) struct Value<'d> {
+pub(crate) struct JsonValue<'d> {
     document: &'d Document<'d>,
     at: usize,
 }
 
-impl<'d> Value<'d> {
+impl<'d> JsonValue<'d> {
     #[inline]
-    fn node(self) -> Node {
+    fn node(self) -> JsonNode {
         self.document.nodes[self.at]
     }
 
@@ -364,9 +364,9 @@ impl<'d> Value<'d> {
         if node.is_container() {
             return None;
         }
-        let quote = usize::from(node.kind != Kind::Word);
+        let quote = usize::from(node.kind != JsonKind::Word);
         let text = &self.document.text[node.start as usize + quote..node.end as usize - quote];
-        Some(if node.kind == Kind::Escaped { Cow::Owned(unescaped(text)) } else { Cow::Borrowed(text) })
+        Some(if node.kind == JsonKind::Escaped { Cow::Owned(unescaped(text)) } else { Cow::Borrowed(text) })
     }
 
     /// The number, printed with or without quotes.
@@ -380,49 +380,49 @@ impl<'d> Value<'d> {
     }
 
     /// Values of an array; empty for other values.
-    pub(crate) fn items(self) -> impl Iterator<Item = Value<'d>> {
+    pub(crate) fn items(self) -> impl Iterator<Item = JsonValue<'d>> {
         let node = self.node();
-        let end = if node.kind == Kind::Array { node.end as usize } else { 0 };
+        let end = if node.kind == JsonKind::Array { node.end as usize } else { 0 };
         let document = self.document;
         let mut at = self.at + 1;
         std::iter::from_fn(move || {
-            let item = (at < end).then_some(Value { document, at })?;
+            let item = (at < end).then_some(JsonValue { document, at })?;
             at = item.after();
             Some(item)
         })
     }
 
     /// Keys and values of an object; empty for other values.
-    pub(crate) fn members(self) -> impl Iterator<Item = (Cow<'d, str>, Value<'d>)> {
+    pub(crate) fn members(self) -> impl Iterator<Item = (Cow<'d, str>, JsonValue<'d>)> {
         let node = self.node();
-        let end = if node.kind == Kind::Object { node.end as usize } else { 0 };
+        let end = if node.kind == JsonKind::Object { node.end as usize } else { 0 };
         let document = self.document;
         let mut at = self.at + 1;
         std::iter::from_fn(move || {
-            let key = (at < end).then_some(Value { document, at })?;
-            let value = Value { document, at: at + 1 };
+            let key = (at < end).then_some(JsonValue { document, at })?;
+            let value = JsonValue { document, at: at + 1 };
             at = value.after();
             Some((key.text().unwrap_or_default(), value))
         })
     }
 
     /// The last member of this name.
-    pub(crate) fn get(self, name: &str) -> Option<Value<'d>> {
+    pub(crate) fn get(self, name: &str) -> Option<JsonValue<'d>> {
         let [found] = self.get_each([name]);
         found
     }
 
     /// The last member of each name: one pass over the members for all names.
     #[inline]
-    pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<Value<'d>>; COUNT] {
+    pub(crate) fn get_each<const COUNT: usize>(self, names: [&str; COUNT]) -> [Option<JsonValue<'d>>; COUNT] {
         let (document, mut found) = (self.document, [None; COUNT]);
-        let Node { end, kind: Kind::Object, .. } = self.node() else { return found };
+        let JsonNode { end, kind: JsonKind::Object, .. } = self.node() else { return found };
         let nodes = &document.nodes[..end as usize];
         let mut at = self.at + 1;
         while let Some([key, value, ..]) = nodes.get(at..) {
             for (name, found) in names.iter().zip(&mut found) {
                 if document.is_text(key, name) {
-                    *found = Some(Value { document, at: at + 1 });
+                    *found = Some(JsonValue { document, at: at + 1 });
                 }
             }
             at = if value.is_container() { value.end as usize } else { at + 2 };
@@ -435,8 +435,8 @@ impl<'d> Value<'d> {
         self.get(name)?.text()
     }
 
-    pub(crate) fn get_items(self, name: &str) -> impl Iterator<Item = Value<'d>> {
-        self.get(name).into_iter().flat_map(Value::items)
+    pub(crate) fn get_items(self, name: &str) -> impl Iterator<Item = JsonValue<'d>> {
+        self.get(name).into_iter().flat_map(JsonValue::items)
     }
 }
 

@@ -13,7 +13,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, Put, short},
@@ -266,14 +266,14 @@ fn device(text: &str, out: &mut Out) {
 }
 
 /// Reads a document: `{"nvbandwidth": {...}}`.
-fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     let Some(content) = root.get("nvbandwidth") else { return LogEnd::Empty };
     for key in ["version", "git_version"] {
         if let Some(version) = content.get_text(key) {
             out.version(&version);
         }
     }
-    for gpu in content.get_items("GPU Device list").filter_map(Value::text) {
+    for gpu in content.get_items("GPU Device list").filter_map(JsonValue::text) {
         // The host name follows in parentheses.
         let (gpu, host) = gpu.rsplit_once(": (").unwrap_or((&gpu, ""));
         out.origin.node = host.strip_suffix(')').filter(|host| !host.is_empty()).map(|host| out.name(host));
@@ -295,7 +295,7 @@ fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
 }
 
 /// Reads a test; returns whether it is complete.
-fn testcase(test: Value<'_>, out: &mut Out) -> bool {
+fn testcase(test: JsonValue<'_>, out: &mut Out) -> bool {
     let (Some(name), Some(status)) = (test.get_text("name"), test.get("status")) else { return false };
     let text = status.text().unwrap_or_default();
     match &*text {
@@ -338,7 +338,7 @@ fn testcase(test: Value<'_>, out: &mut Out) -> bool {
             matrix.value(&name, (row_index, column), &text, value.line(), out);
         }
     }
-    let sum = test.get("sum").and_then(Value::number);
+    let sum = test.get("sum").and_then(JsonValue::number);
     full && (stacked || sum.is_some_and(|sum| matrix.agrees(sum)))
 }
 

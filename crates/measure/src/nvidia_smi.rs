@@ -19,7 +19,7 @@ use crate::{
     text::{Phrase, trim},
 };
 
-use rules::{METRICS, Rule, is_reason, same, same_section, throttle_rule, with_element, with_name};
+use rules::{FieldRule, METRICS, is_reason, same, same_section, throttle_rule, with_element, with_name};
 
 pub(crate) const FORMAT: Format = Format {
     name: "nvidia-smi",
@@ -293,7 +293,7 @@ impl Smi {
         Subject::gpu(self.gpus.saturating_sub(1))
     }
 
-    fn put(&self, rule: &'static Rule, value: &str, line: Line<'_>, out: &mut Out) {
+    fn put(&self, rule: &'static FieldRule, value: &str, line: Line<'_>, out: &mut Out) {
         let metric = out.put(&rule.metric).gpu(self.gpus.saturating_sub(1));
         let flag = match value {
             "Active" | "Yes" => Some(1.0),

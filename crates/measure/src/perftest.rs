@@ -12,7 +12,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, Value},
+    json::{Documents, JsonValue},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
@@ -71,7 +71,7 @@ struct Test {
     verb: String,
     both: bool,
     device: Option<Arc<str>>,
-    columns: Vec<Column>,
+    columns: Vec<PerftestColumn>,
     /// A program that has not printed its header yet.
     pending: bool,
     headers: u32,
@@ -82,7 +82,7 @@ struct Test {
 }
 
 #[derive(Clone, Debug)]
-enum Column {
+enum PerftestColumn {
     Size,
     Metric(&'static Known, &'static str, String),
     Unread,
@@ -189,7 +189,7 @@ fn verb(title: &str) -> (String, bool) {
 }
 
 /// The columns of a header: `BW average[MiB/sec]` and `99% percentile[usec]` contain a blank.
-fn columns(header: &str) -> Vec<Column> {
+fn columns(header: &str) -> Vec<PerftestColumn> {
     let mut columns = Vec::new();
     let mut words = header.split_whitespace();
     while let Some(word) = words.next().filter(|_| columns.len() < COLUMNS) {
@@ -208,12 +208,12 @@ fn columns(header: &str) -> Vec<Column> {
         let statistic = name.split(' ').next().unwrap_or_default();
         let statistic = STATISTICS.iter().find(|(column, _)| *column == statistic);
         columns.push(match (name, statistic) {
-            ("#bytes", _) => Column::Size,
-            ("BW peak", _) => Column::Metric(&PEAK, "bandwidth.peak", short(unit).to_owned()),
-            ("BW average", _) => Column::Metric(&BANDWIDTH, "bandwidth", short(unit).to_owned()),
-            ("MsgRate", _) => Column::Metric(&RATE, "message_rate", short(unit).to_owned()),
-            (_, Some((_, statistic))) => Column::Metric(&LATENCY, statistic, short(unit).to_owned()),
-            _ => Column::Unread,
+            ("#bytes", _) => PerftestColumn::Size,
+            ("BW peak", _) => PerftestColumn::Metric(&PEAK, "bandwidth.peak", short(unit).to_owned()),
+            ("BW average", _) => PerftestColumn::Metric(&BANDWIDTH, "bandwidth", short(unit).to_owned()),
+            ("MsgRate", _) => PerftestColumn::Metric(&RATE, "message_rate", short(unit).to_owned()),
+            (_, Some((_, statistic))) => PerftestColumn::Metric(&LATENCY, statistic, short(unit).to_owned()),
+            _ => PerftestColumn::Unread,
         });
     }
     columns
@@ -237,7 +237,8 @@ impl Test {
             return;
         }
         let cells = self.columns.iter().zip(&cells[..columns]);
-        let size = cells.clone().find_map(|(column, word)| matches!(column, Column::Size).then_some(*word));
+        let size =
+            cells.clone().find_map(|(column, word)| matches!(column, PerftestColumn::Size).then_some(*word));
         let row = ResultLine {
             verb: &self.verb,
             both: self.both,
@@ -245,7 +246,7 @@ impl Test {
             device: self.device.as_ref(),
         };
         for (column, word) in cells {
-            if let Column::Metric(known, name, unit) = column {
+            if let PerftestColumn::Metric(known, name, unit) = column {
                 row.put(known, name, unit, word, line.number, out);
             }
         }
@@ -281,7 +282,7 @@ impl ResultLine<'_> {
 }
 
 /// Reads `{"test_info": {...}, "results": {...}}`.
-fn document(root: Value<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     let (Some(info), Some(results)) = (root.get("test_info"), root.get("results")) else {
         return if root.get("test_info").is_some() { LogEnd::Truncated } else { LogEnd::Empty };
     };

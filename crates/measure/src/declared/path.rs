@@ -1,6 +1,6 @@
 //! Paths in JSON documents: `$.a[*].b`, `$.a.*.b`, `$[0]["key with space"]`.
 
-use crate::json::Value;
+use crate::json::JsonValue;
 
 /// Maximum number of steps.
 const STEPS: usize = 32;
@@ -59,16 +59,20 @@ impl Path {
     }
 
     /// Calls `found` with each value of the path and the object that contains it.
-    pub(crate) fn each<'d>(&self, root: Value<'d>, found: &mut dyn FnMut(Value<'d>, Option<Value<'d>>)) {
+    pub(crate) fn each<'d>(
+        &self,
+        root: JsonValue<'d>,
+        found: &mut dyn FnMut(JsonValue<'d>, Option<JsonValue<'d>>),
+    ) {
         walk(&self.0, root, None, found);
     }
 }
 
 fn walk<'d>(
     steps: &[PathStep],
-    value: Value<'d>,
-    parent: Option<Value<'d>>,
-    found: &mut dyn FnMut(Value<'d>, Option<Value<'d>>),
+    value: JsonValue<'d>,
+    parent: Option<JsonValue<'d>>,
+    found: &mut dyn FnMut(JsonValue<'d>, Option<JsonValue<'d>>),
 ) {
     let Some((step, rest)) = steps.split_first() else { return found(value, parent) };
     match step {

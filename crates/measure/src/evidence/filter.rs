@@ -26,7 +26,7 @@ static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
 
 /// A line of evidence with its number in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct EvidenceLine {
     pub number: u64,
     pub text: String,
 }
@@ -177,12 +177,12 @@ impl<R: Read> EvidenceFilter<R> {
         };
         let text = words.next().unwrap_or_default();
         let Some(moment) = Moment::named(moment) else { return };
-        self.kept += text.len() + size_of::<Line>();
+        self.kept += text.len() + size_of::<EvidenceLine>();
         if self.kept > MAX_BYTES || (self.nodes.len() >= NODES && !self.nodes.contains_key(node)) {
             self.is_cut = true;
             return;
         }
-        let line = Line { number: self.lines, text: text.to_owned() };
+        let line = EvidenceLine { number: self.lines, text: text.to_owned() };
         self.nodes.entry(node.to_owned()).or_default().add(moment, source, line);
     }
 }

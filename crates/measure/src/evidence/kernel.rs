@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::metric::Subject;
 
-use super::{changes::Changes, filter::Line, smi::Gpus};
+use super::{changes::Changes, filter::EvidenceLine, smi::Gpus};
 use crate::{format, read_as};
 
 /// The lines, the first of which states the length of the log.
@@ -12,7 +12,7 @@ use crate::{format, read_as};
 /// # Errors
 ///
 /// Returns the reason if the log could not be read.
-pub(super) fn readable(lines: &[Line]) -> Result<&[Line], String> {
+pub(super) fn readable(lines: &[EvidenceLine]) -> Result<&[EvidenceLine], String> {
     let first = lines.first().map_or("nothing was printed", |line| line.text.as_str());
     match first.strip_prefix("lines ") {
         Some(_) => Ok(lines),
@@ -21,7 +21,7 @@ pub(super) fn readable(lines: &[Line]) -> Result<&[Line], String> {
 }
 
 /// Findings of the lines that only the log after the job has.
-pub(super) fn compare(before: &[Line], after: &[Line], gpus: &Gpus, changes: &mut Changes) {
+pub(super) fn compare(before: &[EvidenceLine], after: &[EvidenceLine], gpus: &Gpus, changes: &mut Changes) {
     let mut old: BTreeMap<&str, usize> = BTreeMap::new();
     for line in before {
         *old.entry(&line.text).or_default() += 1;

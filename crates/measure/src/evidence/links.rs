@@ -11,7 +11,7 @@ use model::metric::{
     Subject,
 };
 
-use super::{changes::Changes, filter::Line, smi::Gpus};
+use super::{changes::Changes, filter::EvidenceLine, smi::Gpus};
 
 /// Inactive links of a GPU.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +44,10 @@ fn numbered<'a>(text: &'a str, word: &str) -> Option<(u32, &'a str)> {
 /// # Errors
 ///
 /// Returns the first text if no line names a GPU.
-pub(super) fn by_gpu(lines: &[Line], mut each: impl FnMut(u32, Option<&Line>)) -> Result<(), String> {
+pub(super) fn by_gpu(
+    lines: &[EvidenceLine],
+    mut each: impl FnMut(u32, Option<&EvidenceLine>),
+) -> Result<(), String> {
     let mut gpu = None;
     for line in lines {
         if let Some((index, _)) = numbered(&line.text, "GPU") {
@@ -62,7 +65,7 @@ impl LinkStates {
     /// # Errors
     ///
     /// Returns the first text if no line names a GPU.
-    pub fn read(lines: &[Line]) -> Result<Self, String> {
+    pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut states = Self { line: lines.last().map_or(0, |line| line.number), ..Self::default() };
         by_gpu(lines, |gpu, line| {
             let links = states.gpus.entry(gpu).or_insert_with(|| Inactive::Some(BTreeSet::new()));
@@ -83,7 +86,7 @@ impl LinkErrors {
     /// # Errors
     ///
     /// Returns the first text if no line names a GPU.
-    pub fn read(lines: &[Line]) -> Result<Self, String> {
+    pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut errors = Self::default();
         by_gpu(lines, |gpu, line| {
             if let Some(line) = line

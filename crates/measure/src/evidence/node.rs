@@ -9,7 +9,7 @@ use model::{
 
 use super::{
     changes::Changes,
-    filter::Line,
+    filter::EvidenceLine,
     kernel,
     links::{self, LinkErrors, LinkStates},
     pcie::Replays,
@@ -37,10 +37,10 @@ impl Moment {
 
 /// Lines of one moment by source.
 #[derive(Debug, Default)]
-pub(super) struct Sources(BTreeMap<String, Vec<Line>>);
+pub(super) struct Sources(BTreeMap<String, Vec<EvidenceLine>>);
 
 impl Sources {
-    pub fn of(&self, source: &str) -> &[Line] {
+    pub fn of(&self, source: &str) -> &[EvidenceLine] {
         self.0.get(source).map_or(&[], Vec::as_slice)
     }
 
@@ -58,7 +58,7 @@ pub(super) struct NodeLines {
 }
 
 impl NodeLines {
-    pub fn add(&mut self, moment: Moment, source: &str, line: Line) {
+    pub fn add(&mut self, moment: Moment, source: &str, line: EvidenceLine) {
         let sources = match moment {
             Moment::Before => &mut self.before,
             Moment::During => &mut self.during,
@@ -74,7 +74,7 @@ struct Snapshot<'a> {
     links: Option<LinkStates>,
     link_errors: Option<LinkErrors>,
     replays: Option<Replays>,
-    kernel: Option<&'a [Line]>,
+    kernel: Option<&'a [EvidenceLine]>,
     ports: Ports,
 }
 
@@ -131,7 +131,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
         settings: row.settings(),
         during: samples.get(index).cloned(),
     };
-    let setting = |line: &Line| {
+    let setting = |line: &EvidenceLine| {
         let (name, value) = line.text.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use model::metric::{Severity::Unknown, Subject};
 
-use super::{changes::Changes, filter::Line, links::by_gpu, smi::Gpus};
+use super::{changes::Changes, filter::EvidenceLine, links::by_gpu, smi::Gpus};
 
 /// Maximum replays of a healthy link, per minute.
 const REPLAYS_PER_MINUTE: u64 = 8;
@@ -28,7 +28,7 @@ impl Replays {
     /// # Errors
     ///
     /// Returns the first text if no line names a GPU.
-    pub fn read(lines: &[Line]) -> Result<Option<Self>, String> {
+    pub fn read(lines: &[EvidenceLine]) -> Result<Option<Self>, String> {
         let Some((first, rest)) = lines.split_first() else { return Ok(None) };
         let at = first.text.strip_prefix("at ").and_then(|at| at.parse().ok());
         let mut replays = Self { at: at.ok_or_else(|| first.text.clone())?, ..Self::default() };

@@ -9,7 +9,7 @@ use model::metric::{
     Subject,
 };
 
-use super::{changes::Changes, filter::Line};
+use super::{changes::Changes, filter::EvidenceLine};
 
 /// Counters of a port whose rise is a finding.
 const COUNTERS: [(&str, &str, Severity); 5] = [
@@ -37,9 +37,9 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub fn of(lines: &[Line]) -> Self {
+    pub fn of(lines: &[EvidenceLine]) -> Self {
         let mut all = Self::default();
-        for Line { number, text } in lines {
+        for EvidenceLine { number, text } in lines {
             all.line = *number;
             if let Some(rest) = text.strip_prefix("/sys/class/infiniband/") {
                 let Some((path, value)) = rest.split_once(':') else { continue };

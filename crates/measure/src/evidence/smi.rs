@@ -12,7 +12,7 @@ use model::{
     },
 };
 
-use super::{changes::Changes, filter::Line};
+use super::{changes::Changes, filter::EvidenceLine};
 
 /// Counters whose rise is a finding.
 const COUNTERS: [(&str, &str, Severity); 2] = [
@@ -104,11 +104,11 @@ impl Gpus {
     /// # Errors
     ///
     /// Returns the first other text if there is no GPU.
-    pub fn read(lines: &[Line]) -> Result<Self, String> {
+    pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut names: Vec<&str> = Vec::new();
         let mut gpus = Self::default();
         let mut other = None;
-        for Line { number, text } in lines {
+        for EvidenceLine { number, text } in lines {
             if let Some(fields) = text.strip_prefix("fields ") {
                 names = fields.split(',').collect();
                 continue;
@@ -187,9 +187,13 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
 }
 
 /// Reads `GPU COUNT LOWEST HIGHEST TEMPERATURE POWER REASONS|REASONS...`, by the index of the GPU.
-pub(super) fn samples(lines: &[Line], gpus: &Gpus, changes: &mut Changes) -> BTreeMap<u32, GpuSamples> {
+pub(super) fn samples(
+    lines: &[EvidenceLine],
+    gpus: &Gpus,
+    changes: &mut Changes,
+) -> BTreeMap<u32, GpuSamples> {
     let mut all = BTreeMap::new();
-    for Line { number, text } in lines {
+    for EvidenceLine { number, text } in lines {
         let words: Vec<_> = text.split(' ').collect();
         let [gpu, numbers @ .., reasons] = words.as_slice() else { continue };
         let numbers: Vec<u64> = numbers.iter().filter_map(|word| word.parse().ok()).collect();

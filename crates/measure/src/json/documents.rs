@@ -3,7 +3,7 @@
 use memchr::memchr2;
 use model::measurement::LogEnd;
 
-use super::{Document, LONGEST, Node, TYPICAL, Value};
+use super::{Document, JsonNode, JsonValue, LONGEST, TYPICAL};
 use crate::{
     lines::{Line, worst},
     out::Out,
@@ -126,7 +126,7 @@ fn starts_with(line: &str, starts: &[u8]) -> bool {
 pub(crate) struct Documents {
     gather: Gather,
     /// Memory of a small document, used again.
-    nodes: Vec<Node>,
+    nodes: Vec<JsonNode>,
     ended: Option<LogEnd>,
 }
 
@@ -137,7 +137,7 @@ impl Documents {
         line: Line<'_>,
         starts: &[u8],
         out: &mut Out,
-        read: impl FnOnce(Value<'_>, &mut Out) -> LogEnd,
+        read: impl FnOnce(JsonValue<'_>, &mut Out) -> LogEnd,
     ) -> bool {
         if !self.gather.is_open() && !starts_with(line.text, starts) {
             return false;

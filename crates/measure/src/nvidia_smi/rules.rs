@@ -12,7 +12,7 @@ use crate::format::Known;
 const NONE: Better = Better::None;
 
 /// A value of a GPU: the path in XML, the sections and the name in text, and the metric.
-pub(super) struct Rule {
+pub(super) struct FieldRule {
     pub(super) xml: &'static str,
     pub(super) section: &'static str,
     pub(super) part: &'static str,
@@ -27,15 +27,15 @@ const fn rule(
     unit: &'static str,
     better: Better,
     meaning: &'static str,
-) -> Rule {
-    Rule { xml, section, part, name, metric: Known::new(metric, unit, better, Scope::Gpu, meaning) }
+) -> FieldRule {
+    FieldRule { xml, section, part, name, metric: Known::new(metric, unit, better, Scope::Gpu, meaning) }
 }
 
 pub(super) const REASONS: &str = "Clocks Event Reasons";
 pub(super) const ECC: &str = "ECC Errors";
 pub(super) const ROWS: &str = "Remapped Rows";
 
-pub(super) static RULES: [Rule; 39] = [
+pub(super) static RULES: [FieldRule; 39] = [
     rule(
         "ecc_errors/volatile/sram_correctable",
         (ECC, "Volatile", "SRAM Correctable"),
@@ -355,9 +355,9 @@ pub(super) const METRICS: [Known; RULES.len()] = {
 };
 
 /// The rules by the length of a name, in their order. Most names that are not read have another length.
-type RulesByName = BTreeMap<usize, Vec<&'static Rule>>;
+type RulesByName = BTreeMap<usize, Vec<&'static FieldRule>>;
 
-fn rules(name: impl Fn(&Rule) -> &'static str) -> RulesByName {
+fn rules(name: impl Fn(&FieldRule) -> &'static str) -> RulesByName {
     let mut rules = RulesByName::new();
     for rule in &RULES {
         rules.entry(name(rule).len()).or_default().push(rule);
@@ -366,7 +366,7 @@ fn rules(name: impl Fn(&Rule) -> &'static str) -> RulesByName {
 }
 
 /// The rules with this element of XML.
-pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static Rule> {
+pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static FieldRule> {
     static KNOWN: LazyLock<RulesByName> = LazyLock::new(|| rules(element));
     KNOWN
         .get(&name.len())
@@ -376,12 +376,12 @@ pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static Rule> {
         .filter(move |rule| rule.xml.ends_with(name) && element(rule) == name)
 }
 
-fn element(rule: &Rule) -> &'static str {
+fn element(rule: &FieldRule) -> &'static str {
     rule.xml.rsplit('/').next().unwrap_or_default()
 }
 
 /// The rules with this name in text.
-pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static Rule> {
+pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static FieldRule> {
     static KNOWN: LazyLock<RulesByName> = LazyLock::new(|| rules(|rule| rule.name));
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
@@ -401,12 +401,12 @@ pub(super) fn same_section(ours: &str, printed: &str) -> bool {
 }
 
 /// Whether a part contains reasons: depending on the driver, some of them are below `HW Slowdown` or beside it.
-pub(super) fn is_reason(rule: &Rule, part: &str) -> bool {
+pub(super) fn is_reason(rule: &FieldRule, part: &str) -> bool {
     rule.section == REASONS && (part.is_empty() || part == "HW Slowdown")
 }
 
 /// The rule of a reason under its name in drivers before 535.
-pub(super) fn throttle_rule(name: &str) -> Option<&'static Rule> {
+pub(super) fn throttle_rule(name: &str) -> Option<&'static FieldRule> {
     let reason = name.strip_prefix("clocks_throttle_reason_")?;
     RULES
         .iter()
