@@ -45,9 +45,10 @@ if ! type -P containerd runc python3 >/dev/null || [[ ! -e /usr/lib/cni/bridge ]
     without "these packages cannot be installed: ${packages[*]}"
 fi
 [[ -d /sys/fs/cgroup/memory ]] || without "the nodes need cgroups version 1"
-export BED_NODES=3 BED_PROGRAM=$BED_DIR/all_reduce_perf
+export BED_NODES=3 BED_PROGRAM=$BED_DIR/all_reduce_perf BED_NODE_PERF=$BED_DIR/node_perf
 rm -rf "$BED_DIR" && mkdir "$BED_DIR"
 rustc --edition 2024 -O -o "$BED_PROGRAM" workflows/quickstart/collective_perf.rs
+rustc --edition 2024 -O -o "$BED_NODE_PERF" workflows/quickstart/node_perf.rs
 bash tests/testbed/kubernetes/start.sh
 inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
 bash tests/testbed/kubernetes/testbed.sh

@@ -195,6 +195,8 @@ impl CombinedLogs {
             whole.ended = whole.ended.worse(reading.ended);
             whole.append(reading);
         } else {
+            // On Kubernetes each pod has its own log: only that of the first rank has measurements, and each has evidence of its node.
+            whole.evidence.extend(reading.evidence);
             whole.first_error = whole.first_error.take().or(reading.first_error);
         }
         self.clues.add(name, clues);

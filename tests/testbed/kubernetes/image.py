@@ -1,13 +1,15 @@
 """Builds an image for the bed's registry without Docker, and prints its name by digest.
 
-    image.py FOLDER program NAME PROGRAM     from this host: bash, the commands of a job's script, PROGRAM as all_reduce_perf,
-                                             and their libraries; and the image `pause` with the same files
-    image.py FOLDER tree NAME TREE           all files below TREE
+    image.py FOLDER program NAME PROGRAM [MORE...]  from this host: bash, the commands of a job's script and of its hardware evidence,
+                                                    PROGRAM as all_reduce_perf, MORE under their own names, and their libraries; and
+                                                    the image `pause` with the same files
+    image.py FOLDER tree NAME TREE                  all files below TREE
 """
 
 import hashlib, io, json, os, re, shutil, subprocess, sys, tarfile, tempfile
 
 CALLED = ["bash", "cat", "getent", "hostname", "mkdir", "rm", "sh", "sleep", "head", "kill", "env"]
+PROBED = ["date", "dmesg", "grep", "od", "readlink", "sort", "tail", "timeout", "uname"]
 
 
 def store(folder, kind, file):
@@ -33,9 +35,10 @@ def image(folder, layer, command):
     return store(folder, "manifests", io.BytesIO(json.dumps(manifest).encode()))[0]
 
 
-def program(tar, path):
+def program(tar, path, more):
     """Adds the programs with their libraries to the archive."""
-    files = {f"/usr/bin/{name}": shutil.which(name) for name in CALLED} | {"/usr/bin/all_reduce_perf": path}
+    files = {f"/usr/bin/{name}": shutil.which(name) for name in CALLED + PROBED} | {"/usr/bin/all_reduce_perf": path}
+    files |= {f"/usr/bin/{os.path.basename(other)}": other for other in more}
     for source in list(files.values()):
         output = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
         files |= {path: path for path in re.findall(r"(/\S+) \(0x", output)}
@@ -59,10 +62,10 @@ def program(tar, path):
         tar.addfile(entry, io.BytesIO(text.encode()))
 
 
-folder, kind, name, source = sys.argv[1:]
+folder, kind, name, source, *more = sys.argv[1:]
 with tempfile.TemporaryFile() as file:
     with tarfile.open(fileobj=file, mode="w") as tar:
-        program(tar, source) if kind == "program" else tar.add(source, arcname=".")
+        program(tar, source, more) if kind == "program" else tar.add(source, arcname=".")
     layer = store(folder, "blobs", file)
 if kind == "program":
     pause = image(folder, layer, ["/usr/bin/sleep", "infinity"])

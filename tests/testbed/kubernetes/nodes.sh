@@ -5,8 +5,8 @@
 here=$(dirname "${BASH_SOURCE[0]}")
 inside sysctl -qw net.ipv4.ip_forward=1
 
-# An image with bash and the benchmark, and a pause image, by digest, from a registry.
-python3 "$here/image.py" "$bed/registry" program quickstart "${BED_PROGRAM:?}" >"$bed/image"
+# An image with bash, the benchmark and node_perf, and a pause image, by digest, from a registry.
+python3 "$here/image.py" "$bed/registry" program quickstart "${BED_PROGRAM:?}" "${BED_NODE_PERF:?}" >"$bed/image"
 start registry python3 "$here/registry.py" "$address" "$bed/registry"
 start names python3 "$here/names.py" "$address" "$(cat "$bed/endpoint")" "$bed/admin-token"
 mkdir -p "$bed/registries/registry.bed"

@@ -4,6 +4,7 @@
 #   image-gib         an installer of gIB's settings; image-gib-sockets: one with which NCCL reports sockets;
 #   image-gib-empty   one without effect
 #   image-talk        an all_reduce_perf with much output and no measurement
+#   image-evidence    the quickstart's benchmark, and an nvidia-smi that answers the queries of the hardware evidence
 set -euo pipefail
 bed=${BED_DIR:?} here=$(dirname "${BASH_SOURCE[0]}")
 trap 'rm -rf "$bed/tree"' EXIT
@@ -22,7 +23,7 @@ echo Socket >"$bed/tree/scripts/network"
 made gib-sockets
 rm -rf "$bed/tree"
 
-bash "$here/debian.sh" "$bed/tree" bash dash coreutils hostname openssh-client openssh-server openmpi-bin python3 python3-mpi4py
+bash "$here/debian.sh" "$bed/tree" bash dash coreutils grep hostname openssh-client openssh-server openmpi-bin python3 python3-mpi4py util-linux
 ln -sf dash "$bed/tree/usr/bin/sh"
 # Sixteen ranks on a few cores: waiting ranks yield.
 echo "mpi_yield_when_idle = 1" >>"$bed/tree/etc/openmpi/openmpi-mca-params.conf"
@@ -33,3 +34,4 @@ for name in all_reduce_perf all_gather_perf; do
 done
 made mpi
 python3 "$here/image.py" "$bed/registry" program talk "$here/programs/talk" >"$bed/image-talk"
+python3 "$here/image.py" "$bed/registry" program evidence "${BED_PROGRAM:?}" "$here/programs/nvidia-smi" >"$bed/image-evidence"

@@ -139,6 +139,31 @@ mod tests {
         assert_eq!(acs(&[0xff; 4096]), "acs=off");
     }
 
+    /// `journalctl` of a container: absent (as `timeout` reports it), or without a journal of the host.
+    #[test]
+    fn a_refusal_of_dmesg_is_stated_where_journalctl_has_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let refused = "dmesg: read kernel buffer failed: Operation not permitted";
+        write("dmesg", &format!("echo '{refused}' >&2; exit 1"));
+        let absent = "timeout: failed to run command 'journalctl': No such file or directory";
+        for (journalctl, expected) in [
+            (format!("echo \"{absent}\" >&2; exit 127"), absent),
+            ("echo 'No journal files were found.'".to_owned(), "the kernel log has no lines"),
+        ] {
+            write("journalctl", &journalctl);
+            let output = String::from_utf8(run(&["true"], &[("PATH", &path)]).stdout).unwrap();
+            let line = format!("burnin evidence: n1 before kernel unreadable {refused}; {expected}\n");
+            assert!(output.contains(&line), "{output}");
+        }
+    }
+
     #[test]
     fn only_the_first_process_of_a_node_takes_evidence() {
         for name in ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "BURNIN_LOCAL_RANK"] {

@@ -235,15 +235,15 @@ impl NamespacedCluster {
         }
     }
 
-    /// Events of the JobSet and its pods, newest last.
+    /// Events of the JobSet, its jobs and their pods, newest last. Pods that cannot be created have none: those are events of the job.
     ///
     /// # Errors
     /// Returns an error if the API request fails.
     pub async fn events_of(&self, jobset: &str) -> Result<Vec<Event>, PortError> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut found = Vec::new();
-        for kind in ["JobSet", "Pod"] {
-            // A JobSet's events are selected by its name; pod names are not known here.
+        for kind in ["JobSet", "Job", "Pod"] {
+            // A JobSet's events are selected by its name; the other names are not known here.
             let fields = match kind {
                 "JobSet" => format!("involvedObject.kind={kind},involvedObject.name={jobset}"),
                 _ => format!("involvedObject.kind={kind},type=Warning"),

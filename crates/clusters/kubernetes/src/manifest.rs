@@ -33,6 +33,11 @@ const JOBSET: &str = "jobset.x-k8s.io/v1alpha2";
 /// A container's last output is its termination message.
 const FALLBACK: &str = "FallbackToLogsOnError";
 
+/// JobSet 0.11 copies the priority of each pod into a label, and Kubernetes rejects a label that begins with a minus sign: pods below
+/// the default priority are never created (`pkg/webhooks/pod_mutating_webhook.go`, `Default`; kubernetes-sigs/jobset#1280). It does not
+/// change pods with this annotation. The annotation has no other effect on a JobSet without exclusive placement.
+const WITHOUT_PRIORITY_LABEL: &str = "alpha.jobset.sigs.k8s.io/node-selector";
+
 /// Mount path of the folder that the plugin container fills.
 const PLUGIN: &str = "/plugin";
 /// Lifetime of a pod beyond the job's limit, for start-up and shutdown, seconds.
@@ -283,6 +288,9 @@ fn pod_annotations(settings: &Kubernetes, ours: &Marks) -> Marks {
         settings.annotations.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     all.extend(ours.clone());
     all.insert("kubectl.kubernetes.io/default-container".to_owned(), CONTAINER.to_owned());
+    if settings.pod_priority_class.is_some() {
+        all.insert(WITHOUT_PRIORITY_LABEL.to_owned(), "true".to_owned());
+    }
     let topology = match &settings.topology {
         Some(Topology::Required(level)) => Some(("required", level.as_str())),
         Some(Topology::Preferred(level)) => Some(("preferred", level.as_str())),

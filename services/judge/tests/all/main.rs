@@ -1,5 +1,6 @@
 //! Integration tests of the crate, as one program: each program links all dependencies.
 
 mod contract;
+mod node_logs;
 mod pins;
 mod support;

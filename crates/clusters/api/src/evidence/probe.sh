@@ -40,9 +40,13 @@ burnin_ports() {
   grep -sH '^TOTAL_ERR_' /sys/bus/pci/devices/*/aer_dev_{fatal,nonfatal} | grep -v ' 0$'
 }
 burnin_kernel() {
-  local text
-  text=$(timeout -k 1 2 dmesg 2>&1) || text=$(timeout -k 1 2 journalctl -k -b --no-pager -o short-iso 2>&1) || { printf 'unreadable %s\n' "${text%%$'\n'*}"; return; }
-  case $text in '' | *'-- No entries --'* | *'No journal files'*) printf 'unreadable the kernel log has no lines\n'; return ;; esac
+  local text refused=
+  text=$(timeout -k 1 2 dmesg 2>&1) || {
+    # Images of containers have no journalctl, so the reason of dmesg is stated as well.
+    refused=${text%%$'\n'*}${text:+; }
+    text=$(timeout -k 1 2 journalctl -k -b --no-pager -o short-iso 2>&1)
+  } || { printf 'unreadable %s\n' "$refused${text%%$'\n'*}"; return; }
+  case $text in '' | *'-- No entries --'* | *'No journal files'*) printf 'unreadable %s\n' "${refused}the kernel log has no lines"; return ;; esac
   printf 'lines %d\n' "$(grep -c '' <<<"$text")"
   grep -E 'NVRM: |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill' <<<"$text" | tail -n 200
 }

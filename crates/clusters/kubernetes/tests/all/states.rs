@@ -181,7 +181,7 @@ fn recorded(scenario: &str) -> Recorded {
     let all: Value = serde_json::from_str(&text).unwrap();
     let of = |kind: &str| all[kind].as_array().cloned().unwrap_or_default();
     let (jobset, workload) = (of("jobsets").pop().unwrap(), of("workloads").pop());
-    Recorded { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
+    Recorded { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: of("events") }
 }
 
 /// The kubelet of a node was killed. Its pod cannot be deleted, and Kubernetes waits for that
@@ -207,6 +207,15 @@ fn an_unsatisfied_topology_is_reported_as_the_reason_for_waiting() {
     };
     assert_eq!(code, "TOPOLOGY");
     assert!(why.contains("topology \"bed\""), "{why}");
+}
+
+/// JobSet 0.11 labelled the pods with their priority -1000000, and the API server rejected them. The job has the events.
+#[test]
+fn pods_that_the_api_server_rejects_fail_at_once() {
+    let known = recorded("negative-priority");
+    let PodFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "POD_INVALID"));
+    assert!(failure.message.contains("metadata.labels: Invalid value: \"-1000000\""), "{}", failure.message);
 }
 
 /// Two pods of half a node each: Kueue assigned both to one node, where only one may run.

@@ -327,11 +327,14 @@ async fn a_job_that_yields_ends_when_it_is_preempted_or_finds_no_free_nodes() {
         bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
     })
     .await;
-    let pod = &bed.api.list("/pods")[0]["spec"];
+    let pod = &bed.api.list("/pods")[0];
+    let (spec, annotations) = (&pod["spec"], &pod["metadata"]["annotations"]);
     assert_eq!(
-        (&pod["priorityClassName"], &pod["terminationGracePeriodSeconds"]),
+        (&spec["priorityClassName"], &spec["terminationGracePeriodSeconds"]),
         (&json!("idle"), &json!(5))
     );
+    // JobSet 0.11 would add a label that no API server accepts.
+    assert_eq!(annotations["alpha.jobset.sigs.k8s.io/node-selector"], "true");
     bed.world.evict("preempted-idle");
     let end = last(&jobs, &preempted).await;
     assert!(matches!(&end, Ok(JobStatus::Yielded { .. })), "{end:?}");

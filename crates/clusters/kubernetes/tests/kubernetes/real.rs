@@ -9,7 +9,7 @@ use cluster_kubernetes::{ApiAccess, KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
 use kubernetes_standin::{KubernetesControllers, PodLogs, Wants};
 use ledger::{MemoryStore, Store};
-use model::Cluster;
+use model::{Cluster, Drained};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -54,7 +54,9 @@ impl Real {
 
     fn cluster(&self, mut more: Value) -> Cluster {
         let path = self.folder.join("kubeconfig").display().to_string();
-        more["namespace"] = json!("burnin");
+        if more["namespace"].is_null() {
+            more["namespace"] = json!("burnin");
+        }
         let settings = bed::settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more);
         Cluster { name: "real".into(), nodes: vec![], access: Settings::access(&settings) }
     }
@@ -184,4 +186,113 @@ async fn missing_permissions_and_refusals_are_reported() {
     );
     let none = real.jobs().poll(&real.cluster(json!({})), "never").await.unwrap();
     assert_eq!(none, JobStatus::Absent);
+}
+
+/// Deletes cluster-wide objects that a test created.
+struct Created<'a>(&'a Real, &'static str);
+
+impl Drop for Created<'_> {
+    fn drop(&mut self) {
+        self.0.kubectl(&format!("delete --ignore-not-found {}", self.1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
+async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
+    let real = Real::up("true").await;
+    let (jobs, cluster) = (real.jobs(), real.cluster(json!({})));
+    let node = || serde_json::from_str::<Value>(&real.kubectl("get node node-1 -o json")).unwrap();
+    let reason = Drained::reason(&"night-1".parse().unwrap());
+    let refused = jobs.drain(&cluster, "node-1", &reason).await;
+    assert!(
+        matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_DRAINED" && why.message.contains("burnin-drain")),
+        "{refused:?}"
+    );
+    assert_eq!(node()["spec"]["unschedulable"], Value::Null);
+    let _binding = Created(&real, "clusterrolebinding/burnin-drain");
+    real.kubectl(
+        "create clusterrolebinding burnin-drain --clusterrole=burnin-drain --serviceaccount=burnin:burnin",
+    );
+    jobs.drain(&cluster, "node-1", &reason).await.unwrap();
+    jobs.drain(&cluster, "node-1", &reason).await.unwrap();
+    let drained = node();
+    assert_eq!(
+        (&drained["spec"]["unschedulable"], &drained["metadata"]["annotations"]["burnin.dev/drained"]),
+        (&json!(true), &json!(reason))
+    );
+    jobs.return_node(&cluster, "node-1").await.unwrap();
+    jobs.return_node(&cluster, "node-1").await.unwrap();
+    let returned = node();
+    assert_eq!(
+        (&returned["spec"]["unschedulable"], &returned["metadata"]["annotations"]["burnin.dev/drained"]),
+        (&Value::Null, &Value::Null)
+    );
+    // An administrator has cordoned it.
+    real.kubectl("cordon node-1");
+    let kept = jobs.return_node(&cluster, "node-1").await;
+    assert!(
+        matches!(&kept, Err(PortError::Permanent(why)) if why.message == "node-1 is cordoned, without a reason"),
+        "{kept:?}"
+    );
+    real.kubectl("uncordon node-1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
+async fn only_the_lowest_priority_class_yields() {
+    let real = Real::up("true").await;
+    let yields = |name: &str| {
+        bed::job(name, real.cluster(json!({"yields": true, "pod_priority_class": "burnin-idle"})))
+    };
+    let refused = async |name: &str| match real.jobs().submit(&yields(name)).await {
+        Err(PortError::Permanent(why)) => format!("{}: {}", why.code, why.message),
+        other => panic!("{other:?}"),
+    };
+    let message = refused("without-permission").await;
+    assert!(message.starts_with("PERMISSION_DENIED") && message.contains("burnin-yields"), "{message}");
+    let _binding = Created(&real, "clusterrolebinding/burnin-yields");
+    real.kubectl(
+        "create clusterrolebinding burnin-yields --clusterrole=burnin-yields --serviceaccount=burnin:burnin",
+    );
+    let message = refused("without-class").await;
+    assert!(
+        message.starts_with("PRIORITY_CLASS") && message.contains("no PriorityClass burnin-idle"),
+        "{message}"
+    );
+    let _class = Created(&real, "priorityclass/burnin-idle");
+    // Kubernetes' own classes are above all others; a class without `preemptionPolicy` preempts.
+    for (arguments, expected) in [
+        ("--value=-1000000", "may preempt other pods"),
+        ("--value=1 --preemption-policy=Never", "has the value 1, which is not below"),
+    ] {
+        real.kubectl(&format!("create priorityclass burnin-idle {arguments}"));
+        let message = refused("refused").await;
+        assert!(message.starts_with("PRIORITY_CLASS") && message.contains(expected), "{message}");
+        real.kubectl("delete priorityclass burnin-idle");
+    }
+    real.kubectl("create priorityclass burnin-idle --value=-1000000 --preemption-policy=Never");
+    let job = yields("idle");
+    real.jobs().submit(&job).await.unwrap();
+    // The API server's admission sets both fields of the pods from their class.
+    let mut pods = Vec::new();
+    until("its pods are created", async || {
+        let list: Value =
+            serde_json::from_str(&real.kubectl("get pods -n burnin -l burnin-job=idle -o json")).unwrap();
+        pods = list["items"].as_array().cloned().unwrap();
+        pods.len() == 2
+    })
+    .await;
+    for pod in pods {
+        let spec = &pod["spec"];
+        assert_eq!(
+            (&spec["priority"], &spec["preemptionPolicy"]),
+            (&json!(-1_000_000), &json!("Never")),
+            "{spec}"
+        );
+    }
+    assert_eq!(ended(&real.jobs(), &job).await.state, "COMPLETED");
+    until("its deletion is confirmed", async || real.jobs().release(&job.cluster, "idle").await.is_ok())
+        .await;
+    assert_eq!(real.left(), "");
 }
