@@ -120,6 +120,16 @@ fn unschedulable_jobs_are_reported_with_the_reason() {
 
 #[test]
 #[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
+fn pods_over_the_quota_of_the_namespace_are_reported() {
+    let bed = KubernetesBed::new();
+    bed.kubectl("create quota none -n burnin --hard=pods=0");
+    let output = bed.burnin(&["begin_within=8s"]).output().unwrap();
+    bed.kubectl("delete quota none -n burnin");
+    bed.failed(&output, "QUOTA", &["exceeded quota: none"]);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn an_evicted_pod_is_reported() {
     let bed = KubernetesBed::new();
     let output = bed.disturbed(&[HANGS], |_| {
