@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Attempt, CheckIndex, Class, Cluster, ClusterSpec, CommandId, CommandLine, Conclusion, EventKey, Fact,
-    Failure, Image, ImageSpec, JobEnd, Logs, Results, RetestedNode, RunId, Span, Stage, Step, Suspects,
+    Failure, Image, ImageSpec, JobEnd, Logs, Node, Results, RetestedNode, RunId, Span, Stage, Step, Suspects,
     Timestamp, Trigger, Verb, Verdict, VerdictReached, Workflow, planted,
 };
 use serde::Serialize;
@@ -172,6 +172,15 @@ impl RunState {
             Some(Fact::ClusterReady(cluster)) => Some(cluster),
             _ => None,
         }
+    }
+
+    /// Names of the run's nodes, without duplicates: those of its cluster, and those that the scheduler chose for its jobs.
+    pub fn node_names(&self) -> Vec<&str> {
+        let named = self.cluster().into_iter().flat_map(|cluster| &cluster.nodes).map(|node| &node.name);
+        let ends = self.checks().filter_map(|check| self.job_of(check));
+        let mut seen = BTreeSet::new();
+        let names = named.filter(|name| !Node::is_placeholder(name)).chain(ends.flat_map(|end| &end.nodes));
+        names.map(String::as_str).filter(|name| seen.insert(*name)).collect()
     }
 
     /// `None` until the job of the check has ended.

@@ -323,6 +323,19 @@ pub struct Node {
     pub slots: u32,
 }
 
+impl Node {
+    /// Name for a node that the scheduler chooses when a job starts.
+    pub fn placeholder(number: usize) -> String {
+        format!("any-{number}")
+    }
+
+    /// Whether this is the name of a node that the scheduler chooses when a job starts.
+    pub fn is_placeholder(name: &str) -> bool {
+        let number = name.strip_prefix("any-");
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+}
+
 /// The provider's confirmation that a cluster is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
@@ -347,6 +360,9 @@ pub struct JobEnd {
     pub started_at: Option<Timestamp>,
     /// End of the job by its own clock, for display.
     pub ended_at: Option<Timestamp>,
+    /// Names of the job's nodes, if the scheduler chose them and still knows them; otherwise the cluster names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
 }
 
 /// A stage's files, committed by their manifest.

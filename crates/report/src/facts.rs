@@ -80,11 +80,14 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
             _ => "existing",
         };
         add("cluster", Some(format!("{}, {held}", cluster.name)), false);
-        let nodes = cluster.nodes.iter().map(|node| match node.slots {
-            1 => node.name.clone(),
-            slots => format!("{} ({slots} slots)", node.name),
+        let named = |name: &str| cluster.nodes.iter().find(|node| node.name == name);
+        let names = state.node_names();
+        let nodes = names.iter().map(|name| match named(name).map(|node| node.slots) {
+            None | Some(1) => (*name).to_owned(),
+            Some(slots) => format!("{name} ({slots} slots)"),
         });
-        add("nodes", Some(format!("{}: {}", cluster.nodes.len(), listed(nodes))), false);
+        let nodes = if names.is_empty() { "chosen by the scheduler".to_owned() } else { listed(nodes) };
+        add("nodes", Some(format!("{}: {nodes}", cluster.nodes.len())), false);
         add("endpoint", Some(cluster.access.to_string()), true);
     }
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::program(&it.program)), true);

@@ -1,8 +1,8 @@
 //! Texts for facts, conclusions and records. Codes of external systems are kept.
 
 use model::{
-    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, Program, RecordEntry, RetestedNode, Returned,
-    Step, Suspects, Timestamp, Workflow,
+    Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, Node, Program, RecordEntry, RetestedNode,
+    Returned, Step, Suspects, Timestamp, Workflow,
 };
 
 use crate::{Places, Story, text};
@@ -61,6 +61,9 @@ pub fn cluster(cluster: &Cluster) -> String {
     let mut words = text::count(nodes, "node");
     if u64::from(cluster.slots()) != nodes {
         words += &format!(", {}", text::count(cluster.slots(), "slot"));
+    }
+    if cluster.nodes.iter().any(|node| Node::is_placeholder(&node.name)) {
+        return words + ", chosen by the scheduler";
     }
     let names: Vec<_> = cluster.nodes.iter().take(NODES_NAMED).map(|node| node.name.as_str()).collect();
     if !names.is_empty() {

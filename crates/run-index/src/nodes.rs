@@ -124,7 +124,7 @@ pub(crate) struct NodesOfRun {
     /// The most severe verdict; `None` before it.
     verdict: Option<Verdict>,
     closed: bool,
-    nodes: Vec<String>,
+    nodes: BTreeSet<String>,
     /// Evidence by suspected node.
     suspected: BTreeMap<String, Vec<String>>,
     /// Reason by drained node.
@@ -144,22 +144,19 @@ impl NodesOfRun {
         if verdict.is_none() && (retest.is_none() || state.closed.is_some()) {
             return None;
         }
-        let named = state.cluster().into_iter().flat_map(|cluster| &cluster.nodes);
         let mut of_run = Self {
             run: state.run.clone(),
             at: state.requested_at,
             cluster: name.clone(),
             verdict,
             closed: state.closed.is_some(),
-            nodes: named.map(|node| node.name.clone()).collect(),
+            nodes: state.node_names().into_iter().map(str::to_owned).collect(),
             suspected: BTreeMap::new(),
             drained: BTreeMap::new(),
             retests: retest.into_iter().flat_map(|retest| &retest.nodes).cloned().collect(),
             retested: state.retested().iter().map(|it| (it.node.clone(), it.returned.clone())).collect(),
         };
-        of_run.nodes.extend(
-            of_run.retests.iter().filter(|node| !of_run.nodes.contains(node)).cloned().collect::<Vec<_>>(),
-        );
+        of_run.nodes.extend(of_run.retests.iter().cloned());
         for suspect in judgements.iter().flat_map(|judgement| &judgement.suspects) {
             let Some(host) = &suspect.host else { continue };
             let node = of_run.named(host);
@@ -183,7 +180,7 @@ impl NodesOfRun {
     /// The node of a host: a program may print a name with a domain.
     fn named(&self, host: &str) -> String {
         let short = host.split('.').next().unwrap_or(host);
-        let known = |name: &str| self.nodes.iter().any(|node| node == name);
+        let known = |name: &str| self.nodes.contains(name);
         if !known(host) && known(short) { short.to_owned() } else { host.to_owned() }
     }
 
@@ -240,9 +237,8 @@ impl NodesOfRun {
 fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHistory> {
     let mut known: BTreeMap<(String, String), NodeHistory> = BTreeMap::new();
     for run in runs {
-        let mut nodes = run.nodes.clone();
-        nodes.extend(run.suspected.keys().filter(|node| !run.nodes.contains(node)).cloned());
-        for node in nodes {
+        let suspected: BTreeSet<_> = run.suspected.keys().cloned().collect();
+        for node in run.nodes.union(&suspected).cloned() {
             let key = (run.cluster.clone(), node.clone());
             let before = known.get(&key).map(|history| history.state);
             let change = run.change(&node, before);
@@ -343,7 +339,7 @@ mod tests {
             cluster: "hall".to_owned(),
             verdict: Some(if passed { Verdict::Pass } else { Verdict::Fail }),
             closed: true,
-            nodes: ["n1", "n2", "n3"].map(str::to_owned).to_vec(),
+            nodes: ["n1", "n2", "n3"].map(str::to_owned).into(),
             suspected: suspected.collect(),
             drained: drained.collect(),
             retests: BTreeSet::new(),

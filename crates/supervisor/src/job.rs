@@ -166,5 +166,5 @@ fn worst(exits: Vec<NodeExit>) -> Option<JobEnd> {
     // The first of several equally bad processes to end is closest to the cause.
     let worst = exits.into_iter().min_by_key(|exit| (std::cmp::Reverse(rank(exit)), exit.ended_at))?;
     let NodeExit { state, exit_code, signal, .. } = worst;
-    Some(JobEnd { state, exit_code, signal, started_at, ended_at })
+    Some(JobEnd { state, exit_code, signal, started_at, ended_at, nodes: Vec::new() })
 }

@@ -19,11 +19,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::Artefacts;
 use model::{
-    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, NodeSearch, Program, Span, Stage,
-    planted,
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, JobEnd, Node, NodeSearch,
+    Program, Span, Stage, planted,
 };
 use redact::Rules;
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
+use tracing::warn;
 
 pub use collect::{CollectLimits, Collector};
 pub use locate::Locator;
@@ -148,6 +149,15 @@ async fn poll(
     }
     Ok(match standing {
         JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
+        JobStatus::Ended(end) if cluster.nodes.iter().any(|node| Node::is_placeholder(&node.name)) => {
+            // Without the names the end is valid as well.
+            let mut nodes = scheduler.nodes(cluster, name).await.unwrap_or_else(|error| {
+                warn!(job = name, "the job's nodes are not known: {error:?}");
+                Vec::new()
+            });
+            nodes.retain(|node| !Node::is_placeholder(node));
+            JobStatus::Ended(JobEnd { nodes, ..end })
+        }
         standing => standing,
     })
 }

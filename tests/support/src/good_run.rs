@@ -96,6 +96,7 @@ pub fn job_done() -> Fact {
         signal: None,
         started_at: None,
         ended_at: None,
+        nodes: Vec::new(),
     })
 }
 

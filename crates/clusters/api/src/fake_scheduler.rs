@@ -7,7 +7,7 @@ use std::{
 };
 
 use ledger::ObjectReader;
-use model::{Cluster, JobEnd};
+use model::{Cluster, JobEnd, Node};
 use service::PortError;
 
 use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler};
@@ -45,6 +45,7 @@ fn ended(state: &str, exit_code: i32) -> JobStatus {
         signal: None,
         started_at: None,
         ended_at: None,
+        nodes: Vec::new(),
     })
 }
 
@@ -78,5 +79,14 @@ impl Scheduler for FakeScheduler {
 
     async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<ObjectReader, PortError> {
         Ok(Box::new(Cursor::new(self.log.clone())))
+    }
+
+    /// `any-7` becomes `n7`.
+    async fn nodes(&self, cluster: &Cluster, _: &str) -> Result<Vec<String>, PortError> {
+        let chosen = |name: &String| match Node::is_placeholder(name) {
+            true => name.replace("any-", "n"),
+            false => name.clone(),
+        };
+        Ok(cluster.nodes.iter().map(|node| chosen(&node.name)).collect())
     }
 }

@@ -49,10 +49,10 @@ pub trait ClusterKind: Send + Sync {
     fn unchecked(&self, name: &str, system: &System) -> Result<Cluster, String> {
         let layout = (self.form().layout)(system.settings());
         let layout = layout.ok_or("the settings do not decide the number of nodes")?;
-        let node = |number| Node { name: format!("any-{number}"), slots: layout.ranks_per_node };
+        let node = |number| Node { name: Node::placeholder(number), slots: layout.ranks_per_node };
         Ok(Cluster {
             name: name.to_owned(),
-            nodes: (0..layout.nodes).map(node).collect(),
+            nodes: (0..layout.nodes as usize).map(node).collect(),
             access: ClusterAccess::new(system.kind(), system.settings()),
         })
     }

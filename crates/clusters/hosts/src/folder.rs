@@ -168,6 +168,7 @@ fn parse(text: &str) -> Option<JobStatus> {
         signal: None,
         started_at: started_at.parse().ok(),
         ended_at: ended_at.parse().ok(),
+        nodes: Vec::new(),
     }))
 }
 

@@ -91,7 +91,7 @@ impl ClusterKind for KubernetesKind {
 /// The status `Ready`. The scheduler chooses a job's nodes when it starts, so they are known only if the job uses all
 /// nodes.
 pub(crate) fn ready_on_any_nodes(name: &str, settings: &Kubernetes) -> ClusterStatus {
-    ready(name, settings, (0..settings.nodes).map(|number| format!("any-{number}")).collect())
+    ready(name, settings, (0..settings.nodes as usize).map(Node::placeholder).collect())
 }
 
 pub(crate) fn ready(name: &str, settings: &Kubernetes, mut nodes: Vec<String>) -> ClusterStatus {

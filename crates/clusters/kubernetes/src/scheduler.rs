@@ -282,7 +282,14 @@ fn kubectl(cluster: &Cluster, verb: &str, node: &str) -> Option<String> {
 }
 
 fn ended(state: &str) -> JobEnd {
-    JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+    JobEnd {
+        state: state.to_owned(),
+        exit_code: None,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    }
 }
 
 #[async_trait::async_trait]

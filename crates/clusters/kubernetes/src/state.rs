@@ -218,6 +218,7 @@ fn end(known: &PodState, state: &str, exit_code: Option<i32>) -> JobEnd {
         signal,
         started_at: all().filter_map(|state| moment(state.started_at.as_ref())).min(),
         ended_at: all().filter_map(|state| moment(state.finished_at.as_ref())).max(),
+        nodes: Vec::new(),
     }
 }
 

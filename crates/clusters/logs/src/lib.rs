@@ -66,7 +66,7 @@ fn found(name: &str, logs: &LogSettings) -> Result<Cluster, String> {
     if let Some(file) = logs.file.iter().find(|file| !has(file)) {
         return Err(format!("{}: there is no file {file}", logs.folder));
     }
-    let mut names: Vec<_> = (0..logs.nodes).map(|number| format!("any-{number}")).collect();
+    let mut names: Vec<_> = (0..logs.nodes as usize).map(Node::placeholder).collect();
     if let Some(marker) = Marker::read(folder)? {
         marker.check(folder)?;
         if marker.pods.len() != names.len() {

@@ -92,6 +92,7 @@ impl Marker {
             signal: None,
             started_at: None,
             ended_at,
+            nodes: Vec::new(),
         }
     }
 }

@@ -52,7 +52,14 @@ fn note(job: &str, what: &str) -> String {
 }
 
 fn end(state: &str) -> JobEnd {
-    JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+    JobEnd {
+        state: state.to_owned(),
+        exit_code: None,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    }
 }
 
 #[async_trait::async_trait]

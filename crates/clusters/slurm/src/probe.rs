@@ -79,7 +79,7 @@ fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
         |number: usize| match (listed.as_deref().and_then(|listed| listed.get(number)), there.get(number)) {
             (Some(node), _) => (*node).to_owned(),
             (None, Some(node)) if found == requested => (*node).to_owned(),
-            _ => format!("any-{number}"),
+            _ => Node::placeholder(number),
         };
     let nodes =
         (0..requested).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();

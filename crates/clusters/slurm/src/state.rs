@@ -128,6 +128,7 @@ impl SlurmJobRow {
             signal: (signal != 0).then_some(signal),
             started_at: self.started_at,
             ended_at: self.ended_at,
+            nodes: Vec::new(),
         }
     }
 }
@@ -194,6 +195,7 @@ impl LauncherEnd {
             signal,
             started_at: Some(self.started_at.into()),
             ended_at: Some(self.ended_at.into()),
+            nodes: Vec::new(),
         }
     }
 }
@@ -335,7 +337,14 @@ pub fn unexplained<'a>(rows: &'a [SlurmJobRow], marks: &Marks, finding: &SlurmFi
 }
 
 fn cancelled() -> JobEnd {
-    JobEnd { state: "CANCELLED".to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+    JobEnd {
+        state: "CANCELLED".to_owned(),
+        exit_code: None,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    }
 }
 
 /// Whether Slurm refused the submission: Slurm 24.11 keeps an accounting record of refused submissions.

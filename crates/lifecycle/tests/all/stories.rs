@@ -36,10 +36,29 @@ fn a_successful_run_takes_twelve_records_and_closes() {
 fn a_failed_benchmark_is_a_result_and_is_not_repeated() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.job.accepted.v1");
-    let end =
-        JobEnd { state: "FAILED".into(), exit_code: Some(7), signal: None, started_at: None, ended_at: None };
+    let end = JobEnd {
+        state: "FAILED".into(),
+        exit_code: Some(7),
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    };
     book.feed(1, Fact::JobDone(end));
     assert_eq!(book.owes(), ["logs.1.start"]);
+}
+
+#[test]
+fn the_names_of_nodes_that_the_scheduler_chose_replace_placeholders() {
+    let mut book = Book::open(workflow());
+    book.feed(1, Fact::ImageBuilt(image()));
+    let nodes = ["any-0", "any-1"].map(|name| Node { name: name.into(), slots: 1 }).to_vec();
+    book.feed(1, Fact::ClusterReady(Cluster { nodes, ..cluster() }));
+    book.feed(1, Fact::JobAccepted(handle()));
+    assert!(book.state.node_names().is_empty());
+    let Fact::JobDone(end) = job_done() else { unreachable!() };
+    book.feed(1, Fact::JobDone(JobEnd { nodes: vec!["n3".into(), "n1".into()], ..end }));
+    assert_eq!(book.state.node_names(), ["n3", "n1"]);
 }
 
 #[test]

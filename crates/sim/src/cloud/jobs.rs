@@ -28,7 +28,14 @@ use crate::{
 
 fn end(state: &str, exit_code: i32) -> JobEnd {
     let exit_code = Some(exit_code);
-    JobEnd { state: state.to_owned(), exit_code, signal: None, started_at: None, ended_at: None }
+    JobEnd {
+        state: state.to_owned(),
+        exit_code,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    }
 }
 
 /// The scheduler, from the view of one process.

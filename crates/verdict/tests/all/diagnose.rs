@@ -34,7 +34,14 @@ fn heard(log: &str) -> (Reading, Clues) {
 fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
     let (reading, clues) = heard(log);
     let exit_code = (state == "COMPLETED").then_some(0);
-    let job = JobEnd { state: state.into(), exit_code, signal: None, started_at: None, ended_at: None };
+    let job = JobEnd {
+        state: state.into(),
+        exit_code,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    };
     let nodes = ["node-1", "node-2"].map(|name| Node { name: name.into(), slots: 1 }).to_vec();
     let cluster = Cluster { name: "two".into(), nodes, access: model::ClusterAccess::processes("") };
     let criteria = Criteria { network: network.map(str::to_owned), ..Criteria::named("test") };

@@ -81,6 +81,7 @@ fn good() -> (Reading, JobEnd) {
         signal: None,
         started_at: None,
         ended_at: None,
+        nodes: Vec::new(),
     };
     (Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table], ..Reading::default() }, end)
 }

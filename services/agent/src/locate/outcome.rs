@@ -139,7 +139,14 @@ mod tests {
     }
 
     fn end(state: &str) -> JobEnd {
-        JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+        JobEnd {
+            state: state.to_owned(),
+            exit_code: None,
+            signal: None,
+            started_at: None,
+            ended_at: None,
+            nodes: Vec::new(),
+        }
     }
 
     #[test]

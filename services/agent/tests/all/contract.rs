@@ -18,6 +18,11 @@ async fn a_job_is_accepted_and_then_done() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_job_names_the_nodes_that_the_scheduler_chose() {
+    service().honours_twice("submit-any-nodes").await;
+}
+
+#[tokio::test]
 async fn an_unknown_job_is_absent() {
     service().honours_twice("observe-unknown").await;
 }

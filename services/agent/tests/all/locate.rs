@@ -125,7 +125,14 @@ impl Scheduler for PairsScheduler {
         }
         let state = end.unwrap_or("COMPLETED").to_owned();
         let (started_at, ended_at) = (None, None);
-        Ok(JobStatus::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
+        Ok(JobStatus::Ended(JobEnd {
+            state,
+            exit_code: Some(0),
+            signal: None,
+            started_at,
+            ended_at,
+            nodes: Vec::new(),
+        }))
     }
 
     async fn release(&self, _: &Cluster, name: &str) -> Result<(), PortError> {

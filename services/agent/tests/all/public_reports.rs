@@ -38,7 +38,14 @@ fn failed(log: impl Into<String>) -> Job {
 }
 
 fn end(state: &str) -> JobEnd {
-    JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+    JobEnd {
+        state: state.to_owned(),
+        exit_code: None,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    }
 }
 
 fn file(path: &str) -> String {

@@ -130,7 +130,14 @@ pub fn cluster() -> Cluster {
 }
 
 pub fn job_end(state: &str, exit_code: Option<i32>) -> JobEnd {
-    JobEnd { state: state.into(), exit_code, signal: None, started_at: None, ended_at: None }
+    JobEnd {
+        state: state.into(),
+        exit_code,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+        nodes: Vec::new(),
+    }
 }
 
 pub fn places() -> Places {
