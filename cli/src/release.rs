@@ -8,8 +8,7 @@ use service::{Clock, SystemClock};
 
 use crate::local::{DataFolder, clusters, program};
 
-/// Deletes every cluster of a run without its ledger, which cannot be written. Returns the remaining clusters with
-/// the reasons.
+/// Deletes every cluster of a run whose ledger cannot be written. Returns the clusters that could not be deleted, with the reasons.
 pub async fn release_directly(data: &DataFolder, run: &RunId) -> Vec<String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = match program() {

@@ -19,7 +19,7 @@ def option(word):
 
 
 def ssh():
-    """Runs a pod's command in that pod's folder; with a real sshd over a real ssh."""
+    """Runs a pod's command in that pod's folder, by a real ssh client and sshd if they are set."""
     host, words = args[-2], args[-1]
     index = int(re.search(r"-workload-0-(\d+)\.bed\.tests\.svc\.cluster\.local$", host).group(1))
     words = words.replace(os.environ["TESTBED_RUN"], os.path.join(folder, "run", str(index)))

@@ -92,7 +92,7 @@ impl Banned {
             let found = self.0.find_iter(&line).filter(|found| {
                 let around = [line.as_bytes()[..found.start()].last(), line.as_bytes().get(found.end())]
                     .map(|byte| byte.copied());
-                // A quoted word alone, or the last part of a path, is a value, such as the name of an unnamed caller.
+                // A single quoted word, or the last part of a path, is a value.
                 let value = around.iter().all(|byte| byte.is_some_and(|byte| b"\"`/".contains(&byte)));
                 !value && !around.into_iter().flatten().any(|byte| byte.is_ascii_alphabetic())
             });

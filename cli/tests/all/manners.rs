@@ -7,7 +7,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_is_named_by_its_beginning_or_as_the_latest() {
+fn a_run_is_selected_by_a_prefix_of_its_id_or_as_latest() {
     let lab = Lab::new("", "");
     let quiet = lab.burnin(&["run", "w.yaml", "-q", "--color", "always"]);
     assert!(quiet.status.success(), "{}", text(&quiet.stderr));
@@ -74,5 +74,5 @@ fn every_command_has_a_manual_page() {
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(page.contains(".SH SYNOPSIS"), "{name}");
     }
-    assert!(!lab.path("pages/burnin-host.1").exists(), "hidden commands have none");
+    assert!(!lab.path("pages/burnin-host.1").exists(), "hidden commands have no page");
 }

@@ -39,7 +39,7 @@ pub enum StorageLocation {
 }
 
 impl StorageLocation {
-    /// The bucket's name, if it is a bucket.
+    /// Name of the bucket; `None` for a folder.
     pub fn bucket(&self) -> Option<&str> {
         match self {
             Self::Bucket(name) => Some(name),

@@ -323,10 +323,10 @@ impl Unequal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvidenceRule {
-    /// None is taken.
+    /// No evidence is taken.
     #[default]
     Off,
-    /// It is taken, and changes are judged. Missing evidence is stated.
+    /// Evidence is taken, and changes are judged. Missing evidence is stated.
     Judged,
     /// As `judged`; missing evidence is inconclusive.
     Required,

@@ -139,7 +139,7 @@ fn next(found: &Comparison) -> Option<String> {
         (_, _, true) => "BELOW_BASELINE",
         _ => return None,
     };
-    // The documented step of this code is about learned baselines, which two logs do not have.
+    // The documented next step concerns learned baselines; a comparison of two logs has none.
     if code == "OTHER_FINGERPRINT" {
         return Some("compare two logs of the same collective, ranks, nodes, device and system".to_owned());
     }

@@ -173,7 +173,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
     tasks.wait().await;
 }
 
-/// Answers the requests of one connection until it ends, it is closed for another one, or the server stops.
+/// Answers the requests of one connection until the client closes it, it is closed to make room for a new one, or the server stops.
 async fn converse(
     stream: TcpStream,
     router: Router,

@@ -73,7 +73,7 @@ impl Fleet {
             let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             settings.get(&service).copied().unwrap_or(resend)
         };
-        self.world.inner().say(service, || format!("starts, life {life}"));
+        self.world.inner().say(service, || format!("starts, incarnation {life}"));
         let door = self.roster.door(service);
         let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), self.roster()));
         let artefacts = || Artefacts::in_place(self.roster.store(service));

@@ -60,7 +60,7 @@ pub struct BelowMinimum {
 pub struct UnreadableVersion {
     /// Component, such as `NVIDIA driver`.
     pub component: String,
-    /// The text.
+    /// The printed text that is no version.
     pub text: String,
     /// Nodes with this text, or the check or log that printed it.
     pub subjects: Vec<String>,

@@ -404,7 +404,7 @@ impl<'a> DocumentBuilder<'a> {
             None => Err(SyntaxError {
                 position: None,
                 field: String::new(),
-                message: "ends in the middle".into(),
+                message: "ends before its value is complete".into(),
                 help: String::new(),
             }),
         }

@@ -304,7 +304,8 @@ impl Locator {
         }
     }
 
-    /// Ends a re-test that passed: returns its nodes to service, or proposes it. A node that cannot be returned does not keep the others.
+    /// Ends a re-test that passed: returns its nodes to service, or proposes their return. If one node cannot be returned, the others still
+    /// are.
     async fn return_nodes(
         &self,
         id: &CommandId,

@@ -1,4 +1,4 @@
-//! Delivers notices.
+//! Delivers stored notices: each is repeated until its receiver accepts or refuses it, or it is too old.
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ def on_one_line(text):
 
 
 def parse(name, text):
-    # The parser merges heredocs with the same end word: strings stay separate.
+    # The parser merges heredocs that have the same delimiter, so each one becomes a string.
     text = re.sub(r"<<-?([A-Z]+)\n(.*?)\n[ \t]*\1\b", lambda found: json.dumps(" ".join(found[2].split()).replace("${", "$${")), text, flags=re.S)
     try:
         parsed = hcl2.loads(text)

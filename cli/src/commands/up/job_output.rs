@@ -121,7 +121,7 @@ impl RunningOutput {
             Some(size) => size - known.read,
             None => 0,
         };
-        // The end of the file without its known part, if the adapter can skip it.
+        // The bytes that were not read yet, if the adapter can start at an offset.
         let ending = match new {
             0 => None,
             new => self.scheduler.ending(cluster, job, &file.name, new).await?,

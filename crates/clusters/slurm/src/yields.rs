@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn with_qos_another_one_must_preempt_the_jobs_and_end_them() {
+    fn another_qos_must_be_able_to_preempt_the_jobs_and_end_them() {
         let with = |qos: Option<&str>, rows: &str| {
             let mut reports = bed();
             reports.config = "PreemptMode = REQUEUE\nPreemptType = preempt/qos\n".to_owned();

@@ -24,7 +24,7 @@ fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &
 }
 
 #[tokio::test]
-async fn the_result_of_a_create_is_exact() {
+async fn a_create_states_whether_it_wrote_the_object_even_after_a_lost_response() {
     let body = Bytes::from_static(b"a record with a nonce");
     let table = [
         (FaultKind::Refuse(503), "created"),

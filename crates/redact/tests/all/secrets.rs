@@ -221,7 +221,7 @@ fn known_values_are_removed_across_line_breaks_and_in_dumps() {
 
 /// Keys without their first line. Made for this test by `openssl genpkey` and `ssh-keygen`, cut, and used nowhere.
 #[test]
-fn bodies_of_private_keys_are_removed_without_their_first_line() {
+fn a_private_key_is_removed_even_without_its_header() {
     let line = fake("", 64);
     for begins in [
         "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEA",

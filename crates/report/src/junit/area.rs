@@ -37,7 +37,7 @@ impl CheckArea {
         }
     }
 
-    /// Check of a reason. Reasons that do not concern performance belong to sanity.
+    /// The check to which a reason belongs; `sanity` for reasons that do not concern performance.
     pub fn of(reason: &Reason) -> Self {
         // The name of a log may precede the name of the region.
         let region = || {

@@ -111,7 +111,7 @@ async fn a_closed_run_is_folded_only_once() {
     // Within the interval the index sends no requests.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (0, 0));
-    // Cold start: the segments, and a fold of the other runs: the open ones and less than one segment of closed ones.
+    // A cold start reads the segments and folds the other runs: all open ones, and fewer closed ones than fill a segment.
     let second = world.view();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
     let (reads, lists) = world.counting.asked();

@@ -27,7 +27,7 @@ const TO_SIGMA: f64 = 1.4826;
 /// Counts for each process.
 #[derive(Debug)]
 pub(super) struct Standouts {
-    /// Episodes (consecutive iterations are one) in which the process was apart.
+    /// Number of episodes in which the process was an outlier; consecutive iterations count as one episode.
     pub apart: Vec<usize>,
     /// Halves with such an episode.
     pub apart_halves: Vec<usize>,

@@ -151,7 +151,7 @@ impl WorkflowReader<'_> {
         }
     }
 
-    /// A problem of a substitution, where it is stated: values file, own or shared substitutions, settings.
+    /// A problem of a substitution, at the place that states it: the values file, the own or shared substitutions, or the settings.
     fn located(&self, name: &str, message: String, settings: &BTreeMap<&str, String>) -> FileProblem {
         let field = DEPLOYED_FIELD;
         let (own, shared) =

@@ -78,7 +78,7 @@ async fn invalid_requests_are_parked_and_answered() {
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
     assert_eq!(front.runs().await, [""; 0]);
-    // Over HTTP, as Pub/Sub delivers it: acknowledged and parked.
+    // Delivered over HTTP, as by Pub/Sub: the event is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": RUN_REQUEST, "source": "//a", "id": "9", "data": {"workflow": "x"}});
     let structured = [("content-type", "application/cloudevents+json")];
     assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use ledger::{Creation, Digest, FolderStore, ObjectReader, Store, StoreError};
 use serde_json::{Value, json};
 
-/// The engine's URL.
+/// Variable with the engine's URL.
 pub const URL: &str = "BURNIN_BIGQUERY_ENGINE";
-/// Folder of its buckets.
+/// Variable with the folder of its buckets.
 pub const BUCKETS: &str = "BURNIN_BIGQUERY_BUCKETS";
 
 /// An emulator of BigQuery, with a project for the caller.

@@ -89,7 +89,7 @@ impl CloudBuildState {
 }
 
 impl CloudBuild {
-    /// Starts the server on a free local port. Builds use the bucket named `bucket`, which is `store`.
+    /// Starts the server on a free local port. For builds, `store` is the bucket named `bucket`.
     ///
     /// # Errors
     /// Returns an error if no port is free.

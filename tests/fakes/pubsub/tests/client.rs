@@ -137,7 +137,7 @@ async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_h
 }
 
 #[tokio::test]
-async fn a_message_counts_until_it_is_acknowledged_also_while_it_waits_for_another_delivery() {
+async fn a_message_is_in_the_backlog_until_it_is_acknowledged_even_between_deliveries() {
     let broker = broker(&Arc::default());
     let (failing, accepting) = ("projects/p/subscriptions/failing", "projects/p/subscriptions/accepting");
     let endpoints = [500, 204].map(|status| Arc::new(Always(status, Mutex::default())));

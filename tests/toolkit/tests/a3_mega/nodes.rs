@@ -1,4 +1,4 @@
-//! Scripts of the image and of nodes, over commands that record their arguments.
+//! Runs the image's and the nodes' scripts with commands that only record their arguments.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 

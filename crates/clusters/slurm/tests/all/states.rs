@@ -203,7 +203,7 @@ fn of_two_jobs_with_the_same_name_the_claiming_job_counts() {
     assert!(
         matches!(standing(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
     );
-    // No start exists, and no later start may run.
+    // The job never started, and must not run if it starts later.
     let marks = Marks { cancelled: true, ..Marks::default() };
     assert!(matches!(standing(&[], &marks, late()), SlurmFinding::Ended(end) if end.state == "CANCELLED"));
     assert_eq!(standing(&[], &Marks::default(), late()), SlurmFinding::Absent);
