@@ -96,7 +96,11 @@ async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
 
     world.clock.advance(Span::from_millis(999));
     ours.conductor.tick().await.unwrap();
-    assert_eq!((ours.lists(), world.bus.commands().len()), (0, 0), "records that were read earlier count too");
+    assert_eq!(
+        (ours.lists(), world.bus.commands().len()),
+        (0, 0),
+        "records that were read earlier count too"
+    );
     world.clock.advance(Span::from_millis(1));
     ours.conductor.tick().await.unwrap();
     assert_eq!(ours.lists(), 1);
