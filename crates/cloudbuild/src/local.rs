@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{BuildProblem, BuildStatus, Plan};
 
 pub use environment::{INHERITED, inherit};
+pub use process::has_running_process;
 
 /// Parameters of one local execution of a plan.
 #[derive(Clone)]

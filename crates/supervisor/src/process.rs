@@ -34,7 +34,7 @@ impl SupervisedGroup {
             None => true, // the leader has ended; other members may be running
         };
         ours && Pid::from_raw(self.id).is_some_and(|id| test_kill_process_group(id).is_ok())
-            && has_members(self.id)
+            && cloudbuild::local::has_running_process(self.id)
     }
 
     fn signal(self, signal: Signal) {
@@ -125,15 +125,4 @@ fn stat(pid: i32) -> Option<Vec<String>> {
 
 fn began(pid: i32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
-}
-
-/// A group of zombies accepts signals but has no running process.
-fn has_members(group: i32) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return true };
-    processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).any(|pid: i32| {
-        stat(pid).is_some_and(|stat| {
-            let state = stat.first().map(String::as_str);
-            stat.get(2).and_then(|id| id.parse().ok()) == Some(group) && !matches!(state, Some("Z" | "X"))
-        })
-    })
 }

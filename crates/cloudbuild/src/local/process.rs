@@ -1,13 +1,19 @@
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Maximum wait for killed processes: the kernel may delay the end of one, for example in a network filesystem.
+const KILLED: Duration = Duration::from_secs(5);
 
 /// A process that leads its own group.
 ///
@@ -62,9 +68,20 @@ impl ProcessGroup {
         self.signal(Signal::TERM);
     }
 
-    /// Kills the whole group, and returns the exit status of its leader, which must have ended or be ending.
-    pub(super) fn kill(&mut self) -> io::Result<ExitStatus> {
+    /// Kills the whole group, waits until its processes have ended, and returns the exit status of its leader.
+    pub(super) async fn kill(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
+        let ended = async {
+            while has_running_process(self.id()) {
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        // A process that does not end in time is left to the kernel.
+        let _ = timeout(KILLED, ended).await;
+        self.reap()
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
         self.reaped = true;
         self.child.wait()
     }
@@ -78,9 +95,25 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.reaped {
-            let _ = self.kill();
+            self.signal(Signal::KILL);
+            let _ = self.reap();
         }
     }
+}
+
+/// Whether a process group has a process that is not a zombie. Zombies still accept signals, and under an init process
+/// that does not reap they remain.
+pub fn has_running_process(group: i32) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return true };
+    let ids = processes.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    ids.filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).any(|id| {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else { return false };
+        // The command name may contain blanks and brackets; state, parent and group follow it.
+        let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+        let mut fields = fields.split_whitespace();
+        let state = fields.next();
+        fields.nth(1).and_then(|id| id.parse().ok()) == Some(group) && !matches!(state, Some("Z" | "X"))
+    })
 }
 
 /// The exit code as reported by a container.

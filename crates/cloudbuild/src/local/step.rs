@@ -130,7 +130,7 @@ async fn supervise(
         };
         let _ = timeout(context.request.grace, all_gone).await;
     }
-    let status = group.kill();
+    let status = group.kill().await;
     if !read_all {
         let _ = timeout(DRAIN, &mut reading).await;
     }
