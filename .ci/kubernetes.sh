@@ -60,4 +60,4 @@ else
   echo "skipped: the A4 test bed's chart on nodes with real pods, because $helm"
 fi
 tests=$(test_program cli all)
-inside env RUST_BACKTRACE=0 timeout 900 "$tests" --ignored --test-threads=1 real_kubernetes::
+inside env RUST_BACKTRACE=0 timeout 1500 "$tests" --ignored --test-threads=1 real_kubernetes::

@@ -48,6 +48,12 @@ for accounts in 0 1; do
     echo "idle nodes: measured while they are idle; exit code 4 while another job has them"
     idle=(run workflows/idle-slurm.yaml --data "$bed/data-$accounts" --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts")
     on_controller timeout 120 "$programs/burnin" "${idle[@]}"
+    on_controller "$programs/burnin" nodes --all --data "$bed/data-$accounts" >"$bed/nodes" || true
+    if grep -q any- "$bed/nodes" || ! grep -Eq '^ *n[1-4] ' "$bed/nodes"; then
+      cat "$bed/nodes"
+      echo "nodes that Slurm chose: expected their names"
+      exit 1
+    fi
     other=$(on_controller sbatch --parsable --nodes=3 --exclusive --output=/dev/null --wrap 'sleep 120')
     until [[ $(on_controller squeue --noheader --jobs="$other" --format=%T) == RUNNING ]]; do sleep 0.2; done
     code=0

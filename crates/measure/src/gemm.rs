@@ -19,14 +19,14 @@ const THROUGHPUT: Known = Known::new(
     "TFLOP/s",
     Better::Higher,
     Scope::Gpu,
-    "Rate of a product; labels `dtype` and `shape`",
+    "Rate of a matrix product; labels `dtype` and `shape`",
 );
 const TIME: Known = Known::new(
     "gemm.time",
     "ms",
     Better::Lower,
     Scope::Gpu,
-    "Duration of one product; labels `dtype` and `shape`",
+    "Duration of one matrix product; labels `dtype` and `shape`",
 );
 const NONFINITE: Known = Known::new(
     "gemm.nonfinite",
@@ -40,7 +40,7 @@ const ERROR: Known = Known::new(
     "1",
     Better::Lower,
     Scope::Gpu,
-    "Largest difference to the reference result, relative",
+    "Largest relative difference from the reference result",
 );
 
 pub(crate) const FORMAT: Format = Format {
@@ -50,7 +50,7 @@ pub(crate) const FORMAT: Format = Format {
     unread: "key=value: architecture, iterations, total time, absolute errors",
     metrics: &[THROUGHPUT, TIME, NONFINITE, ERROR],
     findings: &[
-        ("GEMM_FAILED", "The program reports a failed product"),
+        ("GEMM_FAILED", "The program reports a failed matrix product"),
         ("GEMM_NONFINITE", "A result is not finite"),
     ],
     marks: &[&["\"gemm\"", "\"tflops\""], &["gemm_precision="], &["achieved_tflops="]],

@@ -25,9 +25,9 @@ use crate::{
 
 pub(crate) const FORMAT: Format = Format {
     name: "kernel-log",
-    programs: "`dmesg` and `journalctl -k`, with any form of time",
-    end: "a line `-- end of kernel log --`, which the command of the check prints after the log, behind at least one kernel \
-          line or `-- No entries --` of journalctl; without it the findings count and their absence is no evidence",
+    programs: "`dmesg` and `journalctl -k`, with any time format",
+    end: "a line `-- end of kernel log --` after at least one kernel line or `-- No entries --` of journalctl; the command of \
+          the check prints it after the log; without it the findings count and their absence is no evidence",
     unread: "times, and all lines without a finding",
     metrics: &[],
     findings: &[

@@ -38,7 +38,7 @@ pub(crate) const FORMAT: Format = Format {
         ("GPU_RECOVERY_ACTION", "The driver requests a reset, drain or reboot"),
         ("ECC_DISABLED", "Error correction is switched off"),
         ("FABRIC_NOT_READY", "The GPU is not registered with the NVLink fabric"),
-        ("SMI_ERROR", "The program or a value of it failed"),
+        ("SMI_ERROR", "The program failed, or printed an error instead of a value"),
     ],
     marks: &[&["==NVSMI LOG=="], &["<nvidia_smi_log>"], &["nvidia_smi_log SYSTEM"]],
     reader: Reader::Lines(|| Box::<Smi>::default()),

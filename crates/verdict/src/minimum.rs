@@ -169,7 +169,7 @@ pub const MINIMUMS: &[Minimum] = &{
             ("550", "550.163.01"),
             "550.163.01",
             ("2025-04-30", "https://github.com/NVIDIA/product-security/tree/main/2025/5630"),
-            "a user without privileges may gain more (CVE-2025-23244)",
+            "a user without privileges may gain privileges (CVE-2025-23244)",
         ),
         entry(
             Driver,

@@ -53,7 +53,7 @@ pub const RULES: [RequestRule; 25] = [
     ),
     rule(
         "taken",
-        "no page states whether the permission to overwrite or the precondition is checked first: a create of a taken name is rehearsed with 412 and with 403",
+        "no page states whether the permission to overwrite or the precondition is checked first: a create of an existing name is rehearsed with 412 and with 403",
         "none found",
         "rehearsal",
     ),
@@ -155,7 +155,7 @@ pub const RULES: [RequestRule; 25] = [
     ),
     rule(
         "build-logs",
-        "a build with an account names a place for its logs; it creates the log object and rewrites it",
+        "a build with an account names a bucket for its logs; it creates the log object and rewrites it",
         "Store and view build logs",
         "rehearsal",
     ),

@@ -96,7 +96,7 @@ pub fn rows(grants: &[Grant], uses: &Uses) -> Rows {
     for grant in grants {
         let role = grant.role.rsplit('/').next().unwrap_or(&grant.role);
         let role = if grant.role.starts_with("projects/") {
-            format!("own role `{role}`")
+            format!("custom role `{role}`")
         } else {
             format!("`{}`", grant.role)
         };

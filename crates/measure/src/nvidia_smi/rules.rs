@@ -90,7 +90,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.ecc.aggregate.sram_correctable",
         "count",
         Lower,
-        "Corrected errors of on-chip memory in the life of the GPU",
+        "Corrected errors of on-chip memory over the lifetime of the GPU",
     ),
     rule(
         "ecc_errors/aggregate/sram_uncorrectable",
@@ -98,7 +98,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.ecc.aggregate.sram_uncorrectable",
         "count",
         Lower,
-        "Uncorrected errors of on-chip memory in the life of the GPU",
+        "Uncorrected errors of on-chip memory over the lifetime of the GPU",
     ),
     rule(
         "ecc_errors/aggregate/sram_uncorrectable_parity",
@@ -106,7 +106,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.ecc.aggregate.sram_uncorrectable_parity",
         "count",
         Lower,
-        "Parity errors of on-chip memory in the life of the GPU",
+        "Parity errors of on-chip memory over the lifetime of the GPU",
     ),
     rule(
         "ecc_errors/aggregate/sram_uncorrectable_secded",
@@ -114,7 +114,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.ecc.aggregate.sram_uncorrectable_secded",
         "count",
         Lower,
-        "Double-bit errors of on-chip memory in the life of the GPU",
+        "Double-bit errors of on-chip memory over the lifetime of the GPU",
     ),
     rule(
         "ecc_errors/aggregate/dram_correctable",
@@ -122,7 +122,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.ecc.aggregate.dram_correctable",
         "count",
         Lower,
-        "Corrected errors of device memory in the life of the GPU",
+        "Corrected errors of device memory over the lifetime of the GPU",
     ),
     rule(
         "ecc_errors/aggregate/dram_uncorrectable",
@@ -130,7 +130,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.ecc.aggregate.dram_uncorrectable",
         "count",
         Lower,
-        "Uncorrected errors of device memory in the life of the GPU",
+        "Uncorrected errors of device memory over the lifetime of the GPU",
     ),
     rule(
         "ecc_errors/aggregate/sram_threshold_exceeded",
@@ -250,7 +250,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.pcie.generation",
         "generation",
         Better::Exact,
-        "Generation of the PCIe link now; an idle GPU may lower it",
+        "Current generation of the PCIe link; an idle GPU may lower it",
     ),
     rule(
         "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
@@ -282,7 +282,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.pcie.replays",
         "count",
         Lower,
-        "Packets sent again over PCIe since the last reset",
+        "Packets retransmitted over PCIe since the last reset",
     ),
     rule("clocks/sm_clock", ("Clocks", "", "SM"), "smi.clock.sm", "MHz", NONE, "Clock of the processors"),
     rule(
@@ -339,7 +339,7 @@ pub(super) static RULES: [FieldRule; 39] = [
         "smi.power.limit",
         "W",
         Better::Exact,
-        "Limit of the power",
+        "Power limit",
     ),
 ];
 

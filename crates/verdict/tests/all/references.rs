@@ -9,10 +9,10 @@ use verdict::REFERENCES;
 const INTRODUCTION: &str = "\
 # References of devices
 
-Values that a healthy device of a kind reaches, for `device_reference` in the criteria of a metric
-([CHECKS.md](CHECKS.md#other-benchmarks-than-nccl-tests)). The device is the one that the label `device` or the log names. Variants of a chip with another
-board, memory or power limit reach other values and are not compared; a value without a comparable reference is inconclusive. A test
-compares this page with the library (`UPDATE_FIXTURES=1 cargo test -p verdict references::` rewrites it).
+This page lists the values that a healthy device of each kind reaches. `device_reference` in the criteria of a metric uses them
+([CHECKS.md](CHECKS.md#other-benchmarks-than-nccl-tests)). The label `device` or the log names the device. Variants of a chip with
+another board, memory or power limit reach other values and are not compared; a value without a comparable reference is
+inconclusive. A test compares this page with the library (`UPDATE_FIXTURES=1 cargo test -p verdict references::` rewrites it).
 
 Rates of matrix products are the best of all shapes: criteria for them name a large shape in `labels`.
 
