@@ -55,7 +55,7 @@ try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" PATH
 
 try asked deepops wrong
 try a_cluster_is_provisioned
-# Before the benchmark, whose user root owns the job folders that it creates.
+# Runs before the benchmark, because the benchmark creates job folders that belong to root.
 try the_agent_runs_a_job
 # Benchmark on the deployed cluster, with the settings in cluster.json.
 mapfile -t settings < <(python3 - "$BED_DIR/cluster.json" <<'SCRIPT'
@@ -69,7 +69,7 @@ for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || h
 "$BED_DIR/on" login "${here[@]}" timeout 120 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
 if type -P systemd-analyze >/dev/null; then "$BED_DIR/on" login systemd-analyze verify /etc/systemd/system/burnin-agent-dgx.service; fi
 try the_cluster_is_released
-# The SDK accepts every call of gcloud.
+# Every recorded call of gcloud must be valid for the SDK.
 python3 - "$BED_DIR/cloud/calls.jsonl" <<'SCRIPT'
 import json, sys
 sys.path.insert(0, "tests/delivery")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests statements and views with an engine for GoogleSQL: bqemulator, which translates it for DuckDB.
+# Tests the GoogleSQL of statements and views with bqemulator, which translates it for the engine DuckDB.
 set -euo pipefail
 skip() { echo "skipped: statements and views with an engine, because $*"; exit 77; }
 requirements=tests/fakes/bigquery/requirements.txt
@@ -16,7 +16,7 @@ fi
 . .ci/built.sh
 
 bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-bigquery.XXXXXX")
-# Instead of downloading its extension, DuckDB finds the one from a package in its folder.
+# DuckDB loads its extension from this folder instead of downloading it; a Python package contains the extension.
 read -r version extension < <("$venv/bin/python" -c '
 import duckdb, duckdb_extension_spatial, pathlib
 folder = pathlib.Path(duckdb_extension_spatial.__file__).parent

@@ -24,7 +24,7 @@ until [[ -s $bed/url ]]; do
   sleep 0.1
 done
 url=$(<"$bed/url")
-url=${url%%\?*} # the link without its code
+url=${url%%\?*} # removes the code of the sign-in link
 port=${url##*:}
 token=$(sed 's/^Authorization: Bearer //' "$bed/data/host/up/${port%/}.header")
 export BURNIN_TOKEN=$token
@@ -44,7 +44,7 @@ while True:
         shown = request(f"/api/v1/runs/{run}")
         if shown["state"] == "closed":
             break
-    except urllib.error.HTTPError as error:  # not recorded yet
+    except urllib.error.HTTPError as error:  # the run is not recorded yet
         assert error.code == 404, error
     assert time.monotonic() < until, "timeout: the run is not closed"
     time.sleep(0.1)

@@ -20,5 +20,5 @@ if [[ ! -x $scanner/bin/checkov ]] &&
   exit 0
 fi
 found=$("$scanner/bin/checkov" --directory infra --config-file infra/checkov.yaml --output cli 2>&1) || { echo "$found"; exit 1; }
-# Without findings checkov prints nothing; an unreadable file is not an error for it.
+# Without findings checkov prints nothing, and it does not report an unreadable file as an error.
 if grep -q "Parsing errors: [1-9]" <<<"$found"; then echo "$found"; exit 1; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the services of the Terraform plan over stand-ins that check each request against the plan's grants; then removes each grant in
+# Runs the services of the Terraform plan against stand-ins that check each request against the plan's grants; then removes each grant in
 # turn, after which the rehearsal must fail. Compares docs/RIGHTS.md with the result; --write updates it.
 set -euo pipefail
 . .ci/terraform.sh

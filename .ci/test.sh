@@ -54,7 +54,7 @@ await() {
   return "$(cat "$results/$1")"
 }
 
-# Ends after the background gate that is running, whose processes would remain.
+# Exits after the current background gate has ended: otherwise its processes would remain.
 stop() {
   : >"$results/stopped"
   [[ -z $lane ]] || wait "$lane" || true

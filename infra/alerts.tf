@@ -11,7 +11,7 @@ resource "google_logging_metric" "line" {
   for_each = {
     parked  = "jsonPayload.message=~\"^parked:\""
     overdue = "jsonPayload.message=~\"^deleted after its lease expired\""
-    # Cloud Run rejects callers before their requests reach a service, so that only its own log of requests has them.
+    # Cloud Run rejects callers before their requests reach a service, so only Cloud Run's request log contains them.
     denied = "(httpRequest.status=401 OR httpRequest.status=403)"
     untold = "jsonPayload.message=~\"^notice dropped:\""
     broken = "severity>=ERROR"
@@ -52,7 +52,7 @@ locals {
       lasting   = "0s"
       condition = "an event failed a hundred deliveries"
     }
-    # Other systems read replies, each at its own time.
+    # Other systems read the replies: an old reply is not a failure of Burnin.
     old-events = {
       filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\") AND NOT ${local.subscription_id}=\"${local.prefix}dead\" AND NOT ${local.subscription_id}=starts_with(\"${local.prefix}replies-\")"
       aligner   = "ALIGN_MAX"

@@ -1,6 +1,6 @@
 locals {
   reachable = concat(["dashboard", "hooks"], length(var.operators) > 0 ? ["gateway"] : [])
-  # Values for the names that variables have in rights.json; any other value is literal.
+  # Values of the placeholders for environment variables in rights.json; any other value is literal.
   values = merge(
     { for name, bucket in google_storage_bucket.bucket : name => "gs://${bucket.name}" },
     { for build in keys(local.builds) : "account ${build}" => google_service_account.holder[build].name },

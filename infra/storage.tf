@@ -65,13 +65,13 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
-  # Waiting hints are obsolete after a day. All other objects below warehouse/ record the loaded rows.
+  # The hints about waiting loads are obsolete after a day. All other objects below warehouse/ record the loaded rows.
   dynamic "lifecycle_rule" {
     for_each = each.key == "artefacts" ? [1] : []
     content {
       condition {
         age            = 1
-        matches_prefix = [for folder in ["waiting", "waiting-2"] : "warehouse/${var.project}.${google_bigquery_dataset.burnin.dataset_id}/${folder}/"]
+        matches_prefix = [for folder in ["waiting", "waiting-2", "waiting-3"] : "warehouse/${var.project}.${google_bigquery_dataset.burnin.dataset_id}/${folder}/"]
       }
       action {
         type = "Delete"

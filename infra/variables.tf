@@ -45,7 +45,7 @@ variable "requesters" {
 
   validation {
     condition     = !anytrue([for who in var.requesters : startswith(who, "all")])
-    error_message = "expected named members: a request spends money."
+    error_message = "expected named members: a request costs money."
   }
 }
 
@@ -133,7 +133,7 @@ variable "people" {
 }
 
 variable "operators" {
-  description = "IAM members who may request, cancel and pin runs with `burnin --server`: user:..., group:..., serviceAccount:.... They may also send events, as requesters do. With any, the gateway's address is reachable from outside; Cloud Run still admits only them."
+  description = "IAM members who may request, cancel and pin runs with `burnin --server`: user:..., group:..., serviceAccount:.... They may also send events, as requesters do. With at least one member, the gateway's address is reachable from the internet; Cloud Run still admits only the members."
   type        = set(string)
   default     = []
 

@@ -21,7 +21,7 @@ fi
 install -d "$root/etc/burnin/workflows"
 install -D -m 644 -t "$root/usr/share/doc/burnin" README.md LICENSE SECURITY.md docs/*.md
 mv "$root/usr/share/doc/burnin/LICENSE" "$root/usr/share/doc/burnin/copyright"
-# Workflows are read as examples, and their paths are relative to each other.
+# Workflows serve as examples; they refer to each other and to schemas by relative paths.
 mkdir -p "$root/usr/share/burnin"
 cp -r workflows schemas "$root/usr/share/burnin/"
 "$burnin" man --save "$root/usr/share/man/man1" >/dev/null

@@ -13,7 +13,7 @@ use crate::complete;
 #[derive(Debug, Parser)]
 #[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// Without a command, the first commands to try are printed.
+    /// Without a command, `burnin` prints the first commands to try.
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 
@@ -155,10 +155,10 @@ pub enum CliCommand {
     },
     /// Show one run.
     Show {
-        /// Run id, a prefix of one, or `latest`.
+        /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
-        /// Check to show if the run has several; default: the one with the most severe verdict.
+        /// Check to show if the run has several; default: the check with the most severe verdict.
         #[arg(long, value_name = "NAME", add = complete::checks())]
         check: Option<String>,
         /// Output format.
@@ -168,13 +168,13 @@ pub enum CliCommand {
     /// Print the hand-over document of a run (Markdown): the request, the measurements with their devices, and the
     /// missing measurements. `export` signs it with the run.
     Handover {
-        /// Run id, a prefix of one, or `latest`.
+        /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
     },
     /// Export a closed run as one signed file: ledger, logs, measurements, verdict, report and hand-over document.
     Export {
-        /// Run id, a prefix of one, or `latest`.
+        /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// Ed25519 private key, as written by `openssl genpkey -algorithm ed25519 -out KEY`.
@@ -202,16 +202,16 @@ pub enum CliCommand {
     },
     /// Cancel a run and release its cluster.
     Cancel {
-        /// Run id, a prefix of one, or `latest`.
+        /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// Reason, recorded in the ledger.
         #[arg(long, default_value = "requested on the command line")]
         reason: String,
     },
-    /// List the logs of a run, print one or those of a check, or follow a run that is in progress.
+    /// List the logs of a run, print one log or the logs of a check, or follow a run that is in progress.
     Logs {
-        /// Run id, a prefix of one, or `latest`.
+        /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
         /// A name from the list.
@@ -225,7 +225,8 @@ pub enum CliCommand {
         #[arg(short, long, conflicts_with = "name")]
         follow: bool,
     },
-    /// Delete every cluster whose lease has expired, without reading any ledger. Exit code 3 if one could not be deleted.
+    /// Delete every cluster whose lease has expired, without reading any ledger. Exit code 3 if a
+    /// cluster could not be deleted.
     Sweep {
         /// Grace period after the end of a lease.
         #[arg(long, default_value = "2m", value_name = "SPAN")]
@@ -239,7 +240,7 @@ pub enum CliCommand {
     },
     /// Replay a run's ledger record by record.
     Replay {
-        /// Run id, a prefix of one, or `latest`.
+        /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
     },
@@ -309,25 +310,25 @@ pub enum CliCommand {
         output: ComparisonForm,
     },
     /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first, then with minimum versions. Exit code
-    /// 1 if some differ or are below a minimum.
+    /// 1 if values differ or a version is below its minimum.
     Audit {
-        /// Run id, a prefix of one, or `latest`; or logs with hardware evidence.
+        /// Run id, prefix of a run id, or `latest`; or logs with hardware evidence.
         #[arg(required = true, value_name = "RUN|LOG", add = complete::runs())]
         sources: Vec<PathBuf>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
-    /// The nodes of existing clusters: good, suspected, drained, in re-test, returned or failed again, with dates and evidence. Exit code 1
-    /// if one is neither good nor returned.
+    /// List the nodes of existing clusters: good, suspected, drained, in re-test, returned or failed again, with dates and evidence. Exit
+    /// code 1 if a node is neither good nor returned.
     Nodes {
         /// Only the nodes of this cluster.
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
-        /// Number of judged runs to read, the newest.
+        /// Maximum number of judged runs to read, newest first.
         #[arg(long, value_name = "COUNT", default_value_t = 500)]
         last: usize,
-        /// Also good nodes.
+        /// Include good nodes.
         #[arg(long)]
         all: bool,
         /// Output format.
@@ -492,12 +493,12 @@ pub enum Host {
 /// Use of colours in the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColourChoice {
-    /// On a terminal.
+    /// Use colours on a terminal only.
     #[default]
     Auto,
-    /// Always, also in a pipe.
+    /// Use colours everywhere, also in a pipe.
     Always,
-    /// Never.
+    /// Use no colours.
     Never,
 }
 
@@ -513,7 +514,7 @@ pub struct RunChoice {
     /// Only runs requested within this time, such as 12h or 7d.
     #[arg(long, value_name = "SPAN")]
     pub since: Option<Span>,
-    /// Maximum number of runs, the newest ones.
+    /// Maximum number of runs, newest first.
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
 }

@@ -40,7 +40,7 @@ impl Exit {
     pub fn of_result(conclusion: &str, verdict: Option<Verdict>) -> Self {
         match (conclusion, verdict) {
             ("cancelled", _) => Self::Cancelled,
-            // A check that failed before is a result.
+            // A check that failed before the run yielded decides the exit code.
             ("yielded", Some(Verdict::Fail)) => Self::Fail,
             ("yielded", _) => Self::Cancelled,
             ("completed", Some(Verdict::Fail)) => Self::Fail,

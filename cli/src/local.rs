@@ -134,8 +134,8 @@ impl DataFolder {
         CliError::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
-    /// The id of the run that `name` identifies: an id, a prefix of one, or `latest`. An unknown name is returned
-    /// unchanged: the command reports it.
+    /// The id of the run that `name` identifies; `name` is a run id, a prefix of a run id, or `latest`. An unknown name is
+    /// returned unchanged: the command reports it.
     pub async fn named(&self, name: RunId) -> Result<RunId, CliError> {
         let known = self.ledger.load(&name).await.map_or(true, |loaded| !loaded.records().is_empty());
         if known {
@@ -156,7 +156,7 @@ impl DataFolder {
     }
 }
 
-/// Selects a run of a list, newest first, by the beginning of its id or by `latest`.
+/// Selects a run of a list, newest first, by a prefix of its id or by `latest`.
 pub fn selected<'r>(name: RunId, runs: impl Iterator<Item = &'r RunId>) -> Result<RunId, CliError> {
     let mut matching =
         runs.filter(|run| name.as_str() == "latest" || run.as_str().starts_with(name.as_str()));
@@ -166,7 +166,7 @@ pub fn selected<'r>(name: RunId, runs: impl Iterator<Item = &'r RunId>) -> Resul
         return Ok(first.clone());
     }
     Err(CliError::usage(format!(
-        "{name} is the beginning of several runs: {first}, {}; write more of the id, or `latest`",
+        "{name} is a prefix of several run ids: {first}, {}; write a longer prefix, or `latest`",
         others.join(", ")
     )))
 }
@@ -224,7 +224,7 @@ impl Services {
     }
 
     /// Subscribes `handler` to every fact that the conductor accepts.
-    pub fn hear(&self, handler: &Arc<dyn Handler>) {
+    pub fn subscribe(&self, handler: &Arc<dyn Handler>) {
         self.bus.subscribe(&conductor::takes(), handler);
     }
 }
@@ -248,7 +248,7 @@ impl LocalServices {
         let outages = Arc::new(Outages::default());
         let handler =
             WatchedConductor { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
-        services.hear(&(Arc::new(handler) as Arc<dyn Handler>));
+        services.subscribe(&(Arc::new(handler) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
         let outbox = service::Publisher::new("cli", bus, Arc::clone(&services.clock));
         Ok(Self { services, outbox, run, states, outages, _claim: claim })

@@ -15,7 +15,8 @@ use crate::output::note;
 /// message, because most are transient. Then each is reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Reports on standard error an operation that has failed for `since`, and the reason.
+/// Prints a failing operation and the reason on standard error, if `since`, the duration of the failure, is at least
+/// [`SILENT`].
 pub fn report(what: &str, since: Duration, why: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     /// Maximum number of reported messages: messages that contain a changing number are all different.

@@ -81,7 +81,7 @@ impl Server {
         })
     }
 
-    /// A connection that ended early.
+    /// The error for a connection that ended early.
     pub fn lost(&self, error: &dyn std::error::Error) -> CliError {
         CliError {
             problems: vec![],

@@ -41,7 +41,7 @@ def until(what, holds, seconds=120):
     end = time.monotonic() + seconds
     while not (found := holds()):
         if time.monotonic() > end:
-            raise AssertionError(f"timeout: {what}; {namespace_objects()}")
+            raise AssertionError(f"timeout after {seconds} s, expected: {what}; objects: {namespace_objects()}")
         time.sleep(0.2)
     return found
 
@@ -134,7 +134,7 @@ class Chart(unittest.TestCase):
         read = subprocess.run([os.environ["BURNIN"], "parse", "--output", "json", "-"], input=output, check=True, capture_output=True, text=True)
         tables = [(table["collective"], table["ranks"], len(table["rows"]), table["ended"]) for table in json.loads(read.stdout)["tables"]]
         self.assertEqual(tables, [("all_reduce", 16, 6, "complete"), ("all_gather", 16, 6, "complete")])
-        # The worker has ended, too, and uses no GPU.
+        # The worker has also ended, so that no pod uses a GPU.
         until("no pod runs", lambda: all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in self.pods().values()))
 
     def test_sockets_instead_of_gib_are_reported(self):

@@ -1,4 +1,4 @@
-"""Stand-in for one program; records its calls. STANDIN_FAULTS has the faults by name."""
+"""Stand-in for one program; records its calls. STANDIN_FAULTS contains the injected faults by name."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def mpirun():
         for host in hosts[: faults.get("spans", len(hosts))]:
             print("\n".join([host.split(".")[0]] * 8))
         return 0
-    # Rank 0 runs for real, including rank.sh; it also reports the other ranks.
+    # Only rank 0 is executed, with rank.sh; it also prints the lines of the other ranks.
     return subprocess.run(command, env={**os.environ, "RANKS": option("-np")}, check=False).returncode
 
 

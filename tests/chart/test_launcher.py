@@ -50,7 +50,7 @@ class Launcher(unittest.TestCase):
         for name, file in marker["files"].items():
             self.assertEqual((pods.output / name).stat().st_size, file["bytes"], name)
         self.assertEqual([pod["node"] for pod in marker["pods"]], ["gke-node-0", "gke-node-1"])
-        # Connectivity first, then the two tests, each over all ranks and by the keys of this release.
+        # mpirun runs the connectivity test, then the two tests, each over all ranks and with this release's ssh keys.
         runs = [call["args"] for call in pods.calls("mpirun")]
         self.assertEqual([os.path.basename(words[words.index("oob_tcp_if_include") + 2]) for words in runs],
                          ["hostname", "bash", "bash"])

@@ -85,7 +85,7 @@ class Rendered(unittest.TestCase):
             jobset_problems(misspelt)
 
     def test_every_pod_has_a_deadline(self):
-        """For all values: deadlines, no restarts, no `sleep infinity`."""
+        """Checks for all values: deadlines, no restarts, no `sleep infinity`."""
         for name, values in CASES.items():
             with self.subTest(name):
                 objects = render(values)
@@ -178,7 +178,7 @@ class Values(unittest.TestCase):
             self.assertIn(word, str(caught.exception))
 
     def test_hostile_strings_are_rejected_by_name(self):
-        # The launcher is a program: any text.
+        # The launcher is a program, so any text is valid.
         paths = [path for path in strings(self.schema) if path != ("launcher",) and path != ["launcher"]]
         self.assertGreater(len(paths), 15)
         for path in paths:

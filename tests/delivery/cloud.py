@@ -35,7 +35,7 @@ class Cloud:
     @classmethod
     @contextlib.contextmanager
     def change(cls, folder):
-        """Reads, and writes what the caller changed if it raised no error."""
+        """Reads the state, and writes the caller's changes if no error was raised."""
         with open(pathlib.Path(folder) / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             cloud = cls(folder)
@@ -103,7 +103,7 @@ class Cloud:
         return versions[-1]
 
     def serving(self, name):
-        """The revision with the traffic."""
+        """The revision that receives the traffic."""
         service = self.service(name)
         pinned = service["traffic"]
         return next(revision for revision in reversed(service["revisions"]) if pinned in (None, revision["name"]))

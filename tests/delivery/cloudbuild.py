@@ -26,7 +26,7 @@ STEP_FIELDS = {"id", "name", "script", "args", "entrypoint", "env", "dir", "wait
 OPTIONS = {"machineType", "logging", "substitutionOption", "automapSubstitutions", "diskSizeGb", "dynamicSubstitutions", "env", "pool",
            "defaultLogsBucketBehavior", "requestedVerifyOption", "logStreamingOption", "secretEnv", "volumes", "sourceProvenanceHash"}
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Programs of a host that not every image has.
+# Programs of a host that some images lack.
 PROGRAMS = {"gcloud", "bq", "gsutil", "docker", "terraform", "kubectl", "helm", "jq", "python3", "cargo", "rustc", "rustup", "node", "npm"}
 
 
@@ -57,7 +57,7 @@ place=$1 image=$2 workspace=$3 records=$4 script=$5 cargo=$6 rustup=$7 hidden=$8
 shift 9
 mount -t tmpfs tmpfs "$place"
 mkdir "$place"/upper "$place"/work "$place"/root
-# Not a second lower layer: it would be a part of the first one.
+# Copied into the upper layer, because the image's folder is inside the lower layer `/`.
 cp -a "$image"/. "$place"/upper
 mount -t overlay overlay -o "lowerdir=/,upperdir=$place/upper,workdir=$place/work" "$place/root"
 root=$place/root
@@ -117,7 +117,7 @@ class Build:
             known |= {step["id"]} if "id" in step else set()
             texts = [step["name"], step.get("dir", ""), step.get("entrypoint", ""), *(step.get("args") or ()), *(step.get("env") or ())]
             used |= {key for text in texts for key in keys(text)}
-            # No page states whether a key counts as used that a script gets as a variable.
+            # Undocumented: whether a key counts as used if only a script receives it, as a variable.
             if self.maps(step):
                 used |= set(self.substitutions)
         if not known - {"-"} and not self.config.get("steps"):
@@ -183,7 +183,7 @@ class Build:
 
 
 def layer(folder, image, stand_ins):
-    """The files of an image that differ from this host's: stand-ins for its programs, and white-outs of those of this host that it lacks."""
+    """The files of an image that differ from this host's: stand-ins for its programs, and white-outs of this host's programs that it lacks."""
     stands = folder / "usr/local/bin"
     stands.mkdir(parents=True)
     for name in PROGRAMS - image.programs | set(stand_ins):

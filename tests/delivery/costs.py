@@ -46,7 +46,9 @@ def images_gb():
     """Compressed size of all images, from the table of their start times, with the 20 versions that the registry keeps."""
     table = TESTING.partition("| service | first response 200 after |")[2].partition("\n\n")[0]
     sizes = [float(size) for size in re.findall(r"([\d.]+) MB \|$", table, re.M)]
-    assert len(sizes) == len(RIGHTS["services"]) - 1 + 1, "the agent has an image and no service, webhooks have a service and no image"
+    # The agent has an image and no service, webhooks have a service and no image.
+    expected = len(RIGHTS["services"]) - 1 + 1
+    assert len(sizes) == expected, f"docs/TESTING.md: expected {expected} image sizes, found {len(sizes)}"
     return sum(sizes) / 1000 * int(re.search(r"keep_count = (\d+)", (ROOT / "infra/build.tf").read_text()).group(1))
 
 

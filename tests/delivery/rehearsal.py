@@ -15,7 +15,7 @@ from cloud import Cloud
 
 HERE = pathlib.Path(__file__).parent
 ROOT = runbook.ROOT
-# Compiling takes long: a service's program is a text with the number of the build.
+# Compilation is slow, so a text with the number of the build replaces a service's program.
 IMAGES = '''
 echo $(($(cat builds 2>/dev/null || echo 0) + 1)) >builds
 for service in {services}; do
@@ -81,7 +81,7 @@ class Rehearsal:
         data = self.folder / "up"
         workflows = self.cloud_folder / "buckets/my-project-burnin-artefacts/workflows"
         workflows.mkdir(parents=True, exist_ok=True)
-        # The home of the user has the compilers.
+        # HOME is unchanged, because the user's home folder contains the compilers.
         with (self.folder / "up.log").open("w") as log:
             server = subprocess.Popen([self.programs["burnin"], "up", "--port", str(port), "--workflows", workflows, "--data", data],
                                       stdout=log, stderr=log, cwd=self.folder)
@@ -112,7 +112,7 @@ class Rehearsal:
         return Cloud(self.cloud_folder)
 
     def images(self):
-        """The image that serves, by service."""
+        """Image of the serving revision, by service."""
         cloud = self.cloud()
         return {name: cloud.serving(name)["image"] for name in sorted(cloud.state["services"])}
 

@@ -91,7 +91,7 @@ def help_of(burnin, *words):
 
 
 def check_burnin(words, burnin):
-    """Subcommands exist, and have the flags."""
+    """Checks that the subcommands exist and have the flags."""
     command = []
     for word in words[1:]:
         help_text = help_of(burnin, *command).stdout
@@ -106,7 +106,7 @@ def check_burnin(words, burnin):
 
 
 def check_terraform(arguments, flags):
-    """Variables, outputs and addresses exist in infra/."""
+    """Checks that variables, outputs and addresses exist in infra/."""
     files = "".join(path.read_text() for path in sorted((ROOT / "infra").glob("*.tf")))
     exists = lambda kind, *names: re.search(rf'^{kind} ' + " ".join(f'"{name}"' for name in names), files, re.M)
     if flags.get("-chdir") != ["infra"]:

@@ -57,7 +57,7 @@ def parse(words):
 
 
 def check(words, whole=True):
-    """`parse`, and with `whole` also the number of arguments and the required flags."""
+    """Parses like `parse`; with `whole` also checks the number of arguments and the required flags."""
     name, arguments, flags = parse(words)
     of = SDK[words[0]]["commands"][name]
     least, most = of["arguments"]

@@ -17,7 +17,7 @@ def one(flags, name, otherwise=None):
 
 
 class Gcloud:
-    """The commands that scripts and runbook execute. `update` and the like get the command's arguments and flags."""
+    """The commands that scripts and runbook execute. Methods such as `update` receive the command's arguments and flags."""
 
     def __init__(self, cloud):
         self.cloud, self.state = cloud, cloud.state
@@ -151,7 +151,7 @@ def docker(cloud, name, arguments, flags):
     local = cloud.state.setdefault("local images", {})
     match name:
         case "build":
-            # As the Dockerfile does, which copies this folder.
+            # The folder that the Dockerfile copies.
             service = dict(pair.split("=", 1) for pair in flags["--build-arg"])["SERVICE"]
             content = pathlib.Path(arguments[0], "target/images/dist", service, "service").read_bytes()
             local[one(flags, "--tag")] = "sha256:" + hashlib.sha256(service.encode() + content).hexdigest()

@@ -190,7 +190,7 @@ class Procedures(unittest.TestCase):
 
 
 def target(resource, key):
-    """Limits Terraform to one resource, which is faster than all."""
+    """Limits Terraform to one resource, which is faster than a plan of all resources."""
     return f"""-target='{resource}["{key}"]'"""
 
 

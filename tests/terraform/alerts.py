@@ -166,7 +166,7 @@ def statements():
 
 
 def logged(path, message):
-    """An entry with the level, message and fields of the only statement in `path` whose message begins so."""
+    """An entry with the level, message and fields of the only statement in `path` whose message begins with `message`."""
     found = [statement for statement in STATEMENTS if str(statement[0]) == path and statement[2].startswith(message)]
     assert len(found) == 1, f"{path}: expected one log statement that begins with {message!r}, found {found}"
     _, level, words, fields = found[0]
@@ -239,7 +239,7 @@ def points_of(metrics, entries):
 
 
 def measured(kind, points, resource, **labels):
-    """A time series of a metric of Google's."""
+    """A time series of one of Google's metrics."""
     return {"metric": {"type": kind, "labels": labels}, "resource": resource, "points": points}
 
 
@@ -291,7 +291,7 @@ class Deployment:
         self.services = {service["name"] for service in of("google_cloud_run_v2_service")}
 
     def check_types(self):
-        """Metric types, labels, resources and aligners exist and fit each other."""
+        """Checks that metric types, labels, resources and aligners exist and match each other."""
         for metric in self.metrics:
             assert set(metric["labels"]) == metric["declared"], f"{metric['name']}: labels {metric['declared']}, extractors {set(metric['labels'])}"
         own = {metric["name"]: metric for metric in self.metrics}
@@ -354,7 +354,7 @@ def cases(deployment, parked, failed):
              "a listener that is off": only(subscription("burnin-replies-team", age, throughout(90000)))}),
         "parked-events": (
             {"one parked event": at(parked, 30)},
-            {"another service's line": at(elsewhere(parked), 30), "it cannot be parked": at(logged("crates/service/src/push.rs", "cannot be parked"), 30)}),
+            {"another service's line": at(elsewhere(parked), 30), "an event that cannot be parked": at(logged("crates/service/src/push.rs", "cannot be parked"), 30)}),
         "zombie-cost": (
             {"one deletion": at(deleted, 30)},
             {"a cluster without label": at(logged("services/provisioner/src/sweep.rs", "no expiry label"), 30)}),
@@ -366,7 +366,7 @@ def cases(deployment, parked, failed):
         "untold": (
             {"one dropped notice": at(dropped, 30)},
             {"a failed attempt": at(logged("services/notifier/src/deliver.rs", "delivery failed"), 30),
-             "a delivered notice": at(logged("services/notifier/src/deliver.rs", "told"), 30)}),
+             "a delivered notice": at(logged("services/notifier/src/deliver.rs", "notice delivered"), 30)}),
         "errors": (
             {"a parked event": at(parked, 30), "a panic": at(logged("crates/service/src/push.rs", "the handler panicked"), 30)},
             {"warnings": at(failed, *range(60)), "another service's error": at(elsewhere(parked), 30)}),
@@ -388,7 +388,7 @@ def problems(deployment, parked, failed):
     for name, (causes, others) in cases(deployment, parked, failed).items():
         for what, (entries, series) in causes.items():
             if not deployment.fires(name, entries, series):
-                found.append(f"{name} stays quiet: {what}")
+                found.append(f"{name} does not fire: {what}")
         for what, (entries, series) in others.items():
             if deployment.fires(name, entries, series):
                 found.append(f"{name} fires: {what}")
@@ -405,8 +405,8 @@ COUNTED = {
 }
 # A text in the plan, its replacement, and a problem that must result.
 PLANTED = (
-    ("^deleted after its lease expired", "^deleted after the lease expired", "zombie-cost stays quiet: one deletion"),
-    ("(httpRequest.status=401 OR httpRequest.status=403)", "jsonPayload.message=~\\\"^caller rejected:\\\"", "refused-callers stays quiet: a wrong audience"),
+    ("^deleted after its lease expired", "^deleted after the lease expired", "zombie-cost does not fire: one deletion"),
+    ("(httpRequest.status=401 OR httpRequest.status=403)", "jsonPayload.message=~\\\"^caller rejected:\\\"", "refused-callers does not fire: a wrong audience"),
     ("REDUCE_MAX", "REDUCE_SUM", "old-events fires: young events everywhere"),
     (" AND NOT resource.labels.subscription_id=starts_with(\\\"burnin-replies-\\\")", "", "old-events fires: a listener that is off"),
     ("metric.label.chore", "metric.type", "failing-chores fires: every task fails once"),

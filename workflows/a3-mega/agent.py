@@ -46,7 +46,7 @@ def install():
     account = json.loads(described)["serviceAccounts"][0]["email"]
     record = {"cluster": wanted["cluster"], "home": wanted["home"] or wanted["project"], "subscription": f"{wanted['short']}-agent",
               "rights": rights(wanted, account)}
-    # Stored before anything is created, so that the teardown can remove it all.
+    # Stored before anything is created, so that the teardown can remove everything.
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1)
     put(wanted["state"], "agent.json")

@@ -132,7 +132,7 @@ def install(values):
         print("_AGENT is empty: no agent is installed", flush=True)
         return 0
     recorded = record(values)
-    # Stored before anything is created, so that the release can remove it all.
+    # Stored before anything is created, so that the release can remove everything.
     store(values, recorded)
     name = recorded["subscription"]
     if name not in subscriptions(recorded, "burnin-cluster", values["cluster"]):
@@ -160,7 +160,7 @@ def remove_cloud(recorded):
     """Removes the subscription and the grants. Returns the remaining ones."""
     left, ours = [], lambda: subscriptions(recorded, "burnin-cluster", recorded["cluster"])
     others = lambda: subscriptions(recorded, "burnin-account", recorded["account"])
-    # A deleted subscription's grants end with it.
+    # The grants of a subscription are removed with it.
     for name in ours():
         attempt(f"subscription {name}", lambda name=name: call("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['project']}", "--quiet"), [])
     left += [f"subscription {name}" for name in ours()]
@@ -171,7 +171,7 @@ def remove_cloud(recorded):
     for grant in recorded["shared"]:
         what = f"grant {grant['is'][2].removeprefix('--role=')} on {grant['is'][0]}"
         attempt(what, lambda grant=grant: change("remove", grant), left)
-    # A deployment adds its grants after its subscription: one that started meanwhile is listed now, and may have lost them.
+    # A deployment creates its subscription before its grants: a deployment that started meanwhile is listed now, and its grants may have been removed.
     if [name for name in others() if name != recorded["subscription"]]:
         for grant in recorded["shared"]:
             change("add", grant)

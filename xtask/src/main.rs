@@ -1,4 +1,4 @@
-//! `cargo xtask schemas` and `rooms`: writes generated files; with `--check`, only compares them.
+//! `cargo xtask schemas` and `rooms`: write generated files; with `--check`, they only compare the files.
 //! `cargo xtask rights`: checks the permissions in `infra/`. `cargo xtask style`: checks words.
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ fn broken(rights: &Rights) -> Vec<String> {
     for (holder, grants) in holders(rights) {
         for Grant { bucket, right, prefix } in grants {
             if !rights.buckets.contains_key(bucket) || !rights.rights.contains_key(right) {
-                broken.push(format!("{holder}: no right {right} in bucket {bucket}"));
+                broken.push(format!("{holder}: undefined right {right} or bucket {bucket}"));
             }
             match (bucket.as_str(), right.as_str()) {
                 (bucket, "administer") if bucket != "build-logs" || !rights.builds.contains_key(holder) => {
@@ -125,7 +125,7 @@ fn broken(rights: &Rights) -> Vec<String> {
             let rents =
                 rights.builds.get(build).is_some_and(|build| build.project.iter().any(|role| renting(role)));
             if !rights.builds.contains_key(build) {
-                broken.push(format!("{name}: no build {build}"));
+                broken.push(format!("{name}: undefined build {build}"));
             } else if rents && name != "provisioner" {
                 broken.push(format!("{name}: only the provisioner may provision clusters"));
             }
@@ -151,7 +151,7 @@ fn broken(rights: &Rights) -> Vec<String> {
     let taken = rights.services.values().filter_map(|of| of.takes.as_deref());
     for (name, service) in &rights.services {
         if service.image.as_ref().is_some_and(|image| !rights.services.contains_key(image)) {
-            broken.push(format!("{name}: no image of {:?}", service.image));
+            broken.push(format!("{name}: image of the undefined service {:?}", service.image));
         }
         // Public and user-facing services must not receive events or tasks.
         if ["dashboard", "hooks"].contains(&name.as_str())
@@ -201,7 +201,7 @@ mod tests {
                 on("conductor", move |of| of.objects.push(grant("ledger", "remove", Some("open/")))),
             ),
             ("below open/", on("loader", move |of| of.objects.push(grant("artefacts", "remove", None)))),
-            ("no right", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
+            ("undefined right", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
             ("only the provisioner", on("builder", |of| of.acts_as.push("cluster-build".to_owned()))),
             (
                 "provisioned by builds",
@@ -232,7 +232,7 @@ mod tests {
                 on("dashboard", move |of| of.objects.push(grant("artefacts", "create", None))),
             ),
             ("neither events nor tasks", on("hooks", |of| of.takes = Some("gateway".to_owned()))),
-            ("no image of", on("hooks", |of| of.image = Some("attic".to_owned()))),
+            ("undefined service", on("hooks", |of| of.image = Some("attic".to_owned()))),
             ("topics differ", on("judge", |of| of.says.push("gossip".to_owned()))),
         ];
         for (why, change) in changes {

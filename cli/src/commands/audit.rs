@@ -118,7 +118,7 @@ fn text(audit: &Audit) -> String {
     text
 }
 
-/// The table of all settings, with the number of those that differ.
+/// Table of all settings, and the number of settings that differ.
 fn settings(audit: &Audit) -> String {
     let of = format!("{} and {}", count(audit.nodes, "node"), count(audit.gpus, "GPU"));
     let differing = audit.settings.iter().filter(|setting| setting.differs()).count() as u64;
@@ -140,7 +140,7 @@ fn settings(audit: &Audit) -> String {
     format!("{text}{table}\n")
 }
 
-/// The names, or their number where they are the majority.
+/// Names of the nodes or GPUs with a value. For the most frequent value, at position 0: their number, or `all`.
 fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
     if at == 0 {
         return if setting.differs() { format!("{}", value.subjects.len()) } else { "all".to_owned() };

@@ -23,12 +23,12 @@ use crate::{
 pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, CliError> {
     let logs = files(logs)?;
     let mut room = RowLimit::default();
-    let hear = |log: &PathBuf| {
+    let read = |log: &PathBuf| {
         let (reading, clues) = read_log(log, false)?;
         room.take(log, &reading).map(|()| (reading, clues))
     };
-    let logs_heard = logs.iter().map(hear).collect::<Result<Vec<_>, _>>()?;
-    let runs: Vec<_> = logs_heard
+    let logs_read = logs.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let runs: Vec<_> = logs_read
         .iter()
         .map(|(reading, clues)| Healthy {
             reading,
@@ -47,13 +47,13 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
             // If a single log is faster, the other logs may all be equally slow.
             let less = -100.0 * slower;
             note(format_args!(
-                "left out: {name}: its plateau is at {busbw:.1} GB/s and takes {less:.1} % less time than the median; if the \
-                 cluster can reach that, the logs kept are not healthy: measure again before you trust this baseline"
+                "left out: {name}: plateau bandwidth {busbw:.1} GB/s, {less:.1} % less time than the median; if the cluster \
+                 can reach this bandwidth, the logs kept are not healthy: measure again before you trust this baseline"
             ));
             continue;
         }
         note(format_args!(
-            "left out: {name}: its plateau is at {busbw:.1} GB/s and takes {:+.1} % longer than the median",
+            "left out: {name}: plateau bandwidth {busbw:.1} GB/s, {:.1} % more time than the median",
             100.0 * slower
         ));
     }
@@ -79,7 +79,7 @@ fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> CliErr
     match error {
         Unlearnable::Nothing => CliError::usage("no log given; name log files or folders"),
         Unlearnable::Unfit { log, why } => {
-            CliError::usage(format!("{}: cannot learn from it: {why}", names[log]))
+            CliError::usage(format!("{}: no baseline can be learned from this log: {why}", names[log]))
         }
         Unlearnable::Mixed { log, field } => CliError::usage(format!(
             "{}: its {field} differs from {}; learn each group on its own:\n{}",

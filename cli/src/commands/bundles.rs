@@ -57,7 +57,7 @@ pub async fn export(
 pub async fn handover(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let document = handover_of(&data, run).await?;
     let nothing =
-        || CliError::usage(format!("{run} has no benchmark and no checks: there is nothing to hand over"));
+        || CliError::usage(format!("{run} has no benchmark and no checks, so it has no hand-over document"));
     print_plain(&document.ok_or_else(nothing)?);
     Ok(Exit::Pass)
 }
@@ -111,7 +111,7 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
                 format!("{}; name a trusted key with --key: any key can sign", contents.key)
             };
             print_plain(&format!(
-                "{} holds\n  run       {} ({}), requested at {}\n  ended     {}, verdict {verdict}\n  holds     {}, {}\n  made by   burnin {}\n  signed    with {vouched}\n",
+                "{} is valid\n  run       {} ({}), requested at {}\n  ended     {}, verdict {verdict}\n  contains  {}, {}\n  made by   burnin {}\n  signed    with {vouched}\n",
                 path.display(),
                 contents.run,
                 contents.workflow,

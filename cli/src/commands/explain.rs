@@ -69,7 +69,6 @@ enum DrivenBy {
     Here,
     /// The server's conductor.
     Server,
-    /// No process.
     None,
 }
 

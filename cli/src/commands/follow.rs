@@ -65,9 +65,9 @@ pub async fn logs(
 /// The logs printed so far.
 #[derive(Default)]
 struct Printed {
-    /// The log of the last lines, which needs no further header.
+    /// Name of the last printed log: its next lines need no header.
     last: Option<String>,
-    /// Collected logs, which do not change.
+    /// Names of the collected logs printed so far; a collected log does not change.
     complete: BTreeSet<String>,
 }
 

@@ -24,7 +24,7 @@ struct GroupFile {
     members: Vec<String>,
     #[serde(default)]
     tests: Vec<GroupTest>,
-    /// Judges the values of tests.
+    /// Bound for the values of tests; required if a test has a value.
     reference: Option<GroupReference>,
     /// Members with a hardware finding.
     #[serde(default)]
@@ -48,7 +48,7 @@ struct GroupReference {
     /// `higher` or `lower`.
     #[serde(default = "higher")]
     better: Better,
-    /// Largest fraction by which a good group is worse.
+    /// Maximum fraction by which a good group may be worse than `value`.
     #[serde(default = "tolerance")]
     within: f64,
 }
@@ -154,7 +154,7 @@ fn group_text(located: &Located, next: Option<&[String]>) -> String {
     }
     if let Some(next) = next {
         let names: Vec<String> = next.iter().map(|name| parse::shown(name).to_string()).collect();
-        text += &format!("test next, {} together: {}\n", next.len(), names.join(" "));
+        text += &format!("next test, {} members together: {}\n", next.len(), names.join(" "));
     }
     text
 }

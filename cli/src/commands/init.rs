@@ -53,7 +53,11 @@ fn summary(
         _ = writeln!(text, "wrote     {}", at(name));
     }
     if !parts.is_empty() {
-        _ = writeln!(text, "wrote     {} that it references", report::count(parts.len() as u64, "file"));
+        _ = writeln!(
+            text,
+            "wrote     {} that the workflow references",
+            report::count(parts.len() as u64, "file")
+        );
     }
     if unchanged > 0 {
         _ = writeln!(text, "kept      {} with the same content", report::count(unchanged as u64, "file"));

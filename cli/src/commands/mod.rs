@@ -157,8 +157,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
         }
         CliCommand::Completions { shell } => {
-            let script = complete::script(shell)
-                .ok_or_else(|| CliError::usage(format!("{shell}: no completions for this shell")))?;
+            let script = complete::script(shell).ok_or_else(|| {
+                CliError::usage(format!("completions for {shell} are not available; name another shell"))
+            })?;
             print(&script);
             Ok(Exit::Pass)
         }
@@ -186,7 +187,7 @@ fn manual(folder: Option<&Path>) -> Result<Exit, CliError> {
     Ok(Exit::Pass)
 }
 
-/// The run that a user names: its id, the beginning of it, or `latest`.
+/// The run that a user names by its id, by a prefix of the id, or by `latest`.
 fn named(data: &DataFolder, run: RunId) -> Result<RunId, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(CliError::infrastructure)?.block_on(data.named(run))

@@ -12,7 +12,7 @@ use crate::{
     output::moment,
 };
 
-/// Prints the nodes. Exit code 1 if one is neither good nor returned, 2 if no node is known.
+/// Prints the nodes. Exit code 1 if a node is neither good nor returned, 2 if no node is known.
 pub async fn nodes(
     data: DataFolder,
     cluster: Option<&str>,
@@ -38,7 +38,9 @@ pub async fn nodes(
 fn text(nodes: &Nodes, cluster: Option<&str>, all: bool) -> String {
     let of = cluster.map_or_else(String::new, |name| format!(" of {name}"));
     if nodes.nodes.is_empty() {
-        return format!("no judged run on nodes{of} that exist beyond their run; see `burnin runs`\n");
+        return format!(
+            "no judged run on nodes{of}; only nodes of existing clusters are listed; see `burnin runs`\n"
+        );
     }
     let shown: Vec<_> = nodes.nodes.iter().filter(|node| all || node.state != NodeState::Good).collect();
     let good = nodes.nodes.iter().filter(|node| node.state == NodeState::Good).count() as u64;

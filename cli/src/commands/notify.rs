@@ -1,4 +1,4 @@
-//! `burnin notify test`: checks that a channel can be reached before a nightly run fails.
+//! `burnin notify test`: checks, before a nightly run fails, that a channel can be reached.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 

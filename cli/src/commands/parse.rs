@@ -224,7 +224,7 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
     }
     for table in &reading.tables {
         write!(out, "\n{}", output::wrapped("  ", &title(table)))?;
-        tell_rows(out, &table.rows)?;
+        write_rows(out, &table.rows)?;
     }
     if !reading.metrics.is_empty() {
         writeln!(out)?;
@@ -235,7 +235,7 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
                 if metric.subject.is_unknown() { "-".to_owned() } else { shown(&metric.subject.to_string()) };
             [shown(&metric.name), subject, shown(&labels(metric)), value, shown(&metric.unit)]
         };
-        tell_columns(out, ["metric", "subject", "labels", "value", "unit"], &reading.metrics, cells)?;
+        write_columns(out, ["metric", "subject", "labels", "value", "unit"], &reading.metrics, cells)?;
     }
     if !reading.findings.is_empty() {
         writeln!(out)?;
@@ -254,7 +254,7 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
             };
             [shown(&finding.code), severity.to_owned(), subject, shown(&finding.text)]
         };
-        tell_columns(out, ["finding", "severity", "subject", "text"], &reading.findings, cells)?;
+        write_columns(out, ["finding", "severity", "subject", "text"], &reading.findings, cells)?;
     }
     Ok(())
 }
@@ -262,9 +262,9 @@ fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Resul
 /// Minimum width of a shortened column.
 const FEWEST: usize = 12;
 
-/// Prints left-aligned columns. Cells are formatted twice, once for the widths, as in [`tell_rows`]. On a narrow terminal the
+/// Prints left-aligned columns. Cells are formatted twice, once for the widths, as in [`write_rows`]. On a narrow terminal the
 /// widest texts are shortened; numbers and units never are.
-fn tell_columns<T, const N: usize>(
+fn write_columns<T, const N: usize>(
     out: &mut dyn Write,
     names: [&str; N],
     items: &[T],
@@ -306,12 +306,12 @@ fn write_matches(out: &mut dyn Write, matches: &[measure::Matched]) -> io::Resul
     }
     writeln!(out)?;
     let cells = |found: &measure::Matched| [found.line.to_string(), shown(&found.field), shown(&found.text)];
-    tell_columns(out, ["line", "rule", "text"], matches, cells)
+    write_columns(out, ["line", "rule", "text"], matches, cells)
 }
 
 /// Prints right-aligned rows. Cells are formatted twice, once for the widths: keeping them all would take more memory than
 /// everything else. On a narrow terminal the least significant columns are left out.
-fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+fn write_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let mut widths = COLUMNS.map(str::len);
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(cells(row)) {

@@ -25,7 +25,7 @@ pub fn check(path: &Path, values: Option<&Path>, set: &[Override], strict: bool)
         return Err(CliError::files(workflow::FileProblems(warnings)));
     }
     warn(&warnings);
-    print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
+    print_plain(&format!("{}: workflow {} is feasible\n", path.display(), workflow.name));
     Ok(Exit::Pass)
 }
 

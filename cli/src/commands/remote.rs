@@ -189,7 +189,7 @@ async fn all_runs(server: &Server) -> Result<Vec<RunSummary>, CliError> {
     }
 }
 
-/// A run that a user names by its id, by the beginning of it, or by `latest`.
+/// A run that a user names by its id, by a prefix of the id, or by `latest`.
 async fn named(server: &Server, name: RunId) -> Result<RunId, CliError> {
     // A complete id ends with a digest; only other names need the list.
     let digest = name.as_str().rsplit_once('-').map_or("", |(_, digest)| digest);
@@ -279,7 +279,7 @@ async fn print_log(server: &Server, run: &RunId, name: &str) -> Result<(), CliEr
     let mut response = server.send(server.request(Method::GET, &parts)).await?;
     let mut rest = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| server.lost(&error))? {
-        // A piece may end inside a character.
+        // A chunk may end inside a multi-byte character.
         rest.extend_from_slice(&piece);
         let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         print_plain(&String::from_utf8_lossy(&rest[..whole]));

@@ -54,11 +54,11 @@ fn swept_text(swept: &[Swept], dry_run: bool) -> String {
     let mut text = String::new();
     for Swept { cluster, fate } in swept {
         let what = match fate {
-            Fate::Kept { until } => format!("kept, its lease with grace ends {until}"),
+            Fate::Kept { until } => format!("kept: its lease and grace period end at {until}"),
             Fate::Unlabelled => "kept: it has no expiry label; check it by hand".to_owned(),
             Fate::Due => "lease expired; would be deleted".to_owned(),
             Fate::Gone(deleted) => format!("gone: {}", deleted.evidence),
-            Fate::Left(why) => format!("STILL THERE: {why}"),
+            Fate::Left(why) => format!("NOT DELETED: {why}"),
         };
         text += &format!("  {}  {}\n", parse::shown(&cluster.name), parse::shown(&what));
     }

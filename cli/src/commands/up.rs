@@ -99,10 +99,10 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     let here = || format!("http://{address}/runs/{{run}}").parse().map_err(CliError::usage);
     let link = options.link.map_or_else(here, Ok)?;
     let notifier = notifier(&data, &services, options.github, link);
-    let hears: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
-    services.bus.subscribe(&notifier::TAKES, &hears);
+    let handler: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
+    services.bus.subscribe(&notifier::TAKES, &handler);
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
-    driver.services.hear(&(Arc::clone(&driver) as Arc<dyn Handler>));
+    driver.services.subscribe(&(Arc::clone(&driver) as Arc<dyn Handler>));
     let gateway = Gateway::new(GatewaySetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),

@@ -15,7 +15,7 @@ fn of_node(log: &str, name: &str) -> String {
     log.replace("burnin evidence: vm ", &format!("burnin evidence: {name} "))
 }
 
-/// The log with this setting before the job instead of `old`.
+/// The log with the setting `new` before the job instead of `old`.
 fn with(log: &str, old: &str, new: &str) -> String {
     let (old, new) = (format!("before settings {old}\n"), format!("before settings {new}\n"));
     let changed = log.replace(&old, &new);
@@ -23,7 +23,7 @@ fn with(log: &str, old: &str, new: &str) -> String {
     changed
 }
 
-/// Exit code, and the outputs for persons and for programs.
+/// Exit code, text output and JSON output.
 fn audit(logs: &[String]) -> (Option<i32>, String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let run = |output: &str| {

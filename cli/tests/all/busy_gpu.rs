@@ -54,7 +54,7 @@ fn judged(folder: &Path, recorded: &str) -> (Option<i32>, Vec<(&'static str, Vec
     let ran = burnin(folder, &["run", workflow.to_str().unwrap()]);
     let suspects = |check| {
         let shown = burnin(folder, &["show", "latest", "--check", check, "--output", "json"]);
-        let shown: Value = serde_json::from_slice(&shown.stdout).expect("a document of the run");
+        let shown: Value = serde_json::from_slice(&shown.stdout).expect("the JSON document of the run");
         let suspects = shown["suspects"].as_array().cloned().unwrap_or_default();
         suspects.iter().filter_map(|suspect| suspect["gpu"].as_u64()).collect()
     };

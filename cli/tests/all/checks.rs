@@ -238,7 +238,7 @@ fn a_program_of_each_node_is_judged_and_its_bad_node_named() {
 
 /// A value of all ranks does not identify a bad node; the same program on pairs of nodes does.
 #[test]
-fn a_slow_node_is_searched_with_the_metric_of_any_program() {
+fn a_slow_node_is_located_by_the_metric_of_any_program() {
     let declared = "every: rank, read: {row: '^rate (?P<value>\\S+) GB/s$', end: '^done$', name: world.rate, unit: GB/s, better: higher, \
                     scope: world}, criteria: world.yaml";
     let rate = "case $PWD in */node-2) echo 'rate 50 GB/s' ;; *) echo 'rate 100 GB/s' ;; esac; echo done";
@@ -264,7 +264,7 @@ fn a_slow_node_is_searched_with_the_metric_of_any_program() {
 
 /// Three nodes make three pairs; node-1, with the address 127.0.0.2, is bad with both partners.
 #[test]
-fn a_program_of_pairs_is_judged_and_the_bad_end_named() {
+fn a_program_on_pairs_of_nodes_is_judged_and_its_bad_node_named() {
     let pair = |of_bad: &str| {
         format!(
             "[[ $BURNIN_PAIR_INDEX == 1 ]] || exit 0\n\
@@ -426,7 +426,7 @@ fn soaking(lab: &Lab, fall: u32) -> String {
 }
 
 #[test]
-fn a_soak_repeats_its_checks_for_its_time_across_a_kill() {
+fn a_killed_soak_resumes_and_repeats_its_checks_for_its_duration() {
     let lab = lab_of_commands(&[("a", "true", DECLARED), ("b", "true", DECLARED)]);
     let script = json!(soaking(&lab, 0)).to_string();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);

@@ -75,7 +75,7 @@ fn and(text: &str) -> String {
 }
 
 #[test]
-fn mistakes_of_a_first_user() {
+fn mistakes_of_a_first_user_are_reported() {
     let cases = [
         ("a misspelt field", with("collective:", "colective:")),
         (
@@ -99,7 +99,7 @@ fn mistakes_of_a_first_user() {
 }
 
 #[test]
-fn text_that_is_not_yaml() {
+fn text_that_is_not_yaml_is_reported() {
     let cases = [
         ("a tab", with("  rent:", "\trent:")),
         ("an open bracket", and("parameters: [limits.job\n")),
@@ -118,7 +118,7 @@ fn text_that_is_not_yaml() {
 }
 
 #[test]
-fn values_of_the_wrong_kind() {
+fn values_of_the_wrong_kind_are_reported() {
     let cases = [
         ("a misspelt option", with("all_reduce", "all_redcue")),
         ("a size in another spelling", with("64K", "64 KiB")),
@@ -136,7 +136,7 @@ fn values_of_the_wrong_kind() {
 }
 
 #[test]
-fn files_and_names_that_do_not_exist() {
+fn absent_files_and_unknown_names_are_reported() {
     let cases = [
         ("a misspelt file", with("criteria.yaml", "critera.yaml")),
         ("criteria with problems of their own", with("criteria.yaml", "floors.yaml")),
@@ -162,7 +162,7 @@ fn files_and_names_that_do_not_exist() {
 }
 
 #[test]
-fn runs_that_cannot_succeed() {
+fn runs_that_cannot_succeed_are_reported() {
     let cases = [
         ("sizes in the wrong order", with("min_bytes: 8", "min_bytes: 1M")),
         ("a lease shorter than its stages", with("job: 5m", "job: 5h\n  lease: 1h")),
@@ -175,9 +175,9 @@ fn runs_that_cannot_succeed() {
             ),
         ),
     ];
-    let told = messages(&cases);
-    assert!(!told.contains("hunter2"), "{told}");
-    insta::assert_snapshot!(told);
+    let reported = messages(&cases);
+    assert!(!reported.contains("hunter2"), "{reported}");
+    insta::assert_snapshot!(reported);
 }
 
 /// Overrides have no line.

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Prints uncorrected errors of GPU 1 from the file `errors`, and its packets sent again from the file `replays`.
+/// Prints uncorrected errors of GPU 1 from the file `errors`, and its PCIe replay counter from the file `replays`.
 const NVIDIA_SMI: &str = r#"#!/bin/bash
 errors=$(cat "$FOLDER/errors" 2>/dev/null || echo 0)
 case "$1" in
@@ -117,7 +117,7 @@ fn an_error_counter_that_rises_fails_the_run_and_names_the_gpu() {
 }
 
 #[test]
-fn packets_sent_again_over_pcie_are_no_pass() {
+fn packets_sent_again_over_pcie_prevent_a_pass() {
     let folder = tempfile::tempdir().unwrap();
     write_program(folder.path(), "dmesg", DMESG);
     let (code, shown) = run(folder.path(), "judged", "echo 100 >\"$FOLDER/replays\"");

@@ -11,7 +11,7 @@ use std::{
 
 const KINDS: [&str; 8] = ["quickstart", "slurm", "kubernetes", "hosts", "a3-mega", "a4", "dgx", "logs"];
 
-/// A folder of a user, with a folder of programs that is the whole `PATH`.
+/// A user's folder, and a folder of programs that is the only folder on the `PATH`.
 struct Home {
     folder: tempfile::TempDir,
 }
@@ -288,7 +288,7 @@ fn hostile_programs_neither_hang_nor_reach_the_workflow() {
 }
 
 #[test]
-fn schemas_are_the_published_ones() {
+fn printed_schemas_equal_the_published_files() {
     for (kind, file) in
         [("workflow", "workflow"), ("criteria", "criteria"), ("suite", "suite"), ("build", "build")]
     {

@@ -168,7 +168,7 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     let folder = tempfile::tempdir().unwrap();
     let save = folder.path().join("baseline.json").display().to_string();
     let stderr = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
-    // 356, 356, 151, 254 and 127 GB/s.
+    // Plateau bandwidths of the logs: 356, 356, 151, 254 and 127 GB/s.
     let logs = written(folder.path(), &[1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0]);
     for more in [&[][..], &["--drop-outliers"]] {
         let refused = learn(&save, more, &logs);
@@ -265,7 +265,7 @@ fn samples() -> Vec<String> {
     let mut logs = Vec::new();
     for folder in ["tests/data/nccl/h200", "tests/data/nccl/ours", "../shared/nccl-samples/public"] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
-            eprintln!("SKIPPED: there is no folder {folder}");
+            eprintln!("SKIPPED: the folder {folder} does not exist");
             continue;
         };
         let files = entries.map(|entry| entry.unwrap().path());
@@ -405,7 +405,7 @@ fn many_logs_are_summarised_with_the_worst_first() {
 }
 
 #[test]
-fn a_folder_stands_for_the_regular_files_below_it() {
+fn a_folder_includes_all_regular_files_below_it() {
     let folder = tempfile::tempdir().unwrap();
     let logs = folder.path().join("logs");
     for (name, content) in

@@ -107,8 +107,8 @@ fn nodes(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("node-{at:02}")).collect()
 }
 
-/// Executes the tests that the search requests, until it requests no more. `outcome` gives a test's result from whether its group
-/// contains the bad node. Returns the last output, its JSON, and all tests.
+/// Executes the tests that the search requests, until it requests no more. The argument of `outcome`, which
+/// returns a test's result, states whether the group contains the bad node. Returns the last output, its JSON, and all tests.
 fn searched(
     members: &[String],
     reference: Option<&Value>,

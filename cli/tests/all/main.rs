@@ -4,6 +4,7 @@ mod audit;
 mod bundles;
 mod busy_gpu;
 mod checks;
+mod conventions;
 mod cost;
 mod errors;
 mod evidence;
@@ -12,7 +13,6 @@ mod judge;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod locate;
-mod manners;
 mod node_counts;
 mod notify;
 mod outages;

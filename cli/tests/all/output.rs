@@ -96,7 +96,7 @@ fn a_hangup_cancels_and_releases_everything() {
     lab.assert_nothing_left();
 }
 
-/// A file name and a workflow from elsewhere reach the terminal as text.
+/// File names and workflows from external sources reach the terminal without escape sequences.
 #[test]
 fn external_text_cannot_control_the_terminal() {
     let lab = Lab::new("", "");

@@ -81,8 +81,8 @@ fn a_run_lists_and_reads_its_ledger_rarely() {
     assert!(again.is_empty(), "this process wrote every record: {again:?}");
 }
 
-/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: Burnin's program
-/// under the name of nccl-tests', which identifies itself in its log.
+/// The quickstart on a host with two stand-ins on the PATH: `nvidia-smi` lists two GPUs, and `all_reduce_perf` marks its log
+/// and runs the quickstart's benchmark.
 #[test]
 fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     let lab = Lab::new("", "");
@@ -283,7 +283,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
 }
 
 #[test]
-fn a_dead_node_costs_an_attempt_but_not_the_run() {
+fn a_run_with_a_dead_node_passes_in_a_second_attempt() {
     // The first start of a rank waits to be killed; the second does not.
     let lab = Lab::new(
         r#"if [[ $(wc -l < "$(dirname "$0")/../../../../../../counts/rank-$BURNIN_RANK") == 1 ]]; then sleep 60; fi"#,

@@ -39,7 +39,7 @@ fn commands_on_a_server_behave_like_local_ones() {
     let here = lab.burnin(&["run", "w.yaml"]);
     let (status, shown_here, stderr_here) = ended(&here);
     assert_eq!((status, stages(&stderr)), (0, stages(&stderr_here)), "{stderr}\n{stderr_here}");
-    // A run whose bandwidth is below the printed digits has no sentence about its level.
+    // Plateau lines are ignored: the report omits them for a bandwidth below the printed precision.
     let lines = |text: &str| text.lines().filter(|line| !line.contains(" plateau ")).count();
     assert_eq!(
         lines(&shown) + 1,
@@ -87,7 +87,7 @@ fn commands_on_a_server_behave_like_local_ones() {
     assert!(pins.contains(&format!("pinned {run} by")) && pins.contains("repaired"), "{pins}");
     assert_eq!(on_server(&["baseline", "unpin", "lab"]).0, 0);
 
-    // The beginning of an id names its run.
+    // A prefix of an id identifies its run.
     let (status, report, stderr) = on_server(&["show", &run[..run.len() - 2]]);
     assert!(status == 0 && report.starts_with(&run), "{report}{stderr}");
 
@@ -111,7 +111,7 @@ fn commands_on_a_server_behave_like_local_ones() {
 }
 
 #[test]
-fn a_server_is_addressed_safely() {
+fn tokens_are_neither_sent_unencrypted_nor_printed() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let url = format!("http://{}", up.address);

@@ -175,7 +175,7 @@ fn followed_logs_show_a_running_job_until_the_run_is_closed() {
 }
 
 #[test]
-fn a_cancelled_run_states_who_cancelled_it() {
+fn a_cancelled_run_names_the_user_who_cancelled_it() {
     let lab = Lab::new("sleep 60", "");
     let mut run = lab.start();
     crate::support::wait_for("the job to start", || lab.path("counts/rank-0").exists());

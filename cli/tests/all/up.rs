@@ -413,7 +413,7 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
     let up = || {
         let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
         command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url);
-        command.env("BURNIN_CHANNEL_PAGER_KEY", "a key of the two of them");
+        command.env("BURNIN_CHANNEL_PAGER_KEY", "a key of the receiver");
         Up::new(command)
     };
     let decided = |run: &str| lab.data().join("notices").join(run).join("ended.json").exists();

@@ -32,8 +32,8 @@ pub struct EventReader {
 struct HostFailure {
     /// Position among the failures of all hosts.
     order: u64,
-    /// Whether the host ran another task afterwards: `ignore_errors`, `rescue`, or only `always`. Ansible's
-    /// counts decide.
+    /// Whether the host ran another task afterwards, because of `ignore_errors`, `rescue` or `always`. Only
+    /// Ansible's counts show whether the failure is final.
     went_on: bool,
     failure: TaskFailure,
 }

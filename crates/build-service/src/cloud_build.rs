@@ -82,13 +82,13 @@ impl CloudBuilds {
         Self { account, logs, ..self }
     }
 
-    /// For operations on a command's builds without a config.
+    /// Submissions, for operations on a command's builds without a config.
     pub fn submissions(&self) -> &Submissions {
         &self.submissions
     }
 
-    /// The source archive in the form that Cloud Build accepts: gzipped. Named by its digest, so that it is
-    /// created once.
+    /// The source archive in the form that Cloud Build accepts: gzipped. The object is named by
+    /// the digest, so that it is created once.
     async fn source(&self, build: &BuildSpec) -> Result<Option<String>, PortError> {
         let Some(source) = &build.source else { return Ok(None) };
         let missing = || {
@@ -192,7 +192,7 @@ fn object_in(place: &str, bucket: &str) -> Option<String> {
     Some(place.strip_prefix("gs://")?.strip_prefix(bucket)?.strip_prefix('/')?.to_owned())
 }
 
-/// A result of a build differs from Cloud Build's report.
+/// Error for a build's result that contradicts Cloud Build's report.
 fn unsound(place: &str, why: &str) -> PortError {
     PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
 }
@@ -202,7 +202,7 @@ impl Builds for CloudBuilds {
     async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let source = self.source(build).await?;
         let submitted = self.submissions.submit(key, |claim| {
-            // A folder per claim: a build presumed lost must not overwrite another's files.
+            // A folder per claim: a build presumed lost must not overwrite another build's files.
             let folder = format!("{}/{claim}", journal::folder(key));
             let frame = Frame {
                 limit: timeout,

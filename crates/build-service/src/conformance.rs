@@ -22,7 +22,7 @@ pub struct Configs {
 /// Panics at the first violation.
 pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     let command = |attempt| CommandId {
-        run: "conformance".parse().expect("a legal run id"),
+        run: "conformance".parse().expect("a valid run id"),
         stage: Stage::Image,
         attempt: Attempt::new(attempt),
         verb: Verb::Start,
@@ -71,11 +71,11 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     builds.start(&part(1), &configs.fails, limit).await.expect("a handle");
     builds.start(&part(2), &configs.succeeds, limit).await.expect("a handle");
     assert!(matches!(end(builds, &part(1)).await, BuildPhase::Failed(_)));
-    let BuildPhase::Built(second) = end(builds, &part(2)).await else { panic!("the second succeeds") };
+    let BuildPhase::Built(second) = end(builds, &part(2)).await else { panic!("the second build succeeds") };
     let BuildPhase::Built(whole) = end(builds, &id(1)).await else {
         panic!("a completed build keeps its result")
     };
-    assert_ne!(second.reference, whole.reference, "each has its own location");
+    assert_ne!(second.reference, whole.reference, "each build has its own location");
 }
 
 async fn end(builds: &dyn Builds, key: &BuildKey) -> BuildPhase {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_are_here_or_in_a_location_of_a_project() {
+    fn builds_run_on_this_host_or_in_a_location_of_a_project() {
         assert_eq!("/var/builds".parse(), Ok(BuildLocation::Here("/var/builds".into())));
         for (project, location) in [("val-prod", "us-central1"), ("example.com:val", "global")] {
             let expected = BuildLocation::CloudBuild { project: project.into(), location: location.into() };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_has_the_form_of_the_api() {
+    fn only_an_account_in_the_form_of_the_api_is_accepted() {
         let account = "projects/p/serviceAccounts/burnin-image-build@p.iam.gserviceaccount.com";
         assert_eq!(account.parse(), Ok(BuildAccount(account.to_owned())));
         for wrong in [

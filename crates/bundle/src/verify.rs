@@ -15,7 +15,7 @@ use crate::{
     BLOCK, BundleFile, CONTENTS, Contents, HANDOVER, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding,
 };
 
-/// Maximum size of the first file; it holds several hundred thousand files.
+/// Maximum size of the first file; a list of several hundred thousand files fits.
 const MOST_CONTENTS: u64 = 64 << 20;
 /// Maximum size of a ledger record.
 const MOST_RECORD: u64 = 16 << 20;
@@ -127,7 +127,7 @@ struct ArchiveReader<R> {
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Reads one of the first two files, at most `most` bytes. No list contains its size, so the size in its tar header is used.
+    /// Reads one of the first two files, at most `most` bytes. The signed list lacks their sizes, so the size in the tar header is used.
     fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, InvalidBundle> {
         let no_bundle = |why: &str| InvalidBundle::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];

@@ -27,7 +27,7 @@ const MOST_SMALL: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The run does not exist.
-    #[error("there is no run {0}")]
+    #[error("run {0} does not exist")]
     NoRun(RunId),
     /// The run is not closed.
     #[error("{0} is still open; a bundle requires a closed run")]
@@ -80,7 +80,7 @@ pub async fn write(
     let damaged = |why: String| BundleError::Damaged { run: run.clone(), why };
     let mut names = store.list(&format!("artefacts/{run}/")).await?;
     let mut records = store.list(&format!("ledger/{run}/")).await?;
-    records.sort(); // numbers are padded
+    records.sort(); // by number, because the names have leading zeros
     let mut ledger: Vec<Record> = Vec::new();
     for name in &records {
         let body = store.read(name).await?.unwrap_or_default();

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_with_another_field_or_an_unknown_kind_is_a_problem() {
+    fn a_wrong_field_and_an_unknown_kind_are_reported() {
         let list =
             json!([{"slack": {"target": "ops"}}, {"email": {"to": "me"}}, {"webhook": {"target": "pager"}}]);
         let list: Vec<Notify> = serde_json::from_value(list).unwrap();

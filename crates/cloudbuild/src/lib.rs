@@ -10,7 +10,7 @@
 //!
 //! # Limits of the local runner
 //!
-//! There are no containers. A step's image is mapped to a tool on the `PATH` (see [`image`]); nothing is
+//! Steps run without containers. A step's image is mapped to a tool on the `PATH` (see [`image`]); nothing is
 //! pulled or pushed: `images` are listed and artefacts are measured, for the caller to store. `/workspace` is
 //! a folder of the host, so portable steps use relative paths; the path `/workspace` itself is only supported
 //! in `dir`.

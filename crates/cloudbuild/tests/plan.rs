@@ -27,7 +27,7 @@ fn args(plan: &Plan, step: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_complete_config_gives_a_plan() {
+fn a_complete_config_results_in_a_plan() {
     let inputs = Inputs {
         substitutions: map(&[("_WHO", "you")]),
         built_ins: map(&[("PROJECT_ID", "p1"), ("BUILD_ID", "b1")]),
@@ -131,7 +131,7 @@ fn every_problem_is_reported_at_once() {
 }
 
 #[test]
-fn loose_substitutions_are_empty_or_ignored() {
+fn allow_loose_permits_missing_and_unused_substitutions() {
     let config = |option: &str| {
         json!({
             "steps": [{"name": "echo", "args": ["a${_MISSING}b"]}],
@@ -144,7 +144,7 @@ fn loose_substitutions_are_empty_or_ignored() {
 }
 
 #[test]
-fn automap_uses_every_substitution() {
+fn automapped_substitutions_are_not_unused() {
     let config = json!({
         "steps": [{"name": "bash", "script": "true"}],
         "substitutions": {"_A": "x"},
@@ -183,7 +183,7 @@ fn dynamic_substitutions_resolve_defaults_and_leave_overrides_literal() {
 }
 
 #[test]
-fn the_file_is_read_strictly() {
+fn unknown_fields_and_invalid_values_are_rejected() {
     let table = [
         (json!({"steps": [{"name": "a", "waitfor": ["-"]}]}), "waitfor"),
         (json!({"steps": [], "timeout": "1h"}), "seconds"),
@@ -198,7 +198,7 @@ fn the_file_is_read_strictly() {
 }
 
 #[test]
-fn a_config_survives_its_own_json_and_has_a_schema() {
+fn a_config_round_trips_through_json_and_has_a_schema() {
     let text = json!({"steps": [{"name": "a", "allowExitCodes": [1], "timeout": "1.5s"}], "queueTtl": "60s"});
     let config: BuildConfig = serde_json::from_value(text.clone()).unwrap();
     assert_eq!(serde_json::to_value(&config).unwrap(), text);

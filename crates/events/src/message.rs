@@ -32,7 +32,7 @@ pub enum Content {
     Command(Box<Command>),
 }
 
-/// An event that this service cannot read. Redelivery cannot help: it is parked.
+/// An event that this service cannot read. It is parked, because a redelivery would fail again.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableEvent {
     /// This version of the service does not know the event type.
@@ -78,7 +78,7 @@ impl Message {
         }
     }
 
-    /// Stamps the publisher's clock and trace.
+    /// Sets the time of publication, by the publisher's clock, and the trace context.
     #[must_use]
     pub fn stamped(mut self, time: Timestamp, traceparent: Option<String>) -> Self {
         self.time = Some(time);

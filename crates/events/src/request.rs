@@ -16,7 +16,7 @@ pub const CLUSTER_OFFERED: &str = "dev.burnin.cluster.offered.v1";
 /// CloudEvents type of [`RunAnswer`].
 pub const RUN_ANSWERED: &str = "dev.burnin.run.answered.v1";
 
-/// Requests a run. The event's `source` and `id` are stored permanently: a resent request is the same run.
+/// Requests a run. The event's `source` and `id` are stored permanently: a resent request starts no further run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {

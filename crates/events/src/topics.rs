@@ -35,7 +35,7 @@ const COMMANDS: [Topic; 5] = [
     topic("loader", &["results.load"]),
 ];
 
-/// The topics of commands, and those of facts, ends, requests and replies.
+/// Names of all topics: of commands, facts, ends of runs, requests and answers.
 pub fn topics() -> Vec<&'static str> {
     COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED, REQUESTS, REPLIES]).collect()
 }

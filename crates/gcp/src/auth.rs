@@ -91,13 +91,13 @@ impl Authenticator for Verifier {
         if head.alg != Algorithm::RS256 {
             return Err(unproven("the token is not signed with RS256"));
         }
-        let id = head.kid.ok_or_else(|| unproven("the token names no key"))?;
+        let id = head.kid.ok_or_else(|| unproven("the token has no key id"))?;
         let key = self.keys.get(&id).await.map_err(|keyless| match keyless {
             Keyless::Unknown => unproven("the token's key is not Google's"),
             Keyless::Unavailable(why) => Denied::Unknown(why),
         })?;
         let claims = decode::<Claims>(token, &key, &self.validation);
-        let claims = claims.map_err(|error| Denied::Unproven(format!("the token: {error}")))?.claims;
+        let claims = claims.map_err(|error| Denied::Unproven(format!("invalid token: {error}")))?.claims;
         if !claims.email_verified || claims.email.is_empty() {
             return Err(unproven("the token has no verified address"));
         }

@@ -131,7 +131,8 @@ impl Keys {
 
     async fn fetch(&self, last: &mut Option<Timestamp>, now: Timestamp) -> Result<(), String> {
         *last = Some(now);
-        let (set, good_for) = self.source.fetch().await.inspect_err(|why| warn!("no keys: {why}"))?;
+        let (set, good_for) =
+            self.source.fetch().await.inspect_err(|why| warn!("the keys cannot be fetched: {why}"))?;
         let mut keys = BTreeMap::new();
         for jwk in &set.keys {
             let rs256 = jwk.common.key_algorithm.is_none_or(|algorithm| algorithm == KeyAlgorithm::RS256);

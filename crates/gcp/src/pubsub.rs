@@ -62,7 +62,7 @@ impl Bus for PubSub {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let failed = |why: String| BusError { id: event.id().to_owned(), why };
         let topic = topic_of(event.ty());
-        let publisher = self.publishers.get(topic).ok_or_else(|| failed(format!("no topic {topic}")))?;
+        let publisher = self.publishers.get(topic).ok_or_else(|| failed(format!("unknown topic {topic}")))?;
         let message = message(&event);
         let key = message.ordering_key.clone();
         match tokio::time::timeout(PATIENCE, publisher.publish(message)).await {

@@ -1,10 +1,9 @@
 //! Artefacts: a stage's files, committed by a manifest that is written last.
 //!
 //! ```text
-//! artefacts/{run}/{stage}/{attempt}/...             names carry the attempt
-//! artefacts/{run}/{stage}/{attempt}/manifest.json   last, create-only: a file that it does not list does not
-//! exist
-//! artefacts/{run}/{stage}/{attempt}/{part}/...      the same for each part, where an attempt has several
+//! artefacts/{run}/{stage}/{attempt}/...             files of one attempt
+//! artefacts/{run}/{stage}/{attempt}/manifest.json   created last and once; unlisted files do not count
+//! artefacts/{run}/{stage}/{attempt}/{part}/...      the same for each part of an attempt with several parts
 //! ```
 
 use std::sync::Arc;

@@ -10,23 +10,23 @@ use crate::state::{Lease, LeaseState, RunState};
 pub struct Usage {
     /// Number of requested nodes.
     pub nodes: u32,
-    /// Time clusters were held, from the request to the confirmed deletion.
+    /// Total time of the clusters, each from its request to its confirmed deletion.
     pub held: Span,
-    /// Time the benchmark ran.
+    /// Total run time of the benchmark's jobs.
     pub busy: Span,
     /// Cost, if a price is known.
     pub spent: Option<Money>,
 }
 
 impl Usage {
-    /// Time clusters were held without a running benchmark.
+    /// Part of `held` without a running job of the benchmark.
     pub fn idle(&self) -> Span {
         Span(self.held.0.saturating_sub(self.busy.0))
     }
 }
 
 impl Lease {
-    /// Time the cluster has been held at `now`.
+    /// Total time of the cluster up to `now`.
     pub(crate) fn held_by(&self, now: Timestamp) -> Span {
         match self.state {
             LeaseState::Returned => self.held,

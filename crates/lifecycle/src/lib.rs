@@ -10,7 +10,7 @@
 //! normal operation are the same steps: load, [`decide()`], append, [`evolve()`], [`owed()`], send.
 //!
 //! A run has an *answer* (image, cluster, job, logs, verdict, results, in this order) and a *lease* for every
-//! cluster it requested. It closes when the answer is final, every lease is returned and no started operation
+//! cluster it requested. It closes when the answer is final, every lease is released and no started operation
 //! is running. A cluster that appears later reopens its lease, and nothing else.
 
 mod cost;

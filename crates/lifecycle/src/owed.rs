@@ -171,7 +171,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
 fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let limits = &state.workflow.limits;
     let limit = state.stage(Stage::Locate.of(check))?.since? + job_limit(limits.locate, limits.grace);
-    // A node that ends at the end of its lease is not bad.
+    // The search ends before the lease: a node that ends with its lease is not bad.
     let lease = state.leases.get(&state.attempt(Stage::Cluster));
     let lease =
         lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));

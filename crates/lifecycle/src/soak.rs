@@ -136,7 +136,7 @@ impl RunState {
         paid.is_some_and(|paid| paid < needed).then_some(SoakEnd::Budget)
     }
 
-    /// Conclusion of a soak that ended before its time, although everything it measured passed.
+    /// Conclusion of a soak that ended before its duration had passed, although every judged check passed.
     pub(crate) fn short_soak(&self) -> Option<Conclusion> {
         let (soak, progress) = (self.workflow.soak?, self.soak?);
         let (at, end) = progress.ended?;

@@ -367,7 +367,7 @@ impl RunState {
         matches!(self.workflow.cluster, Some(ClusterSpec::Rent(_)))
     }
 
-    /// Whether every opened lease was returned.
+    /// Whether every lease is released.
     pub fn leases_returned(&self) -> bool {
         self.leases.values().all(|lease| lease.state == LeaseState::Returned)
     }
@@ -481,7 +481,7 @@ impl RunState {
         if self.frontier().is_some() {
             return None;
         }
-        // The verdict is the answer: it is independent of the search for bad nodes, unless that keeps later checks from running.
+        // The verdict is the answer: it is independent of the search for bad nodes, unless the search prevents later checks.
         let relevant = |step: &Step| {
             let stops = || {
                 self.end(*step).is_some_and(|end| stops_jobs(step.stage, end))
@@ -545,7 +545,7 @@ impl RunState {
             let Some(state) = self.stage(*step) else { return false };
             let begun = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(AttemptEnd::TimedOut));
-            // A job ends with its cluster: after the lease is returned no job remains to stop.
+            // A job ends with its cluster: after the lease is released no job remains to stop.
             let gone = step.stage != Stage::Image && self.rents() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
         })

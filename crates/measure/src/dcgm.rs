@@ -150,7 +150,7 @@ fn read(test: JsonValue<'_>, out: &mut Out) -> bool {
         failed |= outcome.is_bad();
         let (first, others) = subjects(result, out);
         if !others.is_empty() && outcome.is_bad() {
-            // The result of several GPUs together: an error may name the one that failed.
+            // One result covers several GPUs: an error may name the GPU that failed.
             let among = iter::once(first).chain(others).collect();
             put(&title, &Entity { among, ..Entity::default() }, &outcome, out);
             continue;
@@ -224,7 +224,7 @@ impl Entity {
     }
 }
 
-/// GPUs and other devices that a result covers: the first, and the others. Most results cover one.
+/// GPUs and other devices that a result covers. The first is separate, because most results cover only one device.
 fn subjects(result: JsonValue<'_>, out: &mut Out) -> (Entity, Vec<Entity>) {
     let [group, id, gpus, gpu] = result.get_each(["entity_group", "entity_id", "gpu_ids", "gpu_id"]);
     if let Some(group) = group.and_then(JsonValue::text) {
@@ -352,7 +352,7 @@ fn is_hardware(text: &str) -> bool {
     WORDS.is_match(text)
 }
 
-/// A search for words in any case.
+/// Prepares a search for words in upper or lower case.
 fn words(words: &[&str]) -> AhoCorasick {
-    AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("a few words")
+    AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("the words are few and short")
 }

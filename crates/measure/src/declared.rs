@@ -26,7 +26,7 @@ use crate::{
     prefix::Labels,
 };
 
-/// How the output of a benchmark is read.
+/// Rules for reading the output of a benchmark.
 ///
 /// Exactly one of `row`, `table` and `json` finds the values. Regular expressions search within a line and are linear in its
 /// length. Named groups and columns called `gpu`, `node`, `rank`, `link` and `peer` are the subject of a value, `unit` is its
@@ -86,7 +86,7 @@ fn zero() -> Vec<i32> {
 pub struct TableRule {
     /// The header line.
     pub header: String,
-    /// Name of each column: `value`, `unit`, a subject, a label, or `-` for one that is not read.
+    /// Name of each column: `value`, `unit`, a subject, a label, or `-` for a column that is not read.
     pub columns: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct TableRule {
 pub struct JsonRule {
     /// Path of the values, such as `$.gemm[*].tflops`.
     pub values: String,
-    /// Subjects and labels: their names, and the keys beside the value that hold them.
+    /// Names of subjects and labels, and for each of them the key beside the value that contains it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub with: BTreeMap<String, String>,
 }
@@ -125,7 +125,7 @@ struct Rules {
 /// A line that a rule of a declaration matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matched {
-    /// Line of the log, starting at 1.
+    /// Line number in the log, starting at 1.
     pub line: u64,
     /// The field of the declaration, such as `row` or `context[1]`.
     pub field: String,
@@ -135,7 +135,7 @@ pub struct Matched {
 
 /// Maximum number of reported matches.
 const MATCHES: usize = 1000;
-/// Name of the format of such logs.
+/// Name of the format of logs that a declaration describes.
 const NAME: &str = "declared";
 
 impl Declaration {
@@ -197,7 +197,7 @@ impl Declared {
 
 type Matches = Arc<std::sync::Mutex<Vec<Matched>>>;
 
-/// The reader of one process.
+/// Reads the output of one process.
 struct State {
     rules: Arc<Rules>,
     matches: Option<Matches>,
@@ -349,7 +349,10 @@ impl State {
                     Some(text) => held.push((name.as_str(), text)),
                     None => {
                         self.broken = true;
-                        out.error(&format!("line {}: the value has no {key:?} beside it", value.line()));
+                        out.error(&format!(
+                            "line {}: the object of the value has no key {key:?}",
+                            value.line()
+                        ));
                     }
                 }
             }

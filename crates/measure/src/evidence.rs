@@ -1,5 +1,5 @@
-//! Hardware evidence in the log of a job: what the job's script printed about a node before and after the program, and about its
-//! GPUs meanwhile.
+//! Hardware evidence in the log of a job: lines that the job's script printed about a node before and after the program, and
+//! about its GPUs during the program.
 //!
 //! ```text
 //! burnin evidence: NODE before gpus 0, GPU-cf8f9c59-..., 1752624007694, 00000000:00:06.0, NVIDIA H100 80GB HBM3, ...

@@ -89,7 +89,7 @@ impl Lines for Products {
         };
         let known = match key {
             "gemm_precision" | "gemm_shape" => {
-                // A precision starts the next product.
+                // `gemm_precision` is the first line of a product.
                 if key == "gemm_precision" {
                     self.broken |= self.begun && !self.ended;
                     (self.begun, self.measured, self.ended) = (true, false, false);

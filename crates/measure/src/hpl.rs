@@ -64,7 +64,7 @@ static ERROR: Phrase = Phrase::new(" error");
 impl Lines for Hpl {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
-        // Most lines neither begin like one that is read nor contain a phrase.
+        // Most lines have neither the first letter of a line that is read nor one of the phrases.
         let begins = text.starts_with(['H', 'W', '|', 'F', 'E']);
         if !begins && TESTS.find(text).is_none() && ERROR.find(text).is_none()
             || text.starts_with("Column=")

@@ -163,7 +163,7 @@ fn plain(name: &str) -> Cow<'_, str> {
     name.chars().map(plain).collect()
 }
 
-/// Bytes of names in lower case.
+/// For each byte, whether a lower-case name may contain it.
 const PLAIN: [bool; 256] = {
     let (mut plain, mut byte) = ([false; 256], 0);
     while byte < plain.len() {

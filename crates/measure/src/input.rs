@@ -16,7 +16,7 @@ const HEAD: usize = 1 << 20;
 /// return it to the system after each log: the next one would wait for new pages.
 const SHORT: usize = HEAD / 4;
 
-/// Reads the lines of a log, of which the beginning was read, into the reading of this format.
+/// Reads the lines of a log in this format; `beginning` was already read from `input`.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
     Ok((head, Failing(error).chain(input)))
 }
 
-/// An optional reader.
+/// A reader that may be absent; an absent reader is empty.
 struct Maybe<R>(Option<R>);
 
 impl<R: Read> Read for Maybe<R> {

@@ -39,8 +39,8 @@ enum JsonKind {
 #[derive(Clone, Copy, Debug)]
 struct JsonNode {
     start: u32,
-    /// End of the text; for an object or array the index of the first node after it, and while it is open that of the object
-    /// or array around it.
+    /// End of the text. For a closed object or array: index of the first node after it; for an open one: index of the enclosing
+    /// object or array.
     end: u32,
     /// Number of line feeds before it.
     line: u32,
@@ -91,9 +91,8 @@ impl<'a> Document<'a> {
     }
 
     /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
-    /// from the document that [`Documents`] would find: lines within a string, empty lines, or lines that are read
-    /// without a part.
-    /// The first line has `first` bytes.
+    /// from the document that [`Documents`] would find: lines within a string, empty lines, or lines from
+    /// which the reader removes a part. The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<JsonNode>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, nodes);
@@ -483,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_ends_at_any_byte_that_ends_words() {
+    fn a_word_ends_at_its_first_delimiter() {
         for length in 0..30 {
             for end in 0..=u8::MAX {
                 let mut text = vec![b'7'; length];

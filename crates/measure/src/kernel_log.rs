@@ -70,7 +70,7 @@ struct Kernel {
     failed: bool,
     /// Serial number or UUID by bus id.
     serials: BTreeMap<Arc<str>, Arc<str>>,
-    /// Bus id of the GPU in the last such line; its board's serial number follows.
+    /// Bus id of the GPU in the last line `GPU at PCI:`; a line with the serial number of its board follows.
     introduced: Option<Arc<str>>,
 }
 

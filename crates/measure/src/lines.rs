@@ -243,7 +243,7 @@ fn trimmed_end(line: &str) -> &str {
     &line[..end]
 }
 
-/// Whether a line may begin with the mark of a byte order or with the JSON of a log driver, which `nccl::clean` removes.
+/// Whether a line may begin with a byte-order mark or with the JSON of a log driver, which `nccl::clean` removes.
 fn is_wrapped(line: &str) -> bool {
     matches!(line.as_bytes(), [0xef, ..] | [b'{', b'"', b'l', ..])
 }

@@ -22,7 +22,7 @@ impl Number {
     /// The same number printed with this many digits, of which zeros at the end were omitted.
     pub(crate) fn with_digits(self, digits: i32) -> Self {
         let magnitude = if self.value == 0.0 { 0.0 } else { self.value.abs().log10().floor() };
-        // Exponents of finite numbers fit.
+        // The exponent of a finite number fits into `i32`.
         let step = usize::try_from(magnitude as i32 + 1 - digits + 24).ok();
         Self { resolution: step.and_then(|step| POWERS.get(step)).copied(), ..self }
     }
@@ -67,7 +67,7 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     if !rest.is_empty() {
         return None;
     }
-    // The text is short.
+    // The text has at most `LONGEST` bytes, so the number of digits fits into `i32`.
     let step = exponent - fraction as i32;
     let power = |exponent: i32| POWERS.get(usize::try_from(exponent + 24).ok()?).copied();
     // More digits may have overflowed the integer.
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_has_its_printed_step() {
+    fn the_resolution_is_one_unit_of_the_last_printed_digit() {
         for (text, value, step) in [
             ("51.47", 51.47, 0.01),
             ("0", 0.0, 1.0),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_the_nearest_to_its_text() {
+    fn a_value_is_the_float_nearest_to_its_text() {
         let mut random = 1_u64;
         for _ in 0..100_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -113,7 +113,7 @@ impl Matrix {
         }
     }
 
-    /// Whether the printed sum is that of the values.
+    /// Whether the printed sum equals the sum of the values, within rounding.
     fn agrees(&self, sum: Number) -> bool {
         let rounding = self.rounding + sum.resolution.unwrap_or(0.0) / 2.0;
         (self.sum - sum.value).abs() <= rounding * 1.001 + sum.value.abs() * 1e-9
@@ -129,7 +129,7 @@ fn part(description: &str) -> Option<&'static str> {
     parts.into_iter().find(|(_, words)| has(*words)).map(|(name, _)| name)
 }
 
-/// The name of a test in that of its metric.
+/// Name of a test, as a part of the name of its metric.
 #[derive(Default)]
 struct TestName {
     plain: String,
@@ -367,7 +367,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
 ";
 
     #[test]
-    fn pairs_have_two_ends_and_parts() {
+    fn a_value_between_two_gpus_names_both_and_its_part() {
         let reading = crate::read(LOG.as_bytes()).unwrap();
         assert_eq!(reading.ended, LogEnd::Complete);
         let shown = |index: usize| {
@@ -382,7 +382,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
     }
 
     #[test]
-    fn a_sum_shows_a_lost_row_and_a_lost_test_end() {
+    fn a_lost_row_a_lost_sum_or_a_changed_digit_makes_the_log_incomplete() {
         for lost in [" 1    380.20       N/A\n", "SUM device_to_device_bidirectional_memcpy_read_ce 760.10\n"]
         {
             let reading = crate::read(LOG.replacen(lost, "", 1).as_bytes()).unwrap();

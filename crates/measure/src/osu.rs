@@ -107,7 +107,7 @@ impl Lines for Osu {
     }
 }
 
-/// The name of a test, such as `multiple_bandwidth_message_rate`: the words of its title. The memory of another name is used again.
+/// The name of a test, such as `multiple_bandwidth_message_rate`: the words of its title. Reuses the memory of `other`.
 fn name_of_test(title: &str, other: String) -> String {
     let mut name = other.into_bytes();
     name.clear();

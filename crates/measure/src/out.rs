@@ -55,16 +55,16 @@ pub(crate) struct Out {
     pub(crate) position: usize,
     used: usize,
     reports: usize,
-    /// A metric was omitted, and so are all after it.
+    /// A metric was omitted; all later metrics are omitted as well.
     full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
-    /// Names and units by the hash of what they were made from.
+    /// Names and units by the hash of their source texts.
     recent_names: Recent<RecentName>,
     /// Labels by the hash of their texts.
     recent_labels: Recent<RecentLabels>,
     last_line: u64,
-    /// A metric has a line before that of an earlier one.
+    /// The metrics are not in the order of their lines.
     is_unsorted: bool,
     /// Labels of the metric in progress: each name and value behind its length in one byte.
     labels: Vec<u8>,

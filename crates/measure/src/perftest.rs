@@ -72,7 +72,7 @@ struct Test {
     both: bool,
     device: Option<Arc<str>>,
     columns: Vec<PerftestColumn>,
-    /// A program that has not printed its header yet.
+    /// A program has started and has not printed its header yet.
     pending: bool,
     headers: u32,
     ends: u32,

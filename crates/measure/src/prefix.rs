@@ -9,7 +9,7 @@ use memchr::memchr;
 pub(crate) struct Origin<'a> {
     /// The last prefix that names a process; empty if no prefix names one.
     pub(crate) label: &'a str,
-    /// The prefix before it that names a process.
+    /// The preceding prefix that names a process.
     pub(crate) outer: &'a str,
     pub(crate) node: Option<&'a str>,
     pub(crate) rank: Option<u32>,
@@ -74,7 +74,7 @@ impl Labels {
         }
     }
 
-    /// Prefixes that are not marked as such are not removed.
+    /// Whether only prefixes with a mark of their launcher or log collector are removed.
     pub(crate) fn are_marked(self) -> bool {
         !self.ranks && !self.hosts
     }
@@ -82,7 +82,7 @@ impl Labels {
     /// Removes the prefixes of a line.
     #[inline]
     pub(crate) fn strip<'a>(self, line: &'a str) -> (Origin<'a>, &'a str) {
-        // Nearly all lines.
+        // Fast path for nearly all lines.
         let unmarked =
             !self.ranks && !self.hosts && !line.starts_with(|c: char| c == '[' || c.is_ascii_digit());
         if self.raw || unmarked {

@@ -48,7 +48,7 @@ mod tests {
     fn the_latest_values_are_found() {
         let mut recent = Recent::default();
         assert_eq!(recent.get(0, |_| true), None);
-        // All have the same set, because it depends on the product.
+        // Six different hashes that select the same set.
         let alike = |value: u64| value << 40;
         let same_set: Vec<_> = (0..100_000).map(alike).filter(|hash| set_of(*hash) == 3).take(6).collect();
         for hash in &same_set {

@@ -56,20 +56,22 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
     })
 }
 
-/// Number of spaces at the start of a text, without some of the last seven bytes. Columns of a table are many spaces apart.
+/// Number of spaces at the start of a text; at most seven bytes at its end are not examined. Columns of a table are many spaces
+/// apart.
 #[inline]
 pub(crate) fn leading_spaces(text: &[u8]) -> usize {
     leading(text, |word| word ^ (EACH * u64::from(b' ')))
 }
 
-/// Number of bytes at the start of a text before the first space or control character, without some of the last seven bytes.
+/// Number of bytes at the start of a text before the first space or control character; at most seven bytes at its end are not
+/// examined.
 #[inline]
 fn leading_visible(text: &[u8]) -> usize {
     leading(text, |word| word.wrapping_sub(EACH * u64::from(b'!')) & !word & (EACH << 7))
 }
 
-/// Number of bytes at the start of a text, all but its last seven, that belong together. Each eight bytes are examined at once: the lowest bit
-/// of `others` that is set belongs to the first other byte.
+/// Number of bytes at the start of a text before the first byte that `others` marks; at most seven bytes at its end are not
+/// examined. Eight bytes are examined at once: the lowest set bit of `others` belongs to the first marked byte.
 #[inline]
 fn leading(text: &[u8], others: impl Fn(u64) -> u64) -> usize {
     let mut length = 0;
@@ -106,7 +108,7 @@ pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> 
     if (1..=NEAR).contains(&words.len())
         && let Some(last) = text.last_chunk()
     {
-        // The rest is examined together with bytes before it, which are none of these.
+        // The rest is examined together with the bytes before it, which do not match.
         let found = if rest.is_empty() { 0 } else { found(last) };
         return (found != 0).then(|| text.len() - 8 + first(found));
     }
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_are_removed_as_from_any_text() {
+    fn trim_equals_str_trim() {
         for text in ["", " ", "a", " a b\t", "\u{3000} a \u{a0}", "\u{e9} ", "\u{b}\u{1c}x\u{1c}\r"] {
             assert_eq!(trim(text), text.trim(), "{text:?}");
         }
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_byte_is_found_like_any_other() {
+    fn find_near_finds_the_first_match_at_any_position() {
         for length in 0..80 {
             for at in 0..=length {
                 let mut text = "ab\u{8a}\u{b}".repeat(20).into_bytes();

@@ -81,8 +81,8 @@ impl Measurements {
 }
 
 /// Stores the measurements in the folder of the judging command, compressed by gzip if they are larger than 16 MiB. Returns
-/// `None`, and the logs stay the only source, if they are larger than 512 MiB, or if another version of the program stored them
-/// differently.
+/// `None`, and the logs stay the only source, if they are larger than 512 MiB, or if another version of the program has already
+/// stored different content.
 ///
 /// # Errors
 /// Returns an error if the store request fails.

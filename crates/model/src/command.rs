@@ -10,7 +10,7 @@ use crate::{
     SoakRounds, Span, Stage, Timestamp, VerdictReached,
 };
 
-/// A command. A worker that receives the same id again repeats the same fact.
+/// A command. A worker that receives the same id again publishes the same fact again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
     /// Derived from run, stage, attempt and verb.
@@ -91,10 +91,10 @@ commands! {
         /// Program and arguments.
         #[serde(flatten)]
         program: Program,
-        /// Environment variables of each rank, over those of the cluster.
+        /// Environment variables of each rank; they override those of the cluster.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         environment: BTreeMap<String, String>,
-        /// Whether the job takes hardware evidence of each node.
+        /// Whether the job collects hardware evidence of each node.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         evidence: bool,
         /// The job's own time limit.

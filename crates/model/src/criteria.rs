@@ -110,13 +110,13 @@ pub struct MetricCriterion {
     /// Accepted distance from the same subject's own past: earlier passed runs, or a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past: Option<PastTolerance>,
-    /// Part of the values that is judged, if the program prints one repeatedly; the others are evidence.
+    /// Values that are judged, if the program prints a metric repeatedly; its other values are evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settled>,
 }
 
 impl MetricCriterion {
-    /// Whether it bounds the value, rather than only requiring its presence.
+    /// Whether the criterion bounds the value, rather than only requiring its presence.
     pub const fn bounds(&self) -> bool {
         self.floor.is_some()
             || self.ceiling.is_some()
@@ -237,7 +237,7 @@ fn is_default_share(share: &f64) -> bool {
 }
 
 impl Criteria {
-    /// Whether they bound the bandwidth of any collective.
+    /// Whether the criteria bound the bandwidth of any collective.
     pub fn bound_bandwidth(&self) -> bool {
         self.floors.iter().any(|floor| floor.busbw > 0.0)
             || self.references.iter().any(|reference| reference.points.iter().any(|at| at.busbw > 0.0))
@@ -287,7 +287,7 @@ impl Criteria {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OneRank {
-    /// Inconclusive if floors or references exist, because they could not be checked.
+    /// The verdict is inconclusive if floors or references exist, because they could not be checked.
     #[default]
     Inconclusive,
     /// Judge by data alone. For criteria without link requirements, such as those of a single computer.
@@ -300,7 +300,7 @@ impl OneRank {
     }
 }
 
-/// Severity of NCCL variables that are in effect with other values than requested.
+/// Severity of NCCL variables that are in effect with values other than the requested ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unequal {
@@ -323,12 +323,12 @@ impl Unequal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvidenceRule {
-    /// No evidence is taken.
+    /// No evidence is collected.
     #[default]
     Off,
-    /// Evidence is taken, and changes are judged. Missing evidence is stated.
+    /// Evidence is collected, and changes are judged. Missing evidence is reported.
     Judged,
-    /// As `judged`; missing evidence is inconclusive.
+    /// As `judged`, and missing evidence makes the verdict inconclusive.
     Required,
 }
 
@@ -337,7 +337,7 @@ impl EvidenceRule {
         *self == Self::default()
     }
 
-    /// Whether the job takes evidence.
+    /// Whether the job collects evidence.
     pub const fn is_taken(self) -> bool {
         !matches!(self, Self::Off)
     }
@@ -354,10 +354,10 @@ pub struct Floor {
     /// Bus bandwidth, GB/s.
     #[schemars(range(min = 0.0))]
     pub busbw: f64,
-    /// The only collective that it applies to.
+    /// Collective to which the floor applies. Default: all collectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<Collective>,
-    /// The only number of ranks that it applies to.
+    /// Number of ranks to which the floor applies. Default: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
 }
@@ -402,13 +402,13 @@ pub struct Reference {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
-    /// At least 0.8 of the best bandwidth: 0.1 is 10 %.
+    /// On the plateau: sizes that reach at least 0.8 of the best bandwidth. 0.1 is 10 %.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub plateau: f64,
-    /// Between plateau and latency region.
+    /// Between the plateau and the latency region.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub slope: f64,
-    /// Region in which the time hardly depends on the size.
+    /// In the latency region, in which the time hardly depends on the size.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub latency: f64,
 }

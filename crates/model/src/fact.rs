@@ -360,7 +360,7 @@ pub struct JobEnd {
     pub started_at: Option<Timestamp>,
     /// End of the job by its own clock, for display.
     pub ended_at: Option<Timestamp>,
-    /// Names of the job's nodes, if the scheduler chose them and still knows them; otherwise the cluster names them.
+    /// Names of the job's nodes, if the scheduler chose them and still reports them; otherwise the cluster names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
@@ -558,8 +558,8 @@ pub struct RunClosed {
     pub verdict: Option<Verdict>,
 }
 
-/// Cluster time and cost of a run, all clusters released. Published again if another cluster of the run
-/// appears later and is released.
+/// Cluster time and cost of a run, published after all its clusters are released. Published again if another
+/// cluster of the run appears later and is released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunUsed {
     /// Workflow name.
@@ -575,9 +575,9 @@ pub struct RunUsed {
     pub verdict: Option<Verdict>,
     /// Number of requested nodes; 0 for a run without a cluster.
     pub nodes: u32,
-    /// Time clusters were held, from the request to the confirmed deletion.
+    /// Total time of the clusters, each from its request to its confirmed deletion.
     pub held: Span,
-    /// Time the benchmark ran.
+    /// Total run time of the benchmark's jobs.
     pub busy: Span,
     /// Cost of the clusters, if a price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -111,7 +111,7 @@ impl Stage {
     pub const ALL: [Self; 7] =
         [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Locate, Self::Results];
 
-    /// The step of a run that this stage of a check is.
+    /// The step of a run: this stage of `check`.
     #[must_use]
     pub const fn of(self, check: CheckIndex) -> Step {
         Step { check, stage: self }
@@ -153,7 +153,7 @@ impl FromStr for Stage {
     }
 }
 
-/// Position of a check in its run, starting at 0. Stages of the image and the cluster belong to the first check.
+/// Position of a check in its run, starting at 0. The image and cluster stages belong to the first check.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -178,7 +178,7 @@ impl CheckIndex {
 /// A stage of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// Check of the stage; the first for the image and the cluster.
+    /// Check of the stage; the first check for the image and cluster stages.
     pub check: CheckIndex,
     /// Stage of that check.
     pub stage: Stage,

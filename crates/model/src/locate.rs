@@ -79,14 +79,14 @@ pub struct NodeSearch {
     pub cluster: Cluster,
     /// Image the job used.
     pub image: Option<Image>,
-    /// Program of the job. Pairs of nccl-tests run their largest size.
+    /// Program of the job. With nccl-tests, pairs run only the largest size of the workload.
     #[serde(flatten)]
     pub program: Program,
     /// Metrics of the criteria, for a program other than nccl-tests: the first of them in a pair's log is the speed of
     /// the pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// Environment variables of each rank, over those of the cluster.
+    /// Environment variables of each rank; they override those of the cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// Job attempt whose nodes are searched.

@@ -22,7 +22,7 @@ pub struct Reading {
     /// Version of the program, if the log states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// End of the log as a whole: the worst of its tables, or `failed`/`empty` without a table.
+    /// End of the log as a whole: the worst end of its tables; without a table `failed` or `empty`.
     pub ended: LogEnd,
     /// First error line of a failed run.
     pub first_error: Option<String>,
@@ -37,7 +37,7 @@ pub struct Reading {
     /// GPUs that the log names, apart from the devices of a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<Gpu>,
-    /// Hardware evidence of the nodes, taken before and after the job.
+    /// Hardware evidence of the nodes, collected before, during and after the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<NodeEvidence>,
 }
@@ -78,7 +78,7 @@ impl Reading {
 
     /// Names both nodes of every subject: the program ran on `node`, against `peer`.
     ///
-    /// GPUs and ranks of the node have another kind of peer, and keep it.
+    /// Subjects that are GPUs or ranks keep their peer, which is another GPU or rank.
     pub fn name_pair(&mut self, node: &str, peer: &str) {
         self.name_node(node);
         let peer = Arc::<str>::from(peer);

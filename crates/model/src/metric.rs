@@ -29,16 +29,16 @@ pub struct Metric {
     pub labels: Labels,
     /// The finite value; null if the program could not measure it.
     pub value: Option<f64>,
-    /// Distance of two adjacent printed values, in the metric's unit: 0.01 for `51.47`. Differences below it have no meaning.
+    /// Smallest difference of two printed values, in the metric's unit: 0.01 for `51.47`. Smaller differences have no meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
-    /// The program's statement that it cannot measure this here, such as `Waived`; null for a measured value.
+    /// Reason, as printed, why the program could not measure the value, such as `Waived`; null for a measured value.
     pub unmeasurable: Option<String>,
     /// Line of the log, starting at 1.
     pub line: u64,
 }
 
-/// Names and values of labels, in the order of the names. A clone shares them: most metrics of a log have the labels of another.
+/// Names and values of labels, in the order of the names. Clones share the memory, because most metrics of a log have equal labels.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels(Option<Arc<BTreeMap<String, String>>>);
 

@@ -99,7 +99,7 @@ pub enum Every {
 /// rounds, or `nodes` rounds if the number is odd; `most` limits the rounds. The shell script of the jobs computes the
 /// same pairs ([`Every::Pair`]).
 ///
-/// The circle method of round-robin tournaments: the first node stays, the others rotate.
+/// Uses the circle method of round-robin tournaments: the first node keeps its position, the others rotate.
 #[must_use]
 pub fn pair_rounds(nodes: usize, most: Option<u32>) -> Vec<Vec<(usize, usize)>> {
     let places = nodes + nodes % 2;

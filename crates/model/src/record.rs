@@ -137,12 +137,12 @@ pub enum Conclusion {
     },
     /// Cancelled on request.
     Cancelled {
-        /// Person or system that cancelled it.
+        /// Person or system that cancelled the run.
         by: String,
     },
-    /// The workflow yields to other jobs, and they need the nodes. Since format 5.
+    /// The workflow yields to other jobs, and other jobs need the nodes. Since format 5.
     Yielded {
-        /// Stage that ended for them.
+        /// Stage that ended because other jobs need the nodes.
         stage: Stage,
         /// Check of the stage.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
@@ -153,7 +153,7 @@ pub enum Conclusion {
 }
 
 impl Conclusion {
-    /// One word, as in `burnin/run/v1`.
+    /// The conclusion as one word, as in `burnin/run/v1`.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Completed => "completed",

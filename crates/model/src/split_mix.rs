@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_equal_the_reference_implementation() {
+    fn the_numbers_equal_those_of_the_reference_implementation() {
         // splitmix64.c of Vigna (public domain) with the seed 1234567.
         let mut random = SplitMix64(1_234_567);
         let numbers = [random.number(), random.number(), random.number()];
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_indices_are_in_their_range() {
+    fn random_numbers_and_indices_are_in_their_range() {
         let mut random = SplitMix64(0);
         for count in 1..1000 {
             assert!((0.0..1.0).contains(&random.part()));

@@ -25,7 +25,7 @@ pub struct Workflow {
     /// Checks to run one after another on the cluster, instead of a single benchmark. Requires a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
-    /// Checks that the workflow declares as not to run, with the reasons.
+    /// Checks that the workflow excludes from its runs, with the reasons.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub excluded: BTreeMap<String, String>,
     /// Repeats the checks for a long time. Requires `checks`.
@@ -93,7 +93,7 @@ pub struct BuildSpec {
     pub substitutions: BTreeMap<String, String>,
 }
 
-/// Substitution that Burnin sets to the revision of the repository, where the config declares it.
+/// Substitution that Burnin sets to the revision of the repository, if the config declares it.
 pub const REVISION: &str = "_REVISION";
 
 impl BuildSpec {
@@ -213,8 +213,8 @@ impl Workflow {
         round.checked_mul(self.check_count())?.checked_add(first.0).map(CheckIndex)
     }
 
-    /// Name of a check: its own, or that of the program for a single benchmark. From the second round on with the number of
-    /// the round: `name@2`.
+    /// Name of a check: its own, or that of the program for a single benchmark. From the second round on, the name ends
+    /// with the number of the round: `name@2`.
     pub fn check_name(&self, check: CheckIndex) -> Cow<'_, str> {
         let single = || self.benchmark.as_ref().map_or("benchmark", |it| it.program.name());
         let name = self.check(check).map_or_else(single, |check| &check.name);
@@ -253,7 +253,7 @@ pub struct Benchmark {
     /// the cluster's own history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<serde_json::Value>,
-    /// Environment variables of each rank, over those of the cluster.
+    /// Environment variables of each rank; they override those of the cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
 }
@@ -287,7 +287,7 @@ pub struct Workload {
     pub extra_args: ExtraArgs,
 }
 
-/// Options of nccl-tests by their long names (`longopts` in its common.cu, 2.19.6); its own defaults hold where a field is absent.
+/// Options of nccl-tests by their long names (`longopts` in its common.cu, 2.19.6). Absent fields have nccl-tests' defaults.
 ///
 /// Options that change the printed values (`-C`, `-F`) or run several operations or types in one table (`all`) are not
 /// supported, because the verdict would not judge the requested operation.
@@ -297,7 +297,7 @@ pub struct ExtraArgs {
     /// Reduction (`-o`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<Reduction>,
-    /// Rank that sends or receives, of collectives with a root (`-r`).
+    /// Root rank, for collectives with a root (`-r`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<u32>,
     /// Number of operations in one timed group (`-m`).
@@ -317,7 +317,7 @@ pub struct ExtraArgs {
     /// Use the default stream of CUDA (`-y`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_null: bool,
-    /// Time that is printed (`-a`).
+    /// Statistic over the ranks that is printed as the time (`-a`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<TimeOf>,
     /// Timeout of the program, seconds (`-T`).
@@ -327,7 +327,7 @@ pub struct ExtraArgs {
 }
 
 impl ExtraArgs {
-    /// No option is set: nccl-tests' defaults hold.
+    /// No option is set: nccl-tests' defaults apply.
     pub const NONE: Self = Self {
         op: None,
         root: None,
@@ -391,7 +391,7 @@ impl Reduction {
     }
 }
 
-/// The time that nccl-tests prints for a size.
+/// The statistic over the ranks that nccl-tests prints as the time of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeOf {

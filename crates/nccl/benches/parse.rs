@@ -30,7 +30,7 @@ const BANNER: &str = "\
 ";
 const SUMMARY: &str = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 187.866 \n#\n";
 
-/// Writes a log: calls `line` for further lines until the log is full.
+/// Writes a log of 64 MiB; `line` returns the line with the given number.
 fn generate(folder: &Path, name: &str, mut line: impl FnMut(usize) -> String) -> PathBuf {
     let path = folder.join(name);
     let mut log = BufWriter::new(File::create(&path).expect("a temporary file"));

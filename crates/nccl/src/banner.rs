@@ -22,7 +22,7 @@ pub(crate) fn versions(line: &[u8]) -> (Option<String>, Option<String>) {
     (tests, library.and_then(library_version))
 }
 
-/// The version after `NCCL version`, optionally after a colon.
+/// Parses the version after `NCCL version`; a colon may precede it.
 pub(crate) fn printed_version(rest: &[u8]) -> Option<String> {
     let word = Words::new(rest, 0).map(|word| word.text).find(|word| *word != b":")?;
     word[0].is_ascii_digit().then(|| text(word, 64))
@@ -42,7 +42,7 @@ pub(crate) fn rank(line: &[u8]) -> Option<Device> {
     }
     let host = match label {
         b"on" => words.next()?.text,
-        // NCCL 1 ran in one process.
+        // NCCL 1 runs in one process, so its Rank lines name no host.
         b"uses" => b"",
         _ => return None,
     };

@@ -3,7 +3,7 @@
 use crate::number::unsigned;
 use crate::scan::is_blank;
 
-/// A failure line without pdsh's host prefix: such lines contain the host name.
+/// Removes pdsh's host prefix from a failure line, because such a line contains the host name already.
 pub(crate) fn without_collector(line: &[u8]) -> &[u8] {
     let Some(colon) = memchr::memmem::find(line, b": ").filter(|&colon| !line[..colon].contains(&b' '))
     else {

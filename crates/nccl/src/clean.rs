@@ -68,9 +68,9 @@ fn code_unit(bytes: &mut std::slice::Iter<'_, u8>) -> u8 {
 /// Maximum number of processes distinguished in one line.
 const THREADS: usize = 256;
 
-/// Splits a line into which `mpirun --tag-output` wrote several processes, each after its tag.
+/// Splits a line in which `mpirun --tag-output` joined the output of several processes, each piece after its tag.
 ///
-/// The pieces of one process are joined. `None` with at most one tag.
+/// Joins the pieces of one process. Returns `None` for a line with at most one tag.
 pub(crate) fn threads(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let first = find_stream(line)?;
     find_stream(&line[first + 1..])?;

@@ -6,7 +6,7 @@ use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words};
 use crate::value::value;
 
-/// Maximum words of a line searched for a row.
+/// Maximum number of words of a line that are searched for a row.
 const WORDS: usize = 64;
 
 /// Infers the columns of a row without a header; its left part starts at `at`.
@@ -29,7 +29,7 @@ pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
     let time = Number::parse(values[usize::from(count % 2 == 1)])?;
     // Times had three decimals only while the unit was milliseconds.
     let milliseconds = time.decimals() == 3;
-    // An error such as 5e-07 always has an exponent; a count never has a negative or zero one.
+    // A relative error such as 5e-07 always has an exponent; the exponent of a count, if any, is positive.
     let error = |word: &[u8]| word.len() >= 5 && (word.starts_with(b"0e+00") || word.contains(&b'-'));
     Layout::from_values(count, milliseconds, values[..count].iter().any(|word| error(word)))
 }

@@ -1,4 +1,4 @@
-//! Rows are printed in pieces without a newline, so that concurrent output of the same process is joined to
+//! Rows are printed in pieces without a newline, so concurrent output of the same process may be joined to
 //! the last word of a piece: a root appears as `-138dcf168f605:1505:1505`, a count as `0vm:2199:2199`.
 //!
 //! A host name may begin with digits. Then only the column width, or a host known from the Rank lines,

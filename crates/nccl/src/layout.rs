@@ -9,7 +9,7 @@ pub(crate) enum HalfColumn {
     Time,
     Algbw,
     Busbw,
-    /// Bandwidth of the side work.
+    /// Copy bandwidth of the concurrent side work.
     CopyBw,
     /// Count of wrong elements, or N/A.
     Wrong,
@@ -23,7 +23,7 @@ pub(crate) enum HalfColumn {
     Unknown,
 }
 
-/// Maximum columns of a half; a longer line is not a header.
+/// Maximum number of columns of a half; a longer line is not a header.
 const COLUMNS: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Layout {
     /// reduction.
     ///
     /// Only unambiguous shapes are known. Since 2022 nccl-tests prints a root in every table; before 2022 it printed
-    /// none for collectives without a root. The wide shapes are newer.
+    /// none for collectives without a root. The shapes of 11 and 17 values are newer than 2022, so they have a root.
     pub(crate) fn from_values(values: usize, milliseconds: bool, error: bool) -> Option<Layout> {
         use HalfColumn::{
             Algbw, Busbw, CopyBw, Error, IterationCv, IterationMax, IterationMin, IterationP99, Time,

@@ -141,7 +141,7 @@ fn power(token: &[u8]) -> Option<i32> {
     Some(if negative { -power } else { power })
 }
 
-/// Converts values with exponents outside `EXACT` by way of text: they are rare, so speed does not matter.
+/// Converts values with exponents outside `EXACT` through text: they are rare, so speed does not matter.
 #[cold]
 fn far(digits: u64, exponent: i32) -> f64 {
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)

@@ -39,15 +39,15 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
     for length in 0..log.len() {
         let cut = nccl::read_bytes(&log[..length]);
         let cut_rows = rows(&cut);
-        assert!(cut_rows.len() <= whole_rows.len(), "{name}: a row was invented at byte {length}");
+        assert!(cut_rows.len() <= whole_rows.len(), "{name}: surplus rows after a cut at byte {length}");
         if let Some((last, before)) = cut_rows.split_last() {
-            assert_eq!(before[..], whole_rows[..before.len()], "{name}: another row at byte {length}");
+            assert_eq!(before[..], whole_rows[..before.len()], "{name}: a row changed at byte {length}");
             let whole = whole_rows[before.len()];
             assert!(is_left_of(last, whole), "{name} at byte {length}: {last:?} of {whole:?}");
             kept |= last.partial.is_some();
         }
         let early = summary.is_none_or(|summary| length <= summary);
-        assert!(!early || cut.ended != LogEnd::Complete, "{name}: complete at byte {length}");
+        assert!(!early || cut.ended != LogEnd::Complete, "{name}: complete after a cut at byte {length}");
         for (table, whole) in cut.tables.iter().zip(&whole.tables) {
             let average = table.average_busbw;
             assert!(
@@ -59,7 +59,7 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
         }
     }
     let both = whole_rows.iter().any(|row| row.out_of_place.is_some() && row.in_place.is_some());
-    assert!(kept || !both, "{name}: no cut left a half");
+    assert!(kept || !both, "{name}: no truncated row keeps its first half");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn hostile_numbers_are_not_measured() {
 }
 
 #[test]
-fn an_unreadable_number_leaves_the_other_numbers_of_its_half() {
+fn the_other_numbers_of_a_half_with_an_unreadable_number_are_kept() {
     let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
     for (column, unread) in [(5, Column::TimeUs), (6, Column::Algbw), (7, Column::Busbw), (8, Column::Wrong)]
     {
@@ -284,7 +284,7 @@ fn bare_words_in_json_are_not_measured() {
 }
 
 #[test]
-fn an_unreadable_error_count_is_not_unchecked_data() {
+fn an_unreadable_error_count_does_not_count_as_unchecked_data() {
     let json = |wrong: &str| {
         format!(
             r#"{{"version":4,"results":[{{"size":8,"count":2,"type":"float","in_place":{{"time":3.5,"alg_bw":1.5,
@@ -344,11 +344,11 @@ fn json_cut_at_any_byte_invents_no_number() {
             kept += usize::from(cut.partial.is_some());
         }
     }
-    assert!(kept > 0, "no cut left a half");
+    assert!(kept > 0, "no truncated row keeps its first half");
 }
 
 #[test]
-fn a_failing_reader_is_an_error() {
+fn a_failing_reader_returns_an_error() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

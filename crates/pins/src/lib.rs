@@ -27,7 +27,7 @@ const RIVALS: u32 = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// The store request failed: retry.
-    #[error("the store did not answer")]
+    #[error("the store request failed")]
     Store(#[from] StoreError),
     /// An entry is invalid: permanent.
     #[error("{name} is not a valid pin entry: {why}")]

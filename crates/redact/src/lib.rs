@@ -6,8 +6,8 @@
 //! - **Known values** are found literally, JSON-escaped, percent-encoded and in base64, at any offset and
 //!   across line breaks.
 //! - **Patterns** find tokens with a typical prefix (`ghp_...`, `AKIA...`, private keys), values of secret
-//!   names (`HF_TOKEN=...`, `"password": "..."`), headers, and passwords in URLs. Tokens and keys also in
-//!   base64.
+//!   names (`HF_TOKEN=...`, `"password": "..."`), headers, and passwords in URLs. Tokens and keys are
+//!   also found in base64.
 //! - **The environment block** of nccl-tests' JSON keeps only values that describe the measurement.
 
 mod environment;

@@ -86,7 +86,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
             );
             return Ok((value == 4).then_some(hit));
         }
-        // `::` is a path.
+        // `::` separates the parts of a path.
         Some(b':') if view.byte(at + spaces + 1)? == Some(b':') => return Ok(None),
         Some(b'=' | b':') => at += spaces + 1,
         Some(b',') if flag && quoted.is_some() => at += spaces + 1,
@@ -102,7 +102,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
     }
     let Some((bytes, mark)) = quote(view, at)? else {
         if quoted.is_some() || trivial(view, at)? {
-            return Ok(None); // a number or another object of JSON
+            return Ok(None); // a JSON number, list or object, or a harmless setting
         }
         let whole_line = at == length + 1 && begins_line(view.behind());
         return Ok(Some(Hit::new(

@@ -51,7 +51,7 @@ pub struct Rules {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Known values are secret.
+        // Known values are secrets: show only their number.
         formatter.debug_struct("Rules").field("known", &self.known.len()).finish_non_exhaustive()
     }
 }
@@ -176,7 +176,7 @@ impl Rules {
                 RedactionRule::Command(command) => names::command(view, command)?,
             };
             if let Some(mut hit) = hit {
-                // A known value may be longer than the value its name indicates.
+                // A known value may be longer than the match of the rule: remove all of it.
                 for form in &self.known {
                     if let Some(length) = form.at(&view.on(hit.keep))? {
                         hit.skip = hit.skip.max(length);

@@ -87,7 +87,7 @@ pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
     merged
 }
 
-/// Curve below which a dip lies.
+/// Curve with which a dip is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DipStandard {
     Reference,
@@ -156,7 +156,11 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     for (step, _) in state.stages.iter().filter(|(_, stage)| stage.contested) {
         let step = words::step(&state.workflow, *step);
         let head = format!("two different endings were reported for {step}");
-        notes.push(ReportNote { tone: Tone::Unsure, head, text: "The first one counts.".to_owned() });
+        notes.push(ReportNote {
+            tone: Tone::Unsure,
+            head,
+            text: "The first reported ending is final.".to_owned(),
+        });
     }
     notes
 }
@@ -173,8 +177,10 @@ fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
             let limit = run.state.limit(step);
             let handle = run.state.stage(step).and_then(|stage| stage.handle.as_deref());
             let look = handle.map_or_else(
-                || "No fact was received: check that its worker is running.".to_owned(),
-                |handle| format!("Check {handle} in its own system; its worker may be down."),
+                || "No fact was received: check that the worker of the stage is running.".to_owned(),
+                |handle| {
+                    format!("Check {handle} in the system that runs it; the worker of the stage may be down.")
+                },
             );
             (
                 Tone::Bad,
@@ -210,11 +216,11 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
     let link = |[a, b]: &[String; 2]| ReportNote {
         tone: Tone::Bad,
         head: format!("bad link: {a} with {b}"),
-        text: "Both nodes work with others.".to_owned(),
+        text: "Both nodes pass with other nodes.".to_owned(),
     };
     let open = suspects.undecided.as_ref().map(|why| ReportNote {
         tone: Tone::Unsure,
-        head: format!("not located, after {}", text::count(suspects.tests, "pair")),
+        head: format!("search for bad nodes undecided after {}", text::count(suspects.tests, "pair")),
         text: why.clone(),
     });
     suspects.nodes.iter().map(node).chain(suspects.links.iter().map(link)).chain(open)
@@ -242,7 +248,7 @@ fn not_located(state: &RunState) -> Option<ReportNote> {
         }
     })?;
     let head = match state.workflow.retest {
-        Some(_) => "the re-tested nodes were not returned",
+        Some(_) => "the re-tested nodes were not returned to service",
         None => "the search for bad nodes failed",
     };
     Some(ReportNote { tone: Tone::Unsure, head: head.to_owned(), text })

@@ -1,6 +1,6 @@
 //! The entries of docs/VERDICT.md: the meaning of each reason code, and the next step.
 
-/// The document, which is the only place of these texts.
+/// The document, which is the only source of these texts.
 const DOCUMENT: &str = include_str!("../../../docs/VERDICT.md");
 
 /// Meaning of a reason code. A code that nccl-tests and other benchmarks share has one entry for each.

@@ -82,9 +82,9 @@ pub(crate) struct RoundsSection {
     /// Measured quantity with its unit.
     metric: String,
     rows: Vec<RoundRow>,
-    /// Rounds that the table leaves out.
+    /// Number of rounds that the table omits.
     omitted: usize,
-    /// Whether hardware evidence was taken.
+    /// Whether a round has hardware evidence.
     has_evidence: bool,
 }
 
@@ -148,8 +148,12 @@ pub(crate) fn progress(state: &RunState) -> Option<String> {
         Some(SoakEnd::NotPassed) => {
             format!("ended after {lasted} of {wanted}, because round {} did not pass", progress.rounds)
         }
-        Some(SoakEnd::Lease) => format!("ended after {lasted} of {wanted} and {rounds} by the lease"),
-        Some(SoakEnd::Budget) => format!("ended after {lasted} of {wanted} and {rounds} by the budget"),
+        Some(SoakEnd::Lease) => {
+            format!("ended after {lasted} of {wanted} and {rounds}: another round would exceed the lease")
+        }
+        Some(SoakEnd::Budget) => {
+            format!("ended after {lasted} of {wanted} and {rounds}: another round would exceed the budget")
+        }
         Some(SoakEnd::MaxChecks) => format!("ended after {lasted} of {wanted}: the maximum of {rounds}"),
     })
 }

@@ -82,7 +82,7 @@ pub struct LogSummary<'a> {
     pub code: &'a str,
     /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
     pub text: String,
-    /// Measured part of the standard; 1 if unknown.
+    /// Ratio of the measured level to the standard; 1 if unknown.
     part: f64,
 }
 

@@ -190,7 +190,7 @@ fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
     let sentence = summary::sentence(story).unwrap_or_default();
     let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
     let (mut shown, more) = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
-    // A reason that is the sentence itself is not repeated: its code is beside it.
+    // A reason that equals the sentence is not repeated: its code precedes the sentence.
     let repeated = shown.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
     let code = repeated.map_or_else(String::new, |(code, ..)| format!("{code}: "));
     if !code.is_empty() {
@@ -303,7 +303,8 @@ fn found(text_report: &mut TextReport, story: &Story<'_>) {
 fn places(text_report: &mut TextReport, run: &RunStory<'_>) {
     text_report.gap();
     for (name, place) in words::places(run.places) {
-        // Never truncated: these values are for copying. A note about one has its own line where both are too long.
+        // Values are never truncated, because they are for copying. The note in parentheses after a value has its own line if
+        // both together exceed the width.
         let head = format!("  {name:<10} ");
         let fits = head.len() + place.chars().count() <= text_report.width();
         let (place, note) = match place.split_once(" (").filter(|_| !fits) {

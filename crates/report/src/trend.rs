@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_digits_that_readers_compare() {
+    fn values_are_rounded_for_reading() {
         let shown = [351.23, 48.214, 8.7, 0.8712, 0.0, 123_456.0, 0.000_04].map(number);
         assert_eq!(shown, ["351", "48.2", "8.70", "0.871", "0", "123456", "4.0e-5"]);
     }

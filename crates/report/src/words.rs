@@ -163,7 +163,7 @@ pub fn entry(entry: &RecordEntry) -> (String, String) {
             (of(short.unwrap_or(kind), attempt), fact(it))
         }
         RecordEntry::AttemptOpened { stage, attempt, because } => {
-            (of(&format!("{stage} tried again"), attempt), failure(because))
+            (of(&format!("{stage} retried"), attempt), failure(because))
         }
         RecordEntry::Overdue { stage, attempt } => {
             (of(&format!("{stage} overdue"), attempt), "limit exceeded; its state is being polled".to_owned())
@@ -217,7 +217,7 @@ pub fn about(story: &Story<'_>) -> String {
     about_at(story, text::moment)
 }
 
-/// Subtitle of a report, with a format for moments.
+/// Subtitle of a report; `moment` formats times.
 pub fn about_at(story: &Story<'_>, moment: impl Fn(Timestamp) -> String) -> String {
     if let Some(run) = story.run {
         let state = run.state;
@@ -228,5 +228,8 @@ pub fn about_at(story: &Story<'_>, moment: impl Fn(Timestamp) -> String) -> Stri
     let learned = |runs: u32| format!("a baseline of {}", text::count(runs, "healthy run"));
     let baseline = story.standard.baseline.map(|baseline| learned(baseline.runs));
     let by: Vec<_> = criteria.into_iter().chain(baseline).collect();
-    format!("judged by {}", if by.is_empty() { "nothing".to_owned() } else { by.join(" and ") })
+    if by.is_empty() {
+        return "judged without criteria or baseline".to_owned();
+    }
+    format!("judged by {}", by.join(" and "))
 }

@@ -23,7 +23,7 @@ const REMEMBERED: usize = 2000;
 pub struct RunCurve {
     pub run: RunId,
     pub requested_at: Timestamp,
-    /// The only table of its logs.
+    /// The only table of the run's logs.
     pub table: Table,
 }
 

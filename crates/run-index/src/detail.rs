@@ -29,10 +29,10 @@ pub struct RunDetail {
     /// Nodes that passed their re-test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retested: Vec<RetestedNode>,
-    /// Metrics over all subjects of the shown check; absent from a server's answer.
+    /// Metrics over all subjects of the shown check; absent from a server's response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,
-    /// Findings of the shown check; absent from a server's answer.
+    /// Findings of the shown check; absent from a server's response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingSummary>,
     /// All started attempts of stages and teardowns.
@@ -51,7 +51,7 @@ pub struct RunDetail {
 pub enum ShownSuspects {
     /// The stage `locate` searched for bad nodes.
     Located {
-        /// Its result.
+        /// Result of the search.
         #[serde(flatten)]
         located: Suspects,
         /// Suspects of the verdict before the search, if it was read.

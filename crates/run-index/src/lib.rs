@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Segments are objects rather than a database file, so that a local folder and a bucket work alike, no
-//! process owns them, and none is ever rewritten. Two processes may write the same summary to two segments;
+//! process owns them, and no segment is rewritten. Two processes may write the same summary to two segments;
 //! both are identical. Deleting segments costs only the time to fold the runs again.
 //!
 //! | operation | cost |
@@ -74,7 +74,7 @@ impl Pace {
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// A store request failed: retry.
-    #[error("the store did not answer")]
+    #[error("the store request failed")]
     Store(#[from] StoreError),
     /// The ledger of a run cannot be read.
     #[error("the ledger cannot be read")]

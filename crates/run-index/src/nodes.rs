@@ -12,7 +12,7 @@
 //! | drained, failed again | re-tests the node and fails without suspects | failed again |
 //!
 //! Any other run changes nothing: a run without a pass does not show that its other nodes are good. Only clusters that exist before and
-//! after a run have a history, because the names of provisioned nodes say nothing about their hardware.
+//! after a run have a history, because the names of provisioned nodes do not identify hardware.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,15 +45,15 @@ const CHANGES: usize = 100;
 pub enum NodeState {
     /// Suspected again after it was drained.
     FailedAgain,
-    /// Drained by Burnin, and not measured with a pass since.
+    /// Drained by Burnin; no run on the node has passed since.
     Drained,
-    /// A run that re-tests it is not closed.
+    /// A run that re-tests the node is open.
     InRetest,
-    /// Suspected by a run, and not measured with a pass since.
+    /// Suspected by a run; no run on the node has passed since.
     Suspected,
-    /// Drained once, and measured with a pass since.
+    /// Drained earlier; a run on the node has passed since.
     Returned,
-    /// Measured, and not suspected.
+    /// Measured by a run that passed; not suspected since.
     Good,
 }
 
@@ -98,7 +98,7 @@ pub struct NodeHistory {
     pub last_run_at: Timestamp,
     /// The newest judged run on the node.
     pub last_run: RunId,
-    /// Changes of the state, oldest first; the first run is one. At most 100, the newest.
+    /// The newest changes of the state, at most 100, oldest first. The first state counts as a change.
     pub changes: Vec<NodeChange>,
 }
 
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(states(&[run(1, false, &["n1"]), run(2, true, &[])], "n1"), [Suspected, Good]);
         let runs = [run(1, false, &["n1"]), run(2, false, &["n3"]), run(3, false, &[])];
         assert_eq!(states(&runs, "n1"), [Suspected]);
-        assert!(states(&runs, "n2").is_empty(), "never measured with a pass, never suspected");
+        assert!(states(&runs, "n2").is_empty(), "no run on the node passed or suspected it");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct ReferenceRun {
 #[derive(Debug, thiserror::Error)]
 pub enum NoReference {
     /// The run does not exist.
-    #[error("there is no run {0}")]
+    #[error("run {0} does not exist")]
     Unknown(RunId),
     /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]

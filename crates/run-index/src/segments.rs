@@ -31,8 +31,8 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreErro
     for (name, body) in segments {
         match serde_json::from_slice::<Segment>(&body.unwrap_or_default()) {
             Ok(segment) => lines.extend(segment.lines),
-            // No data is lost: its runs are folded again and stored in another segment.
-            Err(error) => warn!("{name} is not used: {error}"),
+            // No data is lost: the runs of the segment are folded again and stored in another segment.
+            Err(error) => warn!("segment {name} is not used: {error}"),
         }
     }
     Ok(lines)

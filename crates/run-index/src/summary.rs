@@ -105,7 +105,7 @@ impl CheckState {
 }
 
 impl CheckSummary {
-    /// The named checks of a run, then those that the workflow excludes; none for a single benchmark.
+    /// The named checks of a run, then those that the workflow excludes; empty for a single benchmark.
     pub fn all(state: &RunState) -> Vec<Self> {
         let named = state.summarized_checks();
         let named = named.filter_map(|check| Some((check, state.workflow.check(check)?)));
@@ -147,9 +147,9 @@ impl CheckSummary {
 pub struct RunCost {
     /// Number of requested nodes.
     pub nodes: u32,
-    /// Time clusters were held, from the request to the confirmed deletion.
+    /// Total time of the clusters, each from its request to its confirmed deletion.
     pub held: Span,
-    /// Time without a running benchmark.
+    /// Part of `held` without a running job of the benchmark.
     pub idle: Span,
     /// Cost, if the workflow states a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]

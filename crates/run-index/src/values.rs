@@ -17,7 +17,7 @@ use crate::{Elsewhere, RunIndex, RunStatus, RunSummary, ViewError};
 
 /// Maximum concurrent reads.
 const ABREAST: usize = 8;
-/// Maximum kept runs. A run takes some kilobytes.
+/// Maximum cached runs. A run takes several kilobytes.
 const REMEMBERED: usize = 20_000;
 /// Maximum reasons of a check.
 const REASONS: usize = 12;

@@ -1,4 +1,4 @@
-//! All access to time.
+//! Clocks and timers: the only access to time.
 
 use std::{
     sync::{Mutex, PoisonError},

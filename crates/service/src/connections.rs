@@ -51,7 +51,7 @@ pub struct ConnectionLimits {
     pub head: Duration,
     /// Timeout for a whole request body.
     pub body: Duration,
-    /// Maximum time in which a client reads nothing of a response.
+    /// Timeout for a client that stops reading a response.
     pub stalled: Duration,
 }
 

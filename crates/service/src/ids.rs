@@ -1,4 +1,4 @@
-//! All access to randomness: unique names.
+//! Unique names: the only access to randomness.
 
 /// A globally unique name.
 #[must_use]

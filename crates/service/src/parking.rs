@@ -6,7 +6,7 @@ use ledger::{Creation, Digest, Store};
 
 use crate::{Clock, DeadLetters, worker::chain};
 
-/// Maximum events that one process parks per day. Further ones are rejected and redelivered, so that a flood does not
+/// Maximum number of events that one process parks per day. Further ones are rejected and redelivered, so that a flood does not
 /// fill the bucket.
 pub const MAX_PER_DAY: usize = 10_000;
 

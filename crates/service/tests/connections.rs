@@ -90,7 +90,7 @@ fn rest(mut stream: TcpStream) -> String {
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(std::time::Instant::now() < until, "{what} did not happen within the limit");
+        assert!(std::time::Instant::now() < until, "timeout while waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -35,7 +35,7 @@ pub struct SimBus {
 }
 
 impl SimBus {
-    /// Uses an effect port of a process.
+    /// A handle to the bus for the process of this effect port.
     pub fn new(door: Effects, roster: Arc<Roster>) -> Self {
         Self { door, roster }
     }
@@ -106,7 +106,7 @@ impl Bus for SimBus {
             }
             for group in Group::taking(event.ty()) {
                 if !irreplaceable(&event) && inner.strikes(Fault::Drop) {
-                    inner.say(SimService::Outside, || format!("drops {}", event.id()));
+                    inner.trace(SimService::Outside, || format!("drops {}", event.id()));
                     continue;
                 }
                 let copies = if inner.strikes(Fault::Duplicate) { 2 + inner.dice.below(3) } else { 1 };
@@ -158,7 +158,7 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
     let mut wait = FIRST_RETRY;
     loop {
         if let Some((service, handler)) = roster.pick(group) {
-            world.inner().say(SimService::Outside, || {
+            world.inner().trace(SimService::Outside, || {
                 format!("delivers {} to {service}", event.ty().trim_start_matches("dev.burnin."))
             });
             let (sender, receiver) = oneshot::channel();
@@ -176,11 +176,11 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
                 let acked = match answer {
                     Disposition::Done => Some(Happening::Acked { by: service, event: delivered }),
                     Disposition::Retry(why) if planted("ack_on_retry") => {
-                        at.inner().say(service, || format!("swallows: {why}"));
+                        at.inner().trace(service, || format!("swallows: {why}"));
                         Some(Happening::Acked { by: service, event: delivered })
                     }
                     Disposition::Retry(why) => {
-                        at.inner().say(service, || format!("requests redelivery: {why}"));
+                        at.inner().trace(service, || format!("requests redelivery: {why}"));
                         None
                     }
                     Disposition::Park(why) => {

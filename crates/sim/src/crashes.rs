@@ -86,7 +86,7 @@ pub fn pairs(jobs: usize) -> CrashSummary {
 /// Prints the results. Fails if a crash had consequences: every run must complete and pass.
 pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
     let began = Instant::now();
-    let mut all = vec![("single deaths", singles())];
+    let mut all = vec![("single crashes", singles())];
     if with_pairs {
         all.push(("pairs of crashes", pairs(jobs)));
     }

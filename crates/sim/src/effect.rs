@@ -69,20 +69,20 @@ impl Effects {
             inner.calls += u64::from(mortal);
             let call = inner.calls;
             if mortal && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
-                inner.effects.push(call); // only enumerations use these, and they have no other faults
+                inner.effects.push(call); // used only by enumerations of crashes, which have no other faults
             }
             let dies = |inner: &mut Inner, moment, fault| {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
             };
             if dies(inner, EffectMoment::Before, Fault::CrashBefore) {
-                inner.say(self.service, || format!("before: {}", what()));
+                inner.trace(self.service, || format!("before: {}", what()));
                 inner.kill(self.service);
                 None
             } else if refuses(kind).is_some_and(|fault| inner.strikes(fault)) {
-                inner.say(self.service, || format!("{} -> refused", what()));
+                inner.trace(self.service, || format!("{} -> refused", what()));
                 return EffectResult::Refused;
             } else {
-                inner.say(self.service, &what);
+                inner.trace(self.service, &what);
                 let value = effect(inner);
                 let crashes = dies(inner, EffectMoment::After, Fault::CrashAfter);
                 if crashes {
@@ -96,7 +96,7 @@ impl Effects {
             let inner = &mut *self.world.inner();
             let lies = lies(kind).is_some_and(|fault| inner.strikes(fault));
             if lies {
-                inner.say(self.service, || format!("{} -> its response is lost", what()));
+                inner.trace(self.service, || format!("{} -> its response is lost", what()));
             }
             lies
         };

@@ -29,7 +29,7 @@ struct Task {
     bell: Arc<Bell>,
 }
 
-/// Wakes its task.
+/// Waker of a task. `rung` prevents a second entry of the task in the queue.
 struct Bell {
     task: u64,
     rung: AtomicBool,

@@ -27,7 +27,7 @@ macro_rules! faults {
 faults! {
     /// A store call fails and has no effect.
     StoreRefuses = "store refuses", 400;
-    /// A write succeeded and is reported as failed, or as taken.
+    /// A write succeeded and is reported as failed, or as a conflict with an existing object.
     StoreLies = "store write took effect, reported as failed", 250;
     /// The bus rejects an event.
     BusRefuses = "bus refuses", 300;

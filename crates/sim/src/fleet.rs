@@ -56,7 +56,7 @@ impl Fleet {
         Arc::clone(&self.roster)
     }
 
-    /// Sets the resend interval of a conductor from its next start on.
+    /// Sets the resend interval that a conductor uses from its next start on.
     pub fn settings(&self, service: SimService, resend: Span) {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).insert(service, resend);
     }
@@ -73,7 +73,7 @@ impl Fleet {
             let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
             settings.get(&service).copied().unwrap_or(resend)
         };
-        self.world.inner().say(service, || format!("starts, incarnation {life}"));
+        self.world.inner().trace(service, || format!("starts, incarnation {life}"));
         let door = self.roster.door(service);
         let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), self.roster()));
         let artefacts = || Artefacts::in_place(self.roster.store(service));
@@ -117,7 +117,7 @@ impl Fleet {
                     continue;
                 }
                 if let Err(error) = provisioner::sweep(&clusters, grace, true).await {
-                    world.inner().say(door.service, || format!("the sweep failed: {error:?}"));
+                    world.inner().trace(door.service, || format!("the sweep failed: {error:?}"));
                 }
             }
         });
@@ -155,7 +155,7 @@ impl Fleet {
                 loop {
                     if let Err(error) = ticking.tick().await {
                         let why = service::worker::chain(&error);
-                        world.inner().say(door.service, || format!("the tick failed: {why}"));
+                        world.inner().trace(door.service, || format!("the tick failed: {why}"));
                     }
                     door.sleep(TICK).await;
                 }
@@ -171,7 +171,7 @@ fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Effects) -> Arc<dyn Hand
     Arc::new(WorkerHandler::new(worker, bus, clock).with_spawner(spawner))
 }
 
-/// Handles no events.
+/// Acknowledges every event without an action.
 struct Deaf;
 
 #[async_trait::async_trait]

@@ -58,7 +58,7 @@ pub enum Happening {
     DeleteAsked { name: String },
     /// A cluster was deleted.
     ClusterEnded { name: String, why: &'static str },
-    /// The scheduler was requested to end a job, and never to start it.
+    /// The scheduler received a request to end a job, and not to start it if it is submitted later.
     StopAsked { name: String },
     /// A job started.
     JobBegan { name: String },
@@ -108,7 +108,7 @@ impl fmt::Display for Happening {
             Self::BuildBegan { name } => write!(f, "build begins: {name}"),
             Self::BuildEnded { name } => write!(f, "build ends: {name}"),
             Self::ClusterBegan { name, expires_at, late, .. } => {
-                let late = if *late { ", after it was confirmed gone" } else { "" };
+                let late = if *late { ", after its deletion was confirmed" } else { "" };
                 write!(f, "cluster starts: {name}, until {expires_at}{late}")
             }
             Self::DeleteAsked { name } => write!(f, "cluster deletion requested: {name}"),

@@ -15,7 +15,7 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimSer
     let struck = |fault| {
         let inner = &mut *world.inner();
         inner.faults.strike(fault, &mut inner.dice);
-        inner.say(service, || format!("befallen: {}", fault.as_str()));
+        inner.trace(service, || format!("befallen: {}", fault.as_str()));
     };
     match blow {
         Blow::Silent(millis) => {

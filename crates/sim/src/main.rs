@@ -117,7 +117,7 @@ fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
         sync::atomic::{AtomicUsize, Ordering},
         thread,
     };
-    std::panic::set_hook(Box::new(|_| {})); // a panic is one way to catch a bug
+    std::panic::set_hook(Box::new(|_| {})); // a panic counts as a violation and is not printed
     let bugs: Vec<_> =
         sim::failpoint::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)).collect();
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -58,7 +58,7 @@ impl fmt::Display for SimService {
 pub enum EffectMoment {
     /// Before the effect of the call.
     Before,
-    /// After it, before the caller receives the result.
+    /// After the effect of the call, before the caller receives the result.
     After,
 }
 

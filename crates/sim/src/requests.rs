@@ -39,7 +39,7 @@ impl Requests {
         })
     }
 
-    /// The average over this number of runs.
+    /// Average number of requests per run, over this number of runs.
     pub fn per_run(&self, runs: usize) -> RequestsPerRun {
         let average = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / runs as f64;
         RequestsPerRun {

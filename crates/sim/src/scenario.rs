@@ -9,29 +9,29 @@ use crate::{
     world::START,
 };
 
-/// A run of the simulation, with the times of its request and its cancel.
+/// A run of the simulation, with the times of its request and its cancellation.
 #[derive(Clone, Debug)]
 pub struct RequestedRun {
     pub run: RunId,
     pub workflow: Workflow,
     /// Time of the request, milliseconds after the start.
     pub after: i64,
-    /// Time of its cancellation, if any.
+    /// Time of its cancellation, milliseconds after the request, if any.
     pub cancelled_after: Option<i64>,
 }
 
 /// A failure of a process.
 #[derive(Clone, Copy, Debug)]
 pub enum Blow {
-    /// The process's calls block for this time.
+    /// The process's calls block for this time, milliseconds.
     Silent(i64),
     /// The process's calls are slower by this factor.
     Slow(i64),
-    /// Conductors and provisioner do not respond for this time.
+    /// Conductors and provisioner do not respond for this time, milliseconds.
     Outage(i64),
     /// The process is killed and restarted.
     Restart,
-    /// The process's clock jumps by this time.
+    /// The process's clock jumps by this time, milliseconds.
     Jump(i64),
     /// Another version replaces the process.
     Rollout,

@@ -32,7 +32,7 @@ const MOST_CALLS: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimEnd {
     pub run: RunId,
-    /// `completed`, `failed`, ...; `open` if it did not end.
+    /// `completed`, `failed`, ...; `open` if the run did not end.
     pub conclusion: String,
     /// `pass`, ...; `None` without a verdict.
     pub verdict: Option<String>,

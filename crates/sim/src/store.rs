@@ -69,7 +69,7 @@ impl Store for SimStore {
             let created = at_once(self.bucket.create(name, body.clone()))?;
             if created == Creation::Created {
                 if name.starts_with("ledger/") {
-                    inner.say(service, || recorded(name, &body));
+                    inner.trace(service, || recorded(name, &body));
                 }
                 inner.note(service, Happening::Stored { name: name.to_owned() });
             }

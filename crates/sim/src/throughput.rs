@@ -43,7 +43,7 @@ fn resident() -> usize {
 /// Simulated milliseconds between requests: all arrive before the first run ends.
 const APART: i64 = 2;
 
-/// Runs this number of runs concurrently to their end and prints the cost. Their objects are in a file, so
+/// Executes this number of runs concurrently to their end and prints the cost. Their objects are in a file, so
 /// that they do not count as memory of the handlers.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ impl Bus for Nobody {
     }
 }
 
-/// Holds this number of open runs in one conductor, and prints the memory cost of each, without its records.
+/// Keeps this number of runs open in one conductor, and prints the memory for each of them, without its records.
 ///
 /// # Errors
 /// Returns an error if the file for the records cannot be created.

@@ -45,7 +45,7 @@ pub struct Inner {
     pub effects: Vec<u64>,
     /// Number of events accepted by the bus.
     pub published: usize,
-    /// Time each fact kept a conductor busy, until its commands were sent, nanoseconds. While this is
+    /// Time that a conductor needed for each fact, until its commands were sent, nanoseconds. While it is
     /// measured, no history is kept, because it would use most of the memory.
     pub busy: Option<Vec<u32>>,
     /// Calls at which a process is killed, for enumerations of crashes.
@@ -98,7 +98,7 @@ impl SimWorld {
         self.inner().spawn(service, work);
     }
 
-    /// Waits for this many milliseconds.
+    /// Waits for this number of milliseconds.
     pub fn sleep(self: &Arc<Self>, millis: i64) -> Sleep {
         let until = self.inner().now.saturating_add(millis.max(0));
         Sleep { world: Arc::clone(self), until, ticket: None }
@@ -113,7 +113,7 @@ impl Inner {
 
     /// Ends a process immediately.
     pub fn kill(&mut self, service: SimService) {
-        self.say(service, || "dies".to_owned());
+        self.trace(service, || "dies".to_owned());
         self.killed.push(service);
     }
 
@@ -124,7 +124,7 @@ impl Inner {
 
     /// Records an event.
     pub fn note(&mut self, service: SimService, happening: Happening) {
-        self.say(service, || happening.to_string());
+        self.trace(service, || happening.to_string());
         self.published += usize::from(matches!(happening, Happening::Published { .. }));
         if self.busy.is_none() {
             self.history.push((self.now, happening));
@@ -132,7 +132,7 @@ impl Inner {
     }
 
     /// Adds a line to the trace, or only to its digest.
-    pub fn say(&mut self, service: SimService, what: impl FnOnce() -> String) {
+    pub fn trace(&mut self, service: SimService, what: impl FnOnce() -> String) {
         self.mix(self.now.unsigned_abs());
         if let Some(trace) = &mut self.trace {
             let mut line = String::new();

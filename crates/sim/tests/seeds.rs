@@ -18,7 +18,7 @@ fn the_same_seed_gives_the_same_trace() {
         let first = run(Scenario::of(seed).traced());
         let second = run(Scenario::of(seed).traced());
         assert_eq!(first.trace, second.trace, "seed {seed}");
-        assert_eq!(first.digest, run(Scenario::of(seed)).digest, "seed {seed}: tracing changes nothing");
+        assert_eq!(first.digest, run(Scenario::of(seed)).digest, "seed {seed}: tracing changed the digest");
     }
 }
 
@@ -44,7 +44,7 @@ async fn a_bucket_in_a_file_satisfies_the_contract() {
 }
 
 #[test]
-fn every_order_of_eight_facts_gives_one_state() {
+fn every_order_of_eight_facts_gives_the_same_state() {
     let (orders, ends) = sim::orders::every(8);
     assert_eq!((orders, ends.len()), (40_320, 1));
 }

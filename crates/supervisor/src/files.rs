@@ -74,7 +74,7 @@ pub fn list(root: &Path) -> io::Result<FileListing> {
                 break;
             }
             left -= 1;
-            // The entry itself rather than the target of a link.
+            // Metadata of the entry itself rather than of a link's target.
             let Ok(found) = entry.metadata() else { continue };
             if found.is_file() {
                 let identity = (found.dev(), found.ino());
@@ -98,7 +98,7 @@ fn kind(found: &fs::Metadata) -> &'static str {
     if kind.is_symlink() {
         "a symbolic link"
     } else if kind.is_dir() {
-        "a folder too deep"
+        "a folder deeper than the maximum of 16 levels"
     } else if kind.is_fifo() {
         "a pipe"
     } else if kind.is_socket() {

@@ -1,7 +1,7 @@
 //! Runs builds, nodes and jobs as local processes.
 //!
-//! They are separate processes that outlive the program that started them: if it is killed, its build
-//! continues, as in Cloud Build. All of them communicate through folders:
+//! Supervisors and nodes are separate processes that outlive the program that started them: if the program is killed,
+//! its build continues, as in Cloud Build. All processes communicate through folders:
 //!
 //! ```text
 //! builds/{build}/      request.json  lock  groups/  build.log  workspace/  outcome.json   cancel

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
-/// Maximum attempts to lock, and the pause between them. Checking a lock holds it briefly.
+/// Maximum attempts to lock, and the pause between them. A check of a lock holds it briefly, so an attempt may fail.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -32,7 +32,7 @@ pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> 
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{program}: {error}"));
     let output = tokio::time::timeout(limit, command.output()).await;
     let output = output.map_err(|_| {
-        let why = format!("{program} has not answered for {} s", limit.as_secs());
+        let why = format!("{program} did not end within {} s and was killed", limit.as_secs());
         io::Error::new(io::ErrorKind::TimedOut, why)
     })?;
     let output = output.map_err(named)?;

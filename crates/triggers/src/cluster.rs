@@ -91,7 +91,7 @@ impl ClusterKind {
     }
 }
 
-/// Properties of an offered cluster that are read first.
+/// Properties of an offered cluster that select the workflows it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferedCluster<'a> {
     /// The event's `source`.

@@ -48,7 +48,7 @@ const MATCHING: MatchOptions = MatchOptions {
 };
 
 impl OnPush {
-    /// Whether it concerns this repository. GitHub's names are case-insensitive.
+    /// Whether the filter is for this repository. GitHub's names are case-insensitive.
     pub fn concerns(&self, repository: &str) -> bool {
         self.repository.eq_ignore_ascii_case(repository)
     }

@@ -285,7 +285,7 @@ fn an_offer_chooses_only_size_queue_and_allowed_settings() {
 }
 
 #[test]
-fn an_invalid_permission_is_a_problem() {
+fn an_invalid_permission_is_reported() {
     let on = |on: Value| {
         serde_json::from_value::<triggers::Triggers>(json!({"cluster": [on]})).unwrap().problems()
     };

@@ -108,8 +108,8 @@ impl Setting {
 }
 
 impl Audit {
-    /// Compares the evidence of the nodes, and the version of NCCL that each check or log has printed. Of several jobs on a node the
-    /// first counts.
+    /// Compares the evidence of the nodes, and the version of NCCL that each check or log has printed. If a node ran several jobs,
+    /// only the evidence of the first one is used.
     #[must_use]
     pub fn of(evidence: &[NodeEvidence], nccl: &[(String, String)]) -> Self {
         let mut nodes: BTreeMap<&str, &NodeEvidence> = BTreeMap::new();
@@ -165,7 +165,7 @@ impl Audit {
         self.settings.iter().any(Setting::differs)
     }
 
-    /// Compares a version with the minimums. Several devices of a node, and several nodes, may have the same one.
+    /// Compares a version with the minimums. Several devices of a node, and several nodes, may have the same version.
     fn compare(&mut self, component: Component, version: Option<&str>, subjects: &[String]) {
         let Some(version) = version else { return };
         let component_name = component.name().to_owned();
@@ -201,7 +201,7 @@ impl Audit {
     }
 }
 
-/// Settings that the probe could not read, and what they are.
+/// Settings that the probe may fail to read, each with its description and the reason.
 const UNREADABLE: [(&str, &str); 2] = [
     ("acs", "access control services of PCIe bridges: only root can read their configuration space"),
     ("dma_buf/rdma", "DMA-BUF of RDMA: /proc/kallsyms cannot be read"),
@@ -210,7 +210,7 @@ const UNREADABLE: [(&str, &str); 2] = [
 const NCCL_GUIDE: &str = "https://github.com/NVIDIA/nccl/blob/master/docs/userguide/source/troubleshooting/gpu_troubleshooting.rst";
 const GPUDIRECT_RDMA: &str = "https://docs.nvidia.com/cuda/gpudirect-rdma/";
 
-/// The recommendations for each node, those of the same value together.
+/// Recommendations for all nodes. Nodes with the same value of a setting share one recommendation.
 fn recommendations<'a>(nodes: impl Iterator<Item = &'a NodeEvidence>) -> Vec<Recommendation> {
     let mut all: Vec<Recommendation> = Vec::new();
     for node in nodes {
@@ -234,7 +234,7 @@ fn recommendations<'a>(nodes: impl Iterator<Item = &'a NodeEvidence>) -> Vec<Rec
                         complex, which is slower and may hang. Turn them off on hosts that run no virtual machines";
             add_for("acs", bridges, text, NCCL_GUIDE);
         }
-        // `DMA` and `DMA-FQ` translate; `identity` does not.
+        // The types `DMA` and `DMA-FQ` translate addresses; `identity` does not.
         if let Some(types) = setting("iommu_type").filter(|value| value.contains("DMA")) {
             let text = "the IOMMU translates the addresses of GPUs or network cards, and GPUDirect RDMA needs addresses that all devices share. \
                         Start the kernel with iommu=pt, or turn the IOMMU off";
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_version_is_stated() {
+    fn a_text_that_is_no_version_is_reported() {
         let mut nodes = [node("n0", "6.8", ["96", "96"])];
         set(&mut nodes[0], "nvidia", "TempVersion");
         let audit = Audit::of(&nodes, &[]);

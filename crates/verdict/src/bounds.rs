@@ -80,7 +80,7 @@ impl<'a> JudgedTable<'a> {
     }
 }
 
-/// Ratio of bus to algorithm bandwidth at the row with most digits.
+/// Ratio of bus to algorithm bandwidth of the fastest measurement, because its bandwidths are printed with the most digits.
 fn factor(table: &Table) -> Option<f64> {
     let halves = table.rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
     let fastest = halves.max_by(|a, b| a.algbw.total_cmp(&b.algbw))?;

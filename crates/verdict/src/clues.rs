@@ -42,7 +42,7 @@ pub struct EvidenceLine {
 
 /// Occurrences of one sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NetworkHeard {
+pub struct NetworkOccurrences {
     /// Number of lines.
     pub times: u64,
     /// The first of these lines.
@@ -55,11 +55,11 @@ pub struct NetworkHeard {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clues {
     /// Occurrences by sign.
-    pub signs: BTreeMap<Sign, NetworkHeard>,
+    pub signs: BTreeMap<Sign, NetworkOccurrences>,
     /// Networks in use, by NCCL's name without version, such as `IB`, `Socket`, `FasTrak`.
-    pub networks: BTreeMap<String, NetworkHeard>,
+    pub networks: BTreeMap<String, NetworkOccurrences>,
     /// Bootstrap interfaces of NCCL, such as `eth0`.
-    pub interfaces: BTreeMap<String, NetworkHeard>,
+    pub interfaces: BTreeMap<String, NetworkOccurrences>,
     /// The CUDA version the driver supports, as NCCL prints it, such as `13000`.
     pub cuda_driver: Option<String>,
     /// The network plug-in with its version, such as `FasTrak (v7)` or `aws-ofi-nccl 1.5.0aws`.
@@ -72,7 +72,7 @@ pub struct Clues {
 
 impl Clues {
     /// `None` if no line has this sign.
-    pub fn network(&self, sign: Sign) -> Option<&NetworkHeard> {
+    pub fn network(&self, sign: Sign) -> Option<&NetworkOccurrences> {
         self.signs.get(&sign)
     }
 
@@ -83,7 +83,7 @@ impl Clues {
 
     /// Merges the clues of another log of the same run. `log` becomes the file name of its lines.
     pub fn add(&mut self, log: &str, other: Self) {
-        let named = |mut occurrences: NetworkHeard| {
+        let named = |mut occurrences: NetworkOccurrences| {
             occurrences.lines.iter_mut().for_each(|line| line.log = Some(log.to_owned()));
             occurrences
         };
@@ -113,7 +113,7 @@ impl Clues {
                 whole.keys().filter(|network| name.starts_with(*network)).max_by_key(|name| name.len());
             whole
                 .entry(longest.cloned().unwrap_or(name))
-                .or_insert_with(NetworkHeard::default)
+                .or_insert_with(NetworkOccurrences::default)
                 .add(occurrences);
         }
         self.networks = whole;
@@ -130,9 +130,9 @@ impl Clues {
             // Two interleaved lines: the second cannot be attributed to a host.
             let glued = memmem::find_iter(&bytes[..found.end()], "] NCCL ").nth(1).is_some();
             let host = named.or(host.as_deref().filter(|_| !glued));
-            let mut say = |occurrences: &mut NetworkHeard| occurrences.hear(number, bytes, host);
+            let mut record = |occurrences: &mut NetworkOccurrences| occurrences.record(number, bytes, host);
             match phrase.sign {
-                Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
+                Sign::Network => name(&mut self.networks, network(value(&after)), &mut record),
                 Sign::Route => {
                     // Text of the line up to the point where another line may be interleaved.
                     let route = value(&after).split(':').next().unwrap_or_default();
@@ -140,17 +140,17 @@ impl Clues {
                     let direct = route.contains("GDRDMA");
                     // NCCL reports missing support for GPU memory only for InfiniBand and RoCE.
                     if network == "Socket" {
-                        say(self.signs.entry(Sign::SocketRoute).or_default());
+                        record(self.signs.entry(Sign::SocketRoute).or_default());
                     }
                     if network.ends_with("IB") {
                         let sign = if direct { Sign::DirectRoute } else { Sign::StagedRoute };
-                        say(self.signs.entry(sign).or_default());
+                        record(self.signs.entry(sign).or_default());
                     }
-                    name(&mut self.networks, network, &mut say);
+                    name(&mut self.networks, network, &mut record);
                 }
                 Sign::Interface => {
                     let interface = after.trim_start_matches("[0]").split(':').next().unwrap_or_default();
-                    name(&mut self.interfaces, interface.to_owned(), &mut say);
+                    name(&mut self.interfaces, interface.to_owned(), &mut record);
                 }
                 Sign::CudaDriver => _ = self.cuda_driver.get_or_insert_with(|| word(&after).to_owned()),
                 Sign::Plugin => _ = self.plugin.get_or_insert_with(|| value(&after).to_owned()),
@@ -163,25 +163,29 @@ impl Clues {
                         self.environment.read_nccl(&before, value(&after), host);
                     }
                     if catalogue::is_tuning(&text) {
-                        say(self.signs.entry(Sign::Setting).or_default());
+                        record(self.signs.entry(Sign::Setting).or_default());
                     }
                 }
                 Sign::Corrupt if !catalogue::is_corrupt(&after) => {}
                 Sign::ConfigMismatch if text.contains("recommended") => {}
-                sign => say(self.signs.entry(sign).or_default()),
+                sign => record(self.signs.entry(sign).or_default()),
             }
         }
     }
 }
 
-fn name(names: &mut BTreeMap<String, NetworkHeard>, name: String, say: &mut impl FnMut(&mut NetworkHeard)) {
+fn name(
+    names: &mut BTreeMap<String, NetworkOccurrences>,
+    name: String,
+    record: &mut impl FnMut(&mut NetworkOccurrences),
+) {
     if !name.is_empty() && (names.len() < NAMES || names.contains_key(&name)) {
-        say(names.entry(name).or_default());
+        record(names.entry(name).or_default());
     }
 }
 
-impl NetworkHeard {
-    fn hear(&mut self, line: u64, bytes: &[u8], host: Option<&str>) {
+impl NetworkOccurrences {
+    fn record(&mut self, line: u64, bytes: &[u8], host: Option<&str>) {
         // Two phrases in one line count as one line.
         if self.lines.last().is_none_or(|last| last.line != line) {
             self.times += 1;

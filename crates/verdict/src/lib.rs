@@ -1,8 +1,8 @@
 //! Verdicts on a cluster from its measurements: [`judge()`], a pure function of evidence and a standard.
 //!
-//! Sanity comes first: completeness and consistency of the measurements. Then performance. Missing data makes
-//! a verdict inconclusive, never a pass; a bad measurement makes it a failure. Then the cause, in
-//! [`diagnose`], and the location, in [`locate`]. [`baseline`] learns the healthy curve; [`history`] finds
+//! The judge checks sanity first (completeness and consistency of the measurements), then performance. Missing
+//! data makes a verdict inconclusive, never a pass; a bad measurement makes it a failure. [`diagnose`] then
+//! derives the cause, and [`locate`] the location. [`baseline`] learns the healthy curve; [`history`] finds
 //! changes over many runs, and [`compare`] between two. [`audit`] compares the settings of nodes
 //! with each other and with [`minimum`] versions.
 

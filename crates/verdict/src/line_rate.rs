@@ -51,7 +51,7 @@ impl Network {
         }
     }
 
-    /// Share of a message that a node exchanges with others, inverted: 2 for two nodes, near 1 for many.
+    /// Inverse of the share of a message that a node exchanges with other nodes: 2 for two nodes, near 1 for many.
     pub fn exchange(&self) -> f64 {
         f64::from(self.nodes) / f64::from(self.nodes - 1)
     }
@@ -63,7 +63,7 @@ impl Network {
         match collective {
             Collective::AllReduce => self.line,
             Collective::Sendrecv => self.line / here,
-            // Limited by the adapter of the root.
+            // The adapter of the root limits the bandwidth.
             Collective::Gather | Collective::Scatter => self.line / here * (ranks - 1.0) / (ranks - here),
             _ => self.limit(collective).unwrap_or(self.line),
         }

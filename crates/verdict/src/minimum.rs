@@ -50,7 +50,7 @@ impl Component {
         }
     }
 
-    /// The component with this setting of a node in the evidence.
+    /// The component whose version this setting of a node states.
     #[must_use]
     pub fn of_setting(name: &str) -> Option<Self> {
         match name {
@@ -149,7 +149,7 @@ const fn entry(
     Minimum { component, affected, minimum, date, reason, source }
 }
 
-/// The list. Of several entries for a version all count.
+/// The minimum versions. A version may be below several entries; all of them are reported.
 pub const MINIMUMS: &[Minimum] = &{
     use Component::{ContainerToolkit, Driver, Firmware, Nccl, Ofed};
     [

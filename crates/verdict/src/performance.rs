@@ -16,7 +16,7 @@ use crate::{
     table::halves,
 };
 
-/// The healthy runs do not repeat.
+/// Code of the reason for a baseline whose healthy runs do not repeat.
 pub const UNSTABLE: &str = "UNSTABLE_BASELINE";
 
 pub fn reasons(

@@ -13,7 +13,7 @@ use crate::{
     table::{halves, one_rank},
 };
 
-/// The benchmark did not start.
+/// Code of the reason for a benchmark that did not start.
 pub const NOT_STARTED: &str = "NOT_STARTED";
 /// Bandwidth and time are printed with few digits; a larger relative difference is a contradiction.
 const TOLERANCE: f64 = 0.05;

@@ -6,8 +6,7 @@
 //!
 //! ```text
 //! warehouse/{project}.{dataset}/loads/{load}/{sha256}.{table}.ndjson   rows, named by their digest
-//!                                            load.json                objects of the load: the first
-//! writer's
+//!                                            load.json                objects of the load, as its first caller wrote them
 //!                                            batch.json               its batch
 //!                                            end.json                 loaded, or rejected permanently
 //!                               waiting-3/{ten minutes}/{load}        hint: waits for other loads
@@ -15,8 +14,8 @@
 //! ```
 //!
 //! - **A load is in one batch.** Batches are numbered without gaps. The creator of number n + 1 first ensures
-//!   that each member of n has its `batch.json`; so a load without one that is not in n is in no batch up to
-//!   n, and n + 1 can be created only once.
+//!   that each member of n has its `batch.json`; so a load without `batch.json` that is not in n is
+//!   in no batch up to n, and n + 1 can be created only once.
 //! - **A batch is loaded once.** The next job follows from the batch and from the results of its earlier
 //!   jobs, so all callers that settle a batch request the same jobs under the same ids. An existing job is
 //!   adopted. A job that failed is followed by another attempt under another id, or, if its rows were
@@ -24,7 +23,7 @@
 //! - **Verdicts are loaded last:** a run's row in `verdicts` means that its measurements and metrics are loaded.
 //!
 //! The callers settle the batches, and any number of callers may do so concurrently. If a caller stops at any point,
-//! the next one continues.
+//! the next caller continues.
 
 mod batches;
 mod client;
@@ -115,7 +114,7 @@ impl BigQuery {
             Some(note) => note,
             None => {
                 fit::check(load)?;
-                // Rows wait for a table with matching columns, rather than in a batch with others.
+                // Check the columns first: a load for a table without them must not share a batch with other loads.
                 self.client.ready().await?;
                 self.spool.keep(id, load).await?
             }
@@ -139,8 +138,10 @@ impl BigQuery {
         what: &str,
     ) -> Result<T, Error> {
         let limit = self.options.patience;
-        let late =
-            || format!("BigQuery: no {what} within {:.1} s{}", limit.as_secs_f64(), self.client.trouble());
+        let late = || {
+            let seconds = limit.as_secs_f64();
+            format!("BigQuery: the {what} did not end within {seconds:.1} s{}", self.client.last_error())
+        };
         tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(Error::Transient(late())))
     }
 }
@@ -153,27 +154,27 @@ impl Warehouse for BigQuery {
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
-        self.patiently(Box::pin(read::rows(&self.client, run)), "answer").await
+        self.patiently(Box::pin(read::rows(&self.client, run)), "query").await
     }
 
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
-        self.patiently(Box::pin(read::metrics(&self.client, run)), "answer").await
+        self.patiently(Box::pin(read::metrics(&self.client, run)), "query").await
     }
 
     async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
-        self.patiently(Box::pin(read::findings(&self.client, run)), "answer").await
+        self.patiently(Box::pin(read::findings(&self.client, run)), "query").await
     }
 
     async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
-        self.patiently(Box::pin(read::node_results(&self.client, run)), "answer").await
+        self.patiently(Box::pin(read::node_results(&self.client, run)), "query").await
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
-        self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
+        self.patiently(Box::pin(read::verdicts(&self.client, run)), "query").await
     }
 
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
-        self.patiently(Box::pin(read::past(&self.client, wanted)), "answer").await
+        self.patiently(Box::pin(read::past(&self.client, wanted)), "query").await
     }
 
     fn table(&self) -> String {

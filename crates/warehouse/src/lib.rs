@@ -78,7 +78,7 @@ pub trait Warehouse: Send + Sync + 'static {
     /// Returns an error if the warehouse is unavailable.
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error>;
 
-    /// The wanted runs, oldest first, each once. Only runs with a verdict.
+    /// Runs with a verdict that match the query, oldest first, each once.
     ///
     /// # Errors
     /// Returns an error if the warehouse is unavailable. A cluster without earlier runs is not an error.

@@ -31,7 +31,7 @@ impl History {
         self.0.entry(subject).or_default().insert((at, run), load);
     }
 
-    /// The wanted runs, oldest first.
+    /// Runs that match the query, oldest first.
     pub fn chosen(&self, wanted: &PastQuery) -> Vec<Past> {
         let Some(runs) = self.0.get(&(wanted.workflow.as_str().into(), wanted.identity.as_str().into()))
         else {

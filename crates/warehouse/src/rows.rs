@@ -70,9 +70,9 @@ pub struct RunRow {
     pub verdict: Option<Verdict>,
     /// Number of requested nodes; 0 without a provisioned cluster.
     pub nodes: u32,
-    /// Node hours held, from the request to the confirmed deletion.
+    /// Node hours of the clusters, each from its request to its confirmed deletion.
     pub node_hours: f64,
-    /// Node hours in which the benchmark ran.
+    /// Node hours of the benchmark's jobs.
     pub busy_node_hours: f64,
     /// Cost; null without a known price.
     pub cost: Option<f64>,
@@ -309,7 +309,7 @@ impl Load {
 
     /// The row of a run without a verdict yet.
     ///
-    /// `(workflow, check)`: their names; no check for a workflow with a single benchmark.
+    /// `workflow` and `check` are names; `check` is `None` for a workflow with a single benchmark.
     pub fn of(
         run: &RunId,
         (workflow, check): (&str, Option<&str>),

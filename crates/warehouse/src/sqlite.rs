@@ -45,7 +45,7 @@ impl Sqlite {
         Ok(Self { path: path.to_owned(), connection: Arc::new(Mutex::new(connection)) })
     }
 
-    /// The address of a file without opening it.
+    /// Name of the tables of a file, shown to users. Does not open the file.
     pub fn place_of(path: &Path) -> String {
         format!(
             "{} (tables measurements, metrics, findings, node_results, verdicts and runs)",

@@ -43,7 +43,10 @@ fn pack(folder: &Path) -> io::Result<Vec<u8>> {
         let name = file.strip_prefix(folder).unwrap_or(&file);
         size += fs::metadata(&file)?.len();
         if size > MAX_SOURCE {
-            return Err(io::Error::other(format!("it holds more than {} MiB", MAX_SOURCE >> 20)));
+            return Err(io::Error::other(format!(
+                "it is larger than {} MiB; select a folder without build outputs",
+                MAX_SOURCE >> 20
+            )));
         }
         archive.append_path_with_name(&file, name)?;
     }
@@ -60,7 +63,9 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
             files.push(entry.path());
         } else {
             // A link could point anywhere, and would have another meaning after unpacking.
-            return Err(io::Error::other(format!("{} is neither file nor folder", entry.path().display())));
+            let path = entry.path();
+            let why = format!("{} is neither a file nor a folder; remove it", path.display());
+            return Err(io::Error::other(why));
         }
     }
     Ok(())

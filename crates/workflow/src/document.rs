@@ -455,7 +455,7 @@ impl<'a> DocumentBuilder<'a> {
             Event::Scalar(text, ..) => Ok(Value::String(text.into_owned())),
             Event::SequenceStart(..) => self.sequence(field, depth),
             Event::MappingStart(..) => self.mapping(field, depth),
-            _ => Err(broken(span, field, "is not a value")),
+            _ => Err(broken(span, field, "is not a scalar, list or mapping")),
         }
     }
 
@@ -520,7 +520,7 @@ fn on_one_line(span: &Span) -> usize {
     if start.line() == end.line() { end.col().saturating_sub(start.col()).max(1) } else { 1 }
 }
 
-/// A syntax error of the YAML scanner in words, and the usual correction.
+/// Describes a syntax error of the YAML scanner, with the usual correction.
 fn in_words(info: &str) -> (&'static str, &'static str) {
     let has = |part: &str| info.contains(part);
     if has("tab") {
@@ -558,14 +558,14 @@ fn in_words(info: &str) -> (&'static str, &'static str) {
             "quote a text that begins with `&` or `*`",
         )
     } else if has("next token") || has("unexpected character") || has("cannot start") || has("node content") {
-        ("this character has a special meaning in YAML and cannot stand here", "quote the text")
+        ("this character has a special meaning in YAML and is not allowed here", "quote the text")
     } else if has("unprintable") {
         ("a character that cannot be printed", "remove it")
     } else if has("document") || has("directive") || has("stream") {
         ("`---`, `...` or `%` at the beginning of a line", "write one document without directives")
     } else {
         (
-            "the text cannot be read from here",
+            "the text cannot be parsed from here on",
             "check quotes, brackets and indentation of this line and the one before",
         )
     }

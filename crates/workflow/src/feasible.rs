@@ -40,7 +40,7 @@ pub struct FeasibilityFinding {
     pub warning: bool,
 }
 
-/// Returns every reason why runs of this workflow cannot succeed, or may not.
+/// Returns every reason why runs of this workflow cannot succeed, or may fail.
 pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
     let mut found = FeasibilityFindings::default();
     found.limits(&workflow.limits);
@@ -100,10 +100,7 @@ impl FeasibilityFindings {
             ("grace", limits.grace),
         ] {
             if span.0.is_zero() {
-                self.error(
-                    &format!("limits.{name}"),
-                    "0s leaves no time; write a span such as 30m".to_owned(),
-                );
+                self.error(&format!("limits.{name}"), "0s is too short; write a span such as 30m".to_owned());
             } else if span.0 > LONGEST {
                 self.error(&format!("limits.{name}"), format!("{span} is longer than 366 days; write less"));
             }
@@ -183,7 +180,7 @@ impl FeasibilityFindings {
                 (Every::Node, Some("node")) | (Every::Pair, Some("pair"))
             );
             if criterion.subjects.is_none() && !counted {
-                let message = "is missing: without the number of expected subjects, a value that is not printed is not noticed";
+                let message = "is missing: without the expected number of subjects, an absent value is not detected; write the number";
                 self.add(In::Criteria(check), &format!("metrics[{at}].subjects"), false, message.to_owned());
             }
         }
@@ -213,7 +210,8 @@ impl FeasibilityFindings {
         let of_others = criteria.references.iter().all(|it| it.collective != workload.collective);
         // A line rate bounds any collective, once the number of ranks is known.
         if bounds.inapplicable && (ranks.is_some() || (criteria.line_rate.is_none() && of_others)) {
-            let message = format!("none of them is for {}, which the workflow measures", subject.name());
+            let message =
+                format!("contain no curve for {}, which the workflow measures; add one", subject.name());
             self.add(In::Criteria(check), "references", false, message);
         }
         let Some(reference) = bounds.reference else { return };
@@ -252,7 +250,7 @@ impl FeasibilityFindings {
         let nodes = system.nodes();
         if workflow.locate.is_some() && nodes < 3 && system.kind() != PROCESSES {
             let message = format!(
-                "{nodes} nodes make one pair at most, which cannot identify a bad node; it needs 3 or more"
+                "{nodes} nodes make one pair at most, which cannot identify a bad node; a search needs 3 or more"
             );
             self.warning("locate", message);
         }

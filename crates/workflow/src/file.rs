@@ -305,8 +305,8 @@ pub struct CheckFile {
     pub command: Vec<String>,
     /// Part of the cluster for which the command is started once. Default: `node`.
     pub every: Option<Every>,
-    /// Maximum number of rounds of `every: pair`; in a round each node is in one pair. Default: all pairs, which takes
-    /// one round fewer than the number of nodes, or as many as nodes if their number is odd.
+    /// Maximum number of rounds of `every: pair`; in a round each node is in at most one pair. Default: all pairs, in
+    /// `nodes` - 1 rounds, or `nodes` rounds if the number of nodes is odd.
     #[schemars(range(min = 1, max = 4096))]
     pub rounds: Option<u32>,
     /// Container image of the command, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
@@ -317,7 +317,7 @@ pub struct CheckFile {
     pub criteria: PathBuf,
     /// Baseline file from `burnin baseline`. Default: learned from the check's own passed runs.
     pub baseline: Option<PathBuf>,
-    /// Environment variables of each rank, over those of the cluster's settings.
+    /// Environment variables of each rank; they override those of the cluster's settings.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// Names of earlier checks; without a pass of each of them this check is skipped. The name of a check with a matrix stands
@@ -356,7 +356,7 @@ pub struct MatrixFile {
     /// Element types, instead of the workload's. Not with `command`.
     #[serde(default)]
     pub datatypes: Vec<Datatype>,
-    /// Environment variables by a short name, such as `ring: {NCCL_ALGO: Ring}`, over the check's own.
+    /// Environment variables by a short name, such as `ring: {NCCL_ALGO: Ring}`; they override the check's own.
     #[serde(default)]
     pub environments: BTreeMap<String, BTreeMap<String, String>>,
 }

@@ -138,7 +138,7 @@ pub(crate) fn check(
         let (name, message) = match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default().to_owned();
-                // A condition may describe its parameter more closely.
+                // A condition may contain a more precise description of its parameter.
                 let condition = error.schema_path().as_str().strip_suffix("/required").unwrap_or_default();
                 let closer = schema.value.pointer(&format!("{condition}/properties/{name}/description"));
                 let expected = closer.and_then(Value::as_str).map_or_else(|| described(&name), str::to_owned);

@@ -145,7 +145,7 @@ impl<'a> WorkflowReader<'a> {
     }
 }
 
-/// The file of a misspelt name in the same folder.
+/// The file in the same folder whose name is most similar to a misspelt one.
 pub(crate) fn similar_file(path: &Path) -> Option<String> {
     let files = fs::read_dir(path.parent()?).ok()?.take(1000);
     let mut files: Vec<_> = files.filter_map(|entry| Some(entry.ok()?.path())).collect();

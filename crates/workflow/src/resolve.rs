@@ -151,7 +151,7 @@ pub fn resolve_document(
         found.extend(problems.0);
         None
     });
-    // A section with a problem is left out, so that its problem causes none in other sections.
+    // A section with a problem is left out, so that it causes no further problems in other sections.
     let section = |problem: &FileProblem| {
         let section = problem.field.split(['.', '[']).next().unwrap_or_default().to_owned();
         (problem.file == document.file || problem.file == SET).then_some(section)
@@ -210,7 +210,7 @@ pub fn resolve_document(
     }
 }
 
-/// Sections that others need.
+/// Sections that rules between sections require. With a problem in one of them, these rules are not checked.
 const SECTIONS: [&str; 5] = ["image", "cluster", "benchmark", "checks", "suite"];
 
 /// A suite of checks, in a file of its own.
@@ -251,7 +251,8 @@ fn file_of<'d>(
     }
 }
 
-/// The values file that a workflow names itself: triggers have no command line.
+/// The values file that the workflow itself names, because triggers have no command line. An override of `values`
+/// takes precedence.
 fn own_values(
     document: &YamlDocument,
     path: &Path,

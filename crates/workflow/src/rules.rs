@@ -10,7 +10,7 @@ use crate::file::WorkflowFile;
 /// and the requester must not choose the notified channels.
 const FIXED: [&str; 5] = ["", "name", "notify", "on", "parameters"];
 
-/// Duration of a soak. Short ones are trials of a workflow.
+/// Permitted duration of a soak. Short soaks serve to try out a workflow.
 const SOAK: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(168 * 3600);
 
 /// Reports each broken rule with its field and the expectation.

@@ -90,8 +90,7 @@ impl YamlDocument {
         // serde's messages contain names of Rust types, which users do not know.
         let of_serde = ["invalid ", "missing field", "unknown ", "data did not match", "duplicate field"];
         if of_serde.iter().any(|begin| why.starts_with(begin)) {
-            return self
-                .problem(field, "has a value of the wrong kind; compare with docs and `burnin schema`");
+            return self.problem(field, "has a value of the wrong kind; compare it with `burnin schema`");
         }
         self.problem(field, why)
     }
@@ -255,7 +254,7 @@ impl<'a> Explain<'a> {
         Some(first.trim_end_matches('.').to_owned())
     }
 
-    /// Selects the intended alternative: the one that matched furthest.
+    /// Selects the alternative that the user probably meant: the one with the deepest error.
     fn choose(
         &mut self,
         field: &str,
@@ -293,7 +292,7 @@ impl<'a> Explain<'a> {
         let depth = |branch: &&&Vec<ValidationError<'static>>| {
             branch.iter().map(|error| error.instance_path().as_str().len()).max().unwrap_or(0)
         };
-        // The alternative whose field is given, else the one that matched furthest.
+        // The alternative whose field is given, else the one with the deepest error.
         let chosen =
             given.first().and_then(|tag| context.iter().find(|branch| self.tag(branch) == Some(**tag)));
         let furthest =
@@ -352,7 +351,7 @@ fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The option that a misspelt value or field stands for.
+/// Suggests the valid option that is most similar to a misspelt value or field.
 fn meant(found: &Value, options: &[String]) -> Option<String> {
     let found: Vec<&str> = match found {
         Value::String(text) => vec![text],

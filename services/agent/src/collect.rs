@@ -1,7 +1,7 @@
 //! Uploads a job's output to the bucket: every file streamed, redacted and hashed, the manifest last.
 //!
 //! A retry after a crash finds the objects of the first attempt. A file that has changed in between is stored again with the
-//! suffix `~2`, `~3`, ...; the manifest names the version read last. A file that is not in the manifest does not exist.
+//! suffix `~2`, `~3`, ...; the manifest names the version read last. Readers ignore files that the manifest does not name.
 
 mod body;
 mod names;
@@ -272,7 +272,7 @@ fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
 pub(crate) fn damaged(error: ArtefactError) -> PortError {
     match error {
         ArtefactError::Store(error) => PortError::transient(error),
-        // Another attempt writes under other names.
+        // Class infrastructure permits another attempt of the stage, which writes under other names.
         ArtefactError::Damaged { .. } => {
             PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
         }

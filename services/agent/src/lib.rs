@@ -150,9 +150,9 @@ async fn poll(
     Ok(match standing {
         JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
         JobStatus::Ended(end) if cluster.nodes.iter().any(|node| Node::is_placeholder(&node.name)) => {
-            // Without the names the end is valid as well.
+            // The end is valid without the names of the nodes.
             let mut nodes = scheduler.nodes(cluster, name).await.unwrap_or_else(|error| {
-                warn!(job = name, "the job's nodes are not known: {error:?}");
+                warn!(job = name, "the names of the job's nodes cannot be read: {error:?}");
                 Vec::new()
             });
             nodes.retain(|node| !Node::is_placeholder(node));

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! artefacts/{run}/locate/{attempt}/
-//!   nodes.json       nodes that the job ran on       over.json       no new pair may start, and why
+//!   nodes.json       nodes that the job ran on       over.json       reason why no new pair may start
 //!   pair-{n}/...     the logs of the n-th pair       located.json    tests done, and their result
-//!   pair-{n}.json    its outcome                     retested.json   nodes that passed their re-test
+//!   pair-{n}.json    outcome of the n-th pair        retested.json   nodes that passed their re-test
 //! ```
 
 use std::{io::Cursor, sync::Arc};
@@ -185,7 +185,7 @@ impl Locator {
         let outcome = match standing {
             JobStatus::Going => return Ok(None),
             JobStatus::Absent if over.is_some() => {
-                SweepOutcome::Void { why: "it was not started".to_owned() }
+                SweepOutcome::Void { why: "the pair was not started".to_owned() }
             }
             JobStatus::Absent => {
                 // Another agent may have stopped the search since this step started. A later stop reads every outcome that led to this
@@ -272,7 +272,7 @@ impl Locator {
             links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
             undecided,
             tests: u32::try_from(ran.count()).unwrap_or(u32::MAX),
-            // The speed of programs other than nccl-tests has another unit.
+            // GB/s only for nccl-tests: other programs measure in other units.
             best_busbw: search.program.workload().and_then(|_| best_of(&pairs)),
             object: Artefacts::folder(id) + "located.json",
             retested: Vec::new(),
@@ -377,7 +377,7 @@ impl Locator {
 struct NodePair<'a> {
     id: &'a CommandId,
     search: &'a NodeSearch,
-    /// Starts at 1.
+    /// Number of the pair, starting at 1.
     number: usize,
     ends: [&'a str; 2],
     now: Timestamp,

@@ -31,7 +31,7 @@ impl Builder {
     pub const TAKES: [&'static str; 3] =
         ["dev.burnin.image.build.v1", "dev.burnin.image.observe.v1", "dev.burnin.image.cancel.v1"];
 
-    /// `every`: poll interval.
+    /// `every`: poll interval of running builds.
     pub fn new(builds: Arc<dyn Builds>, every: Span) -> Self {
         Self { builds, watches: Pollers::default(), every }
     }

@@ -1,4 +1,4 @@
-//! One wake-up of a run at a time, within one process. Between processes the ledger decides.
+//! At most one wake-up of a run at a time within a process. Between processes, conflicting appends to the ledger fail.
 
 use std::{
     collections::BTreeMap,

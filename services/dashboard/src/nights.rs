@@ -349,16 +349,16 @@ mod tests {
     #[test]
     fn the_last_change_is_shown_with_its_run() {
         let none = || serde_json::Value::Null;
-        let told = |lines: &[RunSummary]| changed(&lines.iter().collect::<Vec<_>>());
+        let changes = |lines: &[RunSummary]| changed(&lines.iter().collect::<Vec<_>>());
         let same = [line(0, "pass", "13.0", none()), line(1, "pass", "13.0", none())];
-        assert!(told(&same).is_none());
+        assert!(changes(&same).is_none());
         let since = [
             line(0, "fail", "13.1", none()),
             line(1, "fail", "13.1", none()),
             line(2, "pass", "13.0", none()),
             line(3, "fail", "13.0", none()),
         ];
-        let change = told(&since).unwrap();
+        let change = changes(&since).unwrap();
         assert_eq!((change.run.as_str(), change.date), ("w-1", date(since[1].requested_at)));
         assert_eq!(change.what, "fail after pass; driver 13.1, was 13.0; another image");
     }

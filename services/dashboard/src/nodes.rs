@@ -15,7 +15,7 @@ use crate::{
     times::DisplayTime,
 };
 
-/// Number of judged runs from which the states follow.
+/// Maximum number of judged runs from which the states are computed.
 const RUNS: usize = 300;
 
 #[derive(Deserialize)]
@@ -26,9 +26,11 @@ pub struct NodesQuery {
 #[derive(Serialize)]
 struct NodesPage {
     cluster: Option<String>,
-    /// Number of nodes, and of runs that were read and not read.
+    /// Number of nodes.
     count: usize,
+    /// Number of judged runs that were read.
     runs: u64,
+    /// Number of older judged runs that were not read.
     older_runs: u64,
     /// Nodes that are not good, worst first.
     nodes: Vec<NodeRow>,

@@ -79,8 +79,10 @@ pub async fn lines(
 ) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
     let state = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?.state;
-    let source =
-        dashboard.output.as_ref().ok_or_else(|| ErrorPage::none("No output of running jobs here."))?;
+    let source = dashboard
+        .output
+        .as_ref()
+        .ok_or_else(|| ErrorPage::none("This server has no access to the output of running jobs."))?;
     let mut answer = OutputAnswer {
         job: None,
         check: None,

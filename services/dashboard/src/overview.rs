@@ -174,7 +174,7 @@ pub async fn page(
     let now = dashboard.clock.now();
     let valued = nights::valued(&all, now).into_iter().chain(&page.runs);
     let values = dashboard.view.values(valued, PATIENCE).await;
-    // Collecting all names would sort as many names as runs.
+    // Look up each name before inserting it: `collect` would sort one name for each run.
     let mut workflows = BTreeSet::new();
     for line in &all {
         if !workflows.contains(line.workflow.as_str()) {

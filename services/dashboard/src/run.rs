@@ -84,9 +84,9 @@ pub async fn page(
         None => None,
     };
     let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
-    let told = dashboard.view.report_of(&run, check, elsewhere).await?;
-    let told = told.ok_or_else(|| ErrorPage::no_run(&run))?;
-    let state = &told.state;
+    let report = dashboard.view.report_of(&run, check, elsewhere).await?;
+    let report = report.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let state = &report.state;
     // A damaged manifest must not hide the rest of the page.
     let files = dashboard.view.logs(&run).await.ok().flatten().unwrap_or_default().files;
     let mut logs: Vec<_> =
@@ -106,7 +106,7 @@ pub async fn page(
     let own = earlier.iter().find(|line| line.run == run).cloned().unwrap_or_else(|| RunSummary::of(state));
     let values = dashboard.view.values(before.iter().copied().chain([&own]), PATIENCE).await;
     let own_values = values.of(&run);
-    // The value that is comparable with the shown one: of the same check.
+    // Compare with earlier values of the check that is shown.
     let key = own_values.and_then(|own| {
         let shown = state.workflow.check(check.unwrap_or_else(|| state.shown_check()));
         let shown = own.checks.iter().find(|it| it.check.as_deref() == shown.map(|it| it.name.as_str()));
@@ -129,7 +129,7 @@ pub async fn page(
     let runs = curves.iter().zip(&at);
     let runs: Vec<_> =
         runs.map(|(curve, at)| Earlier { run: curve.run.as_str(), at, table: &curve.table }).collect();
-    let page = report::part(&told.story(), &runs);
+    let page = report::part(&report.story(), &runs);
     // The controls are between the title and the rest.
     let (head, body) = match page.split_once("</header>") {
         Some((head, body)) => (format!("{head}</header>"), body.to_owned()),

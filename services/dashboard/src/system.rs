@@ -179,7 +179,7 @@ pub async fn page(
     };
     let now = dashboard.clock.now();
     if query.days.is_empty() {
-        // A new system has its runs at one edge of a longer range.
+        // In a longer range all runs of a new system would be at the edge of the chart.
         let is_new = lines.last().is_none_or(|line| day(now) - day(line.requested_at) < 7);
         if is_new { RANGES[0].0 } else { USUAL }.clone_into(&mut query.days);
     }

@@ -14,7 +14,7 @@ pub struct DisplayTime {
 }
 
 impl DisplayTime {
-    /// A time, as read at `now`.
+    /// `at` with its age at `now`.
     pub fn of(at: Timestamp, now: Timestamp) -> Self {
         Self { iso: at.to_string(), utc: minute(at), age: ago(now, at) }
     }

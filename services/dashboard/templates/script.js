@@ -171,7 +171,7 @@
     localize(document);
     select();
     tick();
-    // Values that the server is still reading.
+    // Reload soon: the server is still reading values.
     if (byId("live-content")?.dataset.pending) soon(1500);
   }
   document.addEventListener("change", (event) => { if (event.target.matches("input[name=run]")) select(); });

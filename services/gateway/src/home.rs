@@ -1,8 +1,8 @@
 //! A server for the local user who started it.
 //!
-//! Other users of the host can reach its port, so every request needs a secret of that user ([`LocalAccess`]). Another site's page must
-//! not use the user's browser: neither under a DNS name that resolves to 127.0.0.1, nor by a form or script, nor through a
-//! proxy.
+//! Other users of the host can reach its port, so every request needs a secret of that user ([`LocalAccess`]). A page of
+//! another site must not send requests through the user's browser: neither under a DNS name that resolves to 127.0.0.1, nor by a
+//! form or script, nor through a proxy.
 
 use std::sync::Arc;
 

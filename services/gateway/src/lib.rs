@@ -12,10 +12,10 @@
 //!
 //! ```text
 //! requests/{first 32 hex digits of the key's SHA-256}.json   created once: the request and its run
-//! requests/open/{run}                                        hint: may not be recorded yet
+//! requests/open/{run}                                        hint: the run may not be recorded yet
 //! offers/{digest of source and id}.json                      an offer, and the workflows that it starts
 //! pushes/{digest of repository, ref and commit}.json         the push was handled
-//! schedules/{workflow}/{moment}.json                         the scheduled time was handled: run, or missed
+//! schedules/{workflow}/{moment}.json                         the scheduled time was handled: run, or reason why it was missed
 //! ```
 //!
 //! It writes neither ledger nor verdicts: a run starts when the conductor records `run.requested`. Until then the request is

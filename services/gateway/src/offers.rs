@@ -9,7 +9,7 @@ use triggers::OfferedCluster;
 
 use crate::{Gateway, StartError, StartRequest, start};
 
-/// Record of an offer and the workflows that accepted it. Later workflows do not receive it.
+/// Record of an offer and the workflows that accepted it. Workflows added later do not receive the offer.
 #[derive(Debug, Deserialize, Serialize)]
 struct OfferMark {
     format: u32,
@@ -113,7 +113,7 @@ impl Gateway {
                 )));
             }
             let mark = OfferMark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
-            // The first writer decides; the next round reads its decision.
+            // Another gateway may have written first: the next pass reads the stored mark.
             self.store.create_json(&name, &mark).await.map_err(|error| later(&error))?;
         }
     }

@@ -188,8 +188,8 @@ impl Starter {
             if !recorded {
                 let name = self.store.read(&hint).await.map_err(StartError::transient)?.unwrap_or_default();
                 let name = String::from_utf8_lossy(&name).into_owned();
-                // Without a request the process that wrote the hint is about to store it, or ended before. The hint stays: when the caller
-                // repeats the request, it has the same name.
+                // No stored request: the process that wrote the hint is about to store the request, or ended before. The hint stays,
+                // because a repeated request has the same name.
                 if let Some(request) = self.request(&name).await? {
                     self.publish(&request).await?;
                 }

@@ -89,11 +89,11 @@ print(f"read {best[1]:.3f} s, compared {best[0] - best[1]:.3f} s, total {best[0]
 fn python(logs: &[String]) -> String {
     let started =
         Command::new("python3").args(["-c", PYTHON]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut python) = started else { return "is not installed here".to_owned() };
+    let Ok(mut python) = started else { return "is not installed on this host".to_owned() };
     let input = python.stdin.take().map(|mut input| input.write_all(logs.concat().as_bytes()));
     match (input, python.wait_with_output()) {
         (Some(Ok(())), Ok(output)) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        _ => "cannot be run here".to_owned(),
+        _ => "cannot be run on this host".to_owned(),
     }
 }
 

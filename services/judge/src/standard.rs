@@ -38,7 +38,7 @@ pub struct Own {
     pub reasons: Vec<Reason>,
 }
 
-/// A baseline that is not learned here.
+/// A baseline from the workflow's file or from a pin, not learned from the history.
 #[derive(Debug)]
 pub struct Fixed {
     pub baseline: Baseline,

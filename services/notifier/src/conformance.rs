@@ -31,7 +31,7 @@ pub trait OtherEnd: Send + Sync {
     fn arrived(&self) -> Vec<String>;
 }
 
-/// Delivers new notices of every kind to that receiver.
+/// Checks a sender: delivers notices of one kind, made by `notice`, to the receiver `end`.
 ///
 /// # Panics
 /// Panics if a check fails.

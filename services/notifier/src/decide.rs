@@ -59,7 +59,7 @@ pub struct NoticeSubject<'a> {
 
 /// One notice for one addressee.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Telling {
+pub struct PlannedNotice {
     /// Receiver of the notice.
     pub to: Addressee,
     /// Content.
@@ -102,12 +102,12 @@ pub struct New {
 }
 
 /// Notices for a recorded run: a pending commit status.
-pub fn begun(subject: &NoticeSubject<'_>) -> Vec<Telling> {
+pub fn begun(subject: &NoticeSubject<'_>) -> Vec<PlannedNotice> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
     let requested = subject.line.closed_at.is_none() && subject.targets.iter().any(status);
-    let telling = || Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun };
-    requested.then(telling).into_iter().collect()
+    let planned = || PlannedNotice { to: Addressee::Status(push.clone()), what: Occasion::Begun };
+    requested.then(planned).into_iter().collect()
 }
 
 /// For each run with a decision, the channels that received its notice.
@@ -123,14 +123,14 @@ pub fn ended(
     subject: &NoticeSubject<'_>,
     others: &[impl Borrow<RunSummary>],
     history: &ChannelHistory,
-) -> Vec<Telling> {
+) -> Vec<PlannedNotice> {
     let Some(outcome) = outcome(subject.line) else { return Vec::new() };
     let before = before(subject, others);
-    let mut tellings = Vec::new();
+    let mut notices = Vec::new();
     for target in subject.targets {
         match (target, subject.push) {
             (Notify::Github(github), Some(push)) => {
-                let mut add = |to| tellings.push(Telling { to, what: Occasion::Ended(outcome) });
+                let mut add = |to| notices.push(PlannedNotice { to, what: Occasion::Ended(outcome) });
                 if github.status {
                     add(Addressee::Status(push.clone()));
                 }
@@ -144,11 +144,11 @@ pub fn ended(
                 let change = change(subject, outcome, &before, history, &to.id());
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
                 let to = Addressee::Channel { kind: kind.clone(), name: name.clone() };
-                tellings.push(Telling { to, what: Occasion::New(change.new) });
+                notices.push(PlannedNotice { to, what: Occasion::New(change.new) });
             }
         }
     }
-    tellings
+    notices
 }
 
 /// An earlier run of the same system: end, id, outcome.

@@ -65,7 +65,7 @@ impl Notifier {
             return self.outbox.supersede(place, now).await;
         }
         if let Some(why) = self.sender.lacks(&notice) {
-            // One error for each notice; further attempts are warnings, and giving up is an error again.
+            // Log an error at the first attempt and when the notice is given up, and warnings in between.
             if number == 1 {
                 error!(run.id = %notice.run, channel = place.channel, "a notice cannot be sent: {why}");
                 notice_without_address(&place.channel);
@@ -77,8 +77,8 @@ impl Notifier {
         self.note(&notice, number, reply).await
     }
 
-    /// Gives up the pending status, because sent after the final one it would stay at the commit permanently. Waits for
-    /// an attempt in progress.
+    /// Gives up the pending status: if it were sent after the final one, it would stay on the commit permanently. Returns
+    /// false while an attempt is in progress.
     async fn beginning_is_over(&self, place: &NoticeKey) -> Result<bool, StoreError> {
         let begun = NoticeKey { channel: BEGUN.to_owned(), ..place.clone() };
         if self.outbox.get(&begun).await?.is_none() {
@@ -102,7 +102,7 @@ impl Notifier {
         };
         let end = self.outbox.settle(notice, number, reply, self.clock.now()).await?;
         match (end.map(|end| end.how), reason) {
-            (Some(_), None) => info!(run.id = %run, channel, number, "told"),
+            (Some(_), None) => info!(run.id = %run, channel, number, "notice delivered"),
             (Some(how), Some(why)) => error!(run.id = %run, channel, number, how, "notice dropped: {why}"),
             (None, why) => {
                 let why = why.unwrap_or_default();

@@ -18,7 +18,7 @@ pub struct FakeSender {
 }
 
 impl FakeSender {
-    /// Plans the reply to the next delivery without a plan; with `taken` the notice arrives in any case.
+    /// Plans the reply to the next delivery that has no planned reply yet. `taken`: whether the notice arrives, whatever the reply.
     pub fn answer(&self, taken: bool, reply: Reply) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back((taken, reply));
     }

@@ -10,6 +10,7 @@
 //! | `run.requested` of a push | the commit gets a pending status, once the run is recorded |
 
 pub mod conformance;
+mod create;
 pub mod decide;
 mod deliver;
 pub mod fake;
@@ -20,7 +21,6 @@ pub mod port;
 pub mod render;
 pub mod secrets;
 pub mod senders;
-mod tell;
 
 use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 
@@ -78,10 +78,10 @@ impl Notifier {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }
 
-    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
+    async fn on_fact(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         match fact {
             Fact::RunClosed(_) => {
-                self.tell_end(run).await?;
+                self.notify_ended(run).await?;
                 self.deliver_of(run).await
             }
             Fact::RunRequested(requested) => {
@@ -90,7 +90,7 @@ impl Notifier {
                 if !pushed || !requested.workflow.notify.iter().any(status) {
                     return Ok(());
                 }
-                self.tell_beginning(run).await?;
+                self.notify_begun(run).await?;
                 self.deliver_of(run).await
             }
             // A topic may carry facts that the notifier does not use.
@@ -120,7 +120,7 @@ impl Handler for Notifier {
             event.id = message.key.id,
         );
         telemetry::follow(&span, message.traceparent.as_deref());
-        match self.hear(&message.run, &fact).instrument(span).await {
+        match self.on_fact(&message.run, &fact).instrument(span).await {
             Ok(()) => Disposition::Done,
             Err(CommandError::Transient(why)) => Disposition::Retry(why),
             Err(CommandError::Permanent(why)) => Disposition::Park(why),

@@ -1,9 +1,9 @@
-//! Notices until they are delivered. Survives the end of a process at any point: another process continues.
+//! Stores notices until they are delivered. If a process ends at any point, another process continues.
 //!
 //! ```text
 //! notices/{run}/{channel}.json             a notice, created once: a repeated decision finds it
-//!               {channel}/try-{n}.json     attempt n has started; created once, so that only one process makes it
-//!               {channel}/said-{n}.json    attempt n failed: reason, and earliest time of the next
+//!               {channel}/try-{n}.json     attempt n has started; created once, so that only one process makes the attempt
+//!               {channel}/said-{n}.json    attempt n failed: reason, and earliest time of the next attempt
 //!               {channel}/end.json         delivered, or given up
 //! notices/{run}/ended.json                 all notices of the run's end are decided
 //! notices/since.json                       start time of the search for missed endings

@@ -7,7 +7,7 @@ use model::{News, Reason, Stage, Verdict};
 use run_index::RunSummary;
 
 use crate::{
-    decide::{Addressee, New, Occasion, RunOutcome, Telling},
+    decide::{Addressee, New, Occasion, PlannedNotice, RunOutcome},
     notice::{CheckRun, CommitStatus, OutgoingMessage},
 };
 
@@ -37,11 +37,11 @@ pub struct RunText<'a> {
 ///
 /// # Errors
 /// Returns an error if a template is invalid: a bug of this program.
-pub fn letter(run: &RunText<'_>, telling: &Telling, id: &str) -> Result<OutgoingMessage, Error> {
-    let what = &telling.what;
+pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<OutgoingMessage, Error> {
+    let what = &planned.what;
     let headline = headline(run, what);
     let text = run.notice_text(&headline, what);
-    Ok(match &telling.to {
+    Ok(match &planned.to {
         Addressee::Status(push) => OutgoingMessage::Status(CommitStatus {
             push: push.clone(),
             state: match outcome(what) {

@@ -21,7 +21,9 @@ impl ClusterProvider for Providers {
             (DEPLOYED, _) => self.deployed.create(order).await,
             (PROCESSES, Some(local)) => local.create(order).await,
             (kind, _) => {
-                let why = format!("a cluster of {kind} cannot be provisioned here");
+                let why = format!(
+                    "this provisioner cannot create a cluster of kind {kind}; use an existing cluster"
+                );
                 Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)))
             }
         }
@@ -38,7 +40,7 @@ impl ClusterProvider for Providers {
         match (clusters::kind(system.kind()), &self.local) {
             (Some(_), Some(local)) if system.kind() == PROCESSES => local.poll(name).await,
             (Some(kind), Some(_)) => kind.probe(name, system).await,
-            // No path from here leads to a cluster's controller or hosts: its agent has one, and reports what is missing.
+            // This provisioner cannot reach the cluster's controller or hosts. The cluster's agent can, and reports errors.
             (Some(kind), None) => Ok(match kind.unchecked(name, system) {
                 Ok(cluster) => ClusterStatus::Ready(cluster),
                 Err(why) => ClusterStatus::Broken(format!("{name}: {why}")),

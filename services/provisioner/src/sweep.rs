@@ -22,7 +22,7 @@ pub enum Fate {
     },
     /// No valid expiry label: a person has to check it.
     Unlabelled,
-    /// Lease expired: would be deleted.
+    /// Lease expired; not deleted, because the sweep is a dry run.
     Due,
     /// Lease expired, and the provider confirmed the deletion.
     Gone(Deleted),
@@ -37,7 +37,7 @@ pub struct Swept {
     pub fate: Fate,
 }
 
-/// The sweeper as a periodic task: fails if a cluster is left.
+/// The sweeper as a periodic task: fails if an expired cluster remains.
 pub struct Sweeper {
     clusters: Arc<dyn ClusterProvider>,
     grace: Span,
@@ -78,7 +78,7 @@ impl PeriodicTask for Sweeper {
                 Fate::Left(why) => left.push(format!("{}: {why}", cluster.name)),
             }
         }
-        if left.is_empty() { Ok(()) } else { Err(format!("still there: {}", left.join("; "))) }
+        if left.is_empty() { Ok(()) } else { Err(format!("expired clusters remain: {}", left.join("; "))) }
     }
 }
 

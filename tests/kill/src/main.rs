@@ -65,7 +65,7 @@ struct Arguments {
     folder: PathBuf,
 }
 
-/// Reports a missing program, in the gates' form.
+/// Exit code of a gate whose programs are missing.
 const SKIPPED: u8 = 77;
 
 /// A port that no process listens on at the moment.

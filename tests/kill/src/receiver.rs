@@ -26,7 +26,7 @@ type Received = BTreeMap<(String, String), BTreeMap<String, usize>>;
 #[derive(Clone)]
 pub struct Receiver {
     pub url: String,
-    /// Whether it is sometimes busy, and sometimes closes the connection after a notice.
+    /// Whether the receiver is sometimes busy, and sometimes closes the connection after a notice.
     unreliable: bool,
     received: Arc<Mutex<Received>>,
     /// Number of rejections by id.
@@ -38,18 +38,18 @@ impl Receiver {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}/hook", listener.local_addr()?);
         let here = Self { url, unreliable, received: Arc::default(), refused: Arc::default() };
-        let hearing = here.clone();
+        let receiver = here.clone();
         tokio::spawn(async move {
             for number in 0_u32.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                let here = hearing.clone();
-                tokio::spawn(async move { here.hear(stream, number).await });
+                let here = receiver.clone();
+                tokio::spawn(async move { here.receive(stream, number).await });
             }
         });
         Ok(here)
     }
 
-    async fn hear(&self, stream: TcpStream, number: u32) -> Option<()> {
+    async fn receive(&self, stream: TcpStream, number: u32) -> Option<()> {
         let mut stream = BufReader::new(stream);
         let (mut head, mut length) = (String::new(), 0);
         while !head.ends_with("\r\n\r\n") {
@@ -123,7 +123,7 @@ impl Receiver {
         println!("{deliveries} deliveries of {} notices, {notices} expected", received.len());
         if received.len() != notices {
             let found: Vec<_> = received.keys().collect();
-            wrong.push(format!("{} notices instead of {notices}: {found:?}", received.len()));
+            wrong.push(format!("expected {notices} notices, found {}: {found:?}", received.len()));
         }
     }
 }

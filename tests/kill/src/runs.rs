@@ -131,7 +131,7 @@ notify: [webhook: {{target: kill}}]
         runs.dedup();
         match runs.as_slice() {
             [run] => Ok(run.clone()),
-            many => Err(format!("one key, several runs: {many:?}")),
+            many => Err(format!("expected one run for one key, found {many:?}")),
         }
     }
 }
@@ -142,7 +142,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
         let request = http.post(&gateway).header("idempotency-key", &name).json(&json!({"workflow": name}));
         let reason = match request.timeout(Duration::from_secs(10)).send().await {
             Ok(answer) if answer.status() == 202 => {
-                // The gateway was killed while it answered: the same key gives the same run.
+                // The gateway was killed while it answered: a retry with the same key returns the same run.
                 let begun: Result<Value, _> = answer.json().await;
                 match begun.ok().and_then(|begun| begun["run"].as_str()?.parse().ok()) {
                     Some(run) => return Ok(run),

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_forms_of_infra_are_evaluated_and_all_others_are_errors() {
+    fn both_condition_forms_of_infra_are_evaluated_and_all_others_are_errors() {
         let both = "resource.name.startsWith(\"projects/_/buckets/b/objects/open/\") || \
                     api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"open/\")";
         let condition = GrantCondition::parse(both).unwrap();

@@ -10,7 +10,7 @@ pub struct Operation {
     pub permission: &'static str,
     /// The account that the operation acts as; `None`: the resource is the project.
     pub acts_as: Option<&'static str>,
-    /// The file from which it follows, and a text in it; a test reads it.
+    /// The file that requires the operation, and a text in that file; a test checks both.
     #[cfg_attr(not(test), expect(dead_code, reason = "only a test reads it"))]
     pub from: (&'static str, &'static str),
 }
@@ -66,7 +66,7 @@ pub fn perform(rehearsal: &Rehearsal) -> Result<(), String> {
         let on = acts_as.map_or_else(Resource::project, |other| Resource::account(&email(other)));
         check(account, permission, &on)?;
     }
-    // `.ci/rollout.sh` sets the image of each service, which needs to act as its account.
+    // `.ci/rollout.sh` sets the image of each service, and must therefore act as the service's account.
     for service in rehearsal.plan.services.values() {
         for permission in ["run.services.get", "run.services.update"] {
             check("delivery", permission, &Resource::service(&service.name))?;

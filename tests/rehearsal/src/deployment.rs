@@ -78,7 +78,7 @@ impl Access for Iam {
     }
 }
 
-/// Addresses of an account.
+/// The stand-ins' addresses for one account.
 struct Addresses {
     storage: Proxy,
     builds: Proxy,
@@ -367,7 +367,7 @@ impl Rehearsal {
             ("BURNIN_RESEND", self.settings.resend.to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
         ];
-        // Slurm's commands are on the hosts of the agents, and on no other.
+        // Only the agents' hosts have Slurm's commands.
         let path = std::env::var("PATH").unwrap_or_default();
         let path = match program {
             "agent" => format!("{}:{path}", self.folder.join("bin").display()),
@@ -382,7 +382,7 @@ impl Rehearsal {
         }
         if environment.contains_key("BURNIN_BUILD_ACCOUNT") {
             more.push(("BURNIN_CLOUD_BUILD_ENDPOINT", addresses.builds.url.clone()));
-            // The stand-in lists a build immediately.
+            // The stand-in lists a build immediately, so a short time is sufficient.
             more.push(("BURNIN_BUILD_SETTLE", "5s".to_owned()));
         }
         environment.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));

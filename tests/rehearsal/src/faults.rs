@@ -65,7 +65,7 @@ async fn kill(rehearsal: &Rehearsal, seed: u64) -> Result<u32, Failed> {
 /// Sends the requests until each is accepted, and every second one again: its response may have been lost. GitHub's administrator
 /// redelivers a push. Returns the number of refused requests.
 async fn send(rehearsal: &Rehearsal) -> Result<usize, Failed> {
-    // Runs of pushes take longest.
+    // Pushes first, because their runs take longest.
     let mut requests: Vec<_> = (0..PUSHES).map(Request::Push).collect();
     requests.extend((0..EACH).flat_map(|number| [Request::Api(number), Request::Message(number)]));
     let (began, mut refused) = (Instant::now(), 0);

@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A front before a container that returns its `Authorization` header.
+    /// A `Front` for a container that returns its `Authorization` header.
     async fn front() -> Front {
         let iam = Iam::new(Grants::from_plan(&[]).unwrap());
         iam.grant_outside("service internal", "roles/run.invoker", &member(PUSH));

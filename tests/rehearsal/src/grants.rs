@@ -187,7 +187,7 @@ impl Grants {
         Ok(Self { all, roles })
     }
 
-    /// The grants that allow a request; none if it is denied.
+    /// The grants that allow a request; empty if it is denied.
     ///
     /// # Errors
     /// Returns an error if the permission's roles are unknown: then no result would be reliable.

@@ -38,7 +38,7 @@ struct Log {
     allowed: u64,
     /// Requests that each grant allowed.
     uses: Uses,
-    /// Grants that were the only one to allow a request.
+    /// Grants that alone allowed at least one request.
     sole: BTreeSet<String>,
 }
 
@@ -157,7 +157,7 @@ impl Iam {
         self.log().denials.clone()
     }
 
-    /// Uses of the plan's grants, and the grants that were the only one for a request.
+    /// Uses of the plan's grants, and the grants that alone allowed at least one request.
     pub fn uses(&self) -> (Uses, BTreeSet<String>) {
         let log = self.log();
         (log.uses.clone(), log.sole.clone())

@@ -77,7 +77,7 @@ struct Arguments {
 /// Parts of the rehearsal gate that can run separately.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// One run of each kind; the same without each grant.
+    /// One run of each kind, with all grants and without each grant in turn.
     Rights,
     /// Runs whose services are killed.
     Faults,
@@ -162,7 +162,7 @@ fn finished<T>(outcome: Result<T, String>, rehearsal: &Rehearsal, context: &str)
     })
 }
 
-/// Rehearses with all grants, and without each; compares the page.
+/// Rehearses with all grants, and without each grant in turn; compares the page with the result.
 async fn rights(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<Vec<String>, String> {
     // The services must pass with either order of Cloud Storage's checks.
     drop(whole(plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
@@ -205,7 +205,7 @@ async fn rights(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<Vec
     let ends: Vec<_> = ends.buffer_unordered(arguments.at_once.max(1)).collect().await;
     let kept: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
     println!(
-        "rehearsal: each of {count} grants removed in turn; {} times it failed for that reason, in {:.0} s",
+        "rehearsal: each of {count} grants removed in turn; {} rehearsals failed for that reason, in {:.0} s",
         count - kept.len(),
         began.elapsed().as_secs_f64()
     );

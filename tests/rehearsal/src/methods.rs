@@ -37,7 +37,7 @@ pub const RULES: [RequestRule; 25] = [
         "condition",
         "a condition that reads a missing attribute is false",
         "Overview of IAM Conditions",
-        "the_two_forms_of_infra_are_evaluated_and_all_others_are_errors",
+        "both_condition_forms_of_infra_are_evaluated_and_all_others_are_errors",
     ),
     rule(
         "roles",

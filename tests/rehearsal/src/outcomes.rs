@@ -206,7 +206,7 @@ fn check_replies(requested: &Requested, replies: &[pubsub_standin::Message], wro
             }
         }
         if found.len() != requested.messages {
-            wrong.push(format!("replies to {} requests instead of {}", found.len(), requested.messages));
+            wrong.push(format!("expected replies to {} requests, found {}", requested.messages, found.len()));
         }
     }
 }

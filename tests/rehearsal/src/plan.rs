@@ -81,10 +81,7 @@ impl Plan {
         let bytes = std::fs::read(path).map_err(|error| message(&error))?;
         let plan: Value = serde_json::from_slice(&bytes).map_err(|error| message(&error))?;
         let resources = plan["planned_values"]["root_module"]["resources"].as_array();
-        Self::of(
-            resources
-                .ok_or_else(|| message(&"no planned resources; make it with tests/terraform/plan.py"))?,
-        )
+        Self::of(resources.ok_or_else(|| message(&"no planned resources; run tests/terraform/plan.py"))?)
     }
 
     fn of(resources: &[Value]) -> Result<Self, String> {

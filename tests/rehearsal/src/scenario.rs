@@ -62,7 +62,7 @@ pub async fn until<T>(
             return Ok(found);
         }
         if began.elapsed() > patience {
-            return Err(format!("timeout after {} s: {what}", patience.as_secs()));
+            return Err(format!("timeout after {} s, expected: {what}", patience.as_secs()));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -111,7 +111,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
             rehearsal.check()?;
             let found = runs(rehearsal).await?;
             install_agents(rehearsal, &mut agents).await?;
-            // The service ended before it marked the push as handled, and GitHub delivers it again: it starts no second run.
+            // As if the service had ended before it marked the push as handled: GitHub delivers it again, and no second run starts.
             if !repeated && found.contains_key("by-push") {
                 for mark in rehearsal.storage.names(&rehearsal.plan.bucket("artefacts")) {
                     if mark.starts_with("pushes/") {
@@ -343,7 +343,7 @@ pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
             vec![("the right token", Some(GOOGLE.token(account, &service.uri).to_string()), 200)];
         let everyone = service.name == "burnin-hooks";
         if everyone {
-            // It serves webhooks only.
+            // This service serves webhooks only.
             expected[0].2 = 404;
         } else {
             expected.push(("no token", None, 401));

@@ -38,7 +38,7 @@ impl Default for Issuer {
     }
 }
 
-/// Google's key, shared by all rehearsals: generating one takes long.
+/// Google's key, shared by all rehearsals, because key generation is slow.
 pub static GOOGLE: LazyLock<Issuer> = LazyLock::new(Issuer::default);
 
 fn is_service_account(email: &str) -> bool {
@@ -66,8 +66,8 @@ impl Issuer {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// The token of an account for an audience; the same one until it expires, as Pub/Sub and Cloud Scheduler keep it. A rehearsal is
-    /// shorter.
+    /// The token of an account for an audience. Tokens are cached, as Pub/Sub and Cloud Scheduler do; a rehearsal ends before they
+    /// expire.
     pub fn token(&self, email: &str, audience: &str) -> Arc<str> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || self.sign(&claims(email, audience)).into();

@@ -73,7 +73,7 @@ impl CloudBuildBed {
 
 fn adapter(endpoint: &str, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
     let client = CloudBuildClient::new("proj", "us-central1", Some(endpoint.to_owned()));
-    // No pause between two readings of the list: the clock is advanced by hand.
+    // No pause between two reads of the list, because only the tests advance the clock.
     let timing = Timing { settle: SETTLE, pause: Span(Duration::ZERO), readings: 3 };
     CloudBuilds::new(client, store, BUCKET, clock, timing)
 }

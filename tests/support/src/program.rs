@@ -33,14 +33,14 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts it, and waits until it serves.
+    /// Starts the service, and waits until it responds.
     pub fn start(mut program: Command) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         program.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
         let served = Self { process: program.spawn().unwrap(), port };
         let until = Instant::now() + Duration::from_secs(60);
         while served.try_ask("GET", "/healthz", "").is_none() {
-            assert!(Instant::now() < until, "it does not serve");
+            assert!(Instant::now() < until, "{program:?} does not respond after 60 s");
             std::thread::sleep(Duration::from_millis(5));
         }
         served

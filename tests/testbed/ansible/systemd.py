@@ -49,7 +49,7 @@ def pid_of(unit):
     try:
         with open(f"{RUN}/{unit}.pid", encoding="utf-8") as file:
             pid = int(file.read())
-        # The login user may ask too, and may not send signals.
+        # Not by `kill -0`, because the login user may query the state but not send signals.
         return pid if os.path.exists(f"/proc/{pid}") else None
     except (OSError, ValueError):
         return None
@@ -69,7 +69,7 @@ def supervise(unit):
         stopping = True
         if child is None:
             os._exit(0)
-        # The second signal is that of the alarm.
+        # SIGALRM arrives 30 s later if the service is still running.
         child.send_signal(signal.SIGKILL if number == signal.SIGALRM else signal.SIGTERM)
         signal.alarm(30)
 

@@ -110,7 +110,7 @@ def subscriptions(verb, flags, rest):
         if message := fault("delete-subscription"):
             fail(message)
         known.pop(rest[0])
-        # Its grants end with it.
+        # The subscription's grants are removed with it.
         granted = world.things.get("right", {})
         for name in [name for name in granted if f" on {rest[0]} of " in name]:
             granted.pop(name)

@@ -79,7 +79,7 @@ impl Detected {
         if self.partition.is_some() { InitKind::Slurm } else { InitKind::Quickstart }
     }
 
-    /// One line for each detected thing.
+    /// Detected schedulers, GPUs and project, one line each.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(Partition { name, nodes, gpus_per_node, .. }) = &self.partition {
@@ -168,7 +168,7 @@ fn mpi() -> Option<&'static str> {
 
 fn kubernetes_nodes() -> Option<KubernetesNodes> {
     let context = output("kubectl", &["config", "current-context"])?.trim().to_owned();
-    // A context may have any name; only a printable one fits into the comment and the field.
+    // A context may have any name; only a printable name fits into the comment and the field.
     if context.is_empty() || context.len() > 200 || !context.chars().all(|c| c.is_ascii_graphic()) {
         return None;
     }

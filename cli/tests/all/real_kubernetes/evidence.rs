@@ -6,7 +6,7 @@ use super::bed::{KubernetesBed, passed, printed};
 
 const WORKFLOW: &str = "tests/testbed/kubernetes/evidence.yaml";
 
-/// Text of a reason of the last run.
+/// Text of the reason with this code in the verdict of the last run.
 fn reason(bed: &KubernetesBed, code: &str) -> String {
     let shown = bed.document(&["show", "latest"]);
     let reasons = shown["reasons"].as_array().unwrap_or_else(|| panic!("{shown:#}"));
@@ -14,7 +14,7 @@ fn reason(bed: &KubernetesBed, code: &str) -> String {
     reason.unwrap_or_else(|| panic!("no {code} in {reasons:#?}"))["text"].as_str().unwrap().to_owned()
 }
 
-/// Nodes whose evidence at this moment is in the log. The evidence of each must be there once.
+/// Nodes whose evidence at this moment is in the log. The evidence of each node must appear exactly once.
 fn nodes_with_evidence(log: &str, moment: &str) -> Vec<String> {
     let end = format!(" {moment} end complete");
     let lines = log.lines().filter_map(|line| line.strip_prefix("burnin evidence: ")?.strip_suffix(&end));
@@ -25,7 +25,7 @@ fn nodes_with_evidence(log: &str, moment: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
-fn one_process_of_each_node_takes_evidence_and_it_is_judged() {
+fn one_process_of_each_node_takes_evidence_that_is_judged() {
     let bed = KubernetesBed::new();
     let image = bed.image("image-evidence");
     passed(&bed.run(WORKFLOW, &[&image]).output().unwrap());

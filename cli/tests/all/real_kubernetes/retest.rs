@@ -100,13 +100,13 @@ fn a_slow_node_is_drained_re_tested_and_returned() {
     assert_eq!(bed.kubectl("get nodes").matches("SchedulingDisabled").count(), 1);
     assert_eq!(state(&bed, "n2"), "drained");
 
-    // It is still slow: it stays cordoned for the first reason.
+    // The node is still slow, so it stays cordoned with the first reason.
     let output = bed.retest("n2", RETEST, &[&image]);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     assert_eq!((drained(&bed, "n2"), state(&bed, "n2")), (Some(reason.clone()), "failed_again".to_owned()));
     drop(slow);
 
-    // It is repaired.
+    // The node is repaired.
     let output = bed.retest("n2", RETEST, &[&image]);
     passed(&output);
     assert!(printed(&output).contains("applied"), "{}", printed(&output));

@@ -1,5 +1,5 @@
-//! The agent of a deployed cluster: it is installed with it, runs the commands of its subscription on the deployed Slurm, and is
-//! removed with it.
+//! The agent of a deployed cluster is installed with the cluster, runs the commands of its subscription on the deployed Slurm, and is
+//! removed with the cluster.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub fn is_absent(bed: &AnsibleBed, workspace: &Workspace) {
     assert!(gone["evidence"].as_str().unwrap().contains("label burnin-cluster=dgx"), "{gone}");
 }
 
-/// The bed's hosts have one agent each; any caller may use the stand-in.
+/// Accepts every caller: only the bed's hosts reach the stand-in.
 struct Everyone;
 
 impl Access for Everyone {
@@ -127,7 +127,7 @@ async fn the_agent_runs_a_job_of_its_subscription() {
         broker.topic(&topic(of));
         broker.subscribe(Subscription { name, topic: topic(of), filter, endpoint: None, dead_letters: None });
     };
-    // As the deployment has created it.
+    // The same subscription as the deployment creates.
     subscribe(SUBSCRIPTION, "agent", Some(("cluster".to_owned(), "dgx".to_owned())));
     subscribe("facts", "facts", None);
     let address = Address::open(&broker, "agent").await.unwrap();

@@ -5,7 +5,7 @@ use crate::workspace::{Workspace, plan};
 const GOOD: &str = "[slurm-master]\nlogin ansible_host=10.0.0.1\n[slurm-node]\ndgx[01:03]\n[nfs-server]\nlogin\n\
                     [slurm-cluster:children]\nslurm-master\nslurm-node\n";
 
-fn told(inventory: &str, parameters: &[(&str, &str)]) -> (Option<i32>, String) {
+fn run_with(inventory: &str, parameters: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut workspace = Workspace::new(inventory);
     for (name, value) in parameters {
         workspace = workspace.set(name, *value);
@@ -19,7 +19,7 @@ fn told(inventory: &str, parameters: &[(&str, &str)]) -> (Option<i32>, String) {
 #[ignore = "needs Python: .ci/ansible.sh"]
 fn a_valid_inventory_is_accepted() {
     assert_eq!(
-        told(GOOD, &[]),
+        run_with(GOOD, &[]),
         (Some(0), "inventory: 1 in [slurm-master], 3 in [slurm-node], 1 in [nfs-server]\n".into())
     );
 }
@@ -72,7 +72,7 @@ fn an_invalid_inventory_is_reported_with_its_line() {
         ("[slurm-master]\nm\n[slurm-node]\nc\na 'b\n", "inventory:5: cannot be read: No closing quotation"),
         ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: expected also in another group"),
     ] {
-        let (code, output) = told(bad, &[]);
+        let (code, output) = run_with(bad, &[]);
         assert_eq!(code, Some(64), "{bad}: {output}");
         assert!(output.contains(expected), "{bad}: {output}");
         assert_eq!(output.lines().count(), 2, "one error: {output}");
@@ -111,7 +111,7 @@ fn an_invalid_parameter_is_reported_by_name() {
         (
             "_SSH_KEY",
             "projects/my-project/secrets/x/versions/1",
-            "_SSH_KEY: expected the absolute path of a file by hand",
+            "_SSH_KEY: expected the absolute path of a file, because this run was started by hand",
         ),
         ("_AGENT", "agent", "_AGENT: expected gs://BUCKET/OBJECT, or an absolute path"),
         ("_AGENT", "gs://b$(x)/agent", "_AGENT: expected gs://BUCKET/OBJECT"),
@@ -124,11 +124,11 @@ fn an_invalid_parameter_is_reported_by_name() {
         ("_STATE", "state", "_STATE: expected gs://BUCKET/FOLDER"),
         ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
     ] {
-        let (code, output) = told(GOOD, &[(name, value)]);
+        let (code, output) = run_with(GOOD, &[(name, value)]);
         assert_eq!(code, Some(64), "{name}={value}: {output}");
         assert!(output.contains(expected), "{name}={value}: {output}");
     }
-    let (_, output) = told("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
+    let (_, output) = run_with("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
     assert_eq!(output.lines().count(), 5, "all problems are reported at once: {output}");
 }
 
@@ -168,7 +168,7 @@ fn an_agent_needs_more_parameters_and_gcloud() {
         );
     }
     assert!(output.contains("_AGENT: expected the program gcloud on this host"), "{output}");
-    // Without an agent neither is needed.
+    // Without an agent, neither these parameters nor gcloud are needed.
     let workspace = workspace.set("_AGENT", "");
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
     assert_eq!(workspace.python(&["agent.py", "fetch"]), (Some(0), String::new()));

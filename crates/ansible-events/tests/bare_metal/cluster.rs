@@ -173,7 +173,7 @@ fn the_cluster_is_released() {
     assert_eq!(reasons, "another admin dgx01\n");
     assert_eq!(bed.on("login", "ls -A /mnt/shared"), "");
 
-    // A repetition changes nothing, also with another administrator's job in the queue.
+    // A repeated release changes nothing, even with another administrator's job in the queue.
     let workspace = bed.workspace_with_agent();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());

@@ -99,7 +99,7 @@ fn the_build_configs_pass_the_plan_check() {
     for config in ["provision.yaml", "release.yaml"] {
         let plan = plan(config, &BTreeMap::new());
         assert!(plan.steps.len() >= 3, "{config}");
-        // Parameters are environment variables; none is text of a script.
+        // Parameters are environment variables and never part of a script's text.
         for (at, line) in std::fs::read_to_string(source().join(config)).unwrap().lines().enumerate() {
             assert!(!line.contains("${_") && !line.contains("$$"), "{config}:{}: {line}", at + 1);
         }

@@ -17,7 +17,7 @@ use google_cloud_gax::{
 use service::{PortError, worker::chain};
 use tokio::sync::OnceCell;
 
-/// Timeout of a request. The caller must itself respond in time.
+/// Timeout of a request. It must be shorter than the caller's own response deadline.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Builds of one project in one location.
@@ -133,7 +133,7 @@ impl CloudBuildClient {
     }
 }
 
-/// Classifies an error. Only certain rejections count as such.
+/// Classifies an error: as a rejection only if the request certainly had no effect.
 fn refusal(error: Error) -> RequestFailure {
     let (code, message) = match error.status() {
         Some(status) => (status.code.name(), status.message.clone()),

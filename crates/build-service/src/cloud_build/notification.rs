@@ -21,12 +21,12 @@ pub struct BuildNotification {
     pub build: String,
 }
 
-/// Reads a notification; `None` for a build of others.
+/// Reads a notification; `None` for a build that Burnin did not create.
 ///
 /// # Errors
 /// Returns the problem if the message is invalid.
 pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
-    let data = event.data().cloned().ok_or("a notification without a build")?;
+    let data = event.data().cloned().ok_or("the notification has no build")?;
     let data: Value = data.try_into().map_err(|error| format!("the notification is not JSON: {error}"))?;
     let build: model::Build = serde_json::from_value(data)
         .map_err(|error| format!("the notification has no valid build: {error}"))?;

@@ -5,7 +5,7 @@ use cloudbuild::BuildStatus;
 use google_cloud_build_v1::model::{self, build::Status as Theirs};
 use serde::Deserialize;
 
-/// Converts a build's status. `None` for an unknown status: a known one will follow.
+/// Converts a build's status. `None` for an unknown status: a known status will follow.
 pub fn status(build: &model::Build) -> Option<BuildStatus> {
     Some(match &build.status {
         Theirs::Pending => BuildStatus::Pending,
@@ -21,7 +21,7 @@ pub fn status(build: &model::Build) -> Option<BuildStatus> {
     })
 }
 
-/// Responsibility for a build that ended with this status.
+/// Failure class of a build that ended with this status.
 pub fn class(status: BuildStatus) -> Class {
     match status {
         BuildStatus::InternalError | BuildStatus::Expired => Class::Infrastructure,

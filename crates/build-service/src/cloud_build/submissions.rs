@@ -6,9 +6,9 @@
 //! other is redelivered |
 //! | the response to `create` is lost | the list is polled until it contains the build; until then no other
 //! is created |
-//! | the list contains it late | the claim blocks another build for [`Timing::settle`] |
-//! | even later | a second build is created; once both are known, the older is kept and the other cancelled |
-//! | cancelled before it started | a mark in the bucket, checked before and after `create` |
+//! | the list contains the build late | the claim blocks another build for [`Timing::settle`] |
+//! | the list contains the build after this time | a second build is created; once both are known, the older is kept and the other cancelled |
+//! | the command is cancelled before its build starts | a mark in the bucket is checked before and after `create` |
 //!
 //! This module does not depend on images: any service that needs one build per command can use it.
 
@@ -121,7 +121,7 @@ impl Submissions {
         build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
         if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
-            return Err(PortError::Transient(format!("{key}: another builder is creating it")));
+            return Err(PortError::Transient(format!("{key}: another builder is creating the build")));
         }
         // A cancellation writes its mark before it reads the claims, so at least one of the two finds the other's
         // object.

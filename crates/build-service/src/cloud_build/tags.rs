@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_of_others_have_no_owner() {
+    fn builds_that_burnin_did_not_create_have_no_owner() {
         for tags in [vec![], vec!["nightly"], vec!["burnin.claim.1"], vec!["burnin.run.r", "burnin.claim.1"]]
         {
             assert_eq!(owner(&Build::new().set_tags(tags.clone())), None, "{tags:?}");

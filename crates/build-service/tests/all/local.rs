@@ -156,7 +156,7 @@ async fn a_missing_source_is_a_permanent_failure() {
         matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
         "{refused:?}"
     );
-    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "nothing was started");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "no build was started");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,7 +169,7 @@ async fn a_failed_build_quotes_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_ends_at_the_stages_limit_despite_a_longer_one_of_its_own() {
+async fn a_build_ends_at_the_stages_limit_despite_a_longer_timeout_in_its_config() {
     let world = BuildBed::new();
     let mut build = spec("sleep 300", &[]);
     build.config["timeout"] = "3600s".into();

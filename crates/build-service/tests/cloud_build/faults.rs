@@ -22,7 +22,7 @@ fn refused(result: Result<String, PortError>) -> Failure {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_read_back() {
+async fn a_build_with_a_lost_response_is_found() {
     for fault in [
         Fault::LandsAndAnswers(503),
         Fault::LandsAndAnswers(504),
@@ -119,7 +119,7 @@ async fn concurrent_deliveries_create_one_build() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permanent_rejection_is_repeated() {
+async fn a_rejection_does_not_block_the_next_attempt() {
     let world = CloudBuildBed::new().await;
     for (status, class, code) in [
         (400, Class::Input, "INVALID_ARGUMENT"),
@@ -141,9 +141,9 @@ async fn a_permanent_rejection_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsent_request_blocks_no_other() {
+async fn an_unsent_request_does_not_block_the_next() {
     let world = CloudBuildBed::new().await;
-    // A port that was in use before.
+    // An unused port: its listener is closed at once.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let unreachable = world.at(&format!("http://{gone}"));
     assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));
@@ -180,7 +180,7 @@ async fn a_build_created_after_its_cancel_is_cancelled() {
     );
     world.cloud.stale_lists(0);
     assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
-    let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("the build was cancelled") };
     assert_eq!(failure.class, Class::Cancelled);
     assert_eq!(world.statuses(), ["CANCELLED"]);
     world.start(&spec("SUCCESS")).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_cancel_between_claim_and_create_is_effective() {
     assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
     world.clock.advance(SETTLE);
     world.clock.advance(Span::from_secs(1));
-    let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("the build was cancelled") };
     assert_eq!(failure.class, Class::Cancelled);
     world.start(&spec("SUCCESS")).await.unwrap();
     assert_eq!(world.cloud.builds().len(), 0);
@@ -245,7 +245,7 @@ async fn one_build_remains_despite_failures() {
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;
-        // A known build can no longer change.
+        // Once the journal has a build, no second one is created: most seeds begin with a lost response.
         if random.u32(0..4) > 0 {
             world.cloud.next_create(Fault::LandsAndTears);
             world.cloud.stale_lists(random.u32(20..200));
@@ -285,5 +285,5 @@ async fn one_build_remains_despite_failures() {
         assert!(!going, "seed {seed}: {statuses:?}");
         several += u32::from(statuses.len() > 1);
     }
-    assert!(several > 0, "no seed created two builds, so the test covers nothing");
+    assert!(several > 0, "no seed created two builds, so the test is no evidence");
 }

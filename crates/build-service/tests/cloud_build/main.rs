@@ -1,4 +1,4 @@
-//! Builds of Cloud Build, against a stand-in for its REST surface.
+//! Builds in Cloud Build, against a stand-in for its REST API.
 
 mod faults;
 mod images;

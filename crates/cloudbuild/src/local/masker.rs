@@ -1,6 +1,6 @@
 use crate::Secret;
 
-/// Minimum length of a line of a multi-line secret that is masked separately, so that `}` is not.
+/// Minimum length of a line of a multi-line secret that is masked separately: a line such as `}` is not.
 const SHORTEST_LINE: usize = 4;
 
 /// Replacement of a masked value.
@@ -37,7 +37,7 @@ impl Masker {
         Self { patterns, starts, held: Vec::new(), covered: 0 }
     }
 
-    /// Processes the next bytes and appends the decided ones to `out`.
+    /// Processes the next bytes and appends all but the held ones to `out`.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.held.extend_from_slice(bytes);
         self.advance(false, out);
@@ -58,7 +58,7 @@ impl Masker {
                     break;
                 }
                 if let Some(pattern) = self.patterns.iter().find(|pattern| rest.starts_with(pattern)) {
-                    // Values may overlap: the rest of the second one is covered by the same mask.
+                    // Values may overlap: the rest of the second value is covered by the same mask.
                     if at >= self.covered {
                         out.extend_from_slice(MASK);
                     }

@@ -45,7 +45,7 @@ impl StepEnd {
         if let Self::Exited(code) = self { *code } else { None }
     }
 
-    /// The status of the step; a stopped one has the status implied by the stop.
+    /// The status of the step: `stopped` if the build stopped the step.
     pub(super) fn status(&self, stopped: BuildStatus) -> BuildStatus {
         match self {
             Self::Exited(Some(0)) => BuildStatus::Success,

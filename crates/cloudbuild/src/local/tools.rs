@@ -26,7 +26,7 @@ pub(super) fn shebang(script: &str) -> Shebang<'_> {
     Shebang { interpreter, argument: Some(argument.trim()).filter(|argument| !argument.is_empty()) }
 }
 
-/// The file of a name on this `PATH`.
+/// The executable file of this name on this `PATH`.
 pub(super) fn find(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?).map(|folder| folder.join(name)).find(|file| is_executable(file))
 }

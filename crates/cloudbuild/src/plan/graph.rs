@@ -21,7 +21,7 @@ pub(super) fn order(steps: &[Step], problems: &mut Vec<BuildProblem>) -> Vec<Vec
             if id.is_empty() || id == "-" || id.contains(char::is_control) {
                 problems.push(BuildProblem::new(
                     path,
-                    "expected a name on one line; `-` is reserved for no step in `waitFor`",
+                    "expected a name on one line; `-` is reserved: in `waitFor` it means no step",
                 ));
             } else if let Some(first) = known.get(id) {
                 problems.push(BuildProblem::new(

@@ -74,7 +74,7 @@ fn check_objects(
         } else if let Err(error) = glob::Pattern::new(&path) {
             problems.push(BuildProblem::new(&here, format!("{path:?} is not a glob: {error}")));
         } else if paths.contains(&path) {
-            problems.push(BuildProblem::new(&here, format!("{path:?} is listed twice")));
+            problems.push(BuildProblem::new(&here, format!("{path:?} is listed twice; remove one")));
         }
         paths.push(path);
     }

@@ -27,15 +27,17 @@ pub(super) fn declared(
         let path = format!("availableSecrets.secretManager[{index}]");
         let version = templates.expand(&format!("{path}.versionName"), &secret.version_name, problems);
         if declared.insert(secret.env.clone(), SecretSource::Version(version)).is_some() {
-            problems
-                .push(BuildProblem::new(format!("{path}.env"), format!("{} is declared twice", secret.env)));
+            problems.push(BuildProblem::new(
+                format!("{path}.env"),
+                format!("{} is declared twice; remove one", secret.env),
+            ));
         }
     }
     for (index, inline) in available.inline.iter().enumerate() {
         for env in inline.env_map.keys() {
             if declared.insert(env.clone(), SecretSource::Inline).is_some() {
                 let path = format!("availableSecrets.inline[{index}].envMap.{env}");
-                problems.push(BuildProblem::new(path, format!("{env} is declared twice")));
+                problems.push(BuildProblem::new(path, format!("{env} is declared twice; remove one")));
             }
         }
     }

@@ -168,9 +168,9 @@ impl StepContext<'_> {
         let mut found: Vec<(String, Secret)> = Vec::new();
         for variable in shared.iter().chain(&step.secret_env) {
             let result = if env.iter().any(|(key, _)| key == variable) {
-                Err(format!("{variable} is both an `env` and a `secretEnv`"))
+                Err(format!("{variable} is both an `env` and a `secretEnv`; remove one"))
             } else if found.iter().any(|(key, _)| key == variable) {
-                Err(format!("{variable} is listed twice"))
+                Err(format!("{variable} is listed twice; remove one"))
             } else {
                 secrets::find(variable, self.secrets, self.inputs)
             };

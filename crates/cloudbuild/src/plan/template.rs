@@ -162,7 +162,7 @@ impl Templates {
 }
 
 fn check_name(path: &str, name: &str, problems: &mut Vec<BuildProblem>) {
-    // A request may set the built-ins that a trigger would set, except these.
+    // A request may set the built-in substitutions that a trigger sets, except these.
     let fixed = ["BUILD_ID", "LOCATION", "PROJECT_ID", "PROJECT_NUMBER"].contains(&name);
     if fixed
         || name.len() > LONGEST_NAME

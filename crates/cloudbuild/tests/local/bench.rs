@@ -149,10 +149,10 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and a part of the programs of nccl-tests: the image contains only these, and the quickstart's
+/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's
 /// program.
 #[test]
-fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
+fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_tests() {
     let mut world = BuildHost::within(Path::new(SHELF));
     let fakes = world.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();
@@ -265,7 +265,7 @@ fn four_ranks_print_a_complete_table() {
 }
 
 #[test]
-fn wrong_data_is_counted_and_fails() {
+fn wrong_data_is_counted_and_fails_the_benchmark() {
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "corrupt:2")]);
     assert_eq!(code, 7, "{text}");
     assert!(rows(&text).iter().all(|row| row[8] == "1" && row[12] == "1"), "{text}");
@@ -300,7 +300,7 @@ fn a_slow_rank_slows_all() {
 }
 
 #[test]
-fn given_processes_meet_in_the_rendezvous() {
+fn separate_processes_connect_through_the_rendezvous_folder() {
     for (rank, count) in [("BURNIN_RANK", "BURNIN_RANKS"), ("SLURM_PROCID", "SLURM_NTASKS")] {
         let folder = tempfile::tempdir().unwrap();
         let start = |index: &str| {
@@ -319,7 +319,7 @@ fn given_processes_meet_in_the_rendezvous() {
 }
 
 #[test]
-fn an_absent_rank_ends_the_wait() {
+fn an_absent_rank_ends_the_run_at_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let meet = folder.path().to_str().unwrap();
     let environment = [("BURNIN_RANK", "0"), ("BURNIN_RANKS", "2"), ("BURNIN_RENDEZVOUS", meet)];

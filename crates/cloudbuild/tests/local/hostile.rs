@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn a_nul_is_refused() {
+fn a_nul_character_is_rejected() {
     let mut world = BuildHost::new();
     world.inputs.substitutions.insert("_V".to_owned(), "a\0b".to_owned());
     let config: BuildConfig =

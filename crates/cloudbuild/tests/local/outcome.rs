@@ -172,7 +172,7 @@ async fn a_missing_workspace_is_an_internal_error() {
 }
 
 #[tokio::test]
-async fn the_environment_of_a_step_is_exact() {
+async fn a_step_receives_only_the_declared_environment() {
     let mut world = BuildHost::new();
     world.request.environment =
         vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("LANG".into(), "C".into())];

@@ -59,7 +59,7 @@ async fn the_builds_time_limit_ends_all_steps() {
 }
 
 #[tokio::test]
-async fn an_allowed_failure_covers_a_time_limit() {
+async fn an_allowed_failure_may_be_a_timeout() {
     let world = BuildHost::new();
     let slow = json!({"name": "bash", "timeout": "0.2s", "allowFailure": true, "script": "sleep 100"});
     let outcome = world.run(json!({"steps": [slow, {"name": "bash", "script": "true"}]})).await;

@@ -1,7 +1,7 @@
-//! Shell text (bash) that takes hardware evidence of a node around a program. Pure.
+//! Shell text (bash) that takes hardware evidence of a node before and after a program. Pure.
 //!
 //! The first process of each node prints lines `burnin evidence: NODE MOMENT SOURCE TEXT`, which the crate `measure` reads and
-//! removes from the log. With GPU persistence mode a probe takes 0.1 s on two H100; a source that does not answer is given up after 2 s.
+//! removes from the log. With GPU persistence mode a probe takes 0.1 s on two H100; a source that does not respond within 2 s is skipped.
 
 /// Defines `burnin_run COMMAND...`: prints evidence before and after the command, and ends with the command's exit status or signal.
 const PROBE: &str = include_str!("evidence/probe.sh");
@@ -46,7 +46,7 @@ mod tests {
         assert!(output.status.success());
     }
 
-    /// A configuration space with this access control register, as sysfs shows it to root.
+    /// PCI configuration space with this access control register, as root reads it from sysfs.
     fn config_space(control: u16) -> Vec<u8> {
         let mut space = vec![0; 4096];
         // Error reporting at 0x100, then access control services at 0x148.
@@ -92,7 +92,7 @@ mod tests {
         write("sys/module/mlx5_core/version", b"24.10-3.2.5\n");
         write("sys/class/infiniband/mlx5_0/fw_ver", b"28.43.8002\n");
         write("sys/class/infiniband/mlx5_0/ports/1/pkeys/0", b"0xffff\n");
-        // The line of driver 580.159.04 on an H100.
+        // Version line that driver 580.159.04 writes on an H100.
         let version = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)  \n";
         write("proc/driver/nvidia/version", version);
         write("proc/kallsyms", b"ffffffff81f8add0 t ib_umem_dmabuf_get_with_dma_device\n");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_space_that_cannot_be_read_is_stated() {
+    fn an_unreadable_configuration_space_is_reported() {
         let acs = |bytes: &[u8]| {
             let host = host();
             let bridge = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/config";
@@ -135,13 +135,13 @@ mod tests {
         assert_eq!(acs(&config_space(0)), "acs=off");
         assert_eq!(acs(&config_space(0x1d)[..64]), "acs=unreadable");
         assert_eq!(acs(&[]), "acs=unreadable");
-        // The device does not respond.
+        // All bits are 1: the device does not respond.
         assert_eq!(acs(&[0xff; 4096]), "acs=off");
     }
 
     /// `journalctl` of a container: absent (as `timeout` reports it), or without a journal of the host.
     #[test]
-    fn a_refusal_of_dmesg_is_stated_where_journalctl_has_nothing() {
+    fn an_error_of_dmesg_is_reported_if_journalctl_has_no_lines() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             use std::os::unix::fs::PermissionsExt;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_program_is_the_end_of_the_process() {
+    fn the_process_ends_with_the_exit_status_or_signal_of_the_program() {
         use std::os::unix::process::ExitStatusExt;
         let output = run(&["bash", "-c", "exit 3"], &[]);
         assert_eq!(output.status.code(), Some(3));
@@ -185,7 +185,7 @@ mod tests {
 
     /// Programs that never end and ignore SIGTERM, as a process in a broken driver does.
     #[test]
-    fn programs_that_do_not_answer_neither_stop_the_program_nor_delay_it_for_long() {
+    fn unresponsive_tools_delay_the_program_by_less_than_40_seconds() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         for name in ["timeout", "nvidia-smi"] {
@@ -199,7 +199,7 @@ mod tests {
         assert!(begun.elapsed() < std::time::Duration::from_secs(40), "{:?}", begun.elapsed());
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("\nmeasured\n") && text.contains("after end complete"), "{text}");
-        // The end of one starts the next one.
+        // When one of these processes ends, the probe may start the next one: kill repeatedly.
         let hanging = format!("{}/", folder.path().display());
         let left = || {
             let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -213,7 +213,7 @@ mod tests {
         };
         for _ in 0..50 {
             for pid in left() {
-                // It may have ended meanwhile.
+                // The process may have ended already.
                 let _ = Command::new("kill").arg("-KILL").arg(pid).output();
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_process_stops_its_program() {
+    fn sigterm_to_the_process_stops_its_program() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("started");
         let program =

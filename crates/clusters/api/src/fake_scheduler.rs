@@ -81,7 +81,7 @@ impl Scheduler for FakeScheduler {
         Ok(Box::new(Cursor::new(self.log.clone())))
     }
 
-    /// `any-7` becomes `n7`.
+    /// Replaces placeholders by names: `any-7` becomes `n7`.
     async fn nodes(&self, cluster: &Cluster, _: &str) -> Result<Vec<String>, PortError> {
         let chosen = |name: &String| match Node::is_placeholder(name) {
             true => name.replace("any-", "n"),

@@ -41,8 +41,8 @@ pub trait ClusterKind: Send + Sync {
     /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 
-    /// An existing cluster as its settings describe it, for a host that cannot reach it: only the agent of the cluster can. A requirement
-    /// that the cluster lacks fails the first job.
+    /// Describes an existing cluster from its settings alone, for a host that cannot reach it: only the cluster's agent can. If the
+    /// cluster lacks a requirement, the first job fails.
     ///
     /// # Errors
     /// Returns a message if the settings do not decide the number of nodes.

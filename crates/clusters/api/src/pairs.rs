@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_runs_the_same_rounds_as_the_judge_expects() {
+    fn the_shell_runs_the_rounds_that_the_judge_expects() {
         for (nodes, most) in [(2, 0), (3, 0), (4, 0), (5, 2), (6, 1)] {
             let (text, status) = run(nodes, most, "true");
             assert_eq!(status, Some(0), "{text}");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_starts_when_its_server_listens_and_a_server_that_stays_is_ended() {
+    fn a_client_starts_when_its_server_listens_and_a_server_is_ended_after_its_client() {
         // The server starts to listen after 1 s, and would serve for 30 s.
         let serve = "import socket, time; time.sleep(1); s = socket.create_server((\"127.0.0.1\", 0)); \
                      open(\"port\", \"w\").write(str(s.getsockname()[1])); time.sleep(30)";

@@ -1,4 +1,4 @@
-//! A minimum interval between polls of a running job: a scheduler serves its whole cluster.
+//! A minimum interval between polls of a running job, because all users of a cluster share its scheduler.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ pub struct PollPace {
 }
 
 impl PollPace {
-    /// At most one poll of a running job in `interval`.
+    /// Allows at most one poll of a running job per `interval`.
     pub fn new(interval: Duration) -> Self {
         Self { interval, running: Mutex::default() }
     }
@@ -26,7 +26,7 @@ impl PollPace {
         running.get(job).is_some_and(|polled| polled.elapsed() < self.interval)
     }
 
-    /// Records the result of a poll. After any result but a running job the next poll reaches the scheduler.
+    /// Records the result of a poll. After any result other than running, the next poll reaches the scheduler.
     pub fn note(&self, job: &str, status: Option<&JobStatus>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match status {

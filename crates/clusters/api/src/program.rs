@@ -31,7 +31,7 @@ pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
 }
 
 /// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its
-/// node if the job takes it. A program on pairs of nodes runs without evidence: on a node one pair follows another.
+/// node if the job takes it. A program on pairs of nodes runs without evidence, because each node runs many pairs in sequence.
 pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
     let takes_evidence = job.evidence && rounds_of_pairs(&job.program).is_none();
     let run = if takes_evidence { evidence::around_program() } else { "exec \"$@\"\n".to_owned() };
@@ -39,7 +39,7 @@ pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
 }
 
 /// Shell text (bash) that a process executes directly before a program other than nccl-tests; empty for nccl-tests. The
-/// environment variable `BURNIN_NODE_NAME` has the name of the node, where it differs from the host name.
+/// environment variable `BURNIN_NODE_NAME` contains the name of the node if it differs from the host name.
 pub fn prelude(program: &Program, folder: Option<&str>) -> String {
     if program.command().is_none() {
         return String::new();

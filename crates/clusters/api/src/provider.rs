@@ -76,10 +76,10 @@ pub trait ClusterProvider: Send + Sync + 'static {
         self.poll(name).await
     }
 
-    /// Deletes a cluster. Returns once the provider confirms that nothing is left; an absent cluster is confirmed.
+    /// Deletes a cluster. Returns once the provider confirms that no resource remains; an absent cluster counts as deleted.
     ///
     /// # Errors
-    /// Returns an error if something is left or the provider request fails.
+    /// Returns an error if a resource remains or the provider request fails.
     async fn delete(&self, name: &str) -> Result<Deleted, PortError>;
 
     /// All of Burnin's existing clusters, in any state.

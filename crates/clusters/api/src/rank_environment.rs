@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::shell::quote;
 
-/// Shell text that exports the workflow's variables. A list of folders is extended, because the image's own libraries
-/// stay necessary.
+/// Shell text that exports the workflow's variables. `LD_LIBRARY_PATH` is extended, because the image's own libraries
+/// remain necessary.
 pub fn exports(environment: &BTreeMap<String, String>) -> String {
     let export = |(name, value): (&String, &String)| {
         let value = quote(value);
@@ -19,8 +19,8 @@ pub fn exports(environment: &BTreeMap<String, String>) -> String {
     environment.iter().map(export).collect()
 }
 
-/// Shell text (bash) that a rank executes directly before the benchmark: the workflow's variables, over those of profile
-/// and image, then a report by the first rank of each node for the verdict.
+/// Shell text (bash) that a rank executes directly before the benchmark. It sets the workflow's variables, which override
+/// those of profile and image; then the first rank of each node reports them for the verdict.
 pub fn applied_last(environment: &BTreeMap<String, String>) -> String {
     let requested: Vec<_> =
         environment.keys().filter(|name| name.starts_with("NCCL_")).map(String::as_str).collect();

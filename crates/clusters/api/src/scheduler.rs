@@ -17,7 +17,7 @@ pub struct JobSpec {
     pub image: Option<Image>,
     /// Program and arguments.
     pub program: Program,
-    /// Environment variables of each rank, over those of the cluster's settings.
+    /// Environment variables of each rank; they override those of the cluster's settings.
     pub environment: BTreeMap<String, String>,
     /// Whether the job takes [hardware evidence](crate::evidence) of each node.
     pub evidence: bool,
@@ -77,7 +77,7 @@ pub enum JobStatus {
         /// Reason, for display.
         why: String,
     },
-    /// Ended or not started because other jobs need its nodes. Only jobs of clusters with the setting `yields`.
+    /// Ended or not started because other jobs need its nodes. Only on clusters with the setting `yields`.
     Yielded {
         /// Reason, for display.
         why: String,
@@ -172,10 +172,10 @@ pub trait Scheduler: Send + Sync + 'static {
     /// files may still be readable.
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError>;
 
-    /// Deletes the remains of a job from its cluster, after its output is stored. Returns once nothing is left.
+    /// Deletes the objects of a job from its cluster, after its output is stored. Returns once no object remains.
     ///
     /// # Errors
-    /// Returns an error if something is left: [`PortError::Transient`].
+    /// Returns an error if an object remains: [`PortError::Transient`].
     async fn release(&self, _: &Cluster, _name: &str) -> Result<(), PortError> {
         Ok(())
     }
@@ -215,7 +215,7 @@ pub trait Scheduler: Send + Sync + 'static {
         None
     }
 
-    /// Drains a node: its jobs may end, no new job starts. Idempotent.
+    /// Drains a node: its running jobs may finish, no new job starts. Idempotent.
     ///
     /// # Errors
     /// Returns an error if the request fails: [`PortError::Permanent`] if it is not permitted, or the node was

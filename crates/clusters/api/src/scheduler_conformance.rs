@@ -95,9 +95,8 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
 }
 
-/// Checks that a program of each node runs once on each node, between two probes of the node, and that a node where it fails does not
-/// end the others. `job`
-/// makes a job with the given name on the cluster, which has at least two nodes.
+/// Checks that a program of each node runs once on each node, between two probes of the node, and that a failure on one node does not
+/// end the program on the others. `job` makes a job with the given name on the cluster, which has at least two nodes.
 ///
 /// # Panics
 /// Panics if a check fails.
@@ -150,7 +149,7 @@ pub async fn program_of_each_node(
 }
 
 /// Checks that a program is started on both nodes of every pair, the client after its server listens, that the client gets an address
-/// of the server, and that a pair that fails does not end the others. `job` makes a job with the given name on the cluster, which
+/// of the server, and that a failed pair does not end the others. `job` makes a job with the given name on the cluster, which
 /// has at least two nodes and Python.
 ///
 /// # Panics

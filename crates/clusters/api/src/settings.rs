@@ -48,7 +48,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         None
     }
 
-    /// The settings with fields that follow from others.
+    /// Fills in the fields that are computed from other fields.
     #[must_use]
     fn completed(self) -> Self {
         self

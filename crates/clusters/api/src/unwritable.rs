@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_rights_are_permanent_and_a_full_disk_is_not() {
+    fn missing_rights_are_a_permanent_error_and_a_full_disk_a_transient_one() {
         let refused = |kind| unwritable(Path::new("/shared/jobs"), &io::Error::from(kind));
         let PortError::Permanent(failure) = refused(io::ErrorKind::PermissionDenied) else {
             panic!("transient")

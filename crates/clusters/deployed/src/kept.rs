@@ -69,7 +69,7 @@ pub fn object(key: &str, part: &str, cluster: &str) -> String {
     format!("{KEPT}{key}/{part}/{cluster}")
 }
 
-/// Whether a name can be that of a part.
+/// Whether a name is valid for a part.
 pub fn is_part(name: &str) -> bool {
     !name.is_empty() && name.len() <= 20 && name.bytes().all(|letter| letter.is_ascii_lowercase())
 }

@@ -25,7 +25,8 @@ pub struct Deployed {
     /// declares `_KEEP`.
     #[serde(default, skip_serializing_if = "Keep::is_empty")]
     pub keep: Keep,
-    /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only afterwards.
+    /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only after the
+    /// deployment.
     #[serde(flatten)]
     #[schemars(skip)]
     pub system: System,

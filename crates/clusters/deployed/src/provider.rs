@@ -297,7 +297,7 @@ impl DeployedClusters {
             Some(BuildPhase::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
                 Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
                 Ok(Destroyed { left, .. }) => {
-                    self.again(name, last + 1, format!("still there: {}", left.join(", "))).await
+                    self.again(name, last + 1, format!("still existing: {}", left.join(", "))).await
                 }
                 Err(why) => self.again(name, last + 1, format!("the teardown's {why}")).await,
             },
@@ -366,7 +366,7 @@ fn ready(
         let overrides =
             overrides.as_object().ok_or_else(|| format!("{kind}: expected an object, found {overrides}"))?;
         if kind != form.kind && !overrides.is_empty() {
-            return Err("its system differs from the workflow's".to_owned());
+            return Err(format!("{kind}: the workflow's cluster is of kind {}", form.kind));
         }
         for (setting, value) in overrides {
             completed[setting] = value.clone();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_alive_while_its_process_runs() {
+    fn a_launcher_counts_as_running_until_its_process_ends() {
         let (_root, folder) = folder();
         assert_eq!(folder.launcher().unwrap(), Launcher::None);
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();

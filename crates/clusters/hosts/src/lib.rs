@@ -32,7 +32,7 @@ impl ClusterKind for HostsKind {
         SettingsForm::of::<Hosts>()
     }
 
-    /// No: an offer could make this machine use its ssh keys on any host.
+    /// Returns false: an offer could make this machine use its ssh keys on any host.
     fn can_be_offered(&self) -> bool {
         false
     }

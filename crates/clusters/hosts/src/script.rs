@@ -245,7 +245,7 @@ pub fn files(
         quote(config),
         quote(image.unwrap_or_default()),
         job.limit.0.as_secs().max(1),
-        (silent / 3).clamp(1, 10), // two attempts may fail
+        (silent / 3).clamp(1, 10), // two attempts may fail before the host counts as lost
         u8::from(!needs_mpi),
         rounds.map_or_else(String::new, |rounds| rounds.to_string()),
         quote(programs.unwrap_or_default()),

@@ -58,7 +58,7 @@ pub async fn run(config: &Path, host: &str, script: &str) -> Result<String, Stri
     let env: Vec<_> = socket.into_iter().map(|socket| ("SSH_AUTH_SOCK", socket)).collect();
     match ask(&argv, &env, LIMIT).await {
         Ok(output) if output.good => Ok(output.stdout),
-        Ok(output) => Err(output.stderr.lines().last().unwrap_or("it reports no reason").trim().to_owned()),
+        Ok(output) => Err(output.stderr.lines().last().unwrap_or("no error message").trim().to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -170,7 +170,7 @@ async fn a_program_of_each_host_runs_without_mpi() {
     let of = |name: &str| job(name, &cluster, Some(&image));
     scheduler_conformance::program_of_each_node(&jobs, &cluster, of).await;
 
-    // The program is found in the image; a cancelled one leaves no process on any host.
+    // The image contains the program; a cancelled program leaves no process on any host.
     let argv = vec!["all_reduce_perf".to_owned()];
     let read = model::OutputFormat::Format("key-value".to_owned());
     let command = model::CommandLine { argv, every: model::Every::Node, rounds: None, image: None, read };
@@ -300,7 +300,7 @@ async fn a_work_folder_of_another_user_on_a_host_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
-async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
+async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
     let job = job("lost", &bed.cluster(&["h1", "h2", "h3"], &json!({})), Some(&image));
@@ -316,7 +316,7 @@ async fn a_host_lost_during_the_job_is_named_and_nothing_is_left() {
         "{code} {why}"
     );
     bed.run(&format!("{}/mend h2", bed.dir.display()));
-    // The lost host's own daemon ends its rank when it misses mpirun.
+    // The lost host's own daemon ends its rank when its connection to mpirun is lost.
     bed.until("no process is left", || bed.left().is_empty() || bed.on("h2", "pgrep -c orted") != "0");
 }
 
@@ -355,7 +355,7 @@ async fn a_job_outlives_its_agent_and_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
-async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_nothing() {
+async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_no_process() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
     let job = job("killed", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));

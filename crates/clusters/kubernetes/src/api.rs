@@ -235,7 +235,7 @@ impl NamespacedCluster {
         }
     }
 
-    /// Events of the JobSet, its jobs and their pods, newest last. Pods that cannot be created have none: those are events of the job.
+    /// Events of the JobSet, its jobs and their pods, newest last. If a pod cannot be created, its job has the event.
     ///
     /// # Errors
     /// Returns an error if the API request fails.
@@ -243,7 +243,7 @@ impl NamespacedCluster {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut found = Vec::new();
         for kind in ["JobSet", "Job", "Pod"] {
-            // A JobSet's events are selected by its name; the other names are not known here.
+            // A JobSet's events are selected by its name; the names of jobs and pods are not known here.
             let fields = match kind {
                 "JobSet" => format!("involvedObject.kind={kind},involvedObject.name={jobset}"),
                 _ => format!("involvedObject.kind={kind},type=Warning"),
@@ -264,7 +264,7 @@ impl NamespacedCluster {
         Ok(found)
     }
 
-    /// Cordons a node and records the reason as its annotation: running pods may end, no new pod starts. Idempotent.
+    /// Cordons a node and records the reason as its annotation: running pods may finish, no new pod starts. Idempotent.
     ///
     /// # Errors
     /// Returns an error if the API request fails: [`PortError::Permanent`] if the node is cordoned for another
@@ -312,7 +312,7 @@ impl NamespacedCluster {
     /// Metadata of a node, and whether it is cordoned. `code`: code of a refusal.
     async fn node(&self, node: &str, code: &str) -> Result<(ObjectMeta, bool), PortError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        // A list, because the role for counting nodes grants no `get`.
+        // Lists nodes, because the role for counting nodes grants no `get`.
         let which = ListParams::default().fields(&format!("metadata.name={node}"));
         let found = limited(nodes.list(&which)).await?.map_err(|error| cordon_refused(&error, code))?;
         let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {

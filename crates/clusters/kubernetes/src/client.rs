@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_gke_cluster_is_reached_by_the_plugin_with_nothing_stored() {
+    async fn a_gke_kubeconfig_uses_the_plugin_and_stores_no_credentials() {
         let config = gke("https://203.0.113.7", "QUJD").unwrap();
         let user = config.auth_infos[0].auth_info.as_ref().unwrap();
         assert_eq!(user.exec.as_ref().unwrap().command.as_deref(), Some("gke-gcloud-auth-plugin"));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outside_a_cluster_there_is_no_service_account() {
+    async fn in_cluster_access_is_refused_outside_a_cluster() {
         let refused = client(&ApiAccess::InCluster).await.err();
         assert!(
             matches!(&refused, Some(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),

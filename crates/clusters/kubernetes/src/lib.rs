@@ -1,6 +1,6 @@
 //! Kubernetes clusters with JobSet and Kueue: settings, the probe of an existing cluster, and one JobSet per job.
 //!
-//! Without the feature `client` only the settings are known; jobs are refused with `NOT_BUILT`.
+//! Without the feature `client` only the settings are built; jobs are refused with `NOT_BUILT`.
 
 #[cfg(feature = "client")]
 pub mod api;
@@ -72,7 +72,7 @@ impl ClusterKind for KubernetesKind {
         Arc::new(KubernetesJobs::new(store))
     }
 
-    /// Without the feature `client` nothing is checked here; the agent reports missing parts.
+    /// Without the feature `client` only the settings are checked; the agent reports missing parts.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError> {
         let settings: Kubernetes = match system.read() {
             Ok(settings) => settings,

@@ -41,7 +41,7 @@ pub struct ContainerOutput {
     pub stream: String,
 }
 
-/// End of a pass over the output.
+/// Reason why a pass over the output ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passage {
     /// The API returned the complete output.

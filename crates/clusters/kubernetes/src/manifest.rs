@@ -262,7 +262,7 @@ fn metadata(name: String, settings: &Kubernetes, labels: Marks, annotations: Mar
 /// Labels or annotations.
 type Marks = BTreeMap<String, String>;
 
-/// Labels and annotations of all objects of a job: an annotation where the value is not a valid label.
+/// Labels and annotations of all objects of a job: a value that is not a valid label becomes an annotation.
 fn marks(job: &JobSpec, name: &str) -> (Marks, Marks) {
     let mut labels = Marks::from([(LABEL.to_owned(), name.to_owned())]);
     let mut annotations = Marks::from([(JOB.to_owned(), job.name.clone())]);

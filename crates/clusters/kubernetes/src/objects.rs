@@ -1,5 +1,5 @@
-//! Objects of the cluster as a job reads them: Kubernetes' own types for its objects, and here the fields that are read of JobSet
-//! and Kueue. Unknown fields are ignored, and every field may be absent.
+//! API objects that a job reads. Kubernetes' own objects have the types of `k8s-openapi`; this module defines the fields that are
+//! read from objects of JobSet and Kueue. Unknown fields are ignored, and every field may be absent.
 
 use k8s_openapi::{
     api::{
@@ -122,7 +122,7 @@ impl Conditions for LocalQueue {
     }
 }
 
-/// Kubernetes has a type of conditions for each of its kinds.
+/// In `k8s-openapi` each kind has its own type of condition.
 macro_rules! conditions {
     ($kind:ty) => {
         impl Conditions for $kind {
@@ -159,7 +159,7 @@ pub fn is_terminated(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }
 
-/// An optional text; absent is empty.
+/// An optional text; empty if absent.
 pub fn text(value: Option<&String>) -> &str {
     value.map_or("", String::as_str)
 }

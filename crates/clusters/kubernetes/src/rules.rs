@@ -28,7 +28,7 @@ pub fn problems(settings: &Kubernetes) -> SettingsProblems {
     found.into_problems()
 }
 
-/// End of the names of GKE's DNS-based endpoints.
+/// Suffix of the names of GKE's DNS-based endpoints.
 const DNS_ENDPOINT: &str = ".gke.goog";
 
 fn access(access: &ApiAccess, found: &mut ProblemList) {
@@ -45,7 +45,7 @@ fn access(access: &ApiAccess, found: &mut ProblemList) {
             let problem = bad.then(|| format!("expected https://..., found `{}`", shown(server)));
             found.add("access.gke.server", problem);
             let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-            // An address has no certificate of a public authority.
+            // An IP address has no certificate of a public authority.
             let missing = certificate_authority.is_empty() && !server.ends_with(DNS_ENDPOINT);
             let bad = missing || !certificate_authority.bytes().all(letter);
             found.add("access.gke.certificate_authority", bad.then(|| "expected base64".to_owned()));
@@ -101,7 +101,7 @@ fn nodes(settings: &Kubernetes, found: &mut ProblemList) {
     let twice = named.iter().enumerate().find(|(place, node)| named[..*place].contains(node));
     found.add("only_nodes", twice.map(|(_, node)| format!("names `{}` twice", shown(node))));
     let bad = !named.is_empty() && (named.len() > MAX_NAMED || named.len() != count as usize);
-    let expected = format!("expected as many as `nodes` ({count}), at most {MAX_NAMED}");
+    let expected = format!("expected as many names as `nodes` ({count}), at most {MAX_NAMED}");
     found.add("only_nodes", bad.then(|| format!("{expected}, found {}", named.len())));
     for key in &settings.tolerate {
         found.add("tolerate", not_a_key(key));
@@ -171,7 +171,7 @@ fn not_a_label_name(name: &str) -> Option<String> {
     (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as in a DNS label, found `{}`", shown(name)))
 }
 
-/// Why the value is not valid for a label; `None` if it is valid.
+/// Reason why the value is not valid for a label; `None` if it is valid.
 fn not_a_label(value: &str) -> Option<String> {
     let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);

@@ -189,7 +189,7 @@ impl KubernetesJobs {
             .flat_map(|pod| follow::sources(cluster, notes, pod).into_iter().map(move |of| (pod, of)))
         {
             match source.finish().await {
-                // A lost node may never respond again.
+                // A lost node may never respond again: stop reading.
                 Err(PortError::Transient(why)) if state::node_lost(pod) => {
                     notes.close(&source.stream, Some(format!("the pod's node is lost: {why}"))).await?;
                 }
@@ -234,7 +234,7 @@ impl JobContext {
         let submitted = self.notes.submitted().await?.is_some();
         let cancelled_end = || Ok(JobStatus::Ended(ended("CANCELLED")));
         match (cancelled, submitted) {
-            // Deleted as intended. A fence is unnecessary, and no later step would delete a fence.
+            // The cancel deleted the JobSet. A fence is unnecessary, and no later step would delete a fence.
             (true, true) => self.record_end(cancelled_end()).await,
             // The submission may still be in flight: then either the fence or the JobSet gets the name.
             (true, false) => {
@@ -244,7 +244,7 @@ impl JobContext {
                 }
             }
             (false, true) => {
-                let why = format!("JobSet {} was deleted before its end was seen", self.jobset);
+                let why = format!("JobSet {} was deleted before its end was observed", self.jobset);
                 self.record_end(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await
             }
             (false, false) => Ok(JobStatus::Absent),

@@ -91,12 +91,12 @@ done
 sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin type -P sshd) || fail 85 UNFIT "the image has no sshd"
 mkdir -p /run/sshd
 install -m 600 "$BURNIN_KEYS/user" "$run/user_key" && install -m 600 "$BURNIN_KEYS/host" "$run/host_key" || fail 85 UNFIT "the job's ssh keys cannot be read"
-ssh-keygen -y -f "$run/user_key" >"$run/authorized_keys" && { printf 'burnin '; ssh-keygen -y -f "$run/host_key"; } >"$run/known_hosts" || fail 85 UNFIT "the job's ssh keys are not ssh's"
+ssh-keygen -y -f "$run/user_key" >"$run/authorized_keys" && { printf 'burnin '; ssh-keygen -y -f "$run/host_key"; } >"$run/known_hosts" || fail 85 UNFIT "the job's ssh keys are invalid"
 # Every pod of the job has the same host key: another key means that the peer is not part of the job.
 printf '%s\n' "Port $port" "HostKey $run/host_key" "AuthorizedKeysFile $run/authorized_keys" "PidFile $run/sshd.pid" \
   'AuthenticationMethods publickey' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'UsePAM no' \
   'StrictModes no' 'MaxStartups 1024' 'MaxSessions 1024' >"$run/sshd_config"
-# sshd gives a session none of its own environment: the image's programs and libraries would not be found there.
+# A session does not inherit sshd's environment: the image's programs and libraries would not be found there.
 printf 'SetEnv "PATH=%s" "LD_LIBRARY_PATH=%s" "BURNIN_NODE_NAME=%s"\n' "$PATH" "${LD_LIBRARY_PATH:-}" "${BURNIN_NODE_NAME:-}" >>"$run/sshd_config"
 printf '%s\n' 'Host *' "Port $port" "IdentityFile $run/user_key" 'IdentitiesOnly yes' 'HostKeyAlias burnin' \
   "UserKnownHostsFile $run/known_hosts" 'StrictHostKeyChecking yes' 'BatchMode yes' 'ConnectTimeout 5' \

@@ -124,7 +124,7 @@ fn not_admitted(workload: &Workload) -> Option<PodFinding> {
 /// A warning of any component that creates or feeds the pods.
 fn warned(event: &Event) -> PodFinding {
     let (reason, message) = (text(event.reason.as_ref()), text(event.message.as_ref()));
-    // The job controller repeats the request, and the API server's answer to the same pod stays the same (Kubernetes 1.32,
+    // The job controller repeats the request, and the API server rejects the same pod every time (Kubernetes 1.32,
     // `pkg/controller/controller_utils.go`, `FailedCreatePodReason`; apimachinery, `pkg/api/errors/errors.go`, `NewInvalid`).
     if reason == "FailedCreate" && message.contains(" is invalid: ") {
         return input("POD_INVALID", message.to_owned());

@@ -6,7 +6,7 @@ use service::PortError;
 
 use crate::{api::NamespacedCluster, objects::text};
 
-/// Time in which a preempted pod must end, seconds: the pod that preempts it waits as long.
+/// Grace period of a preempted pod, seconds. The preempting pod waits for the end of it.
 pub const GRACE: i64 = 5;
 
 /// Priority of pods without a class if no class is the default (Kubernetes 1.33, `pkg/apis/scheduling/types.go`,

@@ -110,7 +110,7 @@ impl Scheduler for LocalJobs {
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         match jobs(cluster)?.cancel(name) {
-            // A deleted cluster has no jobs left: cancelled.
+            // All jobs of a deleted cluster have ended, so the cancel succeeds.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::transient(error)),
             _ => Ok(()),
         }

@@ -28,7 +28,7 @@ impl ClusterKind for LogsKind {
         SettingsForm::of::<LogSettings>()
     }
 
-    /// No: an offer could make this machine publish any of its folders.
+    /// Returns false: an offer could make this machine publish any of its folders.
     fn can_be_offered(&self) -> bool {
         false
     }
@@ -61,10 +61,10 @@ fn found(name: &str, logs: &LogSettings) -> Result<Cluster, String> {
     let listed = supervisor::files::list(folder).map_err(|error| format!("{}: {error}", logs.folder))?;
     let has = |file: &str| listed.files.iter().any(|listed| listed.name == file);
     if listed.files.is_empty() {
-        return Err(format!("{}: there is no file", logs.folder));
+        return Err(format!("{}: the folder is absent or has no files", logs.folder));
     }
     if let Some(file) = logs.file.iter().find(|file| !has(file)) {
-        return Err(format!("{}: there is no file {file}", logs.folder));
+        return Err(format!("{}: the folder has no file {file}", logs.folder));
     }
     let mut names: Vec<_> = (0..logs.nodes as usize).map(Node::placeholder).collect();
     if let Some(marker) = Marker::read(folder)? {

@@ -62,7 +62,7 @@ async fn the_scheduler_conforms() {
 }
 
 #[tokio::test]
-async fn the_end_and_the_nodes_are_those_of_the_chart() {
+async fn the_end_and_the_nodes_are_read_from_complete_json() {
     let folder = chart_logs(82, 2);
     let cluster = probe(&settings(folder.path(), 2)).await.unwrap();
     let names: Vec<_> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
@@ -108,15 +108,15 @@ async fn missing_and_incomplete_logs_are_refused_before_the_job() {
     let unknown = LogSettings { file: Some("slurm.out".into()), ..settings(shortened.path(), 2) };
     let whole = chart_logs(0, 2);
     let cases = [
-        (settings(&absent, 2), "absent: there is no file"),
-        (settings(empty.path(), 2), ": there is no file"),
+        (settings(&absent, 2), "absent: the folder is absent or has no files"),
+        (settings(empty.path(), 2), ": the folder is absent or has no files"),
         (settings(Path::new("relative"), 2), "folder: expected an absolute path"),
         (settings(shortened.path(), 2), "nccl-test-results.txt: found 5 bytes with SHA-256"),
         (settings(unreadable.path(), 2), "complete.json: EOF while parsing"),
         (settings(missing.path(), 2), "nccl-test-results.txt: No such file"),
         (settings(whole.path(), 3), "complete.json: 2 nodes ran, but `nodes` is 3"),
         (outside, "file: expected a path below `folder`, such as slurm-17.out; found `../x`"),
-        (unknown, ": there is no file slurm.out"),
+        (unknown, ": the folder has no file slurm.out"),
     ];
     for (settings, expected) in cases {
         let why = probe(&settings).await.unwrap_err();

@@ -24,7 +24,7 @@ impl Schedulers {
         self.0.get(kind).map(|scheduler| &**scheduler).ok_or_else(|| {
             let known: Vec<_> = self.0.keys().copied().collect();
             let why = format!(
-                "cluster {}: this program knows no clusters of kind {kind}, only {}; use the version that started the run",
+                "cluster {}: this program does not support clusters of kind {kind}, only {}; use the version that started the run",
                 cluster.name,
                 known.join(", ")
             );

@@ -190,7 +190,7 @@ impl Commands {
         self.changed(argv.into(), "NOT_RETURNED").await
     }
 
-    /// Creates a reservation of the nodes for this user without an end, unless it exists. Its jobs may also use other nodes (`FLEX`),
+    /// Creates a reservation of the nodes for this user, without an end time, unless it exists. Its jobs may also use other nodes (`FLEX`),
     /// and running jobs of other users end undisturbed (`IGNORE_JOBS`); scontrol(1), 22.05.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //!
 //! Slurm starts no job on a drained node. So such a job has its own reservation of the nodes, and the nodes are resumed inside it:
 //! other users' jobs cannot use them. At the end of the job, before its end is recorded, the nodes are drained again for the same
-//! reason and the reservation is deleted. So a node is out of service whether or not the re-test, the agent or the run survives;
-//! only [`cluster_api::Scheduler::return_node`] ends that.
+//! reason and the reservation is deleted. So a node is out of service even if the re-test, the agent or the run fails;
+//! only [`cluster_api::Scheduler::return_node`] returns it to service.
 
 use model::{Class, Drained, Failure};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub async fn end(commands: &Commands, slurm: &Slurm, folder: &Folder, job: &str)
     let Some(drained) = read(folder, Folder::drained).await? else { return Ok(()) };
     for DrainedNode { node, reason } in drained {
         match commands.drain(&node, &reason).await {
-            // Out of service for a later reason.
+            // The node was drained for another reason meanwhile: keep that reason.
             Err(PortError::Permanent(failure)) if failure.message.starts_with("already drained") => {}
             drained => drained?,
         }

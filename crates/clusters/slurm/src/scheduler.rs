@@ -2,7 +2,7 @@
 //!
 //! At most one job per command: the job name is its identity. The agent looks it up before and after a submission, Slurm lets a
 //! second job of the name wait for the first, and only the start that creates the link `claim` runs the benchmark. The end is
-//! read from the controller, then from the accounting if there is one, and from the job's folder; the first end state recorded
+//! read from the controller, then from the accounting if it is enabled, and from the job's folder; the first end state recorded
 //! is final.
 
 use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
@@ -26,7 +26,7 @@ use crate::{
 
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_secs(1);
-/// Ends of a job that yields to others: preempted, or not started in time.
+/// End states of a job that yields to others: preempted, or not started in time.
 const YIELDED: [&str; 2] = ["PREEMPTED", "DEADLINE"];
 
 /// Scheduler of Slurm clusters.

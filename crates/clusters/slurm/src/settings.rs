@@ -139,10 +139,7 @@ impl Settings for Slurm {
         // The idle nodes are chosen by their state alone.
         let chosen = [("reservation", &self.reservation), ("constraint", &self.constraint)];
         for (field, _) in chosen.iter().filter(|(_, value)| self.yields && value.is_some()) {
-            found.add(
-                "yields",
-                Some(format!("cannot be combined with `{field}`; use a partition of its own")),
-            );
+            found.add("yields", Some(format!("cannot be combined with `{field}`; use a separate partition")));
         }
         let ranges = self.yields && self.node_list.as_ref().is_some_and(|list| list.contains('['));
         found.add("node_list", ranges.then(|| "expected names separated by commas with `yields`".to_owned()));
@@ -165,7 +162,7 @@ impl Settings for Slurm {
     fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
         let names = [nodes, partners].concat();
         let count = u32::try_from(names.len()).ok()?;
-        // A job can be in one reservation, and this one needs its own.
+        // A job can use only one reservation, and a re-test needs its own.
         Some(Self {
             nodes: count,
             node_list: Some(names.join(",")),

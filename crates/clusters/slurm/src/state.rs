@@ -270,7 +270,7 @@ fn forgotten(marks: &Marks, claim: &str) -> SlurmFinding {
         Some(end) => own_word(end, marks),
         None => SlurmFinding::Lost {
             code: "FORGOTTEN".to_owned(),
-            why: format!("Slurm no longer knows the job, and its start {claim} left no end record"),
+            why: format!("Slurm has purged the job, and its start {claim} recorded no end"),
         },
     }
 }

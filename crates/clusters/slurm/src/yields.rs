@@ -1,7 +1,7 @@
 //! Clusters whose jobs yield to other jobs: idle nodes only, at the lowest priority, and preempted by any other job.
 //!
-//! Slurm enforces both ends: a job that is not started within [`START_WITHIN`] is removed at its deadline, and a running one is
-//! preempted. So the settings of the cluster must allow that, which is checked before the first job. The rules are those of
+//! Slurm enforces this: it removes a job that has not started within [`START_WITHIN`], and preempts a running one. The
+//! configuration of the cluster must allow the preemption, which is checked before each job. The rules are those of
 //! `src/plugins/preempt/{partition_prio,qos}` and `src/interfaces/preempt.c`.
 
 use std::{ffi::OsString, time::Duration};
@@ -12,19 +12,19 @@ use supervisor::ask;
 
 use crate::{Slurm, state::field};
 
-/// Time after its submission in which a job must start, minutes. The nodes were idle shortly before.
+/// Maximum time from the submission to the start of a job, minutes. The nodes were idle shortly before.
 pub const START_WITHIN: u64 = 2;
 /// The largest value that `sbatch --nice` accepts: all other pending jobs are started first.
 pub const NICEST: i64 = 2_147_483_645;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Flags of nodes in the cloud that run; a powered-down node would have to be created first.
+/// Flags of running cloud nodes; a powered-down node would have to be created first.
 const RUNNING_FLAGS: [&str; 2] = ["CLOUD", "DYNAMIC_NORM"];
 
 /// Nodes for a run that yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdleNodes {
-    /// As many as requested; the longest idle ones, so that successive runs measure different nodes.
+    /// The requested number of nodes: the longest idle ones, so that successive runs measure different nodes.
     Chosen(Vec<String>),
     /// The reason, with the requested and the found number of nodes.
     TooFew(String),
@@ -136,7 +136,7 @@ pub fn idle_nodes(slurm: &Slurm, reports: &SlurmReports) -> IdleNodes {
     IdleNodes::TooFew(format!("{requested} idle nodes requested, partition {} has {found}{names}", own.name))
 }
 
-/// A partition, as far as preemption depends on it.
+/// The fields of a partition that decide preemption.
 struct Partition<'a> {
     name: &'a str,
     default: bool,
@@ -156,7 +156,7 @@ impl<'a> Partition<'a> {
     }
 }
 
-/// A QOS, as far as preemption depends on it.
+/// The fields of a QOS that decide preemption.
 struct QosRow<'a> {
     name: &'a str,
     preempts: &'a str,
@@ -229,7 +229,7 @@ fn is_idle(state: &str) -> bool {
     words.next() == Some("IDLE") && words.all(|flag| RUNNING_FLAGS.contains(&flag))
 }
 
-/// A key in the order of time; nodes that were never busy are first. Slurm prints local time.
+/// Sort key by time; nodes that were never busy are first. Slurm prints local time.
 fn idle_since(printed: &str) -> &str {
     if printed.starts_with(|first: char| first.is_ascii_digit()) { printed } else { "" }
 }

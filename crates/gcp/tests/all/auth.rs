@@ -156,7 +156,7 @@ async fn any_other_token_is_rejected() {
         ("without issuer", without("iss")),
         ("without address", without("email")),
         ("with an unverified address", changed("email_verified", json!(false))),
-        ("without a statement on its address", without("email_verified")),
+        ("without a verification of its address", without("email_verified")),
         ("empty", "Bearer ".to_owned()),
         ("another scheme", good.replace("Bearer", "Basic")),
         ("endless", format!("Bearer {}", "a".repeat(1 << 20))),

@@ -24,7 +24,7 @@ impl Access for Everyone {
     }
 }
 
-/// Sends what it receives to the test: a message that is no event is parked.
+/// Sends parked messages to the test: the receiver parks every message that is not an event.
 struct Parks(UnboundedSender<String>);
 
 #[async_trait]
@@ -84,7 +84,7 @@ async fn a_subscriber_connects_soon_after_an_outage() {
         broker.publish(TOPIC, Message { data: content.into(), ..Message::default() });
         let received = timeout(Duration::from_secs(6), parked.recv()).await.unwrap().unwrap();
         assert!(received.contains(&STANDARD.encode(content)), "{received}");
-        // Longer than an idle connection is kept.
+        // Longer than the maximum time of an idle connection.
         tokio::time::sleep(2 * idle).await;
     }
     assert_eq!((broker.backlog(SUBSCRIPTION), parked.try_recv().ok()), (0, None), "each event once");

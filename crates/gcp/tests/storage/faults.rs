@@ -227,7 +227,7 @@ async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_stored_leaves_nothing() {
+async fn a_failed_upload_stores_no_object() {
     let body = stream();
     for kind in [FaultKind::Refuse(403), FaultKind::Refuse(503), FaultKind::StallBefore, FaultKind::CutBefore]
     {

@@ -16,7 +16,7 @@ const ADDRESS: &str = "BURNIN_TEST_STORAGE";
 async fn transfers_of_200_mebibytes_use_little_memory() {
     let standin = standin(Duration::from_secs(1)).await;
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "large::uploads_and_reads_back", "--ignored", "--nocapture"]);
+    child.args(["--exact", "large::an_upload_is_read_back", "--ignored", "--nocapture"]);
     let child = child.env(ADDRESS, standin.url()).output();
     let output = tokio::task::block_in_place(|| child).unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -28,8 +28,8 @@ async fn transfers_of_200_mebibytes_use_little_memory() {
 }
 
 #[tokio::test]
-#[ignore = "the other half of transfers_of_200_mebibytes_use_little_memory"]
-async fn uploads_and_reads_back() {
+#[ignore = "started by transfers_of_200_mebibytes_use_little_memory"]
+async fn an_upload_is_read_back() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let store = CloudStorage::new(BUCKET, Some(address.parse().unwrap()));
     let body = Box::new(tokio::io::repeat(0x5a).take(SIZE));

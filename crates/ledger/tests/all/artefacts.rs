@@ -80,7 +80,7 @@ async fn a_failing_reader_is_an_error_rather_than_corruption() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     let object = artefacts.put(&logs_id(), "log", body("text")).await.unwrap();
     let committed = artefacts.commit(&logs_id(), vec![object.clone()]).await.unwrap();
-    let fails = |_: &mut dyn Read| Err::<(), _>(io::Error::other("the line broke"));
+    let fails = |_: &mut dyn Read| Err::<(), _>(io::Error::other("the connection broke"));
     let outcome = artefacts.read(&committed.name, &object, fails).await;
     assert!(matches!(outcome, Err(ArtefactError::Store(StoreError::Io { .. }))), "{outcome:?}");
     let panics = |_: &mut dyn Read| -> io::Result<()> { panic!("a bug in a reader") };

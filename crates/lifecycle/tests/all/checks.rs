@@ -58,7 +58,7 @@ fn checks_run_one_after_another_and_the_cluster_is_released_once() {
     assert_eq!(book.owes(), ["cluster.1.delete", "verdict.c3a1.start"], "all logs are collected");
     finish(&mut book);
     assert_eq!(book.conclusion(), Some("completed"));
-    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Inconclusive, "the most severe");
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Inconclusive, "the most severe verdict");
     assert_eq!(book.state.worst_check(), Some(B));
     assert!([A, B, C].iter().all(|check| book.state.results_of(*check).is_some()));
     let released = book.entries().into_iter().filter(|entry| match entry {
@@ -124,7 +124,7 @@ fn a_run_that_yields_starts_no_further_job_and_keeps_a_fail() {
         feed(&mut book, A, measured());
         feed(&mut book, A, [verdict(verdict_of_first)]);
         feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::Yielded))]);
-        assert_eq!(book.owes(), ["logs.c2a1.start"], "what was measured is evidence");
+        assert_eq!(book.owes(), ["logs.c2a1.start"], "the logs of a yielded job are evidence");
         feed(&mut book, B, [logs()]);
         finish(&mut book);
         assert_eq!(book.conclusion(), Some("yielded"));
@@ -167,7 +167,7 @@ fn after_a_silent_job_no_further_job_starts() {
     }
     assert!(book.state.failed(Stage::Job));
     let jobs: Vec<_> = book.owes().into_iter().filter(|owed| owed.starts_with("job")).collect();
-    assert_eq!(jobs, ["job.1.cancel"], "it may still be running and disturb the next measurement");
+    assert_eq!(jobs, ["job.1.cancel"], "the job may still be running and disturb the next measurement");
     feed(&mut book, A, [logs()]);
     assert!(matches!(book.state.settled, Some((Conclusion::TimedOut { stage: Stage::Job, check: A }, _))));
 }

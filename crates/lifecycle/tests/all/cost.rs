@@ -32,13 +32,13 @@ fn up(workflow: Workflow, seconds: u64) -> Book {
 #[test]
 fn a_cluster_costs_from_its_request_to_its_confirmed_deletion() {
     let mut book = up(priced(None), 90);
-    assert_eq!(spent(&book), "3.00", "it may exist since the request");
+    assert_eq!(spent(&book), "3.00", "the cluster may exist since the request");
     book.tick(30);
     book.feed(1, Fact::JobAccepted(handle()));
     book.feed(1, job_done());
     book.feed(1, logs());
     book.tick(60);
-    assert_eq!(spent(&book), "6.00", "it costs until its deletion is confirmed");
+    assert_eq!(spent(&book), "6.00", "the cluster costs until its deletion is confirmed");
     book.feed(1, deleted(book.now));
     book.tick(3600);
     let usage = book.state.usage(book.now);

@@ -72,7 +72,7 @@ fn a_round_that_does_not_pass_is_the_last_and_decides_the_verdict() {
         check(&mut book, 1, Verdict::Pass);
         check(&mut book, 2, reached);
         let skipped = CheckIndex(3);
-        assert!(book.state.skipped(skipped), "it needs the check of its own round");
+        assert!(book.state.skipped(skipped), "a check needs the check of its own round");
         finish(&mut book);
         assert_eq!(book.conclusion(), Some("completed"));
         assert_eq!(book.state.verdict().unwrap().verdict, reached);

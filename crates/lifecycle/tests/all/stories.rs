@@ -62,7 +62,7 @@ fn the_names_of_nodes_that_the_scheduler_chose_replace_placeholders() {
 }
 
 #[test]
-fn the_infrastructure_opens_another_attempt_within_the_budget() {
+fn an_infrastructure_failure_opens_another_attempt_up_to_the_maximum() {
     let mut book = Book::open(workflow());
     book.feed(1, Fact::ImageFailed(failure(Class::Infrastructure)));
     assert_eq!(book.owes(), ["image.2.start"]);
@@ -83,7 +83,7 @@ fn a_broken_cluster_is_deleted_before_the_next_request() {
 }
 
 #[test]
-fn a_job_that_lost_its_cluster_gets_another_one() {
+fn a_job_that_lost_its_cluster_gets_another_cluster() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.job.accepted.v1");
     book.feed(1, Fact::JobFailed(failure(Class::ClusterLost)));
@@ -140,7 +140,7 @@ fn a_cluster_that_appears_after_closing_reopens_only_its_lease() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.image.built.v1");
     book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));
-    assert_eq!(book.owes(), ["cluster.1.delete"], "its creation may already have been requested");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "the cluster may already have been requested");
     book.feed(1, deleted(book.now));
     assert_eq!(book.conclusion(), Some("cancelled"));
     assert_eq!(book.feed(1, Fact::ClusterReady(cluster())), None);
@@ -321,7 +321,7 @@ fn a_search_ends_before_its_limit_and_before_the_lease() {
 
 /// Every state of a successful run with every fact: a reviewed table of the whole behaviour.
 #[test]
-fn every_stage_meets_every_fact() {
+fn every_fact_has_its_reviewed_effect_in_every_stage() {
     let mut table = String::new();
     for moment in 0..=happy().len() {
         let mut book = Book::open(workflow());

@@ -1,4 +1,4 @@
-//! Reading any bytes ends, in the detected format and in every other one, and values are finite.
+//! For any bytes, the detected format and each named format finish reading, and return only finite values.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

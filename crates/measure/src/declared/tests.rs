@@ -76,7 +76,7 @@ fn failures_and_missing_values_are_reported() {
 }
 
 #[test]
-fn a_part_of_a_number_is_no_value() {
+fn a_part_of_a_number_is_not_a_value() {
     let counts = Declaration {
         row: Some(r"errors (?<value>\d+)".to_owned()),
         unit: Some("count".to_owned()),

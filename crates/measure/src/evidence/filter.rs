@@ -31,11 +31,11 @@ pub(super) struct EvidenceLine {
     pub text: String,
 }
 
-/// Passes a log on without its lines of evidence. A removed line becomes an empty one, so that line numbers stay; at the end of the
-/// log removed lines leave nothing, because an empty line may end a document.
+/// Passes a log on without its lines of evidence. A removed line becomes an empty one, so that line numbers do not
+/// change; removed lines at the end of the log leave no empty line, because an empty line may end a document.
 pub struct EvidenceFilter<R> {
     log: R,
-    /// Bytes to pass on, from this position.
+    /// Bytes to pass on, and the position of the first one that the caller has not read.
     ready: (Vec<u8>, usize),
     /// Bytes of the incomplete last line.
     begun: Vec<u8>,
@@ -125,7 +125,7 @@ impl<R: Read> EvidenceFilter<R> {
         self.complete(&bytes[..end]);
         bytes.drain(..end);
         if bytes.len() > LINE {
-            // No line of evidence is as long.
+            // Lines of evidence are shorter.
             self.pass(&bytes);
             self.is_inside_line = true;
             bytes.clear();
@@ -134,7 +134,7 @@ impl<R: Read> EvidenceFilter<R> {
         Ok(())
     }
 
-    /// Complete lines, the first of which may be the rest of a line.
+    /// Processes complete lines; the first may be the rest of a line whose beginning was passed on.
     fn complete(&mut self, mut bytes: &[u8]) {
         if self.is_inside_line && !bytes.is_empty() {
             let end = memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
@@ -142,7 +142,7 @@ impl<R: Read> EvidenceFilter<R> {
             self.is_inside_line = false;
             bytes = &bytes[end..];
         }
-        let mut passed = 0; // up to here
+        let mut passed = 0; // end of the processed bytes
         let mut searched = 0;
         while let Some(at) = FINDER.find(&bytes[searched..]).map(|at| searched + at) {
             let start = memrchr(b'\n', &bytes[..at]).map_or(0, |newline| newline + 1);
@@ -168,7 +168,7 @@ impl<R: Read> EvidenceFilter<R> {
         self.lines += memchr_iter(b'\n', bytes).count() as u64;
     }
 
-    /// Keeps `NODE MOMENT SOURCE TEXT`.
+    /// Stores a line of evidence, `NODE MOMENT SOURCE TEXT`.
     fn keep(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let mut words = text.trim_end_matches(['\n', '\r']).splitn(4, ' ');
@@ -187,8 +187,8 @@ impl<R: Read> EvidenceFilter<R> {
     }
 }
 
-/// Whether this is nothing, or the label that a launcher prints before the lines of a process. Text of another process may stand
-/// before the mark if a launcher mixes lines; such a line belongs to the program.
+/// Whether the text before the mark is empty, or the label that a launcher prints before the lines of a process. If a launcher
+/// mixes lines, text of another process may precede the mark; such a line belongs to the program.
 fn is_label(before: &[u8]) -> bool {
     before.len() <= LABEL
         && before.iter().all(|byte| byte.is_ascii_digit() || b" :,.[]<>stdoutrn".contains(byte))

@@ -20,7 +20,7 @@ pub(super) fn readable(lines: &[EvidenceLine]) -> Result<&[EvidenceLine], String
     }
 }
 
-/// Findings of the lines that only the log after the job has.
+/// Adds the findings of lines that are in the log after the job and not in the log before it.
 pub(super) fn compare(before: &[EvidenceLine], after: &[EvidenceLine], gpus: &Gpus, changes: &mut Changes) {
     let mut old: BTreeMap<&str, usize> = BTreeMap::new();
     for line in before {

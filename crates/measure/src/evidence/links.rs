@@ -39,7 +39,7 @@ fn numbered<'a>(text: &'a str, word: &str) -> Option<(u32, &'a str)> {
     Some((number.parse().ok()?, rest.trim()))
 }
 
-/// Lines below those that name a GPU, with this GPU.
+/// Calls `each` for each line that names a GPU, and with that GPU for each line below it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The evidence of one node: its lines, and what they mean.
+//! The evidence of one node: its lines, missing sources and findings.
 
 use std::{collections::BTreeMap, sync::Arc};
 

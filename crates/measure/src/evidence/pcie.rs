@@ -58,7 +58,7 @@ impl Replays {
                 ),
                 "REPLAY_ROLLOVER_COUNTER" if rise > 0 => {
                     format!(
-                        "the PCIe link gave up sending a packet again {rise} times during the job, and was trained again"
+                        "the PCIe link was trained again {rise} times during the job, after repeated replays of a packet"
                     )
                 }
                 _ => continue,

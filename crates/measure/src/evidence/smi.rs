@@ -19,8 +19,8 @@ const COUNTERS: [(&str, &str, Severity); 2] = [
     ("ecc.errors.uncorrected.volatile.total", "ECC_UNCORRECTABLE", Hardware),
     ("remapped_rows.uncorrectable", "ROW_REMAPPED", Hardware),
 ];
-/// States that are `Yes`, with the severity of a state older than the job: no earlier job may have judged it. A pending row needs a
-/// reset of the GPU.
+/// States whose value `Yes` is a finding, with its severity if the state is older than the job. An old state is a finding as well,
+/// because an earlier job may not have been judged. A pending row needs a reset of the GPU.
 const STATES: [(&str, &str, Severity); 2] = [
     ("remapped_rows.pending", "ROW_REMAP_PENDING", Unknown),
     ("remapped_rows.failure", "ROW_REMAP_FAILED", Hardware),
@@ -203,7 +203,7 @@ pub(super) fn samples(
         let bits = bits.fold(0, |all, bits| all | bits);
         if let Some((_, what, severity)) = THROTTLED.iter().find(|(bit, ..)| bits & bit != 0) {
             let subject = gpus.rows.get(&index).map_or_else(|| Subject::gpu(index), |row| row.subject(index));
-            let text = format!("{what} reduced the clock during the job, at {hot} C and {power} W at most");
+            let text = format!("{what} reduced the clock during the job; maximum {hot} C and {power} W");
             changes.add("GPU_THROTTLED", *severity, subject, &text, *number);
         }
         let samples = GpuSamples {

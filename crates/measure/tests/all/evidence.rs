@@ -67,7 +67,7 @@ fn a_healthy_load_has_no_finding_and_states_clocks_temperature_and_power() {
 }
 
 #[test]
-fn a_gpu_without_visible_nvlinks_misses_none() {
+fn nvlink_evidence_is_not_missing_for_a_gpu_without_visible_nvlinks() {
     let node = node(&log("h200-idle"));
     assert_eq!((node.missing, node.findings), (Vec::<String>::new(), vec![]));
     assert_eq!(node.gpus[0].during.as_ref().unwrap().highest_temperature_c, 41);
@@ -122,7 +122,7 @@ fn each_counter_that_rises_names_its_gpu() {
 }
 
 #[test]
-fn rows_without_a_spare_are_found_also_if_they_are_older_than_the_job() {
+fn pending_and_failed_row_remaps_are_findings_even_if_older_than_the_job() {
     let load = log("h100-load");
     let always = |columns: &str| {
         let first = |line: &str| line.contains(" gpus 1,");
@@ -140,7 +140,7 @@ fn rows_without_a_spare_are_found_also_if_they_are_older_than_the_job() {
 }
 
 #[test]
-fn nvlinks_that_are_down_are_found_also_if_they_were_down_before() {
+fn inactive_nvlinks_are_findings_even_if_inactive_before_the_job() {
     let load = log("h100-load");
     let link = "node vm, gpu 1, link nvlink3 (serial 1752624018157)";
     let down = with_line(&load, "after", "links", "\t Link 3: <inactive>");
@@ -166,7 +166,7 @@ fn nvlinks_that_are_down_are_found_also_if_they_were_down_before() {
 }
 
 #[test]
-fn nvlink_errors_count_from_before_the_job() {
+fn only_nvlink_errors_during_the_job_are_findings() {
     let load = log("h100-load");
     let link = "node vm, gpu 1, link nvlink7 (serial 1752624018157)";
     let rose = with_line(&load, "after", "link_errors", "\t Link 7: Recovery Errors: 3");
@@ -177,9 +177,9 @@ fn nvlink_errors_count_from_before_the_job() {
     assert_eq!(findings(&replays), one("NVLINK_ERRORS", Severity::Unknown, link));
 }
 
-/// The lines of a lent H200 with driver 580.159, with other counts.
+/// The lines of an H200 with driver 580.159, with changed counts.
 #[test]
-fn packets_sent_again_over_pcie_are_found_beyond_the_usual_rate() {
+fn pcie_replays_above_the_maximum_rate_are_findings() {
     let with = |seconds: u64, replays: u64, rollovers: u64| {
         let mut log = log("h100-load");
         let gpu = "GPU 1: NVIDIA H200 (UUID: GPU-397a0c93-90ec-a304-5217-cbac5547bca0)";
@@ -233,7 +233,7 @@ fn ports_and_pcie_errors_are_compared() {
 }
 
 #[test]
-fn heat_is_a_finding_and_the_power_limit_is_none() {
+fn thermal_slowdown_is_a_finding_and_the_power_limit_is_not() {
     let load = log("h100-load");
     let hot = load.replace("699 0x0000000000000001", "699 0x0000000000000040");
     assert_eq!(findings(&hot), one("GPU_THROTTLED", Severity::Hardware, GPU_0));
@@ -242,7 +242,7 @@ fn heat_is_a_finding_and_the_power_limit_is_none() {
 }
 
 #[test]
-fn what_could_not_be_read_is_missing() {
+fn unreadable_sources_are_reported_as_missing() {
     let load = log("h100-load");
     let missing = |log: &str| node(log).missing;
     let restricted = after(
@@ -267,7 +267,7 @@ fn what_could_not_be_read_is_missing() {
 }
 
 #[test]
-fn a_program_that_answers_before_the_job_and_not_after_it_is_a_finding() {
+fn nvidia_smi_without_output_after_the_job_is_a_finding() {
     let load = log("h100-load");
     let rows = |line: &&str| !line.contains("after gpus 0,") && !line.contains("after gpus 1,");
     let silent: String = load.lines().filter(rows).map(|line| line.to_owned() + "\n").collect();

@@ -72,7 +72,7 @@ impl JsonDocument {
         }
     }
 
-    /// Ends the log. `damage` describes a problem of the file itself.
+    /// Returns the reading of the whole log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(self, damage: Option<String>) -> Reading {
         self.tables.finish(damage.or(self.problem.map(str::to_owned)))
     }
@@ -190,7 +190,7 @@ impl JsonDocument {
                 "count" => count = tokens.number()?.and_then(|number| number.count()),
                 "type" => kind = tokens.string()?.filter(|kind| !kind.is_empty()),
                 "redop" => row.redop = tokens.string()?.filter(|redop| !redop.is_empty()),
-                // A string, padded as in the table.
+                // The root is a string with padding, as in the table.
                 "root" => row.root = tokens.number()?.and_then(|number| number.integer()),
                 "out_of_place" => half(tokens, &mut row, Placement::OutOfPlace)?,
                 "in_place" => half(tokens, &mut row, Placement::InPlace)?,

@@ -16,7 +16,7 @@ pub(crate) struct RowContext<'a> {
 /// Text before a row on its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// Nothing, or a known prefix: any name of an element type is accepted.
+    /// No text, or a known prefix: any name of an element type is accepted.
     Known,
     /// Unknown text: the element type must be one of the known ones.
     Unknown,

@@ -18,15 +18,15 @@ pub(crate) enum Filled {
     TooMuch,
 }
 
-/// Maximum words of a row; the rest is unrelated output.
+/// Maximum number of words of a row; the rest is unrelated output.
 const WORDS: usize = 64;
 
-/// Consecutive values in front of the parser.
+/// The next consecutive values of the line.
 #[derive(Clone, Copy)]
 struct ValueRun {
     values: usize,
-    /// The first of them belong to other output: output joined to a row may end in numbers, and the row's
-    /// values are the last ones.
+    /// Number of leading values that belong to other output: output joined to a row may end in numbers, and
+    /// the row's values follow them.
     foreign: usize,
 }
 

@@ -84,7 +84,7 @@ impl RowContext<'_> {
     }
 
     /// Whether the word fills its column to the right, so that no digit is missing. A count without padding
-    /// may be the beginning of one that is wider than its column.
+    /// may be the beginning of a count that is wider than its column.
     fn fills(&self, word: &Word<'_>) -> bool {
         let padded = word.blanks > 2 || self.layout.half.last() != Some(&HalfColumn::Wrong);
         word.text == b"N/A" || (padded && self.layout.last_pitch == Some(word.pitch()))

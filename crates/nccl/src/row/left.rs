@@ -58,7 +58,7 @@ impl RowContext<'_> {
         words.next().filter(|word| value(word.text).is_none())
     }
 
-    /// A name at the start of a word: one of `known`, or one of a later version.
+    /// Parses the name at the start of a word: a `known` name, or a name that a later version added.
     fn name(&self, word: &Word<'_>, known: &[&'static str], beginning: Beginning) -> Option<Name> {
         match interleaved::name(word.text, known) {
             Some(name) if name.len() == word.text.len() => Some(Name::Whole(name.to_owned())),

@@ -87,7 +87,7 @@ fn tokens_in_base64_are_removed() {
 }
 
 #[test]
-fn assignments_lose_their_values() {
+fn values_of_assignments_are_removed() {
     for (text, expected) in [
         ("HF_TOKEN=abc\n", "HF_TOKEN=[redacted:assignment]\n"),
         ("A=1\nDB_PASSWORD=two words, and more\nB=2", "A=1\nDB_PASSWORD=[redacted:assignment]\nB=2"),

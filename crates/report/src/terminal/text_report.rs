@@ -131,7 +131,7 @@ impl TextReport {
         self.text.matches('\n').count()
     }
 
-    /// Appends the lines of another text_report.
+    /// Appends the lines of another report.
     pub fn append(&mut self, other: Self) {
         self.text.push_str(&other.text);
     }

@@ -23,7 +23,7 @@ fn the_page_of_a_successful_run_is_complete() {
         "all_reduce_perf -b 1024 -e 16777216 -f 4 -n 20 -w 5 -c 1",
         "sha256:9f86d081884c7d65",
         "no process remains",
-        "Not judged on",
+        "Not used for the verdict",
         "SANE",
         "run.requested",
         "<polyline",

@@ -5,7 +5,7 @@ use model::*;
 use report::{StageLine, timeline};
 
 /// `name attempt: begin..end outcome`, milliseconds after the request.
-fn told(lines: &[StageLine]) -> Vec<String> {
+fn texts(lines: &[StageLine]) -> Vec<String> {
     let after = |at: Timestamp| at.as_millis() - START.as_millis();
     let text = |line: &StageLine| {
         let ended = line.ended.map_or_else(String::new, |at| after(at).to_string());
@@ -25,7 +25,7 @@ fn a_successful_run_has_each_stage_and_the_teardown() {
         "teardown 1: 12033..12308 gone: no process remains, its folder is deleted",
         "results 1: 12088..12398 8 rows in measurements",
     ];
-    assert_eq!(told(&timeline(&good().records)), expected);
+    assert_eq!(texts(&timeline(&good().records)), expected);
 }
 
 #[test]
@@ -46,14 +46,14 @@ fn a_lost_cluster_is_provisioned_again() {
         "teardown 1: 5753..5973 gone: no process remains, its folder is deleted",
         "job 2: 6473.. requested",
     ];
-    assert_eq!(told(&timeline(&run.records)), expected);
+    assert_eq!(texts(&timeline(&run.records)), expected);
 }
 
 #[test]
 fn a_reappearing_cluster_is_released_again() {
     let mut run = good();
     run.fact(60_000, 1, Fact::ClusterReady(crate::support::cluster()));
-    let lines = told(&timeline(&run.records));
+    let lines = texts(&timeline(&run.records));
     assert_eq!(lines.last().map(String::as_str), Some("teardown 1: 72398.. being released"));
 }
 
@@ -62,9 +62,9 @@ fn an_attempt_without_a_response_ends_at_its_limit() {
     let mut run = Run::open(workflow());
     let limits = Limits::default();
     run.tick(limits.image.0.as_secs() * 1000 + 1);
-    assert_eq!(told(&timeline(&run.records)), ["image 1: 0.. limit exceeded; its state is being polled"]);
+    assert_eq!(texts(&timeline(&run.records)), ["image 1: 0.. limit exceeded; its state is being polled"]);
     run.tick(limits.grace.0.as_secs() * 1000 + 1);
-    assert_eq!(told(&timeline(&run.records))[0], "image 1: 0..1920002 no response within its limit of 30m");
+    assert_eq!(texts(&timeline(&run.records))[0], "image 1: 0..1920002 no response within its limit of 30m");
 }
 
 #[test]

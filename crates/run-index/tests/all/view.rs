@@ -45,7 +45,7 @@ fn names(page: &RunPage) -> Vec<RunId> {
 }
 
 #[tokio::test]
-async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
+async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
     let world = IndexedLedger::with(0..250).await;
     let view = world.view();
     let mut seen = Vec::new();

@@ -36,7 +36,7 @@ impl Stream {
             self.stalled = None;
             return written;
         }
-        // The end of a response may still wait here after its request is done: this connection is not idle.
+        // Unsent bytes of a response may remain after its request is done: this connection is not idle.
         self.connection.set_idle(false);
         let limit = self.limit;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));

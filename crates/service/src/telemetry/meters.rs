@@ -34,7 +34,7 @@ fn system() -> KeyValue {
     KeyValue::new("messaging.system", "gcp_pubsub")
 }
 
-/// An event was handled, with its duration and outcome: `done`, `parked`, `retried`, `broken`.
+/// Records the duration and outcome of a handled event: `done`, `parked`, `retried`, `broken`.
 pub fn processed(event_type: &str, outcome: &'static str, took: Duration) {
     let attributes = [
         system(),
@@ -45,7 +45,7 @@ pub fn processed(event_type: &str, outcome: &'static str, took: Duration) {
     meters().process.record(took.as_secs_f64(), &attributes);
 }
 
-/// An event was published, or failed to be.
+/// Counts a published event, or a failure to publish one.
 pub fn published(topic: &'static str, event_type: &str, taken: bool) {
     let attributes = [
         system(),

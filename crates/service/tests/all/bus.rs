@@ -85,7 +85,7 @@ impl Bus for Catch {
 }
 
 #[tokio::test]
-async fn the_trace_travels_with_the_event() {
+async fn a_published_event_continues_the_trace_of_its_command() {
     let spans = InMemorySpanExporter::default();
     let telemetry = telemetry::init_exporting("test", telemetry::LogFormat::Compact, "off", spans.clone());
     let caught = Arc::new(Catch(Mutex::default()));

@@ -9,7 +9,7 @@ use super::{CheckedRun, RunFiles, Violation};
 use crate::{Happening, process::SimService};
 
 const VANISHED: &str = "I7 no event is lost";
-const EARLY: &str = "I8 acknowledged after the ledger";
+const EARLY: &str = "I8 an event is recorded before it is acknowledged";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (place, happening) in evidence.places() {
@@ -27,7 +27,10 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 let kept =
                     |name: &String| name.starts_with("parked/") && name.contains(&id.replace('#', "_"));
                 if !evidence.objects.keys().any(kept) {
-                    found.push(Violation::new(VANISHED, format!("{} was parked nowhere", event.id())));
+                    found.push(Violation::new(
+                        VANISHED,
+                        format!("{} is reported as parked, but not stored", event.id()),
+                    ));
                 }
             }
             _ => {}

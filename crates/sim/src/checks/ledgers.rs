@@ -172,7 +172,7 @@ fn soak(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     let judged = times(|fact| matches!(fact, Fact::VerdictReached(_))).next_back();
     let lasted = judged.zip(ready).map(|(judged, ready)| judged.since(ready)).unwrap_or_default();
     if lasted < soak.duration {
-        found.push(Violation::new(SOAK, format!("{id}: {lasted} of {}", soak.duration)));
+        found.push(Violation::new(SOAK, format!("{id}: lasted {lasted}, requested {}", soak.duration)));
     }
 }
 

@@ -54,7 +54,7 @@ fn has_yielded(state: &RunState) -> bool {
 }
 
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    // Run by name, and whether a caller could have known the cluster.
+    // For each cluster its run, and whether it appeared too late for any caller to know it.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         match happening {
@@ -124,7 +124,7 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 }
                 let others: Vec<_> = running.iter().filter(|(_, other)| **other == run).collect();
                 if !others.is_empty() {
-                    let what = format!("{name} begins beside {others:?}");
+                    let what = format!("{name} starts while {others:?} run");
                     found.push(Violation::new(ONE_JOB, what));
                 }
                 running.insert(name, run);
@@ -177,7 +177,7 @@ fn pair(
     let nodes = |name: &str| evidence.clouds.jobs.get(name).map_or(&[][..], |job| &job.nodes);
     for (other, _) in running.iter().filter(|(_, run)| **run == run_of(name)) {
         if !is_pair(other) || nodes(other).iter().any(|node| nodes(name).contains(node)) {
-            found.push(Violation::new(PAIRS, format!("{name} begins beside {other}")));
+            found.push(Violation::new(PAIRS, format!("{name} starts while {other} runs")));
         }
     }
     let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
@@ -264,7 +264,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// Maximum time of a cluster beyond its lease, simulated milliseconds: ten minutes.
 const ZOMBIE_MOST: i64 = 600_000;
 
-/// Time each cluster existed beyond its lease.
+/// Time for which each cluster existed beyond its lease, simulated milliseconds.
 pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
     let mut ends: BTreeMap<&str, i64> = BTreeMap::new();
     let mut overstays = Vec::new();
@@ -303,7 +303,7 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
         }
         let run = id(run_of(name));
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
-        // The logs of all checks that run.
+        // Whether the logs of all checks are collected, except those of skipped ones.
         let collected = known.and_then(|known| known.state_at(place)).is_some_and(|state| {
             state.checks().all(|check| state.logs_of(check).is_some() || state.skipped(check))
         });

@@ -148,7 +148,7 @@ fn rows_once(evidence: &RunFiles, id: &RunId, found: &mut Vec<Violation>) {
     for row in rows.filter(|row| *row.run == *id.as_str()) {
         let key = (row.attempt, &row.check_name, &row.log, row.table_number, row.row_number, &row.placement);
         if !keys.insert(key) && !evidence.lied_about(id) {
-            let what = format!("{id}: row {} of {} twice", row.row_number, row.log);
+            let what = format!("{id}: row {} of {} is loaded twice", row.row_number, row.log);
             found.push(Violation::new(ROWS_ONCE, what));
         }
     }
@@ -170,7 +170,7 @@ fn rows(
     let mine = mine.filter(|row| *row.run == *id.as_str() && row.check_name.as_deref() == name.as_deref());
     let keys: BTreeSet<_> =
         mine.map(|row| (row.attempt, &row.log, row.table_number, row.row_number, &row.placement)).collect();
-    let Some(logs) = state.logs_of(check) else { return wrong("rows without logs".to_owned()) };
+    let Some(logs) = state.logs_of(check) else { return wrong("rows are loaded without logs".to_owned()) };
     let attempt = state.attempt(Stage::Job.of(check));
     let mut expected = 0;
     for object in manifest(evidence, logs).into_iter().flat_map(|manifest| manifest.objects) {

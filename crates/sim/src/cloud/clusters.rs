@@ -78,7 +78,7 @@ impl Inner {
     fn turn(&mut self, name: &str, from: SimClusterState, to: SimClusterState) {
         if let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state == from) {
             cluster.state = to.clone();
-            self.say(SimService::Outside, || format!("cluster {name} is {to:?}"));
+            self.trace(SimService::Outside, || format!("cluster {name} is {to:?}"));
         }
     }
 
@@ -169,7 +169,7 @@ impl ClusterProvider for SimClusters {
             }
             inner.note(self.0.service, Happening::DeleteAsked { name: name.to_owned() });
             if inner.strikes(Fault::DeleteSwallowed) {
-                inner.say(SimService::Outside, || format!("answers 200 and leaves {name} alone"));
+                inner.trace(SimService::Outside, || format!("returns 200 and keeps {name}"));
             } else if state != SimClusterState::Ending {
                 inner.turn(name, state, SimClusterState::Ending);
                 let takes = inner.dice.between(2_000, 40_000);

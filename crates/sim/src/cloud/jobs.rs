@@ -42,7 +42,7 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
 pub struct SimScheduler(pub Effects);
 
 impl Inner {
-    /// Every job on the cluster ends with this failure code.
+    /// Ends every job on the cluster with this failure code.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
             self.end_job(&name, SimJobStage::Lost(code));
@@ -234,7 +234,7 @@ impl Scheduler for SimScheduler {
     }
 }
 
-/// A failing stream.
+/// A stream whose connection is reset.
 struct BrokenNode;
 
 impl AsyncRead for BrokenNode {

@@ -48,13 +48,13 @@ impl Clouds {
 }
 
 pub struct PlannedBuild {
-    /// Whether it has ended.
+    /// Whether the build has ended.
     pub(super) over: bool,
     pub(super) end: BuildPhase,
 }
 
 impl PlannedBuild {
-    /// Whether it exists and costs money.
+    /// Whether the build is running and costs money.
     pub const fn going(&self) -> bool {
         !self.over
     }
@@ -85,10 +85,10 @@ pub struct SimCluster {
     pub run: Option<RunId>,
     /// Label: the attempt.
     pub attempt: Attempt,
-    /// Label: time at which it ends without a request.
+    /// Label: time at which the cluster ends without a request.
     pub expires_at: Timestamp,
     pub nodes: u32,
-    /// Number of its slow node, if any.
+    /// Number of the cluster's slow node, if any.
     pub sick: Option<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
@@ -139,7 +139,7 @@ pub struct SimJob {
 }
 
 impl SimJob {
-    /// Whether it is queued or running.
+    /// Whether the job is queued or running.
     pub const fn going(&self) -> bool {
         matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
     }

@@ -66,7 +66,7 @@ fn a_job_past_its_limit_ends_with_its_grandchildren() {
     assert_eq!(grandchildren.map(runs), [false, false]);
     assert!(
         matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)),
-        "the cluster takes more jobs"
+        "the cluster accepts more jobs"
     );
 }
 
@@ -295,7 +295,7 @@ fn a_cluster_can_be_released_while_it_starts() {
     for number in 0..5 {
         let name = format!("c{number}");
         world.clusters.create(&name, &cluster_request(2, now() + Span::from_secs(30))).unwrap();
-        // A node that starts at this moment is an error, which callers answer by another attempt.
+        // The release fails while a node is starting; callers retry it.
         wait("the cluster to be deleted", || world.clusters.delete(&name, now).ok());
         let folder = world.path("clusters").join(&name);
         let mark = [b"BURNIN_CLUSTER=", folder.to_str().unwrap().as_bytes()].concat();
@@ -369,7 +369,7 @@ fn polls_never_block_a_nodes_lock() {
 fn wait_busily(mut done: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
     while !done() {
-        assert!(std::time::Instant::now() < until, "a node gave up");
+        assert!(std::time::Instant::now() < until, "a node did not get its lock");
     }
 }
 

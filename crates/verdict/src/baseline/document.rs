@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{fingerprint::Fingerprint, repeat, statistics::median};
 
-/// Minimum fraction of the best bandwidth that belongs to the plateau.
+/// Points with at least this fraction of the best bandwidth belong to the plateau.
 const PLATEAU: f64 = 0.8;
 /// Points with up to this multiple of the shortest time belong to the latency region.
 const LATENCY: f64 = 2.0;

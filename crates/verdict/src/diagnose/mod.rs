@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    clues::{Clues, EvidenceLine, NetworkHeard},
+    clues::{Clues, EvidenceLine, NetworkOccurrences},
     evidence::RunEvidence,
     locate::Suspect,
     network,
@@ -85,7 +85,7 @@ pub fn diagnose(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: Ver
     found
 }
 
-fn named(cause: Cause, occurrences: NetworkHeard) -> Diagnosis {
+fn named(cause: Cause, occurrences: NetworkOccurrences) -> Diagnosis {
     Diagnosis {
         cause,
         text: cause.text().to_owned(),
@@ -95,8 +95,8 @@ fn named(cause: Cause, occurrences: NetworkHeard) -> Diagnosis {
     }
 }
 
-fn of(clues: &Clues, signs: &[Sign]) -> NetworkHeard {
-    let mut together = NetworkHeard::default();
+fn of(clues: &Clues, signs: &[Sign]) -> NetworkOccurrences {
+    let mut together = NetworkOccurrences::default();
     signs
         .iter()
         .filter_map(|sign| clues.network(*sign))
@@ -149,7 +149,7 @@ fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: V
         found.extend((reported && occurrences.times > 0).then(|| named(Cause::GdrOff, occurrences)));
     }
     if verdict != Verdict::Pass && clues.interfaces.len() > 1 {
-        let mut occurrences = NetworkHeard::default();
+        let mut occurrences = NetworkOccurrences::default();
         for interface in clues.interfaces.values() {
             occurrences.times += interface.times;
             occurrences.lines.extend(interface.lines.first().cloned());
@@ -213,7 +213,7 @@ fn from_the_job(evidence: &RunEvidence<'_>, found: &[Diagnosis]) -> Option<Diagn
         _ => return None,
     };
     let known = found.iter().any(|diagnosis| diagnosis.cause == cause);
-    (!known).then(|| named(cause, NetworkHeard::default()))
+    (!known).then(|| named(cause, NetworkOccurrences::default()))
 }
 
 /// A run that started and stopped printing without an error.
@@ -246,7 +246,7 @@ pub fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Susp
         if let Some(confidence) = blamed {
             diagnosis.hosts.iter().for_each(|host| suspect(host, confidence));
         }
-        // If several nodes lost a peer, the peer is the one that lost none.
+        // If all nodes but one report a lost peer, the remaining node is the suspect.
         if diagnosis.cause == Cause::PeerLost {
             let silent: Vec<_> = hosts.iter().filter(|host| !diagnosis.hosts.contains(host)).collect();
             if let ([silent], 2..) = (silent.as_slice(), diagnosis.hosts.len()) {

@@ -198,7 +198,7 @@ impl<'a> PairEvidence<'a> {
             + open.map(|partner| self.weight(member, *partner)).sum::<f64>()
     }
 
-    /// The set with the highest likelihood, by greedy single changes.
+    /// The set with the highest likelihood, found by greedy single changes.
     fn most_likely(&self) -> BTreeSet<usize> {
         let mut bad = BTreeSet::new();
         let mut gains: Vec<f64> = (0..self.names.len()).map(|member| self.gain(&bad, member)).collect();

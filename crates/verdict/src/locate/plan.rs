@@ -19,7 +19,7 @@ pub struct TestPlan {
 pub struct GroupOutcome {
     /// Participating members.
     pub members: Vec<String>,
-    /// Slower than expected. A bad member causes this, except for wrong outcomes.
+    /// Slower than expected: the group contains a bad member, or the outcome is wrong.
     pub degraded: bool,
 }
 
@@ -69,7 +69,8 @@ pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
     let bits: f64 =
         (0..suspected).map(|at| ((members - at.min(members)).max(1) as f64 / (at + 1) as f64).log2()).sum();
     let usual = PlanOptions::default().noise;
-    let dearer = (told_by_a_test(usual) / told_by_a_test(noise.clamp(usual, MOST_NOISE))).max(1.0);
+    let dearer =
+        (information_of_a_test(usual) / information_of_a_test(noise.clamp(usual, MOST_NOISE))).max(1.0);
     ((12.0 + bits * 4.0 / 3.0) * dearer) as usize
 }
 
@@ -77,12 +78,12 @@ pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
 pub(super) const MOST_NOISE: f64 = 0.45;
 
 /// Maximum information from one test, bits.
-pub(super) fn told_by_a_test(noise: f64) -> f64 {
+pub(super) fn information_of_a_test(noise: f64) -> f64 {
     let part = |chance: f64| if chance > 0.0 { -chance * chance.log2() } else { 0.0 };
     1.0 - part(noise) - part(1.0 - noise)
 }
 
-/// The confirming round: each of `suspects` with a partner known to be good, all pairs disjoint.
+/// The confirming round: pairs each of `suspects` with a partner known to be good. All pairs are disjoint.
 ///
 /// Partners are those of `members` that are not suspects; members with more good pairs are preferred. A suspect with
 /// two bad or two good pairs with such partners needs no further pair; a suspect without a remaining partner waits for

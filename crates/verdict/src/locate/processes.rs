@@ -58,7 +58,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
             seen.split
         )),
         Slowness::Unknown if seen.halves < 2 || matrices.iterations() < ITERATIONS => Located::open(format!(
-            "{} iterations of {} placements are too few for a decision, and no reference measured the same",
+            "{} iterations of {} placements are too few for a decision, and no reference is comparable",
             matrices.iterations(),
             seen.halves
         )),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::belief::Belief;
 use super::choose::most_telling;
-use super::plan::{GroupOutcome, MOST_NOISE, PlanOptions, TestPlan, distinct, tests_for, told_by_a_test};
+use super::plan::{
+    GroupOutcome, MOST_NOISE, PlanOptions, TestPlan, distinct, information_of_a_test, tests_for,
+};
 use super::{Located, Searched, Suspect};
 
 /// Maximum odds that a hardware finding alone gives a member. Higher odds would name it without a test; lower ones save less than half of
@@ -58,7 +60,7 @@ impl<'a> GroupSearch<'a> {
         options.doubt = within(options.doubt, 1e-9, 0.5, usual.doubt);
         options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
         options.sure = within(options.sure, 0.5, 1.0 - 1e-6, usual.sure);
-        // With less noise certainty costs fewer tests, so the permitted doubt is smaller.
+        // With less noise, certainty requires fewer tests, so the permitted doubt is smaller.
         options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -72,8 +74,8 @@ impl<'a> GroupSearch<'a> {
 
     /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
     ///
-    /// It weighs as much as degraded tests of this member alone, as many as keep its odds below 33 to 1: three with 232 members
-    /// and one expected bad one. It does not count as a test, and names no member.
+    /// Its weight is that of degraded tests of this member alone, of the largest number that keeps its odds below 33 to 1: three
+    /// tests with 232 members and one expected bad member. It does not count as a test, and names no member.
     pub fn suspect(&mut self, member: &str) {
         let Some(at) = self.number.get(member) else { return };
         self.has_findings = true;
@@ -110,7 +112,7 @@ impl<'a> GroupSearch<'a> {
         likeliest.is_some_and(|(bad, likely)| 1.0 - likely < self.doubt(bad.len()))
     }
 
-    /// Whether hardware findings are the only evidence, which names no member.
+    /// Whether hardware findings are the only evidence: they alone name no member.
     const fn rests_on_findings(&self) -> bool {
         self.has_findings && self.tests == 0
     }
@@ -129,7 +131,7 @@ impl<'a> GroupSearch<'a> {
     #[must_use]
     pub fn located(&self) -> Located {
         if self.members.is_empty() {
-            return Located::open("there are no members to test");
+            return Located::open("the list of members to test is empty");
         }
         let done = self.is_done();
         let chances = self.belief.bad();
@@ -183,7 +185,7 @@ impl<'a> GroupSearch<'a> {
         let noise = self.belief.evidence.noise;
         let proves = (1.0 - 2.0 * noise) * ((1.0 - noise) / noise).log2();
         let surer = -self.doubt(bad.len()).log2() / proves;
-        (unknown / told_by_a_test(noise) + surer).ceil() as usize
+        (unknown / information_of_a_test(noise) + surer).ceil() as usize
     }
 }
 

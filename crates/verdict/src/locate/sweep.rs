@@ -13,9 +13,9 @@ use super::{
 
 /// Suspects below this confidence run with another good member, because a false suspect causes wrong repairs.
 const CONFIRMED: f64 = 0.95;
-/// Maximum runs of a pair to distinguish a bad link from noise.
+/// Maximum number of runs of a pair to distinguish a bad link from noise.
 const REPEATS: usize = 3;
-/// Maximum failed attempts for a member without any measured pair.
+/// Maximum number of failed attempts for a member without any measured pair.
 const TRIES: usize = 6;
 
 /// A pair that was run.
@@ -125,7 +125,7 @@ fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
     let rounds = if count % 2 == 1 { 3 } else { 2 }.min(seats.saturating_sub(1));
     let mut begun = 0;
     for round in 0..rounds {
-        // The last seat is fixed; the others rotate by one.
+        // The last position of the circle is fixed; in each round the others rotate by one.
         let seat = |at: usize| if at == seats - 1 { at } else { (at + round) % (seats - 1) };
         let pairs: Vec<_> = (0..seats / 2)
             .map(|at| (seat(at), seat(seats - 1 - at)))
@@ -214,7 +214,7 @@ fn confirming(
     pairs
 }
 
-/// Pairs that stay bad although both members are good: link or noise.
+/// Pairs that stay bad although both members are good: the link or noise is the cause.
 fn again(unexplained: &[&PairResult], tried: &[Tried]) -> Vec<(String, String)> {
     let mut taken = BTreeSet::new();
     let mut pairs = Vec::new();

@@ -143,7 +143,7 @@ pub(super) fn judge<'a>(
     found: &mut Found<'a>,
 ) {
     if baseline.metrics.is_empty() {
-        let text = "the baseline is one of nccl-tests and has no metrics".to_owned();
+        let text = "the baseline was learned from nccl-tests and has no metrics".to_owned();
         found.add(Verdict::Inconclusive, "BASELINE_OF_ANOTHER_PROGRAM", text);
         return;
     }
@@ -159,7 +159,7 @@ pub(super) fn judge<'a>(
         baseline.metrics.iter().filter(|learned| !measured.contains_key(&BorrowedKey::learned(&learned.key)));
     let missing: Vec<_> = missing.map(|learned| described(&learned.key)).collect();
     if !missing.is_empty() {
-        let text = format!("of the baseline's metrics these have no value: {}", listed(missing));
+        let text = format!("metrics of the baseline without a value: {}", listed(missing));
         found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
     }
     let mut worse = Vec::new();

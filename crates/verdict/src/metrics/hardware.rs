@@ -7,7 +7,7 @@ use model::{EvidenceRule, GpuSamples, NodeEvidence, Verdict, count, metric::Find
 use super::{Found, findings, listed, place::Place};
 use crate::evidence::RunEvidence;
 
-/// Adds reasons for changes and for missing evidence, and states what was unchanged.
+/// Adds reasons for changes and for missing evidence; without either, one reason reports unchanged hardware.
 pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut Found<'_>) {
     let nodes = &evidence.reading.evidence;
     // The log of another launcher has no hardware evidence.
@@ -34,7 +34,7 @@ pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut 
 fn absent(evidence: &RunEvidence<'_>) -> Vec<String> {
     let nodes = &evidence.reading.evidence;
     let Some(cluster) = evidence.cluster else {
-        return if nodes.is_empty() { vec!["the log has none".to_owned()] } else { Vec::new() };
+        return if nodes.is_empty() { vec!["all nodes".to_owned()] } else { Vec::new() };
     };
     let seen: BTreeSet<_> = nodes.iter().map(|node| node.node.as_str()).collect();
     let all: BTreeSet<_> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();

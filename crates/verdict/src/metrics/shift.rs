@@ -44,7 +44,7 @@ pub(super) fn shift(
     let winsorized: Vec<f64> = differences.iter().map(|it| it.clamp(lowest, highest)).collect();
     let centre = winsorized.iter().sum::<f64>() / subjects as f64;
     let squares: f64 = winsorized.iter().map(|it| (it - centre).powi(2)).sum();
-    // Rounding makes differences equal that are not, so the variance has a minimum: each rounding has the variance
+    // Rounding can make unequal differences equal, so the variance has a minimum: each rounding has the variance
     // step^2 / 12.
     let variance = (squares / (subjects - 1) as f64).max(resolution.powi(2) / 6.0).max(f64::EPSILON.powi(2));
     let own = variance.sqrt() / ((1.0 - 2.0 * TRIMMED) * (subjects as f64).sqrt());

@@ -17,7 +17,7 @@ pub(super) struct Evidence {
     pub strength: f64,
 }
 
-/// One suspect for each accused GPU, link, node or rank, highest confidence first. Independent metrics add confidence.
+/// One suspect for each GPU, link, node or rank with evidence against it, highest confidence first. Independent metrics add confidence.
 pub(super) fn suspects(evidence: Vec<Evidence>, reading: &Reading) -> Vec<Suspect> {
     let mut accused: BTreeMap<Subject, BTreeMap<String, f64>> = BTreeMap::new();
     for Evidence { subject, what, strength } in evidence {

@@ -165,7 +165,7 @@ fn a_run_with_another_identity_is_not_compared() {
 }
 
 #[test]
-fn a_changed_setup_is_named_and_blamed_only_when_the_curve_changed_with_it() {
+fn a_changed_setup_is_a_possible_cause_only_if_the_curve_changed_with_it() {
     let baseline = learn(&healthy()).unwrap();
     let mut upgraded = real("healthy-2.log");
     upgraded.tables[0].nccl_version = Some("2.99.1".into());

@@ -25,14 +25,14 @@ const TABLE: &str = "#
 #
 ";
 
-fn heard(log: &str) -> (Reading, Clues) {
+fn read_log(log: &str) -> (Reading, Clues) {
     let mut listening = Listening::new(log.as_bytes());
     let reading = nccl::read(&mut listening).unwrap();
     (reading, listening.finish())
 }
 
 fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
-    let (reading, clues) = heard(log);
+    let (reading, clues) = read_log(log);
     let exit_code = (state == "COMPLETED").then_some(0);
     let job = JobEnd {
         state: state.into(),
@@ -382,7 +382,7 @@ fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
             "{says}"
         );
     }
-    // A lost node shows in the scheduler's state alone.
+    // Only the scheduler's state shows a lost node.
     assert_eq!(judged("", None, "NODE_FAIL").verdict, Verdict::Fail);
     assert_eq!(judged("", None, "CANCELLED").reasons[0].code, "JOB_STOPPED");
 }
@@ -412,7 +412,7 @@ fn causes_shown_by_missing_lines_are_found() {
     let also = [IndependentRuns, NodeMissing, WrongRankCount, WentSilent, DataCorruption];
     let left: Vec<_> =
         Cause::ALL.iter().filter(|cause| !named.contains(cause) && !also.contains(cause)).collect();
-    assert!(left.is_empty(), "no test names {left:?}");
+    assert!(left.is_empty(), "no test covers {left:?}");
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn interleaved_lines_give_no_false_network() {
     };
     let log =
         |network| format!("{HEADER}node-2:23:28 [1] NCCL INFO Using network gIB\n{}{TABLE}", glued(network));
-    let clues = heard(&log("gIB")).1;
+    let clues = read_log(&log("gIB")).1;
     assert_eq!(clues.network_names(), ["gIB"].into());
     assert_eq!(clues.networks["gIB"].hosts, ["node-1".to_owned(), "node-2".to_owned()].into());
     assert_eq!(judged(&log("gIB"), Some("gIB"), "COMPLETED").verdict, Verdict::Pass);
@@ -484,7 +484,7 @@ fn the_silent_peer_is_suspected_rather_than_the_reporters() {
         )
     };
     let log = format!("# Using devices\n{header}{}{}{}", lost(0), lost(1), lost(3));
-    let (reading, clues) = heard(&log);
+    let (reading, clues) = read_log(&log);
     let judgement = judge(&RunEvidence::of(&reading, &clues), &Standard::default());
     let named: Vec<_> = judgement.suspects.iter().map(|suspect| suspect.host.as_deref()).collect();
     assert_eq!(named, [Some("node-2")], "{judgement:#?}");
@@ -493,7 +493,7 @@ fn the_silent_peer_is_suspected_rather_than_the_reporters() {
 #[test]
 fn clues_do_not_depend_on_the_chunks_of_the_log() {
     let log: String = CASES.iter().map(|case| format!("{}\r\n", case.says)).collect();
-    let whole = heard(&log).1;
+    let whole = read_log(&log).1;
     assert!(whole.signs.len() > 20);
     for chunk in [1, 2, 7, 64, 1000] {
         let mut listening = Listening::new(log.as_bytes());
@@ -510,9 +510,9 @@ fn memory_is_bounded_for_any_log() {
     assert_eq!(listening.finish(), Clues::default(), "one line of 64 MiB");
     let many: String =
         (0..20_000).map(|host| format!("host-{host}:1:1 [0] NCCL INFO Using network net{host}\n")).collect();
-    let clues = heard(&many).1;
+    let clues = read_log(&many).1;
     assert!(clues.networks.len() <= 4096);
     let repeated = "node-1:1:1 [0] NCCL INFO Using network IB\n".repeat(10_000);
-    let clues = heard(&repeated).1;
+    let clues = read_log(&repeated).1;
     assert_eq!((clues.networks["IB"].times, clues.networks["IB"].lines.len()), (10_000, 3));
 }

@@ -81,16 +81,17 @@ fn night(noise: &mut Noise, values: usize) -> f64 {
     (measured[(values - 1) / 2] + measured[values / 2]) / 2.0
 }
 
-/// Number of nights after a step of `size` standard deviations until a history of 30 nights before it has a change; 60 if it has none.
+/// Number of nights after a step of `size` standard deviations until a history that begins 30 nights before it has a change; 60
+/// without a change.
 fn delay(noise: &mut Noise, values: usize, size: f64) -> usize {
     let step = |at: usize| if at < 30 { 0.0 } else { size };
     let series: Vec<f64> = (0..90).map(|at| night(noise, values) + step(at)).collect();
     (1..=60).find(|nights| segments(&series[..30 + nights], 0.0).len() > 1).unwrap_or(60)
 }
 
-/// Steps of 1 % and 0.3 % of values with a spread of 0.5 %. For one false alarm in 1,000 series of 90 nights no method finds them in one
-/// value per night sooner on average than after 6 and 63 nights (Lorden 1971: ln(90,000) divided by half the squared step). The plateau of
-/// a collective over several sizes, placements and repeats has more.
+/// Steps of 1 % and 0.3 % of values with a spread of 0.5 %. With one value per night and one false alarm in 1,000 series of 90 nights,
+/// no method finds them on average before 6 and 63 nights (Lorden 1971: ln(90,000) divided by half the squared step). The plateau of a
+/// collective over several sizes, placements and repeats has more values per night.
 #[test]
 fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
     let mut noise = Noise(29);

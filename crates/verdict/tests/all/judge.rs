@@ -290,7 +290,7 @@ fn learned() -> Baseline {
 }
 
 #[test]
-fn one_rank_measures_no_link_and_its_verdict_never_changes() {
+fn one_rank_has_the_same_verdict_for_any_in_place_time() {
     let without = Criteria { floors: vec![], ..criteria() };
     // Two digits of such a short time are too imprecise for a check.
     for in_place_us in [0.0, 0.01, 0.24, 0.38, 0.44, 1.0, 7.1] {
@@ -338,7 +338,7 @@ fn one_rank_is_not_compared_with_references_or_baselines() {
     let reading = one_rank(0.4);
     let point = CurvePoint { size_bytes: 1 << 24, busbw: 1.0 };
     let reference = Reference {
-        source: "somebody".into(),
+        source: "a publication".into(),
         collective: Collective::AllReduce,
         ranks: None,
         points: vec![point],

@@ -177,7 +177,7 @@ fn a_finding_on_the_bad_member_halves_the_tests_and_one_on_a_good_member_costs_t
 fn a_finding_alone_names_no_member() {
     for count in [2_u32, 3, 6, 20, 64, 232, 500] {
         for noise in [0.0, 0.001, 0.05, 0.3] {
-            // An expected number of more than half of the members names them without a finding as well.
+            // If more than half of the members are expected to be bad, members are named without a finding, too.
             for expected in [1.0, 5.0].into_iter().filter(|expected| 2.0 * expected <= f64::from(count)) {
                 let members = names(count as usize);
                 let mut search = GroupSearch::new(&members, &PlanOptions { noise, ..suspecting(expected) });

@@ -65,7 +65,7 @@ fn the_suspect_is_the_rank_with_the_outlying_times() {
     }
 }
 
-/// Random numbers.
+/// A seeded generator, so that a failure is reproducible.
 struct Seeded(SplitMix64);
 
 impl Seeded {

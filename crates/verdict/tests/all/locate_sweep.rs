@@ -86,7 +86,7 @@ fn a_single_noisy_pair_gives_no_suspect() {
 }
 
 #[test]
-fn two_nodes_and_void_pairs_are_undecided() {
+fn a_cluster_of_two_nodes_and_pairs_that_could_not_run_are_undecided() {
     let (located, _) = sweep(2, |_, _, _| Some(40.0));
     assert!(located.suspects.is_empty());
     let void = SweepOutcome::Void { why: "no time".to_owned() };

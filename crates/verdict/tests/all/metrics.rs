@@ -354,7 +354,7 @@ fn only_the_settled_window_is_judged() {
     let judgement = by(&iterations(40, 120.0), settled(10.0, 30));
     assert_eq!(codes(&judgement), ["ABOVE_CEILING"]);
     assert!(judgement.reasons[0].text.contains("the whole cluster 120 ms"), "{:?}", judgement.reasons);
-    // Against healthy runs the medians of the window are compared: neither the first iterations nor the slow one count.
+    // The medians of the window are compared with those of healthy runs: the first iterations and the slow one do not count.
     let runs = [iterations(40, 100.0), iterations(40, 100.0), iterations(40, 100.0)];
     let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
     let healthy_runs: Vec<_> =
@@ -423,7 +423,7 @@ fn pairs_name_the_bad_end_or_the_bad_link() {
     let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
     assert_eq!((suspect.gpu, suspect.link.as_deref()), (Some(2), Some("to gpu 6")));
 
-    // A bound that every pair misses accuses no node.
+    // A bound that every pair misses makes no node a suspect.
     let floor = MetricCriterion { floor: Some(390.0), ..criterion() };
     let judgement = by(&between(|_, _| false), floor);
     assert_eq!((codes(&judgement), judgement.suspects.len()), (vec!["BELOW_FLOOR"], 0));
@@ -528,8 +528,8 @@ fn run_of_256(levels: &[f64], random: &mut SplitMix64, slow: f64) -> Reading {
     fleet(levels.iter().enumerate().map(value).collect::<Vec<_>>())
 }
 
-/// Among its siblings a GPU that is 1 % low is within four standard deviations, which one of 256 healthy GPUs exceeds in two of 90
-/// runs. Compared with its own past it is certain: the spread of a subject counts as 0.2 % at least, and the repetitions differ less.
+/// A GPU that is 1 % low is within four standard deviations of its siblings, which one of 256 healthy GPUs exceeds in two of 90
+/// runs. The comparison with its own past is certain: the assumed spread of a subject is at least 0.2 %, and repetitions differ less.
 #[test]
 fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
     let mut random = SplitMix64(256);

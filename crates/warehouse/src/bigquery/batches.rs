@@ -19,7 +19,7 @@ use crate::Error;
 /// Version of the rules that turn a batch into jobs. Batches of a later version are not processed. Version 2 added the table
 /// `metrics`, version 3 `findings`, version 4 `node_results`; batches of earlier versions have no rows for them, and result in the same jobs.
 const RULES: u32 = 4;
-/// Validity of a hint: one to two times this.
+/// A hint is valid for one to two times this duration.
 const SLOT: Duration = Duration::from_secs(600);
 /// Maximum concurrent requests to the bucket.
 const AT_ONCE: usize = 16;
@@ -54,9 +54,9 @@ enum FoundBatch {
 pub struct Batches {
     spool: LoadStore,
     options: BigQueryOptions,
-    /// Highest known batch; 0 always exists.
+    /// Highest known batch number; 0 before the first batch.
     known: AtomicU64,
-    /// Within one process, one call creates a batch, which contains the loads of the others.
+    /// Within one process, one call creates a batch, which contains the loads of the other calls.
     making: Mutex<()>,
 }
 
@@ -66,7 +66,7 @@ impl Batches {
         Self { spool, options, known: AtomicU64::new(0), making: Mutex::default() }
     }
 
-    /// The one batch with this load. Creates it if absent, but not before the interval has passed.
+    /// The batch of this load. Creates it if absent, but not before the interval has passed.
     pub async fn join(&self, note: &LoadNote) -> Result<Batch, Error> {
         if let FoundBatch::In(batch) = self.find(&note.load).await? {
             return Ok(batch);
@@ -104,7 +104,7 @@ impl Batches {
     async fn create_after(&self, last: Option<&Batch>, note: &LoadNote) -> Result<(), Error> {
         if let Some(last) = last {
             self.seal(last).await?;
-            // After sealing, `batch.json` is authoritative for all batches so far.
+            // All members of the batches so far are marked: a load without `batch.json` is in none of them.
             if self.spool.mark(&note.load).await?.is_some() {
                 return Ok(());
             }

@@ -32,7 +32,7 @@ pub struct BigQueryClient {
     /// Location of the dataset, set once its tables are verified.
     location: OnceCell<String>,
     /// The last error.
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
 }
 
 struct Apis {
@@ -67,7 +67,7 @@ impl BigQueryClient {
             options,
             apis: OnceCell::new(),
             location: OnceCell::new(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
         }
     }
 
@@ -82,14 +82,17 @@ impl BigQueryClient {
     }
 
     /// Records an error, to be reported at a timeout.
-    pub fn say(&self, trouble: &str) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble.to_owned());
+    pub fn set_last_error(&self, error: &str) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
     }
 
     /// The last error, as the end of a sentence.
-    pub fn trouble(&self) -> String {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.as_ref().map(|trouble| format!("; the last error was: {trouble}")).unwrap_or_default()
+    pub fn last_error(&self) -> String {
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        last_error
+            .as_ref()
+            .map(|last_error| format!("; the last error was: {last_error}"))
+            .unwrap_or_default()
     }
 
     async fn apis(&self) -> Result<&Apis, Error> {
@@ -287,7 +290,7 @@ impl BigQueryClient {
         };
         // A request's future has the size of all job fields: too large for the callers' stacks.
         let attempt = || Box::pin(ask());
-        attempt.retry(pauses).when(is_transient).notify(|failed, _| self.say(&chain(failed))).await
+        attempt.retry(pauses).when(is_transient).notify(|failed, _| self.set_last_error(&chain(failed))).await
     }
 }
 

@@ -39,7 +39,7 @@ fn rows<T: Serialize>(table: &WarehouseTable, rows: &[T]) -> Result<(), Error> {
         let key: Vec<_> = table.key.iter().map(|column| row[*column].to_string()).collect();
         // BigQuery has no unique keys: duplicates would be stored.
         if !keys.insert(key) {
-            return Err(refused(format!("duplicate row by {}", table.key.join(", "))));
+            return Err(refused(format!("duplicate row: another row has the same {}", table.key.join(", "))));
         }
     }
     Ok(())

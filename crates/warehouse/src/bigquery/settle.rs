@@ -106,7 +106,7 @@ impl LoadJobs<'_> {
                 JobResult::Passing(why) => why,
             };
             warn!(job = id, why, "a load job failed, and wrote nothing");
-            self.client.say(&why);
+            self.client.set_last_error(&why);
             // Counted from the job's end rather than from now, so that later callers do not wait longer and
             // the daily quota is not exhausted.
             let pause = self.client.again().saturating_mul(1 << attempt.min(20)).min(LONGEST);

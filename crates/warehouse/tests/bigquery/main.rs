@@ -1,4 +1,4 @@
-//! Stand-ins for BigQuery and Cloud Storage over real HTTP: loaded rows, their time and their jobs.
+//! The BigQuery warehouse with stand-ins for BigQuery and Cloud Storage over HTTP: loaded rows, load times and load jobs.
 
 mod batches;
 mod conformance;

@@ -48,7 +48,7 @@ impl WorkflowReader<'_> {
         Some(spec)
     }
 
-    /// Reads a build. `shared`: substitutions, of which those that its config declares apply.
+    /// Reads a build. `shared`: substitutions of several builds; those that this build's config declares apply to it.
     pub(super) fn build(
         &mut self,
         field: &str,
@@ -129,7 +129,7 @@ impl WorkflowReader<'_> {
                 .collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let config = build.config.display();
-            let message = format!("is not known to {config}, which declares: {known}");
+            let message = format!("is not a substitution of {config}, which declares: {known}");
             self.complain(&format!("{field}.substitutions.{name}"), message);
         }
     }

@@ -123,7 +123,7 @@ impl<'a> WorkflowReader<'a> {
             if file.every == Some(Every::Pair)
                 && read.as_ref().is_some_and(|read| read.criteria.evidence == EvidenceRule::Required)
             {
-                let why = "require evidence of the nodes, which is not taken for `every: pair`: on a node one pair follows another; \
+                let why = "require evidence of the nodes, which is not collected for `every: pair`, because a node runs several pairs in turn; \
                            write `evidence: off`, or require it in the criteria of another check";
                 self.complain(&format!("{field}.criteria"), why);
             }
@@ -144,7 +144,7 @@ impl<'a> WorkflowReader<'a> {
             }
         }
         if checks.is_empty() && !self.excluded.is_empty() {
-            self.complain("checks", "are all skipped, so nothing would be measured");
+            self.complain("checks", "are all skipped, so the run would measure nothing; remove a `skip`");
         }
         if checks.len() > MOST_CHECKS {
             let why = format!(
@@ -373,7 +373,9 @@ impl<'a> WorkflowReader<'a> {
             self.complain(&format!("{field}.workload.extra_args.root"), message);
         }
         if max_bytes < min_bytes {
-            self.complain(&format!("{field}.workload.max_bytes"), "is smaller than min_bytes");
+            let (min, max) = (workload.min_bytes, workload.max_bytes);
+            let message = format!("{max} is smaller than min_bytes, {min}; write {min} or more");
+            self.complain(&format!("{field}.workload.max_bytes"), message);
         }
         Workload {
             collective: workload.collective,
@@ -405,8 +407,8 @@ impl<'a> WorkflowReader<'a> {
     }
 }
 
-/// The message about an invalid pattern. The regex library draws the pattern over several lines, and only the last line
-/// states the reason.
+/// The reason of an error message about an invalid pattern. The regex library prints the pattern and a marker on several
+/// lines, and states the reason on the last line.
 fn pattern_in_words(message: String) -> String {
     match message.split_once("regex parse error:") {
         Some((before, drawing)) => {

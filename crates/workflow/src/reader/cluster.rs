@@ -76,7 +76,7 @@ impl WorkflowReader<'_> {
                 None
             }
         };
-        // The number of nodes and the like are stated once, in the settings.
+        // The number of nodes and similar quantities are stated once, in the settings.
         let settings = system.as_ref().map(settings_as_substitutions).unwrap_or_default();
         let mut shared: BTreeMap<_, _> =
             settings.iter().filter_map(|it| Some((it.name.to_owned(), it.value.clone()?))).collect();
@@ -108,12 +108,15 @@ impl WorkflowReader<'_> {
             let uses = kept::substitution(part);
             if !kept::is_part(part) || deploy.config["substitutions"].get(&uses).is_none() {
                 let message =
-                    format!("is not a part that the deployment can reuse: it does not declare {uses}");
+                    format!("is not a part that the deployment can reuse: `deploy` does not declare {uses}");
                 self.complain(&field, message);
             } else if destroy.config["substitutions"].get(kept::KEEP).is_none() {
                 self.complain(
                     &field,
-                    format!("the teardown cannot keep it: it does not declare {}", kept::KEEP),
+                    format!(
+                        "is not a part that the teardown can keep: `destroy` does not declare {}",
+                        kept::KEEP
+                    ),
                 );
             } else if span.0.is_zero() || span.0 > LONGEST_KEPT {
                 self.complain(&field, "expected a span from 1s to 366d".to_owned());

@@ -240,7 +240,10 @@ fn an_element_of_a_list_is_set_by_its_name_or_number() {
     let resolved = set(&both).unwrap();
     assert_eq!(collectives(&resolved.workflow), [Collective::Broadcast, Collective::Alltoall]);
     let message = set(&["checks.two.workload.max_bytes=1"]).unwrap_err().0[0].to_string();
-    assert!(message.contains("--set: checks[1].workload.max_bytes: is smaller than min_bytes"), "{message}");
+    assert!(
+        message.contains("--set: checks[1].workload.max_bytes: 1 is smaller than min_bytes, 8"),
+        "{message}"
+    );
 }
 
 #[test]

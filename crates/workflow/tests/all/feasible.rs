@@ -1,4 +1,4 @@
-//! Runs that cannot succeed are refused before they cost anything, each with the file, the line and the field.
+//! Runs that cannot succeed are refused before they incur cost, each with the file, the line and the field.
 
 use std::{fs, path::Path};
 
@@ -112,7 +112,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
             criteria(
                 "name: mine\nreferences: [{collective: all_reduce, source: us, points: [{size_bytes: 8M, busbw: 1}]}]\n",
             ),
-            "criteria.yaml:2:1: references: none of them is for all_gather over 24 ranks, which the workflow measures",
+            "criteria.yaml:2:1: references: contain no curve for all_gather over 24 ranks, which the workflow measures; add one",
         ),
         (
             criteria(
@@ -135,7 +135,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
         ),
         (
             (WORKFLOW, CRITERIA, &["limits.job=0s"]),
-            "--set: limits.job: 0s leaves no time; write a span such as 30m",
+            "--set: limits.job: 0s is too short; write a span such as 30m",
         ),
         (
             (WORKFLOW, CRITERIA, &["limits.lease=100000000000d"]),
@@ -175,20 +175,20 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
     }
 }
 
-/// A teardown without the project would delete in another one.
+/// A teardown without `_PROJECT` would delete the resources of another project.
 #[test]
-fn one_sided_substitutions_are_compared_with_defaults() {
+fn a_substitution_of_one_build_is_compared_with_the_default_of_the_other() {
     let one_side = DEPLOYED.replace("substitutions: {_PROJECT: mine}}", "substitutions: {}}");
     let (errors, _) = found(&one_side, CRITERIA, &[]);
     assert!(errors.concat().contains("_PROJECT: `mine` to deploy and `` to destroy"), "{errors:?}");
 }
 
 #[test]
-fn a_substitution_that_no_step_knows_and_a_schedule_that_never_fires_are_refused() {
+fn an_undeclared_substitution_and_a_schedule_that_never_fires_are_refused() {
     let unknown = DEPLOYED.replace("_NODES: '2',", "_NODSE: '2',");
     let (errors, _) = found(&unknown, CRITERIA, &[]);
     assert!(
-        errors.concat().contains("deploy.substitutions._NODSE: is not known to deploy.yaml"),
+        errors.concat().contains("deploy.substitutions._NODSE: is not a substitution of deploy.yaml"),
         "{errors:?}"
     );
     let never = format!("{WORKFLOW}on: {{schedule: [{{cron: '0 3 30 2 *'}}]}}\n");
@@ -205,7 +205,7 @@ fn possible_failures_are_warnings() {
     assert_eq!(
         warnings,
         [
-            "--set: locate: 2 nodes make one pair at most, which cannot identify a bad node; it needs 3 or more"
+            "--set: locate: 2 nodes make one pair at most, which cannot identify a bad node; a search needs 3 or more"
         ]
     );
     let (errors, warnings) = found(DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=100"]);

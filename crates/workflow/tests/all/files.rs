@@ -141,7 +141,7 @@ fn rules_beyond_the_schema_are_checked() {
     let cases = [
         (
             GOOD.replace("min_bytes: 8", "min_bytes: 1M"),
-            "w.yaml:9:5: benchmark.workload.max_bytes: is smaller than min_bytes",
+            "w.yaml:9:5: benchmark.workload.max_bytes: 64K is smaller than min_bytes, 1M; write 1M or more",
         ),
         (
             GOOD.replace("criteria.yaml", "no.yaml"),
@@ -183,7 +183,7 @@ fn a_build_config_is_checked_with_its_own_lines() {
     assert_eq!(archive.object, format!("sources/{}.tar", build.source.unwrap().sha256));
 
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("src/link")).unwrap();
-    assert!(resolve(&path, &[]).unwrap_err().to_string().contains("neither file nor folder"));
+    assert!(resolve(&path, &[]).unwrap_err().to_string().contains("neither a file nor a folder"));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_workflow_may_name_its_values_file() {
 }
 
 #[test]
-fn obscure_yaml_features_are_rejected() {
+fn unsupported_yaml_features_are_rejected() {
     let cases = [
         ("a: 1\na: 2\n", "f:2:1: a: is given twice"),
         ("a: &x 1\nb: *x\n", "a: anchors are not supported; write the value out"),
@@ -257,7 +257,7 @@ fn obscure_yaml_features_are_rejected() {
 }
 
 #[test]
-fn scalars_have_their_obvious_type() {
+fn ambiguous_scalars_are_texts() {
     let text = "{a: no, b: 0x10, c: 010, d: 1.5, e: \"1\", f: ~, g: true, h: 2026-11-20}";
     let value = YamlDocument::parse("f", text).unwrap().value;
     let expected = r#"{"a":"no","b":"0x10","c":"010","d":1.5,"e":"1","f":null,"g":true,"h":"2026-11-20"}"#;

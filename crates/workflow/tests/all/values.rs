@@ -82,7 +82,7 @@ fn deployed(resolved: &Resolved) -> Deployed {
 }
 
 #[test]
-fn a_value_is_stated_once() {
+fn a_value_applies_to_every_build_that_declares_it() {
     let folder = Folder::new();
     let resolved = folder.resolve("_PROJECT: mine\n", &[]).unwrap();
     let Deployed { deploy, destroy, .. } = deployed(&resolved);
@@ -129,7 +129,7 @@ fn a_mapping_of_values_leaves_the_other_fields_of_its_section() {
 }
 
 #[test]
-fn wrong_and_missing_values_are_reported_where_they_are_stated() {
+fn invalid_and_missing_values_are_reported_with_their_position() {
     let folder = Folder::new();
     let cases: &[(&str, &[&str], &str)] = &[
         (

@@ -37,7 +37,8 @@ pub struct OutputFile {
 /// Properties of a body, complete once it has been read to the end.
 pub type CollectedHandle = Arc<Mutex<Collected>>;
 
-/// The file's bytes as stored, at most about `limit`, and their properties.
+/// The file's bytes as stored, and their properties. `limit`: maximum bytes, to which only the marks of cuts
+/// and redactions are added.
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened.
@@ -131,7 +132,7 @@ impl BodyState {
 
     /// Cuts at a line end within the held bytes, and appends a mark and the end of the file.
     async fn cut(&mut self, tail: u64) -> io::Result<()> {
-        // Redactions behind the cut also count: the file contained them.
+        // Count redactions in the removed part too: the file contained them.
         let undecided = self.redactor.take().map_or(0, |redactor| {
             self.tally.add(redactor.tally());
             redactor.undecided()
@@ -171,8 +172,8 @@ impl BodyState {
     }
 }
 
-/// The end of a file from the first whole line on, and its offset. Without its beginning, a secret in a line or a private key
-/// would not be recognised.
+/// The end of a file from the first complete line on, and its offset. An incomplete line or private key is dropped: a secret
+/// whose beginning is missing would not be recognised.
 async fn whole_lines(ending: FileTail, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
     let FileTail { mut from, body } = ending;
     let mut text = Vec::new();

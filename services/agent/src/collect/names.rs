@@ -99,6 +99,6 @@ mod tests {
                 "{file:?}: {name:?}"
             );
         }
-        assert_eq!(names.0.len(), 5 + hostile.len(), "no two are alike");
+        assert_eq!(names.0.len(), 5 + hostile.len(), "all names are distinct");
     }
 }

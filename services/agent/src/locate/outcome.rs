@@ -40,12 +40,12 @@ pub(super) fn read(program: &Program, log: impl io::Read) -> io::Result<Reading>
 pub(super) fn outcome(end: &JobEnd, search: &NodeSearch, readings: &[Reading]) -> SweepOutcome {
     let wrong = readings.iter().flat_map(|reading| &reading.findings);
     if is_wrong(readings) || wrong.into_iter().any(|finding| finding.severity == Severity::WrongData) {
-        return SweepOutcome::Broken { why: "its results are wrong".to_owned() };
+        return SweepOutcome::Broken { why: "the results of the pair are wrong".to_owned() };
     }
     let tables = || readings.iter().flat_map(|reading| &reading.tables);
     match end.state.as_str() {
         "COMPLETED" => {}
-        "CANCELLED" => return SweepOutcome::Void { why: "it was cancelled".to_owned() },
+        "CANCELLED" => return SweepOutcome::Void { why: "the pair was cancelled".to_owned() },
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
@@ -74,7 +74,7 @@ pub(super) fn outcome(end: &JobEnd, search: &NodeSearch, readings: &[Reading]) -
     };
     match speed {
         Some(busbw) => SweepOutcome::Measured { busbw },
-        None => SweepOutcome::Void { why: "its log has no measurement".to_owned() },
+        None => SweepOutcome::Void { why: "the log of the pair has no measurement".to_owned() },
     }
 }
 

@@ -26,7 +26,7 @@ struct Files {
     /// Size of a file that is generated while it is read.
     endless: Option<(&'static str, u64)>,
     jumps: bool,
-    /// Applied once, after the first listing.
+    /// Change of the files, applied once after the first listing.
     then: Mutex<Option<Change>>,
 }
 

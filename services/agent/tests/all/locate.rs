@@ -31,8 +31,9 @@ struct PairsScheduler {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
-    /// Pairs with a bad node are lost with the first code, or their end stays unknown with the second.
+    /// Code with which pairs with a bad node are lost.
     lost: Option<&'static str>,
+    /// Code with which polls of pairs with a bad node fail.
     fails: Option<&'static str>,
     released: Mutex<BTreeSet<String>>,
     /// Submissions are reported as failed, and take effect later.
@@ -88,7 +89,7 @@ impl Scheduler for PairsScheduler {
         assert_eq!((workload.min_bytes, workload.max_bytes), (8 << 20, 8 << 20));
         let mut jobs = self.jobs.lock().unwrap();
         if self.refuses.is_some_and(|most| jobs.len() >= most) {
-            let failure = Failure::new(Class::Input, "REFUSED", "no jobs of two nodes here");
+            let failure = Failure::new(Class::Input, "REFUSED", "this scheduler refuses jobs of two nodes");
             return Err(PortError::Permanent(failure));
         }
         if self.lands_late {
@@ -482,7 +483,11 @@ async fn an_outdated_step_starts_no_pair() {
         let search = search(6, Locate::default());
         let fact = world.end(&search, 0).await;
         if let Some(begun) = world.paper.begun_by_then.get() {
-            assert_eq!(world.paper.jobs.lock().unwrap().len(), *begun, "look {look}: {fact:?}");
+            assert_eq!(
+                world.paper.jobs.lock().unwrap().len(),
+                *begun,
+                "search stopped at poll {look}: {fact:?}"
+            );
         }
         assert_eq!(world.paper.going(), 0);
     }

@@ -1,4 +1,4 @@
-//! Memory of collecting: a large file into a folder, within 64 MiB. To run it with another size, in GiB:
+//! Memory of the collection of a large file into a folder: at most 64 MiB. To run it with another size, in GiB:
 //! `COLLECT_GIB=6 cargo test --release -p agent --test memory -- --nocapture`.
 //!
 //! A separate test binary, so that the peak memory is this test's.

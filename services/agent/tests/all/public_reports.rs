@@ -1,5 +1,5 @@
-//! Public reports of nodes that were drained without a fault, and of faults that passed. Each row is a log; it goes through parser and
-//! judge, and through a search for bad nodes that may drain.
+//! Public reports of nodes that were drained without a fault, and of faults that checks did not detect. Each row is a log.
+//! The tests parse and judge it, and run a search for bad nodes that may drain nodes.
 
 use std::{
     collections::BTreeMap,
@@ -219,7 +219,7 @@ fn program(is_diagnosis: bool) -> Program {
     })
 }
 
-/// Nodes that a search drains which may drain all of them.
+/// Nodes drained by a search that may drain all nodes.
 async fn drained(reported: &Job) -> Vec<String> {
     let is_diagnosis = reported.log.contains("\"DCGM ");
     let good = completed(if is_diagnosis { diagnosis("memory", &[]) } else { all_reduce() });
@@ -306,13 +306,13 @@ fn without_fault() -> Vec<(&'static str, Job)> {
             completed(sample("dcgm-diag/4.2.3-gb10-level2-partial-skip.json")),
         ),
         ("persistence mode is off, version 3 of DCGM", completed(sample("dcgm-diag/3-fail-warn.json"))),
-        ("all GPUs share a finding of hardware", completed(on_all("nvlink", "Fail", &link))),
-        ("nebius/soperator#2684: a library without content", failed(library)),
+        ("all GPUs have the same hardware finding", completed(on_all("nvlink", "Fail", &link))),
+        ("nebius/soperator#2684: an empty library file", failed(library)),
     ]
 }
 
 #[tokio::test]
-async fn reports_without_a_fault_drain_nothing() {
+async fn reports_without_a_fault_drain_no_node() {
     for (report, job) in without_fault() {
         let judgement = judged(&job, &criteria(EvidenceRule::Judged));
         assert_ne!(judgement.verdict, Verdict::Fail, "{report}: {:?}", judgement.reasons);
@@ -329,7 +329,7 @@ async fn a_fault_drains_its_node() {
     assert_eq!(drained(&failed(format!("{banner}{fault}"))).await, ["n1"]);
 }
 
-/// Reports of faults that a check did not see.
+/// Reports of faults that a check did not detect.
 fn with_fault() -> Vec<(&'static str, Job)> {
     let good = passing_diagnosis();
     let down = "links \t Link 3: <inactive>";
@@ -367,7 +367,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
         ("Azure NHC: the kernel log cannot be read, in the evidence", completed(kernel)),
         ("Azure NHC: the kernel log cannot be read", completed(unread)),
         ("Azure NHC: the kernel log is empty", completed("-- end of kernel log --\n")),
-        ("Azure NHC: a row waits for its remapping", completed(remapped)),
+        ("Azure NHC: a row remapping is pending", completed(remapped)),
         ("Azure NHC: a row could not be remapped before the job", completed(old_failure)),
         ("soperator: an error with exit code 0", completed("ERROR: unsupported platform\n")),
         ("soperator: no output with exit code 0", completed("")),
@@ -379,7 +379,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
             completed(all_reduce().replace("330.61  330.61       0", "330.61  330.61     nan")),
         ),
         ("dcgmi: exit code 226 without a finding", failed(diagnosis("memory", &[]))),
-        ("the node ended before its evidence", completed(killed)),
+        ("the node stopped before it printed its evidence after the job", completed(killed)),
     ]
 }
 
@@ -396,9 +396,9 @@ fn reports_of_a_fault_never_pass() {
     }
 }
 
-/// The exit status of a diagnosis is that of each kind of finding.
+/// All kinds of findings have the same exit status, so the status cannot decide the verdict.
 #[test]
-fn the_findings_of_a_failed_diagnosis_decide() {
+fn the_findings_of_a_failed_diagnosis_decide_the_verdict() {
     let verdict = |warning: Value| {
         let job = failed(diagnosis("nvlink", &[result(2, "Fail", warning)]));
         let judgement = judged(&job, &criteria(EvidenceRule::Off));
@@ -414,9 +414,9 @@ fn the_findings_of_a_failed_diagnosis_decide() {
     );
 }
 
-/// A test that the diagnosis left out has no result to judge: the criteria name the expected ones.
+/// A test that the diagnosis omitted has no result to judge, so the criteria name the expected tests.
 #[test]
-fn a_test_that_was_left_out_is_missed() {
+fn an_omitted_test_is_reported_as_not_measured() {
     let job = completed(diagnosis("memory", &[]));
     let expected = |metric: &str| {
         let criterion = MetricCriterion {
@@ -432,7 +432,7 @@ fn a_test_that_was_left_out_is_missed() {
     assert_eq!((missed.verdict, missed.reasons[0].code.as_str()), (Verdict::Inconclusive, "NOT_MEASURED"));
 }
 
-/// The logs of the rows above, without what they report.
+/// The logs of the rows above, without the reported faults.
 #[test]
 fn the_same_logs_without_the_fault_pass() {
     let required = criteria(EvidenceRule::Required);

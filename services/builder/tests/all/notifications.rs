@@ -16,10 +16,10 @@ use service::{
 use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec};
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<Value>>);
+struct ReceivedEvents(Mutex<Vec<Value>>);
 
 #[service::async_trait]
-impl Bus for Heard {
+impl Bus for ReceivedEvents {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let event = serde_json::to_value(&event).unwrap();
         self.0.lock().unwrap().push(json!([event["type"], event["id"]]));
@@ -27,7 +27,7 @@ impl Bus for Heard {
     }
 }
 
-impl Heard {
+impl ReceivedEvents {
     fn take(&self) -> Vec<Value> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
@@ -35,7 +35,7 @@ impl Heard {
 
 struct Service {
     world: CloudBuildBed,
-    bus: Arc<Heard>,
+    bus: Arc<ReceivedEvents>,
     door: Notified,
 }
 
@@ -43,7 +43,7 @@ impl Service {
     async fn new() -> Self {
         let world = CloudBuildBed::new().await;
         let builds: Arc<CloudBuilds> = Arc::new(world.another());
-        let bus = Arc::<Heard>::default();
+        let bus = Arc::<ReceivedEvents>::default();
         let outbox = Publisher::new("builder", bus.clone(), world.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
         let commands = WorkerHandler::new(worker, bus.clone(), world.clock.clone());
@@ -110,7 +110,7 @@ async fn notifications_of_running_builds_publish_nothing() {
         later["status"] = status.into();
         assert_eq!(service.push(&notification(&later)).await, Disposition::Done, "{status}");
     }
-    assert_eq!(service.bus.take(), Vec::<Value>::new(), "a message alone ends no build");
+    assert_eq!(service.bus.take(), Vec::<Value>::new(), "a message alone does not end a build");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,7 +40,7 @@ impl Process {
         requests.iter().filter(|(kind, ..)| *kind == RequestKind::List).count()
     }
 
-    async fn hear(&mut self, event: &Event) {
+    async fn receive(&mut self, event: &Event) {
         assert_eq!(self.conductor.handle(event).await, Disposition::Done);
         assert!(self.lists() <= 1, "a fact costs at most one listing: {event:?}");
     }
@@ -55,8 +55,8 @@ async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_r
     let world = Conductors::new();
     let mut process = Process::new(&world, Span::default());
     for event in facts() {
-        process.hear(&event).await;
-        process.hear(&event).await; // a duplicate
+        process.receive(&event).await;
+        process.receive(&event).await; // a duplicate
     }
     assert_eq!(world.records().await.len(), 12);
     assert_eq!(process.read, BTreeMap::new(), "a writer does not read its own records");
@@ -69,7 +69,7 @@ async fn two_conductors_read_each_record_of_the_other_once() {
     let world = Conductors::new();
     let mut processes = [Process::new(&world, Span::default()), Process::new(&world, Span::default())];
     for (number, event) in facts().into_iter().enumerate() {
-        processes[number % 2].hear(&event).await;
+        processes[number % 2].receive(&event).await;
         for process in &mut processes {
             process.conductor.tick().await.unwrap();
             assert!(process.lists() <= 1, "a tick costs one listing a run");
@@ -89,7 +89,7 @@ async fn two_conductors_read_each_record_of_the_other_once() {
 async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
     let world = Conductors::new();
     let mut ours = Process::new(&world, Span::from_secs(1));
-    ours.hear(&requested()).await;
+    ours.receive(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
     feed(&world.conductor(), [event("cli", cancel)]).await;
     world.bus.forget();
@@ -111,7 +111,7 @@ async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
 async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_other_record() {
     let world = Conductors::new();
     let mut ours = Process::new(&world, Span::from_secs(1 << 30));
-    ours.hear(&requested()).await;
+    ours.receive(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
     feed(&world.conductor(), [event("cli", cancel)]).await;
 

@@ -82,7 +82,7 @@ async fn a_tick_resends_owed_commands_when_due() {
 
     world.clock.advance(Span::from_millis(4_999));
     conductor.tick().await.unwrap();
-    assert_eq!(world.bus.commands().len(), 1, "one moment too early");
+    assert_eq!(world.bus.commands().len(), 1, "one millisecond before the resend is due");
     world.clock.advance(Span::from_millis(1));
     feed(&conductor, [requested()]).await;
     assert_eq!(world.bus.commands().len(), 1, "a fact sends only new commands");
@@ -125,7 +125,7 @@ async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
         restarted.tick().await.unwrap();
         assert_eq!(world.bus.commands(), owed, "after {moment}");
         restarted.tick().await.unwrap();
-        assert_eq!(world.bus.commands(), owed, "after {moment}: once");
+        assert_eq!(world.bus.commands(), owed, "after {moment}: a second tick sends nothing");
         // The run continues to its end.
         feed(&restarted, answers()).await;
         assert_sound(&world.records().await);
@@ -264,7 +264,7 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
     assert_eq!(world.bus.commands(), ["image.1.start"]);
     let conclusion = Conclusion::Failed { stage: Stage::Image, check: Default::default(), failure };
     assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
-    assert_eq!(world.bus.used()[0].nodes, 0, "it never requested a cluster");
+    assert_eq!(world.bus.used()[0].nodes, 0, "the run never requested a cluster");
     assert_eq!(world.hints().await, []);
 }
 
@@ -278,9 +278,9 @@ async fn closed_runs_are_not_kept_in_memory() {
     feed(&second, begin).await;
     feed(&first, end).await;
     assert_eq!(world.hints().await, []);
-    assert_eq!(first.remembered(), 0, "it closed the run");
+    assert_eq!(first.remembered(), 0, "this conductor closed the run");
     second.tick().await.unwrap();
-    assert_eq!(second.remembered(), 0, "another closed the run");
+    assert_eq!(second.remembered(), 0, "the other conductor closed the run");
 
     let empty = Conductors::new().conductor();
     for event in answers() {

@@ -122,10 +122,10 @@ async fn nodes_have_their_states_with_dates_and_evidence() {
     assert_eq!(status, 200, "{page}");
     assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"));
     for text in [
-        "2 nodes of clusters",
+        "2 nodes of existing clusters",
         ">drained</td>",
         "bad in 3 pairs; drained: burnin night-1: ",
-        "<summary>1 nodes</summary>",
+        "<summary>1 node</summary>",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -144,5 +144,5 @@ async fn nodes_have_their_states_with_dates_and_evidence() {
     let (_, _, page) = get(&dashboard_of(store).routes(), "/nodes?cluster=hall").await;
     assert!(page.contains(">returned</td>") && page.contains("passed its re-test"), "{page}");
     let (_, _, none) = get(&pages, "/nodes?cluster=none").await;
-    assert!(none.contains("No judged run measured a node of none"), "{none}");
+    assert!(none.contains("No judged run measured a node of an existing cluster named none"), "{none}");
 }

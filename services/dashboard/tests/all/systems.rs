@@ -122,7 +122,7 @@ async fn two_selected_runs_are_compared_with_the_earlier_one_first() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert_eq!(page.matches("<h1>").count(), 1);
-    // By name the order is kept: the run of the old driver is faster.
+    // With `a` and `b` the given order is kept: the run of the old driver is faster.
     let (_, _, page) = get(&pages, "/compare?a=nightly-0&b=nightly-9").await;
     assert!(page.contains("GB&#x2f;s (5.3 %) faster at 1 GiB"), "{page}");
     let (status, _, page) = get(&pages, "/compare?run=nightly-0&run=nightly-1&run=nightly-2").await;
@@ -173,7 +173,7 @@ async fn a_run_page_offers_to_start_the_workflow_again() {
     let page = page.replace("&#x2f;", "/");
     assert!(page.contains("all-reduce: all_reduce plateau ") && page.contains(" GB/s</p>"), "{page}");
     assert!(page.contains("<time datetime="), "{page}");
-    // Without the gateway no workflow can be started.
+    // A dashboard without the gateway cannot start workflows.
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     run(&store, 0, 0, 1.0, Verdict::Pass, "1").await;
     let pages = Dashboard { beside_gateway: false, ..dashboard_of(store) }.routes();

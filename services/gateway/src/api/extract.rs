@@ -20,7 +20,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
         let read = Json::<T>::from_request(request, state).await;
         let problem = |rejection: JsonRejection| {
-            // Valid JSON of another type is invalid input like any other.
+            // Valid JSON of another type is invalid input: the status is 422, as for other invalid input.
             let status = match &rejection {
                 JsonRejection::JsonDataError(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 other => other.status(),

@@ -101,7 +101,7 @@ pub async fn fetch(
     }
 }
 
-/// Parses a byte range into first and last byte. Multi-range and invalid headers are ignored; a range behind the end is an
+/// Parses a byte range into first and last byte. Multi-range and invalid headers are ignored; a range beyond the end is an
 /// error.
 fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;

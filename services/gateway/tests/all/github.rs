@@ -229,7 +229,7 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     };
     forge.commit("images/Dockerfile", "two");
     push(&["push", "--quiet", "origin", "main"]).await;
-    assert_eq!(front.runs().await.len(), 1, "told");
+    assert_eq!(front.runs().await.len(), 1, "the webhook reported the push");
     forge.commit("docs/a.md", "three");
     push(&["push", "--quiet", "origin", "main"]).await;
     assert_eq!(front.runs().await.len(), 1, "reported, but irrelevant");

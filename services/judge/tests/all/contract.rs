@@ -20,7 +20,7 @@ fn with_past(store: Arc<MemoryStore>, past: Arc<Memory>) -> Service {
     Service::new(|_| Judge::new(Artefacts::new(store), past))
 }
 
-/// A bucket in which the logs that the command of a case names are committed: one with the table, one without.
+/// A bucket with the committed logs of a case's command: one log with a table, one without.
 async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     let id: CommandId =
         test_support::contract::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();
@@ -35,8 +35,8 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The bucket of a case. Checks that the command of the case names the logs in the bucket.
-async fn told(case: &str) -> Arc<MemoryStore> {
+/// The bucket of a case. Checks that the bucket contains the logs that the case's command names.
+async fn run_case(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
     assert_eq!(logs["manifest"], committed.name);
@@ -59,21 +59,21 @@ fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_changed_log_is_reported_as_damage() {
-    let store = told("log-damaged").await;
+    let store = run_case("log-damaged").await;
     replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
     service(store).honours_twice("log-damaged").await;
 }
 
 #[tokio::test]
 async fn logs_without_their_manifest_are_reported_as_damage() {
-    let store = told("manifest-missing").await;
+    let store = run_case("manifest-missing").await;
     store.remove("artefacts/missing-1/logs/1/manifest.json").await.unwrap();
     service(store).honours_twice("manifest-missing").await;
 }
 
 #[tokio::test]
 async fn a_replaced_manifest_is_reported_as_damage_even_if_it_matches_its_logs() {
-    let store = told("manifest-replaced").await;
+    let store = run_case("manifest-replaced").await;
     let fewer = |bytes: Vec<u8>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         manifest["objects"].as_array_mut().unwrap().pop();
@@ -85,7 +85,7 @@ async fn a_replaced_manifest_is_reported_as_damage_even_if_it_matches_its_logs()
 
 #[tokio::test]
 async fn a_healthy_log_passes_and_the_complete_verdict_is_stored() {
-    let store = told("pass").await;
+    let store = run_case("pass").await;
     service(store.clone()).honours_twice("pass").await;
     let stored = store.read("artefacts/quickstart-1/verdict/1/verdict.json").await.unwrap().unwrap();
     let verdict: serde_json::Value = serde_json::from_slice(&stored).unwrap();
@@ -101,8 +101,8 @@ async fn a_healthy_log_passes_and_the_complete_verdict_is_stored() {
 
 #[tokio::test]
 async fn a_slow_log_fails_and_a_log_of_other_ranks_is_inconclusive() {
-    service(told("fail").await).honours_twice("fail").await;
-    service(told("inconclusive").await).honours_twice("inconclusive").await;
+    service(run_case("fail").await).honours_twice("fail").await;
+    service(run_case("inconclusive").await).honours_twice("inconclusive").await;
 }
 
 /// A run on the day before, with the log's own times multiplied by a factor.
@@ -130,7 +130,7 @@ async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
     for number in 0..5 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
     }
-    let store = told("own-past").await;
+    let store = run_case("own-past").await;
     with_past(store.clone(), past.clone()).honours_twice("own-past").await;
     let stored = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
     let stored: judge::Stored = serde_json::from_slice(&stored).unwrap();
@@ -140,7 +140,7 @@ async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
     past.set_unavailable(true);
     let repeated = with_past(store, past.clone()).deliver("own-past").await;
     assert_eq!(repeated["answer"], "done", "a stored verdict does not depend on the history");
-    let fresh = with_past(told("own-past").await, past).deliver("own-past").await;
+    let fresh = with_past(run_case("own-past").await, past).deliver("own-past").await;
     assert!(
         fresh["answer"]["retry"].is_string() || fresh["facts"][0]["type"] == "dev.burnin.verdict.failed.v1"
     );
@@ -152,7 +152,7 @@ async fn four_passed_runs_give_no_baseline() {
     for number in 0..4 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
     }
-    let answer = with_past(told("own-past").await, past).deliver("own-past").await;
+    let answer = with_past(run_case("own-past").await, past).deliver("own-past").await;
     assert_eq!(answer["facts"][0]["data"]["verdict"], "pass");
 }
 
@@ -163,7 +163,7 @@ async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
     for (times, number) in runs {
         history.load(&number.to_string(), &past_run(number, times / 1.05)).await.unwrap();
     }
-    let answer = with_past(told("own-past").await, history).deliver("own-past").await;
+    let answer = with_past(run_case("own-past").await, history).deliver("own-past").await;
     let data = &answer["facts"][0]["data"];
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let reasons = data["reasons"].as_array().unwrap().iter();
@@ -226,7 +226,7 @@ async fn runs_that_do_not_repeat_give_no_baseline() {
 
 #[tokio::test]
 async fn another_judge_reaches_the_same_verdict() {
-    let store = told("pass").await;
+    let store = run_case("pass").await;
     let first = service(store.clone()).deliver("pass").await;
     let second = service(store).deliver("pass").await;
     assert_eq!(first, second);

@@ -39,8 +39,8 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The bucket of a case. Checks that it holds the logs that the case's command names.
-async fn told(case: &str) -> Arc<MemoryStore> {
+/// The bucket of a case. Checks that the bucket contains the logs that the case's command names.
+async fn run_case(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
     assert_eq!(logs["manifest"], committed.name);
@@ -63,21 +63,21 @@ fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_changed_log_is_reported_as_damage() {
-    let store = told("log-damaged").await;
+    let store = run_case("log-damaged").await;
     replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
     service(store).honours_twice("log-damaged").await;
 }
 
 #[tokio::test]
 async fn logs_without_their_manifest_are_reported_as_damage() {
-    let store = told("manifest-missing").await;
+    let store = run_case("manifest-missing").await;
     store.remove("artefacts/missing-1/logs/1/manifest.json").await.unwrap();
     service(store).honours_twice("manifest-missing").await;
 }
 
 #[tokio::test]
 async fn a_replaced_manifest_is_reported_as_damage_even_if_it_matches_its_logs() {
-    let store = told("manifest-replaced").await;
+    let store = run_case("manifest-replaced").await;
     let fewer = |bytes: Vec<u8>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         manifest["objects"].as_array_mut().unwrap().pop();
@@ -90,7 +90,7 @@ async fn a_replaced_manifest_is_reported_as_damage_even_if_it_matches_its_logs()
 #[tokio::test]
 async fn every_measurement_of_the_logs_is_loaded_once() {
     let warehouse = Arc::<Memory>::default();
-    loading_into(told("load").await, warehouse.clone()).honours_twice("load").await;
+    loading_into(run_case("load").await, warehouse.clone()).honours_twice("load").await;
     let rows = warehouse.rows("quickstart-1").await.unwrap();
     assert_eq!(rows.len(), 14, "seven sizes, two placements");
     let first = &rows[0];
@@ -104,7 +104,7 @@ async fn every_measurement_of_the_logs_is_loaded_once() {
 #[tokio::test]
 async fn a_damaged_log_loads_nothing() {
     let warehouse = Arc::<Memory>::default();
-    let store = told("log-damaged").await;
+    let store = run_case("log-damaged").await;
     // The second log is the damaged one: the first was read already.
     replace(&store, "artefacts/damaged-1/logs/1/1/node-1.log", one_byte_changed).await;
     let service = loading_into(store, warehouse.clone());

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-fn told(variables: &[(&str, &str)]) -> (Option<i32>, String) {
+fn run_with(variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-loader"));
     program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");
     // No server listens there; the program sends no request before all variables are valid.
@@ -13,7 +13,7 @@ fn told(variables: &[(&str, &str)]) -> (Option<i32>, String) {
 
 #[test]
 fn a_warehouse_is_a_file_or_a_dataset() {
-    let (status, output) = told(&[
+    let (status, output) = run_with(&[
         ("BURNIN_ARTEFACTS", "gs://artefacts"),
         ("BURNIN_WAREHOUSE", "bigquery:val-prod"),
         ("BURNIN_BATCH_EVERY", "soon"),
@@ -32,7 +32,7 @@ fn a_warehouse_is_a_file_or_a_dataset() {
 #[test]
 fn bigquery_needs_a_bucket_to_load_from() {
     let folder = tempfile::tempdir().unwrap();
-    let (status, output) = told(&[
+    let (status, output) = run_with(&[
         ("BURNIN_ARTEFACTS", folder.path().to_str().unwrap()),
         ("BURNIN_WAREHOUSE", "bigquery:val-prod.burnin"),
     ]);

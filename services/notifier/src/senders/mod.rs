@@ -75,7 +75,7 @@ impl HttpSender {
         }
     }
 
-    /// Sends a content to a channel.
+    /// Posts the rendered content of a notice to a channel.
     async fn post(
         &self,
         kind: &dyn ChannelKind,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{
-    Addressee, ChannelHistory, New, NoticeSubject, Occasion, RunOutcome, STILL, Telling, begun,
+    Addressee, ChannelHistory, New, NoticeSubject, Occasion, PlannedNotice, RunOutcome, STILL, begun,
 };
 use run_index::{RunStatus, RunSummary};
 use serde_json::json;
@@ -47,7 +47,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
 }
 
 /// News if every channel received the notices of every earlier run.
-fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
+fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<PlannedNotice> {
     let channels: BTreeSet<_> = subject.targets.iter().filter_map(notifier::decide::channel).collect();
     let history: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
     notifier::decide::ended(subject, others, &history)
@@ -58,11 +58,11 @@ fn slack(on: &[News]) -> Vec<Notify> {
 }
 
 /// Notices of these runs, which end an hour apart, for a channel of all kinds.
-fn told(story: &str) -> Vec<&'static str> {
-    told_to(story, &News::ALL, 1.0)
+fn notices_of(story: &str) -> Vec<&'static str> {
+    notices_to(story, &News::ALL, 1.0)
 }
 
-fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
+fn notices_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
     let lines: Vec<_> =
         story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
     let notify = slack(on);
@@ -70,7 +70,7 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
         let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, targets: &notify };
         match ended(&subject, &lines).as_slice() {
             [] => "",
-            [Telling { what: Occasion::New(new), .. }] => new.news.as_str(),
+            [PlannedNotice { what: Occasion::New(new), .. }] => new.news.as_str(),
             other => panic!("{other:?}"),
         }
     };
@@ -104,7 +104,7 @@ fn only_changes_are_notified() {
         ("pop", &["", "", ""]),
     ];
     for (story, expected) in cases {
-        assert_eq!(told(story), expected, "{story}");
+        assert_eq!(notices_of(story), expected, "{story}");
     }
 }
 
@@ -113,34 +113,34 @@ fn one_reminder_is_sent_after_a_day() {
     let all = News::ALL;
     // A run ends every eight hours, so the fourth failure ends a day after the first.
     assert_eq!(
-        told_to("pffffffffp", &all, 8.0),
+        notices_to("pffffffffp", &all, 8.0),
         ["", "failed", "", "", "still-failing", "", "", "", "", "recovered"]
     );
     // Failures over less than a day cause no reminder; a failure after a day and a half causes one.
-    assert_eq!(told_to("fff", &all, 11.9), ["failed", "", ""]);
-    assert_eq!(told_to("ff", &all, 36.0), ["failed", "still-failing"]);
+    assert_eq!(notices_to("fff", &all, 11.9), ["failed", "", ""]);
+    assert_eq!(notices_to("ff", &all, 36.0), ["failed", "still-failing"]);
     // Each kind of failure has its own reminder, and has another one after a recovery.
-    assert_eq!(told_to("fiif", &all, 24.0), ["failed", "inconclusive", "still-failing", "still-failing"]);
+    assert_eq!(notices_to("fiif", &all, 24.0), ["failed", "inconclusive", "still-failing", "still-failing"]);
     assert_eq!(
-        told_to("ffpff", &all, 24.0),
+        notices_to("ffpff", &all, 24.0),
         ["failed", "still-failing", "recovered", "failed", "still-failing"]
     );
     // A failure exactly one day later causes a reminder.
     assert_eq!(STILL, Span::from_secs(86_400));
-    assert_eq!(told_to("ff", &all, 24.0), ["failed", "still-failing"]);
+    assert_eq!(notices_to("ff", &all, 24.0), ["failed", "still-failing"]);
 }
 
 #[test]
 fn channels_receive_only_subscribed_news() {
     use News::{Broken, Failed, Inconclusive, Recovered, StillFailing};
-    assert_eq!(told_to("pfibp", &[Failed], 1.0), ["", "failed", "", "", ""]);
-    assert_eq!(told_to("pfibp", &[Broken, Inconclusive], 1.0), ["", "", "inconclusive", "broken", ""]);
+    assert_eq!(notices_to("pfibp", &[Failed], 1.0), ["", "failed", "", "", ""]);
+    assert_eq!(notices_to("pfibp", &[Broken, Inconclusive], 1.0), ["", "", "inconclusive", "broken", ""]);
     // A failure that was not sent has no recovery; a channel for recoveries alone receives all of them.
-    assert_eq!(told_to("pip", &[Failed, Recovered], 1.0), ["", "", ""]);
-    assert_eq!(told_to("pfp", &[Failed, Recovered], 1.0), ["", "failed", "recovered"]);
-    assert_eq!(told_to("pip", &[Recovered], 1.0), ["", "", "recovered"]);
-    assert_eq!(told_to("pii", &[Failed, StillFailing], 24.0), ["", "", ""]);
-    assert_eq!(told_to("pii", &[StillFailing], 24.0), ["", "", "still-failing"]);
+    assert_eq!(notices_to("pip", &[Failed, Recovered], 1.0), ["", "", ""]);
+    assert_eq!(notices_to("pfp", &[Failed, Recovered], 1.0), ["", "failed", "recovered"]);
+    assert_eq!(notices_to("pip", &[Recovered], 1.0), ["", "", "recovered"]);
+    assert_eq!(notices_to("pii", &[Failed, StillFailing], 24.0), ["", "", ""]);
+    assert_eq!(notices_to("pii", &[StillFailing], 24.0), ["", "", "still-failing"]);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
     let notify = slack(&News::ALL);
     let news = |line: &RunSummary, others: &[RunSummary]| {
         let subject = NoticeSubject { line, cluster: Some("c1"), push: None, targets: &notify };
-        ended(&subject, others).first().map(|telling| match &telling.what {
+        ended(&subject, others).first().map(|planned| match &planned.what {
             Occasion::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
             other => panic!("{other:?}"),
         })
@@ -206,11 +206,11 @@ fn a_commit_gets_a_status_for_every_run() {
     for (line, outcome) in
         lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
     {
-        let tellings = of(line, Some(&push));
+        let notices = of(line, Some(&push));
         let what = Occasion::Ended(outcome);
-        assert_eq!(tellings[0], Telling { to: Addressee::Status(push.clone()), what: what.clone() });
-        assert_eq!(tellings[1], Telling { to: Addressee::Check(push.clone()), what });
-        assert_eq!(tellings[2..], of(line, None), "a run without a push has no commit");
+        assert_eq!(notices[0], PlannedNotice { to: Addressee::Status(push.clone()), what: what.clone() });
+        assert_eq!(notices[1], PlannedNotice { to: Addressee::Check(push.clone()), what });
+        assert_eq!(notices[2..], of(line, None), "a run without a push has no commit");
     }
     let count = |number: usize| of(&lines[number], None).len();
     assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
@@ -220,7 +220,7 @@ fn a_commit_gets_a_status_for_every_run() {
         |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, targets: &notify });
     assert_eq!(
         begins(&open, Some(&push)),
-        [Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
+        [PlannedNotice { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");

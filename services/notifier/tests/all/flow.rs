@@ -28,7 +28,7 @@ fn channels(sender: &FakeSender) -> Vec<String> {
 #[tokio::test]
 async fn repeated_facts_give_one_notice_per_channel() {
     let (mut world, sender) = world();
-    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(to_all()).pushed();
     for _ in 0..3 {
         world.ends(&failed).await;
         world.chore().await;
@@ -39,8 +39,8 @@ async fn repeated_facts_give_one_notice_per_channel() {
     arrived.sort();
     assert_eq!(arrived, expected);
     // The second failure is not news for a channel, but it is news for its commit.
-    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
-    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(to_all())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(to_all()).pushed()).await;
+    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).notifying(to_all())).await;
     let mut arrived = channels(&sender).split_off(4);
     arrived.sort();
     assert_eq!(arrived, ["w-2 github-check", "w-2 github-status", "w-3 slack-ops", "w-3 webhook-pager"]);
@@ -67,7 +67,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         sender.answer(false, Reply::transient("status 500"));
     }
     sender.answer(false, Reply::Transient { why: "status 429".into(), after: Some(Span::from_secs(900)) });
-    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
         let attempt = format!("notices/w-1/webhook-pager/said-{number}.json");
@@ -93,7 +93,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
 async fn a_refusal_is_final_and_logged() {
     let (mut world, sender) = world();
     sender.answer(false, Reply::permanent("status 410 Gone"));
-    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     for hours in 2..40 {
         world.now_is(f64::from(hours));
         world.restart();
@@ -111,7 +111,7 @@ async fn a_notice_is_given_up_after_a_day() {
     for _ in 0..1000 {
         sender.answer(false, Reply::transient("the receiver is unreachable"));
     }
-    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     for quarter in 0..110 {
         world.now_is(1.0 + f64::from(quarter) * 0.25 + 0.01);
         world.chore().await;
@@ -126,7 +126,7 @@ async fn a_notice_is_given_up_after_a_day() {
 #[tokio::test]
 async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, sender) = world();
-    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(pager());
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager());
     // A process decided the notice, started an attempt and ended: the attempt exists without a result.
     sender.answer(false, Reply::transient("died"));
     world.ends(&failed).await;
@@ -152,7 +152,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
 #[tokio::test]
 async fn concurrent_notifiers_deliver_once() {
     let (mut world, sender) = world();
-    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(to_all()).pushed();
     world.record(&failed).await;
     world.now_is(1.0);
     let one = world.notifier.clone();
@@ -168,11 +168,11 @@ async fn concurrent_notifiers_deliver_once() {
 async fn missed_endings_are_found_in_the_ledger() {
     let (mut world, sender) = world();
     // A run that ended before the first search causes no notice, and its recovery causes none.
-    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).notifying(pager())).await;
     world.chore().await;
     assert!(sender.taken().is_empty());
-    world.record(&SimulatedRun::new("w-1", PASS, 1.0).telling(pager())).await;
-    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-1", PASS, 1.0).notifying(pager())).await;
+    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
     world.now_is(3.0);
     world.restart();
     for _ in 0..2 {
@@ -180,7 +180,7 @@ async fn missed_endings_are_found_in_the_ledger() {
     }
     assert_eq!(channels(&sender), ["w-2 webhook-pager"]);
     // A commit's status is set without an event of its run.
-    let begun = SimulatedRun::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
+    let begun = SimulatedRun::new("w-3", How::Open, 4.0).notifying(to_all()).pushed();
     world.record(&begun).await;
     world.chore().await;
     world.chore().await;
@@ -200,10 +200,10 @@ fn news(sender: &FakeSender) -> Vec<String> {
 #[tokio::test]
 async fn a_failed_night_is_notified_after_unnotified_failures() {
     let (world, sender) = world();
-    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-0", FAIL, -1.0).notifying(pager())).await;
     world.chore().await;
-    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
-    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-1 failed"]);
     let OutgoingMessage::Channel { content: body, .. } = &sender.taken()[0].letter else {
         panic!("a webhook")
@@ -215,11 +215,11 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
     );
     // A later channel receives the current state.
     let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
-    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).telling(both.clone())).await;
+    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).notifying(both.clone())).await;
     assert_eq!(channels(&sender)[1..], ["w-3 webhook-second"]);
     let mark = world.json("notices/w-3/ended.json").await;
     assert_eq!(mark["listened"], json!(["webhook-pager", "webhook-second"]));
-    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).telling(both)).await;
+    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).notifying(both)).await;
     assert_eq!(channels(&sender)[2..], ["w-4 webhook-pager", "w-4 webhook-second"]);
 }
 
@@ -227,14 +227,14 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
 async fn an_undelivered_failure_is_notified_with_the_next_one() {
     let (world, sender) = world();
     sender.answer(false, Reply::permanent("status 404"));
-    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
-    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
-    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
+    world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
+    world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
     // A notice with attempts left counts as received.
     sender.answer(false, Reply::transient("status 500"));
-    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).telling(pager())).await;
-    world.ends(&SimulatedRun::new("w-5", PASS, 5.0).telling(pager())).await;
+    world.ends(&SimulatedRun::new("w-4", PASS, 4.0).notifying(pager())).await;
+    world.ends(&SimulatedRun::new("w-5", PASS, 5.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
     world.now_is(6.0);
     world.chore().await;
@@ -245,9 +245,9 @@ async fn an_undelivered_failure_is_notified_with_the_next_one() {
 async fn late_runs_are_decided_in_the_order_of_their_ends() {
     let (world, sender) = world();
     world.chore().await;
-    world.record(&SimulatedRun::new("w-1", FAIL, 1.0).telling(pager())).await;
-    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).telling(pager())).await;
-    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).telling(pager())).await;
+    world.record(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
+    world.record(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
+    world.ends(&SimulatedRun::new("w-3", PASS, 3.0).notifying(pager())).await;
     world.chore().await;
     assert_eq!(
         news(&sender),
@@ -259,7 +259,7 @@ async fn late_runs_are_decided_in_the_order_of_their_ends() {
 #[tokio::test]
 async fn marks_of_older_versions_still_count() {
     let (world, sender) = world();
-    let paper = |run: &str, how, hour| SimulatedRun::new(run, how, hour).telling(pager());
+    let paper = |run: &str, how, hour| SimulatedRun::new(run, how, hour).notifying(pager());
     for (run, hour, channels) in [("w-1", 1.0, json!(["webhook-pager"])), ("w-2", 2.0, json!([]))] {
         world.record(&paper(run, FAIL, hour)).await;
         let mark = json!({"at": world.clock.now(), "channels": channels}).to_string();
@@ -290,7 +290,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
         (How::Cancelled, "error"),
     ] {
         let (world, sender) = world();
-        let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+        let open = SimulatedRun::new("w-1", How::Open, 1.0).notifying(github.clone()).pushed();
         // The event arrives before its record, so it is retried later.
         let disposition = world.notifier.handle(&requested(&open)).await;
         assert_eq!(disposition, Disposition::Retry("w-1 is not recorded yet".to_owned()));
@@ -311,7 +311,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
 async fn a_pending_status_never_follows_the_final_one() {
     let github = json!([{"github": {}}]);
     let (mut world, sender) = world();
-    let open = SimulatedRun::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+    let open = SimulatedRun::new("w-1", How::Open, 1.0).notifying(github.clone()).pushed();
     world.record(&open).await;
     sender.answer(false, Reply::transient("status 502"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);

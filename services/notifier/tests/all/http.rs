@@ -215,7 +215,7 @@ async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let mut world = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
-    let failed = SimulatedRun::new("w-1", FAIL, 1.0).telling(channels.clone()).pushed();
+    let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(channels.clone()).pushed();
     // A response is lost after the request took effect.
     for _ in 0..4 {
         receiver.answers(Answer::Breaks);
@@ -337,7 +337,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
         for status in [410, 410, 500] {
             receiver.says(status, &[]);
         }
-        world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).telling(channels).pushed()).await;
+        world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(channels).pushed()).await;
         for name in world.names("").await {
             let body = world.store.read(&name).await.unwrap().unwrap();
             texts.push(format!("{name}: {}", String::from_utf8_lossy(&body)));

@@ -16,7 +16,7 @@ async fn letters(paper: SimulatedRun) -> Vec<Notice> {
     let world = NotifierBed::new(sender.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
-    world.ends(&paper.telling(channels).pushed()).await;
+    world.ends(&paper.notifying(channels).pushed()).await;
     let mut taken = sender.taken();
     taken.sort_by_key(Notice::channel);
     taken
@@ -109,5 +109,5 @@ async fn long_texts_are_truncated() {
     let OutgoingMessage::Status(status) = &notices[1].letter else { panic!("a status") };
     assert_eq!(status.description.chars().count(), 140);
     let OutgoingMessage::Channel { content: text, .. } = &notices[2].letter else { panic!("a message") };
-    assert!(text.chars().count() < 2000, "Slack takes 40,000 characters");
+    assert!(text.chars().count() < 2000, "Slack accepts at most 40,000 characters");
 }

@@ -15,17 +15,17 @@ use service::{
 use test_support::cloud_build::CloudBuildBed;
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<Value>>);
+struct ReceivedEvents(Mutex<Vec<Value>>);
 
 #[service::async_trait]
-impl Bus for Heard {
+impl Bus for ReceivedEvents {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         self.0.lock().unwrap().push(serde_json::to_value(&event).unwrap());
         Ok(())
     }
 }
 
-impl Heard {
+impl ReceivedEvents {
     /// Type and id of each published fact, without repetitions.
     fn take(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -75,7 +75,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let deployed =
         DeployedClusters::new(&clusters::KINDS, builds.clone(), world.store.clone(), world.clock.clone());
     let clusters = Arc::new(Providers { deployed, local: None });
-    let bus = Arc::<Heard>::default();
+    let bus = Arc::<ReceivedEvents>::default();
     let worker = Provisioner::new(clusters.clone(), Span::from_secs(3600));
     let commands = Arc::new(WorkerHandler::new(worker, bus.clone(), world.clock.clone()));
     let outbox = Publisher::new("provisioner", bus.clone(), world.clock.clone());

@@ -83,7 +83,7 @@ impl Engine {
         Ok(rows.iter().map(cells).collect())
     }
 
-    /// A bucket that it reads.
+    /// A bucket that the engine reads.
     ///
     /// # Errors
     /// Returns an error if its folder cannot be created.

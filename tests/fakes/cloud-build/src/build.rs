@@ -144,12 +144,12 @@ impl Inner {
         build["createTime"] =
             format!("2026-11-19T20:{:02}:{:02}.120344Z", number / 60 % 60, number % 60).into();
         self.builds.push(build);
-        self.tell(number);
+        self.notify(number);
         number
     }
 
     /// Publishes a build's status to the topic.
-    pub(crate) fn tell(&mut self, at: usize) {
+    pub(crate) fn notify(&mut self, at: usize) {
         let build = &self.builds[at];
         let number = self.notifications.len();
         let push = json!({
@@ -169,7 +169,7 @@ impl Inner {
     }
 }
 
-/// Ends the advance of a build, also if its request is dropped.
+/// On drop, marks a build as not advancing, also if its request was cancelled.
 struct Advancing<'a> {
     world: &'a CloudBuildState,
     at: usize,
@@ -221,7 +221,7 @@ impl CloudBuildState {
             if let Some(detail) = detail {
                 world.builds[at]["failureInfo"] = json!({"type": "USER_BUILD_STEP", "detail": detail});
             }
-            world.tell(at);
+            world.notify(at);
         }
         shown
     }

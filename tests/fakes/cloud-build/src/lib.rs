@@ -157,7 +157,7 @@ impl CloudBuild {
         let at = world.builds.iter().position(|build| build["id"] == id);
         if let Some(at) = at {
             world.builds[at]["status"] = status.into();
-            world.tell(at);
+            world.notify(at);
         }
     }
 

@@ -152,6 +152,6 @@ async fn cancel(
         return error(400, "the build has ended");
     }
     inner.builds[at]["status"] = "CANCELLED".into();
-    inner.tell(at);
+    inner.notify(at);
     Json(inner.builds[at].clone()).into_response()
 }

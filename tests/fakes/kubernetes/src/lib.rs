@@ -1,7 +1,7 @@
 //! A stand-in for the parts of a Kubernetes cluster with JobSet and Kueue that Burnin uses. It shares no type with the
 //! tested client.
 //!
-//! Two halves that communicate only over HTTP: [`Api`], an API server with rules for names, versions, watches and
+//! It has two halves that communicate only over HTTP: [`Api`], an API server with rules for names, versions, watches and
 //! deletions, and with faults; and [`KubernetesControllers`], which simulates the controllers of JobSet, Kueue and jobs, and a kubelet.
 //! Pods are processes of this machine: they execute the containers' commands, and their output is the log. A
 //! [`KubernetesControllers`] works with any API server.

@@ -185,7 +185,7 @@ impl Broker {
         }
     }
 
-    /// All waiting messages of a subscription, acknowledged.
+    /// Acknowledges and returns all waiting messages of a subscription.
     pub fn drain(&self, subscription: &str) -> Vec<Message> {
         let mut inner = self.lock();
         let Some(queue) = inner.queues.get_mut(subscription) else { return Vec::new() };

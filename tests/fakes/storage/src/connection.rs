@@ -53,7 +53,7 @@ impl Listener for CuttableListener {
     }
 }
 
-/// One connection.
+/// A connection whose output a handler can stop.
 pub struct Io {
     stream: TcpStream,
     control: ConnectionControl,

@@ -36,7 +36,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// The creator's value, or a default.
+    /// A field of the creator's metadata, or `default`.
     pub fn field_or(&self, field: &str, default: &str) -> String {
         self.given.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
     }
@@ -190,9 +190,9 @@ impl StorageState {
         if replaced.is_some() {
             let mut gone = resource.clone();
             gone["generation"] = json!(replaced.map(|object| object.generation.to_string()));
-            self.tell(bucket, "OBJECT_DELETE", &gone);
+            self.notify(bucket, "OBJECT_DELETE", &gone);
         }
-        self.tell(bucket, "OBJECT_FINALIZE", &resource);
+        self.notify(bucket, "OBJECT_FINALIZE", &resource);
         Ok(resource)
     }
 
@@ -206,12 +206,12 @@ impl StorageState {
         let there = self.bucket(bucket)?;
         there.touched.insert(name.to_owned(), Instant::now());
         there.objects.remove(name);
-        self.tell(bucket, "OBJECT_DELETE", &object.resource(bucket, name));
+        self.notify(bucket, "OBJECT_DELETE", &object.resource(bucket, name));
         Ok(())
     }
 
     /// Records a message for every matching notification setting, in Pub/Sub's form.
-    fn tell(&mut self, bucket: &str, what: &str, resource: &Value) {
+    fn notify(&mut self, bucket: &str, what: &str, resource: &Value) {
         let name = resource["name"].as_str().unwrap_or_default();
         let notifications = self.buckets.get(bucket).map(|bucket| bucket.notifications.clone());
         for notification in notifications.unwrap_or_default() {

@@ -48,7 +48,7 @@ async fn preconditions_compare_generations_and_metagenerations() {
     let status = async |query: String| ask(http.get(format!("{object}?{query}"))).await.0;
     assert_eq!(status("ifMetagenerationMatch=1".into()).await, 412);
     assert_eq!(status("ifMetagenerationNotMatch=2".into()).await, 304);
-    assert_eq!(status(format!("generation={generation}")).await, 404, "only the live one is kept");
+    assert_eq!(status(format!("generation={generation}")).await, 404, "only the live generation is kept");
     assert_eq!(ask(http.delete(format!("{object}?ifGenerationMatch={generation}"))).await.0, 412);
     assert_eq!(ask(http.delete(&object)).await.0, 204);
     assert_eq!(ask(http.delete(&object)).await.0, 404);
@@ -87,7 +87,7 @@ async fn a_range_request_returns_the_requested_bytes() {
 }
 
 #[tokio::test]
-async fn listing_folds_at_a_delimiter_and_turns_pages() {
+async fn a_list_is_folded_at_a_delimiter_and_split_into_pages() {
     let (standin, http, url) = standin().await;
     for name in ["a/1", "a/2", "b", "c/1", "d"] {
         standin.put("bucket", name, "");

@@ -101,7 +101,10 @@ async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
     world.cloud.fault("destroy-cluster", &twice.repeat(2)).unwrap();
     world.cloud.fault("delete-image", "ERROR: the image is in use").unwrap();
     let why = world.delete().await.unwrap_err();
-    assert!(why.contains("still there: ") && why.contains("-image, ") && why.contains("-gpu-net-7"), "{why}");
+    assert!(
+        why.contains("still existing: ") && why.contains("-image, ") && why.contains("-gpu-net-7"),
+        "{why}"
+    );
     assert!(!why.contains("instance b"), "machines are deleted despite other failures: {why}");
     world.clock.advance(Span::from_secs(30));
     world.gone().await;

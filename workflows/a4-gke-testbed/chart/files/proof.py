@@ -39,7 +39,7 @@ def connectivity(text, names, per_node):
 
 
 def transport(text, names):
-    """Every host used gIB and no host used another network."""
+    """Checks that every host used gIB and no host used another network. Returns the problem, or None."""
     for pattern, meaning in BROKEN:
         found = pattern.search(text)
         if found:
@@ -64,7 +64,7 @@ def sizes(test):
 
 
 def table(text, test):
-    """Each size has a row, and the table has its last line. Truncated output is possible with exit status 0."""
+    """Checks that each size has a row and the table its last line: output can be truncated with exit status 0. Returns the problem, or None."""
     rows = {found.group(1) for found in map(ROW.search, text.splitlines()) if found}
     missing = [size for size in sizes(test) if str(size) not in rows]
     if missing:

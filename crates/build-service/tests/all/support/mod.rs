@@ -16,7 +16,7 @@ fn be_host() {
 }
 
 /// Kills the supervisor of the build in this folder, as the kernel does when memory runs out.
-#[allow(dead_code, reason = "not every test file kills")]
+#[allow(dead_code, reason = "only some tests kill a supervisor")]
 pub fn kill_supervisor(folder: &Path) {
     let wanted = [b"build\0", folder.as_os_str().as_encoded_bytes(), b"\0"].concat();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

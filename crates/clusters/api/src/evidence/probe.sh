@@ -1,8 +1,8 @@
 # Hardware evidence of this node before and after the command of the arguments, and the state of its GPUs during it. Read-only. Each
 # line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A source that does not answer is missing, and the
-# command runs anyway: a process in the driver of a broken GPU may ignore even SIGKILL, so nothing here waits for one without a limit.
+# command runs anyway: a process in the driver of a broken GPU may ignore even SIGKILL, so every wait here has a timeout.
 burnin_node=${BURNIN_NODE_NAME:-$(hostname)}
-# Prints the lines of standard input until it ends, or until $burnin_deadline of SECONDS.
+# Prints lines of standard input until its end, or until SECONDS reaches $burnin_deadline.
 burnin_lines() {
   local text left
   while :; do
@@ -18,17 +18,17 @@ burnin_gpus() {
   local counters=pcie.link.width.current,ecc.errors.uncorrected.volatile.total,ecc.errors.corrected.volatile.total
   local rows=remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure
   local text
-  # Older drivers do not know the recommended recovery (before 570) or the state of the fabric (before 545).
+  # Older drivers do not report the recommended recovery (before 570) or the state of the fabric (before 545).
   for counters in "$counters,$rows,fabric.state,gpu_recovery_action" "$counters,$rows,fabric.state" "$counters,$rows" "$counters"; do
     text=$(burnin_query "$fields,$counters")
     [[ $text == *'not a valid field'* ]] || break
   done
   printf 'fields %s\n%s\n' "$fields,$counters" "$text"
 }
-# Only links that do not work, and counters other than 0. The lines of the GPUs show that the program answered.
+# Prints only broken links and counters other than 0. The lines of the GPUs show that the program responded.
 burnin_links() { burnin_smi nvlink -s | grep -iE '^GPU|status|inactive'; }
 burnin_link_errors() { burnin_smi nvlink -e | grep -vE ': 0$|^$'; }
-# Counters other than 0, with the time, because their rise is judged by the minute.
+# Prints counters other than 0, and the time, because the judge uses their increase per minute.
 burnin_pcie() {
   printf 'at %d\n' "$(date +%s)"
   burnin_smi pci --getErrorCounters | grep -E '^GPU|REPLAY' | grep -v ': *0$'
@@ -42,7 +42,7 @@ burnin_ports() {
 burnin_kernel() {
   local text refused=
   text=$(timeout -k 1 2 dmesg 2>&1) || {
-    # Images of containers have no journalctl, so the reason of dmesg is stated as well.
+    # Container images have no journalctl, so the error of dmesg is printed too.
     refused=${text%%$'\n'*}${text:+; }
     text=$(timeout -k 1 2 journalctl -k -b --no-pager -o short-iso 2>&1)
   } || { printf 'unreadable %s\n' "$refused${text%%$'\n'*}"; return; }
@@ -76,7 +76,7 @@ burnin_acs() {
   case $seen in ' ') on=' no bridge' ;; *) on=${on:- off} ;; esac
   printf 'acs=%s\n' "${on# }"
 }
-# What DMA-BUF needs: the open kernel module of the GPUs, and a kernel whose RDMA can import buffers.
+# Requirements of DMA-BUF: the open kernel module of the GPUs, and a kernel whose RDMA can import buffers.
 burnin_dma_buf() {
   local version=/proc/driver/nvidia/version symbols=/proc/kallsyms state=no
   if [[ -r $version ]]; then

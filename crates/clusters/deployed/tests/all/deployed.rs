@@ -141,7 +141,7 @@ async fn deployed_clusters_conform() {
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
-    // The suite passes through the provider of all kinds, too.
+    // The suite also runs through the provider of all kinds.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), crate::support::program());
     let both = FolderDeployment::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
@@ -216,7 +216,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
         (json!([]), "cluster.json"),
         (
             json!({"nodes": [node("n1", 8), node("n2", 8)], "kubernetes": {"queue": "a4"}}),
-            "its system differs",
+            "kubernetes: the workflow's cluster is of kind slurm",
         ),
     ];
     for (made, expected) in cases {
@@ -313,7 +313,7 @@ async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
     for (first, expected) in [
-        ("touch '{there}'/a-disk", "still there: a-disk"),
+        ("touch '{there}'/a-disk", "still existing: a-disk"),
         ("exit 0", "no file matches \"gone.json\""),
         ("echo '{\"left\": []}' >gone.json; exit 0", "missing field `evidence`"),
     ] {
@@ -326,7 +326,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         assert!(why.contains(expected), "{expected}: {why}");
         assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "the cluster is listed");
 
-        // The independent sweeper finds it, and reports the reason.
+        // The independent sweeper finds the cluster and reports why it remains.
         world.clock.advance(LIFE);
         let swept = sweep(&world.clusters, Span::from_secs(1), false).await.unwrap();
         assert!(matches!(swept[0].fate, Fate::Kept { .. }), "{swept:?}");

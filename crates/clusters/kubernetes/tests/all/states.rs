@@ -456,7 +456,7 @@ fn a_wait_timeout_names_the_reason() {
 }
 
 #[test]
-fn a_termination_message_is_not_overinterpreted() {
+fn an_unknown_termination_message_has_no_code_and_a_long_one_is_cut() {
     assert_eq!(named(""), None);
     assert_eq!(named("all is well"), None);
     let long = format!("{} GLIBC_2.34 not found", "x".repeat(9000));

@@ -57,7 +57,7 @@ async fn a_program_of_pairs_is_started_by_ssh_with_any_launcher_of_ranks() {
         return;
     }
     for (name, settings) in [("ranks", json!({"nodes": 1})), ("mpi", json!({"nodes": 1, "launch": "mpi"}))] {
-        let bed = KubernetesBed::up("true").await; // with its own port
+        let bed = KubernetesBed::up("true").await; // each bed has its own ssh port
         let program = model::Program::Command(command.clone());
         let (jobs, job) = (bed.jobs(), JobSpec { program, ..bed.job(name, settings) });
         jobs.submit(&job).await.unwrap();
@@ -88,7 +88,7 @@ async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
     assert_eq!(ends["benchmark.log"]["whole"], true);
 }
 
-/// Whether an ssh server can be started here; prints why not.
+/// Whether this user can start an ssh server; if not, prints the reason.
 fn has_ssh_server() -> bool {
     let there = |program: &str| {
         ["/usr/bin/", "/usr/sbin/"]
@@ -98,7 +98,7 @@ fn has_ssh_server() -> bool {
     let has = ["ssh", "ssh-keygen", "sshd"].iter().all(|program| there(program))
         && rustix::process::geteuid().is_root();
     if !has {
-        eprintln!("skipped: there is no OpenSSH server, or it may not be started");
+        eprintln!("skipped: no OpenSSH server is installed, or this user is not root");
     }
     has
 }
@@ -198,7 +198,7 @@ async fn the_pods_deadline_includes_the_time_that_they_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cause_in_a_termination_message_is_the_failure() {
+async fn a_known_cause_in_a_termination_message_decides_the_failure() {
     let glibc = "echo \"/lib/x86_64-linux-gnu/libc.so.6: version \\`GLIBC_2.34' not found (required by libnccl-net.so)\" >&2; exit 1";
     let bed = KubernetesBed::up(glibc).await;
     let (jobs, job) = (bed.jobs(), bed.job("glibc", json!({})));
@@ -349,7 +349,7 @@ async fn a_job_that_yields_ends_when_it_is_preempted_or_finds_no_free_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_is_confirmed() {
+async fn a_release_deletes_all_objects_and_keeps_the_output() {
     let bed = KubernetesBed::up("echo done").await;
     let (jobs, job) = (bed.jobs(), bed.job("gone", json!({})));
     jobs.submit(&job).await.unwrap();

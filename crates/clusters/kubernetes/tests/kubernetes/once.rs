@@ -70,7 +70,7 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "after {polls} polls");
         assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "after {polls} polls");
-        // Four submissions ended before their cut, so later cuts test nothing. On a busy machine a single poll may do
+        // Four submissions ended before their cut, so a later cut interrupts none. On a busy machine a single poll may do
         // most of the work.
         if ended_well == 4 {
             break;
@@ -94,7 +94,7 @@ async fn concurrent_submissions_create_one_jobset() {
 
 /// The submission's request arrives after the cancel, which has already taken the name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_before_its_submission_wins() {
+async fn a_cancel_before_its_submission_prevents_the_job() {
     let bed = KubernetesBed::up(COUNTED).await;
     for fault in [Fault::Late, Fault::CutAfter, Fault::CutBefore] {
         let job = bed.job(&format!("overtaken-{fault:?}").to_lowercase(), json!({}));
@@ -109,7 +109,7 @@ async fn a_cancel_before_its_submission_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_at_any_point_of_a_submission_wins() {
+async fn a_cancel_at_any_point_of_a_submission_cancels_the_job() {
     let bed = KubernetesBed::up("sleep 30").await;
     for polls in 0..24u32 {
         let job = bed.job(&format!("crossed-{polls}"), json!({}));

@@ -77,7 +77,7 @@ async fn stored_lines_survive_log_rotation() {
     let stream = spool.streams().await.unwrap().remove(0);
     let before = spool.cursor(&stream).await.unwrap().bytes;
     let pod = stream.splitn(3, '.').nth(2).unwrap().to_owned();
-    // Lines are lost while no process reads: this is reported. Stored lines stay.
+    // Lines that rotate away while no process reads are lost, which is reported. Stored lines stay.
     drop(jobs);
     bed.api.logs().rotate(&pod, "benchmark");
     let jobs = bed.jobs();

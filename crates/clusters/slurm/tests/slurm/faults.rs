@@ -20,7 +20,7 @@ fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
-async fn a_controller_outage_changes_nothing() {
+async fn a_controller_outage_does_not_affect_a_running_job() {
     let bed = SlurmBed::up("away");
     let jobs = bed.jobs();
     let count = bed.count("away").display().to_string();

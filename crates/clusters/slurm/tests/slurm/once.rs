@@ -123,7 +123,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
-async fn a_cancel_before_its_submission_wins() {
+async fn a_cancel_before_its_submission_prevents_the_job() {
     let bed = SlurmBed::up("overtakes");
     for moment in 0..8u64 {
         let name = format!("overtakes-{moment}");

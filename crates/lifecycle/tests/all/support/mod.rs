@@ -1,4 +1,4 @@
-//! A ledger in memory and a world that answers commands, for stories and properties.
+//! A ledger in memory and simulated facts that answer commands, for stories and properties.
 use lifecycle::{Decision, Ignored, Input, Occurrence, RunState, decide, decide_first, evolve, fold, owed};
 use model::*;
 pub use test_support::good_run::*;

@@ -18,7 +18,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Judged like the command: in order, each with the earlier ones as its history.
+    /// Judges the logs like the command `judge`: in order, each with the earlier logs as its history.
     pub fn judged(
         logs: Vec<(String, Reading, Clues)>,
         criteria: Option<Criteria>,
@@ -122,7 +122,7 @@ pub fn noise(of: u64) -> f64 {
     ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
-/// Text of a log beside its table.
+/// Clues from the text of a log.
 pub fn clues(log: &str) -> Clues {
     let mut listening = Listening::new(log.as_bytes());
     std::io::copy(&mut listening, &mut std::io::sink()).expect("memory can be read");
@@ -171,7 +171,7 @@ a3-1:13:23 [2] NCCL INFO Using network Socket
 a3-1:11:21 [0] NCCL INFO NCCL_PROTO set by environment to LL
 ";
 
-/// Slow, over the wrong network, after a history that changed.
+/// A slow log over the wrong network, after a history with a change of level.
 pub fn bad() -> Logs {
     let log = reading(|size| if size > 1 << 20 { 0.31 } else { 0.02 });
     let log = ("logs/degraded.log".to_owned(), log, clues(SOCKETS));

@@ -310,7 +310,7 @@ pub fn slow() -> Run {
     whole(workflow, reading)
 }
 
-/// Every size from 8 B to 16 GiB, faster, with wrong data at one size.
+/// A run with every size from 8 B to 16 GiB, 75 times the bandwidth of the healthy pair, and wrong data at one size.
 pub fn long() -> Run {
     let mut workflow = workflow();
     let benchmark = workflow.benchmark.as_mut().expect("a benchmark");
@@ -347,6 +347,6 @@ pub fn cancelled() -> Run {
 }
 
 fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
-    let run = "quickstart-1".parse().expect("a legal run id");
+    let run = "quickstart-1".parse().expect("a valid run id");
     Record { format: RECORD_FORMAT, run, seq, nonce: "n".into(), recorded_at: at, entry }
 }

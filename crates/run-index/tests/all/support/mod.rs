@@ -89,7 +89,7 @@ fn workflow(number: usize) -> Workflow {
 }
 
 /// Records a fact of the run and the decisions that follow from the fact, at second `at` of the test's time.
-pub async fn tell(ledger: &Ledger, run: &RunId, fact: Fact, at: i64) {
+pub async fn record(ledger: &Ledger, run: &RunId, fact: Fact, at: i64) {
     let now = Timestamp::from_millis(START + at * 1000);
     let event = EventKey { source: "//test".into(), id: format!("{}-{at}", fact.event_type()) };
     let occurrence = Occurrence { event, attempt: Attempt::FIRST, fact };
@@ -114,11 +114,11 @@ pub async fn ask(ledger: &Ledger, number: usize) -> RunId {
     let requested = RunRequested { workflow: workflow(number), trigger, origin: None };
     // Two runs have the same second, so that the time alone does not determine their order.
     let at = i64::try_from(number / 2).unwrap();
-    tell(ledger, &run(number), Fact::RunRequested(Box::new(requested)), at).await;
+    record(ledger, &run(number), Fact::RunRequested(Box::new(requested)), at).await;
     run(number)
 }
 
 pub async fn cancel(ledger: &Ledger, run: &RunId, at: i64) {
-    tell(ledger, run, Fact::CancelRequested(CancelRequested { by: "me".into(), reason: "".into() }), at)
+    record(ledger, run, Fact::CancelRequested(CancelRequested { by: "me".into(), reason: "".into() }), at)
         .await;
 }

@@ -1,4 +1,4 @@
-//! The table of docs/VERDICT.md that states what simulated histories find.
+//! The table of docs/VERDICT.md with the results of simulated histories.
 
 use std::{
     env,
@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Compares what was found of a subject with the row of docs/VERDICT.md; `UPDATE_FIXTURES=1 cargo test -p verdict` rewrites the rows.
+/// Compares the result for a subject with its row in docs/VERDICT.md; `UPDATE_FIXTURES=1 cargo test -p verdict` rewrites the rows.
 #[track_caller]
 pub fn found(subject: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/VERDICT.md");

@@ -61,7 +61,7 @@ impl SimulatedRun {
         Self { run, notify, origin: None, cluster, began: ended - 0.5, ended, how, text }
     }
 
-    pub fn telling(self, notify: Value) -> Self {
+    pub fn notifying(self, notify: Value) -> Self {
         Self { notify, ..self }
     }
 

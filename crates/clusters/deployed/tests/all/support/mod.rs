@@ -2,7 +2,7 @@
 
 use supervisor::Program;
 
-/// Starts this binary as one of them.
+/// Starts this binary as a node or a supervisor.
 pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     Notifier,
-    decide::{self, Before, ChannelHistory, NoticeSubject, RunOutcome, Telling},
+    decide::{self, Before, ChannelHistory, NoticeSubject, PlannedNotice, RunOutcome},
     notice::{FORMAT, Notice},
     render::{self, RunText},
 };
@@ -48,19 +48,19 @@ fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Ori
 
 impl Notifier {
     /// Creates the notices of a recorded run.
-    pub(crate) async fn tell_beginning(&self, run: &RunId) -> Result<(), CommandError> {
+    pub(crate) async fn notify_begun(&self, run: &RunId) -> Result<(), CommandError> {
         let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Transient(format!("{run} is not recorded yet")));
         };
         let line = RunSummary::of(&state);
-        let tellings = decide::begun(&subject(&line, &state, origin(&records)));
-        self.write(&line, &state, &tellings).await.map(drop)
+        let notices = decide::begun(&subject(&line, &state, origin(&records)));
+        self.write(&line, &state, &notices).await.map(drop)
     }
 
     /// Decides the notices of an ended run once, after those of earlier runs of its system: the decision depends on what each
     /// channel received about them.
-    pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), CommandError> {
+    pub(crate) async fn notify_ended(&self, run: &RunId) -> Result<(), CommandError> {
         if self.outbox.is_marked(run).await.map_err(CommandError::transient)? {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Notifier {
             return Err(CommandError::Transient(format!("{run} is not closed yet")));
         }
         if state.workflow.notify.is_empty() {
-            // No channel, so no decision depends on earlier runs.
+            // The workflow has no channels, so the decision does not depend on earlier runs.
             return self.decide(run, &[]).await;
         }
         let (recent, line) = (self.recent().await?, RunSummary::of(&state));
@@ -127,13 +127,13 @@ impl Notifier {
         let line = RunSummary::of(&state);
         let subject = subject(&line, &state, origin);
         let history = self.channel_history(&decide::before(&subject, others)).await?;
-        let tellings = decide::ended(&subject, others, &history);
+        let notices = decide::ended(&subject, others, &history);
         let listened = state.workflow.notify.iter().filter_map(decide::channel).collect();
-        let channels = self.write(&line, &state, &tellings).await?;
+        let channels = self.write(&line, &state, &notices).await?;
         if let Some(Origin::Message(request)) = origin {
             self.answer(request.clone(), &state).await?;
         }
-        info!(run.id = %run, conclusion = line.conclusion, told = channels.join(" "), "notices decided");
+        info!(run.id = %run, conclusion = line.conclusion, channels = channels.join(" "), "notices decided");
         // Write the mark last: after a crash the whole pass repeats with the same result.
         self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(CommandError::transient)
     }
@@ -151,16 +151,16 @@ impl Notifier {
         &self,
         line: &RunSummary,
         state: &RunState,
-        tellings: &[Telling],
+        notices: &[PlannedNotice],
     ) -> Result<Vec<String>, CommandError> {
-        let checked = tellings.iter().any(|telling| matches!(telling.to, decide::Addressee::Check(_)));
+        let checked = notices.iter().any(|planned| matches!(planned.to, decide::Addressee::Check(_)));
         let report = if checked { self.report(&line.run).await } else { None };
         let link = self.link.as_ref().map(|link| link.of(&line.run));
         let run_text = RunText { line, state, link, report };
         let mut channels = Vec::new();
-        for telling in tellings {
-            let id = Notice::id(&line.run, &telling.to, &telling.what);
-            let letter = render::letter(&run_text, telling, &id);
+        for planned in notices {
+            let id = Notice::id(&line.run, &planned.to, &planned.what);
+            let letter = render::message(&run_text, planned, &id);
             let letter =
                 letter.map_err(|error| CommandError::Permanent(format!("invalid template: {error:#}")))?;
             let made_at = self.clock.now();
@@ -198,7 +198,7 @@ impl Notifier {
         let unknown: Vec<_> = current.difference(&looked_at()).cloned().collect();
         let mut result = Ok(());
         for (run, over) in unknown {
-            match if over { self.tell_end(&run).await } else { self.tell_beginning(&run).await } {
+            match if over { self.notify_ended(&run).await } else { self.notify_begun(&run).await } {
                 Ok(()) => drop(looked_at().insert((run, over))),
                 Err(trouble) => result = result.and(Err(trouble)),
             }

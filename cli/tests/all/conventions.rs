@@ -33,7 +33,7 @@ fn a_run_is_selected_by_a_prefix_of_its_id_or_as_latest() {
     assert!(text(&second.stderr).starts_with("run lab-"), "{}", text(&second.stderr));
     let several = lab.burnin(&["show", "lab"]);
     assert_eq!(several.status.code(), Some(64));
-    assert!(text(&several.stderr).contains("several runs") && text(&several.stderr).contains(&run));
+    assert!(text(&several.stderr).contains("several run ids") && text(&several.stderr).contains(&run));
     let latest = text(&lab.burnin(&["show", "latest"]).stdout);
     assert!(!latest.contains(&run), "the newest of two: {latest}");
 
