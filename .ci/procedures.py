@@ -43,7 +43,7 @@ def main():
         if name not in page:
             print(f"docs/PROCEDURES.md does not name {name}: {named[name].splitlines()[0][:90]!r}")
     for name in sorted(page - set(named)):
-        print(f"docs/PROCEDURES.md names {name}, which is absent from the procedures")
+        print(f"docs/PROCEDURES.md names {name}, which no document of the procedures contains")
     if page != set(named):
         sys.exit(1)
     print(f"docs/PROCEDURES.md names all {len(named)} code blocks of the procedures")

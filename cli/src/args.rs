@@ -485,7 +485,7 @@ pub enum Host {
     Node {
         /// Folder of the cluster.
         folder: PathBuf,
-        /// Node name.
+        /// Name of the node in the cluster.
         name: String,
     },
 }
@@ -552,7 +552,7 @@ impl RunChoice {
     }
 }
 
-/// Target of a first workflow.
+/// Kind of cluster for the workflow that `init` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InitKind {
     /// This host, with or without GPUs.

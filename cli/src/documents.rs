@@ -106,7 +106,7 @@ pub struct LogVerdict<'a> {
     /// Metrics of a log of another benchmark than nccl-tests, each over all its subjects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,
-    /// Findings of a log of another benchmark than nccl-tests.
+    /// Findings in a log of a benchmark other than nccl-tests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<FindingSummary>,
 }

@@ -116,7 +116,6 @@ impl DataFolder {
         }
     }
 
-    /// Index of the folder's runs.
     pub fn view(&self) -> RunIndex {
         RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
@@ -259,7 +258,6 @@ impl LocalServices {
         published.map_err(CliError::infrastructure)
     }
 
-    /// Receiver of the run's states.
     pub fn states(&self) -> watch::Receiver<Option<RunState>> {
         self.states.clone()
     }

@@ -107,7 +107,7 @@ def main():
         name = word.removeprefix("data.")
         binding = Binding(files[place, "index.d.ts"], files[place, "index.js"])
         schemas["data" if word.startswith("data.") else "resources"][name] = binding.schema(name)
-    # One line for each type, so that a difference names it.
+    # One line for each type, so that a diff shows which type changed.
     lines = lambda kind: ",\n".join(f"  {json.dumps(name)}: {json.dumps(schema, sort_keys=True)}" for name, schema in sorted(schemas[kind].items()))
     print(f'{{"from": {json.dumps(schemas["from"])},\n "resources": {{\n{lines("resources")}\n }},\n "data": {{\n{lines("data")}\n }}\n}}')
 

@@ -13,7 +13,7 @@ use crate::{Failure, matrix};
 const COPIED: usize = 256 << 20;
 /// Rows of the matrices; a multiple of `SIDE`.
 const ROWS: usize = 2048;
-/// Threads of a block, in each direction.
+/// Threads per block in each dimension.
 const SIDE: c_uint = 16;
 
 /// One thread for each element of the product.

@@ -37,7 +37,7 @@ struct Service {
     warehouse: Vec<String>,
     acts_as: Vec<String>,
     chores: BTreeMap<String, String>,
-    /// Own variables; infra/services.tf names the values that are not literal.
+    /// Burnin's own variables; infra/services.tf names the values that are not literal.
     #[serde(default)]
     #[expect(dead_code, reason = "only Terraform reads it")]
     environment: BTreeMap<String, String>,

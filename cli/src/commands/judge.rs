@@ -31,7 +31,7 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// Relation of the logs of one command.
+/// How several logs relate: separate runs, a history, or nodes of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRelation {
     /// A series if all of them state their start time.

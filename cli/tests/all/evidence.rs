@@ -92,7 +92,7 @@ fn unchanged_hardware_is_stated_with_temperature_power_and_clock() {
     write_program(folder.path(), "dmesg", DMESG);
     let (code, shown) =
         run(folder.path(), "required", "until [ -e \"$FOLDER/sampled\" ]; do sleep 0.1; done");
-    let text = "no error counter rose and no link went down on 1 node and 2 GPUs; at most 62 C, 699 W and 1980 MHz during the job";
+    let text = "no error counter rose and no link went down on 1 node and 2 GPUs; maximum during the job: 62 C, 699 W, 1980 MHz";
     assert_eq!(reason(&shown, "HARDWARE_UNCHANGED"), text);
     assert_eq!(code, Some(0));
 }

@@ -302,7 +302,7 @@ fn printed_schemas_equal_the_published_files() {
 }
 
 #[test]
-fn without_a_command_the_first_commands_are_printed() {
+fn burnin_without_a_command_prints_the_commands_to_begin_with() {
     let home = Home::new();
     let done = home.burnin(&[]);
     assert_eq!(done.status.code(), Some(0));

@@ -108,7 +108,7 @@ fn metrics_and_findings_are_printed() {
 }
 
 #[test]
-fn a_declaration_reads_any_log_and_its_matches_are_printed() {
+fn a_declared_format_reads_any_log_and_its_matches_are_printed() {
     let folder = std::env::temp_dir().join(format!("burnin-parse-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let rules = folder.join("triad.yaml");

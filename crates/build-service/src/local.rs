@@ -104,7 +104,7 @@ impl LocalBuilds {
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<_> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n");
-        let why = outcome.failure.as_deref().unwrap_or("the build did not succeed");
+        let why = outcome.failure.as_deref().unwrap_or("the build failed without a message");
         let message = format!("{why}\n{last}\nthe whole log: {}", self.builds.log(name).display());
         Failure::new(class, outcome.status.as_str(), message)
     }

@@ -43,7 +43,7 @@ pub enum UnreadableEvent {
     Attribute {
         /// Name of the missing or malformed attribute.
         attribute: &'static str,
-        /// Problem of the attribute or payload, for display.
+        /// Problem with the attribute or payload, for display.
         message: String,
     },
     /// The payload does not match its type.
@@ -51,7 +51,7 @@ pub enum UnreadableEvent {
     Payload {
         /// CloudEvents `type` of the event.
         event_type: String,
-        /// Problem of the attribute or payload, for display.
+        /// Problem with the attribute or payload, for display.
         message: String,
     },
 }

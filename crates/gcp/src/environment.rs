@@ -151,7 +151,7 @@ pub struct Platform {
     pub topics: String,
     /// An emulator of Pub/Sub, as `host:port`.
     pub pubsub_emulator: Option<String>,
-    /// Replacement for Cloud Storage.
+    /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,
     /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,

@@ -32,7 +32,7 @@ pub struct Wiring {
     pub bus: Arc<dyn Bus>,
     /// Clock of the handler and its tasks.
     pub clock: Arc<dyn Clock>,
-    /// Replacement for Cloud Storage.
+    /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,
     /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,

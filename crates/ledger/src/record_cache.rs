@@ -28,7 +28,7 @@ impl RecordCache {
         self.runs.to_back(run).map(|cached| Arc::clone(&cached.records)).unwrap_or_default()
     }
 
-    /// Removes a run.
+    /// Evicts the records of a run: the next read loads them from the store.
     pub fn forget(&mut self, run: &RunId) {
         if let Some(cached) = self.runs.remove(run) {
             self.size -= cached.size;

@@ -195,7 +195,7 @@ impl Ledger {
             return Err(damaged(format!("has format {}, newer than this program reads", record.format)));
         }
         if record.seq != seq || record.run != *run {
-            return Err(damaged(format!("its content is record {} of {}", record.seq, record.run)));
+            return Err(damaged(format!("the object contains record {} of {}", record.seq, record.run)));
         }
         Ok(Some((record, body.len())))
     }

@@ -63,7 +63,7 @@ impl Ignored {
             Self::UnknownAttempt => "the fact belongs to an attempt that was never started",
             Self::Settled => "the result is final, a cancel has no effect",
             Self::Closed => "the run is closed, only facts about its clusters have an effect",
-            Self::NotAsked => "the workflow has no such stage",
+            Self::NotAsked => "the fact belongs to a stage that the workflow does not have",
         }
     }
 }

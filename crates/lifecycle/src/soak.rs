@@ -36,7 +36,7 @@ pub enum SoakEnd {
     Lease,
     /// Another round would exceed the budget.
     Budget,
-    /// The rounds have the maximum number of checks.
+    /// The soak has reached the maximum number of checks.
     MaxChecks,
 }
 
@@ -115,7 +115,7 @@ impl RunState {
         self.soak = Some(progress);
     }
 
-    /// Reason to begin no further round at `at`.
+    /// Reason not to start another round at `at`.
     fn soak_end(&self, soak: Soak, progress: &SoakProgress, at: Timestamp) -> Option<SoakEnd> {
         if !self.last_round().all(|check| self.passed(check)) {
             return Some(SoakEnd::NotPassed);

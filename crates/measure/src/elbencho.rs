@@ -189,7 +189,7 @@ impl Elbencho {
     }
 }
 
-/// The cells of a line of CSV.
+/// Cells of a CSV line.
 fn cells(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

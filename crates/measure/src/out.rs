@@ -43,7 +43,7 @@ const END_OF_UNIT: u8 = 0xfe;
 #[derive(Default)]
 pub(crate) struct Out {
     pub(crate) reading: Reading,
-    /// Node and rank of the process whose line is read; they complete each subject.
+    /// Node and rank of the process whose line is read; they are added to each subject.
     pub(crate) origin: Subject,
     /// Bytes of open JSON documents, of all processes.
     pub(crate) documents: usize,

@@ -50,7 +50,7 @@ const SKIPPED: Known = Known::new(
 pub(crate) const FORMAT: Format = Format {
     name: "training",
     programs: "Megatron-LM, Megatron-DeepSpeed and NeMo logs that contain Megatron's line of each iteration",
-    end: "the iteration whose number is the announced last one, or `exiting program at iteration`",
+    end: "the iteration with the announced final number, or `exiting program at iteration`",
     unread: "samples, tokens, learning rate, loss scale and norms; all other lines",
     metrics: &[THROUGHPUT, STEP, LOSS, NAN, SKIPPED],
     findings: &[("TRAINING_NAN", "The loss is not a number"), ("TRAINING_ERROR", "The program failed")],

@@ -566,7 +566,7 @@ pub struct RunUsed {
     pub workflow: String,
     /// Time of the request.
     pub requested_at: Timestamp,
-    /// Time of the close.
+    /// Time at which the run was closed.
     pub closed_at: Timestamp,
     /// Conclusion of the run.
     pub conclusion: Conclusion,

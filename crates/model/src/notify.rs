@@ -78,7 +78,7 @@ impl News {
     }
 }
 
-/// Maximum length of a channel name.
+/// Maximum length of a channel name, characters.
 const LONGEST: usize = 40;
 
 impl Notify {

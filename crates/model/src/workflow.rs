@@ -135,7 +135,7 @@ impl SourceRepository {
 pub struct SourceObject {
     /// Object name of a tar archive in the artefact bucket.
     pub object: String,
-    /// Its SHA-256, hex.
+    /// SHA-256 of the archive, hex.
     pub sha256: String,
 }
 
@@ -147,7 +147,7 @@ pub enum ClusterSpec {
     Rent(System),
     /// Owned by another party; used and left unchanged.
     Existing {
-        /// Kind of cluster.
+        /// The scheduler and its settings.
         system: System,
         /// Name in its own system.
         name: String,

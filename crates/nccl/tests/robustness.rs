@@ -15,7 +15,7 @@ fn rows(reading: &Reading) -> Vec<&Row> {
     reading.tables.iter().flat_map(|table| &table.rows).collect()
 }
 
-/// Whether a row equals another one after a cut: each half is equal, or missing and marked.
+/// Whether a truncated row matches the original: its out-of-place and in-place halves are each equal, or absent and marked.
 fn is_left_of(cut: &Row, whole: &Row) -> bool {
     let half = |cut: Option<Half>, whole: Option<Half>| cut.is_none() || cut == whole;
     let left = Row { partial: whole.partial.clone(), processes: whole.processes.clone(), ..cut.clone() };

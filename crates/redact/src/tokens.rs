@@ -201,7 +201,7 @@ pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     Ok(Some(Hit::new(SecretKind::Jwt, 0, at, Swallow::While(dotted))))
 }
 
-/// Whether no word character precedes it. The end of an escape sequence is not one.
+/// Whether the text starts at a word boundary. The last byte of an escape sequence is not a word character.
 fn apart(behind: &[u8]) -> bool {
     match behind {
         [.., b'\\', b'n' | b'r' | b't'] => true,

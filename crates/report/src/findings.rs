@@ -231,7 +231,7 @@ fn retested(RetestedNode { node, returned }: &RetestedNode) -> ReportNote {
     let (tone, head, text) = match returned {
         Returned::Applied => (Tone::Good, "returned to service", String::new()),
         Returned::Proposed { command } => {
-            (Tone::Good, "passed its re-test", format!("Return it with: {command}"))
+            (Tone::Good, "passed its re-test", format!("Return it to service: {command}"))
         }
         Returned::Left { why } => (Tone::Unsure, "passed its re-test", format!("Not returned: {why}")),
     };

@@ -14,7 +14,7 @@ use verdict::baseline::Region;
 
 /// Maximum metrics of a run.
 const METRICS: usize = 24;
-/// Maximum nodes of a run: the worst ones.
+/// Maximum number of nodes listed for a run, worst first.
 const NODES: usize = 64;
 /// Maximum findings of a node.
 const FINDINGS: usize = 4;

@@ -94,7 +94,7 @@ impl Index {
                 Err(error) => {
                     let why = service::worker::chain(&error);
                     if self.damaged.insert(run.clone(), why.clone()).as_ref() != Some(&why) {
-                        warn!(run.id = %run, "the run is not listed: {why}");
+                        warn!(run.id = %run, "the ledger is damaged, so lists omit the run: {why}");
                     }
                 }
             }

@@ -77,7 +77,7 @@ pub enum ViewError {
     #[error("the store request failed")]
     Store(#[from] StoreError),
     /// The ledger of a run cannot be read.
-    #[error("the ledger cannot be read")]
+    #[error("a ledger cannot be read")]
     Ledger(#[from] LedgerError),
     /// The records of a ledger do not form a run.
     #[error("the ledger of {run} cannot be replayed")]

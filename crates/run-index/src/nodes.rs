@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_re_test_blames_only_suspected_nodes() {
+    fn a_failed_retest_marks_only_suspected_nodes_as_bad() {
         let other = NodesOfRun {
             suspected: [("n3".to_owned(), vec![])].into(),
             ..retest(3, Some(Verdict::Fail), None)

@@ -201,7 +201,7 @@ impl RunSummary {
     }
 }
 
-/// Setup of a judged check. The number of a soak's round is not a part of it.
+/// Setup of a judged check, without the number of the round of a soak.
 pub(crate) fn setup(state: &RunState, check: CheckIndex) -> BTreeMap<String, String> {
     let mut setup = state.verdict_of(check).map(|reached| reached.fingerprint.clone()).unwrap_or_default();
     if let (Some(name), Some(named)) = (setup.get_mut("check"), state.workflow.check(check)) {

@@ -68,7 +68,7 @@ pub(crate) struct ValueCache {
 }
 
 impl RunIndex {
-    /// The values of judged runs. Waits at most for `patience` until missing ones are read, in the order of `lines`; the rest
+    /// The values of judged runs. Missing values are read in the order of `lines`, and awaited for at most `patience`; the rest
     /// is read in the background.
     pub async fn values<'a>(
         self: &Arc<Self>,

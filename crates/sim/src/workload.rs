@@ -128,7 +128,7 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
         workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
     }
     if dice.once_in(4) {
-        // The lease is long enough for this time and a round.
+        // The lease covers the time of the soak and one more round.
         let duration = Span::from_secs(60 + dice.below(600));
         workflow.soak = Some(Soak { duration, drift: 0.02 });
     }

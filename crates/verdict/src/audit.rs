@@ -100,7 +100,7 @@ pub struct SettingValue {
 }
 
 impl Setting {
-    /// Whether not all nodes or GPUs have the same value.
+    /// Whether the value differs between nodes or GPUs.
     #[must_use]
     pub const fn differs(&self) -> bool {
         self.values.len() > 1

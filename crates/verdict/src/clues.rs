@@ -43,7 +43,7 @@ pub struct EvidenceLine {
 /// Occurrences of one sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkOccurrences {
-    /// Number of lines.
+    /// Number of log lines with the sign.
     pub times: u64,
     /// The first of these lines.
     pub lines: Vec<EvidenceLine>,

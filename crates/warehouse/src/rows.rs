@@ -60,7 +60,7 @@ pub struct RunRow {
     pub workflow: String,
     /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,
-    /// Time of the close.
+    /// Time at which the run was closed.
     pub closed_at: Option<Timestamp>,
     /// `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,

@@ -275,7 +275,9 @@ fn cell(value: &Value) -> rusqlite::Result<Cell> {
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => Cell::Integer(whole),
             // SQLite's integers are signed.
-            (None, Some(_)) if number.is_u64() => return Err(unfit(format!("{number} is too large"))),
+            (None, Some(_)) if number.is_u64() => {
+                return Err(unfit(format!("{number} is larger than the maximum of {}", i64::MAX)));
+            }
             (None, Some(real)) => Cell::Real(real),
             (None, None) => Cell::Null,
         },

@@ -34,9 +34,7 @@ pub struct SystemRow {
     pub cells: Vec<Cell>,
     /// Newest run with a verdict.
     pub latest: Option<NightRun>,
-    /// Value of that run.
     pub value: Option<ShownValue>,
-    /// Time of that run.
     pub at: Option<DisplayTime>,
     /// Last change of verdict or fingerprint.
     pub changed: Option<FingerprintChange>,
@@ -57,7 +55,6 @@ pub struct SystemRow {
 pub struct FingerprintChange {
     /// First run after the change.
     pub run: RunId,
-    /// Date of that run.
     pub date: String,
     pub what: String,
 }

@@ -55,7 +55,7 @@ struct RunPageData {
     checks: Vec<String>,
     /// The selected check; `None`: the most severe one.
     check: Option<String>,
-    /// Title of the report as HTML, escaped by its own crate.
+    /// Title of the report as HTML, escaped by the crate `report`.
     head: String,
     /// The rest of the report as HTML, escaped by its own crate.
     report: String,
@@ -174,7 +174,7 @@ async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<Chec
 /// Maximum duration of an event stream, shorter than the timeouts of usual proxies; the browser reconnects.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// Query: the last known record.
+/// Query parameter: number of the client's last known record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ChangesFrom {

@@ -57,7 +57,7 @@ impl LocalAccess {
         self.address.rsplit_once(':').map_or("", |(_, port)| port)
     }
 
-    /// Header for programs.
+    /// Authentication header of programs; browsers use a cookie.
     pub fn header(&self) -> String {
         format!("Authorization: Bearer {}", self.token)
     }

@@ -304,7 +304,9 @@ async fn copied(store: &dyn Store, prefix: &str) -> io::Result<TempDir> {
     let folder = tempfile::tempdir()?;
     let names = store.list(prefix).await.map_err(failed)?;
     if names.len() > MOST_FILES {
-        return Err(io::Error::other(format!("{prefix} contains more than {MOST_FILES} objects")));
+        return Err(io::Error::other(format!(
+            "{prefix} contains more than the maximum of {MOST_FILES} objects; remove the others"
+        )));
     }
     for name in names {
         // The store checks names: relative, without `..`.

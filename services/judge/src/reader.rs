@@ -25,7 +25,7 @@ pub struct LogReader {
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// nccl-tests, or the format that the beginning of the log shows.
+    /// nccl-tests, or the format detected from the start of the log.
     Detected,
     /// A format of the registry.
     Known(&'static Format),

@@ -73,7 +73,6 @@ pub struct CommitStatus {
     pub context: String,
     /// Maximum 140 characters.
     pub description: String,
-    /// URL of the run.
     pub target_url: Option<String>,
 }
 

@@ -135,7 +135,7 @@ async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
     for swept in swept.iter_mut().filter(|swept| matches!(swept.fate, Fate::Gone(_))) {
         let why = match &listing {
             Ok(listing) if listing.clusters.iter().any(|listed| listed.name == swept.cluster.name) => {
-                "the provider confirmed the deletion and still lists it".to_owned()
+                "the provider confirmed the deletion but still lists the cluster".to_owned()
             }
             Ok(_) => continue,
             Err(PortError::Transient(why)) => format!("deletion unconfirmed: {why}"),

@@ -429,7 +429,7 @@ impl Rehearsal {
         processes.get_mut(number).map_or(Ok(()), ServiceProcess::restart)
     }
 
-    /// A service that ended by itself.
+    /// A service that exited unexpectedly.
     fn ended(&self) -> Option<String> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         processes.iter_mut().find_map(|process| {

@@ -191,7 +191,7 @@ pub enum Api {
     BigQuery,
 }
 
-/// A request.
+/// A request whose API method, and so the required permission, is to be found.
 pub struct Call<'a> {
     /// HTTP method.
     pub method: &'a str,

@@ -79,8 +79,8 @@ impl Issuer {
     /// # Errors
     /// Returns an error with the reason for which the token is refused.
     pub fn verify(&self, token: &str, uri: &str) -> Result<String, String> {
-        let (text, signature) = token.rsplit_once('.').ok_or("it is malformed")?;
-        let (head, body) = text.split_once('.').ok_or("it is malformed")?;
+        let (text, signature) = token.rsplit_once('.').ok_or("the token is malformed")?;
+        let (head, body) = text.split_once('.').ok_or("the token is malformed")?;
         let decoded = |part: &str| -> Option<Value> {
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
         };
@@ -95,7 +95,7 @@ impl Issuer {
         if !valid {
             return Err("its signature is not Google's".to_owned());
         }
-        let claims = decoded(body).ok_or("it is malformed")?;
+        let claims = decoded(body).ok_or("the token is malformed")?;
         let claim = |name: &str| claims[name].as_str().unwrap_or_default();
         if !ISSUERS.contains(&claim("iss")) {
             return Err(format!("its issuer is `{}`", claim("iss")));
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(GOOGLE.verify(&GOOGLE.token(PUSH, URI), URI), Ok(PUSH.to_owned()));
         let reasons: BTreeMap<_, _> =
             refused(PUSH, URI).into_iter().map(|(what, token)| (what, why(&token))).collect();
-        assert_eq!(reasons["a malformed token"], "it is malformed");
+        assert_eq!(reasons["a malformed token"], "the token is malformed");
         assert_eq!(reasons["an unsigned token"], "it is not signed with RS256");
         assert_eq!(reasons["a token with changed claims"], "its signature is not Google's");
         assert_eq!(reasons["a token of another issuer's key"], "its signature is not Google's");

@@ -190,7 +190,7 @@ def followed(person, run):
     lines = pre().splitlines()
     person.picture("running-1280-light", 1280, 900, dark=False)
     person.picture("running-390-dark", 390, 844, dark=True)
-    # Only new lines are transferred: a request from the end of the known output returns no line or later lines.
+    # Only new lines are transferred: a request from the end of the known output returns only later lines.
     answer = driver.execute_async_script(
         "const [run, done] = arguments; const get = (after, job) => fetch(`/runs/${run}/output?after=${after}&job=${job}`).then((it) => it.json());"
         "get(0, '').then((first) => get(first.last, first.job || '').then((next) => done([first, next])))", run)

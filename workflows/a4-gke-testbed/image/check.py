@@ -10,7 +10,7 @@ PARAMETERS = {
     "_REPOSITORY": (NAME + "{2,}", "an Artifact Registry repository as HOST/PROJECT/REPOSITORY"),
     "_BASE": (NAME + "+@sha256:[0-9a-f]{64}", "an image by digest, HOST/PATH@sha256:..., never a tag"),
     "_NCCL_TESTS_COMMIT": (r"[0-9a-f]{40}", "a commit, 40 hexadecimal digits"),
-    "_CUDA_ARCHITECTURE": (r"[1-9][0-9]{1,2}a?", "a compute capability without its point, such as 100"),
+    "_CUDA_ARCHITECTURE": (r"[1-9][0-9]{1,2}a?", "a compute capability without the decimal point, such as 100"),
 }
 
 

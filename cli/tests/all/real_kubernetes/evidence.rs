@@ -40,7 +40,7 @@ fn one_process_of_each_node_takes_evidence_that_is_judged() {
     }
     let unchanged = reason(&bed, "HARDWARE_UNCHANGED");
     assert!(unchanged.contains("2 nodes and 4 GPUs"), "{unchanged}");
-    assert!(unchanged.contains("at most 62 C, 699 W and 1980 MHz"), "{unchanged}");
+    assert!(unchanged.contains("maximum during the job: 62 C, 699 W, 1980 MHz"), "{unchanged}");
 
     let output = bed.run(WORKFLOW, &[&image, "environment.BED_BAD_NODE=n3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));

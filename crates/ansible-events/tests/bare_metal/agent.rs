@@ -127,7 +127,7 @@ async fn the_agent_runs_a_job_of_its_subscription() {
         broker.topic(&topic(of));
         broker.subscribe(Subscription { name, topic: topic(of), filter, endpoint: None, dead_letters: None });
     };
-    // The same subscription as the deployment creates.
+    // The subscription that the deployment creates.
     subscribe(SUBSCRIPTION, "agent", Some(("cluster".to_owned(), "dgx".to_owned())));
     subscribe("facts", "facts", None);
     let address = Address::open(&broker, "agent").await.unwrap();

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::workspace::Workspace;
 
-/// Account of the agent.
 pub const ACCOUNT: &str = "burnin-agent@my-project.iam.gserviceaccount.com";
 /// Addresses of the stand-ins on this machine, in the hosts' network.
 pub const PUBSUB: &str = "10.78.0.1:8085";

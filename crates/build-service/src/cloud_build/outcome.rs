@@ -34,7 +34,7 @@ pub fn class(status: BuildStatus) -> Class {
 /// whole log.
 pub fn failure(build: &model::Build, status: BuildStatus, last: &str) -> Failure {
     let detail = build.failure_info.as_ref().map(|info| info.detail.as_str()).unwrap_or_default();
-    let why = [detail, build.status_detail.as_str(), "the build did not succeed"];
+    let why = [detail, build.status_detail.as_str(), "the build failed without a message"];
     let why = why.into_iter().find(|why| !why.is_empty()).unwrap_or_default();
     let mut message = why.to_owned();
     if !last.is_empty() {
@@ -80,7 +80,9 @@ pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     lines
         .map(|line| {
             let StepLine { location } = line.map_err(|error| error.to_string())?;
-            let object = location.strip_prefix(&prefix).ok_or(format!("{location} is not in {prefix}"))?;
+            let object = location
+                .strip_prefix(&prefix)
+                .ok_or(format!("the artefact {location} is not in {prefix}"))?;
             // `gs://bucket/object#generation`
             Ok(object.rsplit_once('#').map_or(object, |(object, _)| object).to_owned())
         })

@@ -79,7 +79,7 @@ pub struct SettingsForm {
     pub layout: fn(&Value) -> Option<ClusterLayout>,
     /// Settings that build steps may also receive.
     pub substitutions: fn(&Value) -> Vec<Substitution>,
-    /// The settings of a re-test of the first nodes, with the second ones as partners: [`Settings::for_retest`].
+    /// Settings for a re-test of drained nodes (first list) with good partners (second list): [`Settings::for_retest`].
     pub for_retest: fn(&Value, &[String], &[String]) -> Option<Value>,
 }
 

@@ -29,7 +29,6 @@ impl LocalJobs {
     }
 }
 
-/// Folder of a cluster's jobs.
 fn jobs(cluster: &Cluster) -> Result<JobFolder, PortError> {
     let folder = cluster.access.processes_folder();
     folder.map(JobFolder::at).ok_or_else(|| wrong_kind(cluster, PROCESSES))

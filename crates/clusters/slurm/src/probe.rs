@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_nodes_are_reported() {
+    fn a_cluster_with_too_few_nodes_is_reported() {
         let ClusterStatus::Broken(why) = nodes("lab", &four(), "n1\n") else { panic!() };
         assert_eq!(why, "lab: 4 nodes requested, the default partition has 1");
     }

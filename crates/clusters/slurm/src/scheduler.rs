@@ -160,7 +160,7 @@ impl SlurmJobs {
         Ok(())
     }
 
-    /// A loss, with the nodes that Slurm has taken out of service.
+    /// A lost job, with the nodes that are down or drained in Slurm.
     async fn lost(
         &self,
         slurm: &Slurm,
@@ -193,7 +193,6 @@ pub(crate) async fn read<T: Send + 'static>(
     blocking(folder, work).await?.map_err(PortError::transient)
 }
 
-/// Creates a job's folder.
 async fn create(folder: &Folder) -> Result<(), PortError> {
     blocking(folder, Folder::create).await?.map_err(|error| unwritable(&folder.path(), &error))
 }

@@ -212,16 +212,9 @@ pub enum SlurmFinding {
     /// The job ran and has ended.
     Ended(JobEnd),
     /// Lost, or must be ended because it would never end.
-    Lost {
-        /// Slurm's code.
-        code: String,
-        why: String,
-    },
+    Lost { code: String, why: String },
     /// The job cannot start without a change of the cluster or the workflow.
-    Never {
-        /// Slurm's reason.
-        reason: String,
-    },
+    Never { reason: String },
 }
 
 /// Delay until a job's own record is visible on a shared folder, milliseconds.

@@ -28,7 +28,7 @@ pub enum IdleNodes {
     Chosen(Vec<String>),
     /// The reason, with the requested and the found number of nodes.
     TooFew(String),
-    /// The reason: other jobs cannot preempt this one.
+    /// Other jobs cannot preempt this one, for this reason.
     NotPreemptible(String),
 }
 

@@ -152,9 +152,9 @@ impl Rest {
         let metadata = serde_json::json!({"name": name, "contentType": super::content_type(name)});
         let answer = Self::done(self.send(self.http.post(url).query(&query).json(&metadata)).await?).await?;
         let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        location
-            .map(str::to_owned)
-            .ok_or_else(|| RequestError::unanswered("the response has no upload location"))
+        location.map(str::to_owned).ok_or_else(|| {
+            RequestError::unanswered("the response to the start of an upload has no `Location` header")
+        })
     }
 
     /// Sends a chunk that starts at `from`. The CRC32C of the whole object marks the last one.

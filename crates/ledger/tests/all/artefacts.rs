@@ -49,7 +49,7 @@ async fn attempts_have_separate_folders() {
 }
 
 #[tokio::test]
-async fn an_unreadable_manifest_is_damage_and_is_not_overwritten() {
+async fn an_unreadable_manifest_is_reported_as_damaged_and_is_not_overwritten() {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let name = "artefacts/a-run/logs/1/manifest.json";

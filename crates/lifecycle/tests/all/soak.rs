@@ -25,7 +25,7 @@ fn check(book: &mut Book, check: u16, reached: Verdict) {
     }
 }
 
-/// Confirms what is owed after the last round.
+/// Confirms the owed commands after the last round.
 fn finish(book: &mut Book) {
     for _ in 0..20 {
         for owed in book.owes() {

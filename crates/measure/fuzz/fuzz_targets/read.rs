@@ -1,4 +1,4 @@
-//! For any bytes, the detected format and each named format finish reading, and return only finite values.
+//! For any bytes, the readers of the detected format and of each named format terminate and return only finite values.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

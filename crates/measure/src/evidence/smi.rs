@@ -46,7 +46,6 @@ const THROTTLED: [(u64, &str, Severity); 4] = [
     (0x20, "the driver's thermal slowdown", Unknown),
 ];
 
-/// One GPU.
 #[derive(Debug, Default)]
 pub(super) struct GpuRow {
     fields: BTreeMap<String, String>,

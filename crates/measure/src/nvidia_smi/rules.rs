@@ -365,7 +365,7 @@ fn rules(name: impl Fn(&FieldRule) -> &'static str) -> RulesByName {
     rules
 }
 
-/// The rules with this element of XML.
+/// Rules for this XML element.
 pub(super) fn with_element(name: &str) -> impl Iterator<Item = &'static FieldRule> {
     static KNOWN: LazyLock<RulesByName> = LazyLock::new(|| rules(element));
     KNOWN

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_block_ends_with_its_text() {
+    fn text_cannot_close_its_code_block() {
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`"), "`` ` ``");
         assert_eq!(cell("a|b"), "`a\\|b`");

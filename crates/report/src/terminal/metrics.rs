@@ -15,7 +15,7 @@ use crate::{
 const FINDINGS: usize = 4;
 /// Maximum width of a metric's name.
 const NAME: usize = 40;
-/// Minimum width of the worst subject.
+/// Minimum width of the column of the worst subject, in characters.
 const SUBJECT: usize = 12;
 
 /// Writes the section within `room` rows, if the logs are about metrics.
@@ -64,7 +64,7 @@ fn table(text_report: &mut TextReport, rows: &[MetricRow]) {
         rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).max(head.len())
     };
     let name = width(&("metric", |row| &row.name)).min(most);
-    // A narrow terminal has no column for the count of subjects, then none for the median; no figure is cut.
+    // In a narrow terminal the table omits the column with the count of subjects, then the one with the median. No number is truncated.
     let mut columns = figures.to_vec();
     for left_out in ["subjects", "median"] {
         if 2 + name + columns.iter().map(|column| 2 + width(column)).sum::<usize>() + 2 + SUBJECT

@@ -69,7 +69,7 @@ pub fn write(text_report: &mut TextReport, measured: &MeasuredTable<'_>, room: u
     };
     let (table, paints) = loop {
         let (table, paints) = filled(rows, &shown, columns);
-        // Each line is indented by one blank.
+        // Each line is indented by one space.
         let wide = table.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0) + 1;
         match columns.narrower().filter(|_| wide > text_report.width()) {
             Some(narrower) => columns = narrower,

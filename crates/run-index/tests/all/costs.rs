@@ -44,6 +44,6 @@ async fn lists_of_ten_thousand_closed_runs_are_timed() {
             warm.push(began.elapsed());
         }
         warm.sort();
-        println!("  a first page, warm, each with a refresh: median {:?}, slowest {:?}", warm[15], warm[29]);
+        println!("  a first page from memory after a refresh: median {:?}, slowest {:?}", warm[15], warm[29]);
     }
 }

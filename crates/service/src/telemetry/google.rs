@@ -34,7 +34,7 @@ impl GoogleLog {
         Self { project, out, dispatch: OnceLock::new() }
     }
 
-    /// Adds the trace of a span, as Cloud Logging names it.
+    /// Adds the trace of a span in Cloud Logging's format.
     fn trace(&self, span: &Id, line: &mut Map<String, Value>) {
         let dispatch = self.dispatch.get().and_then(WeakDispatch::upgrade);
         let context = dispatch.and_then(|dispatch| tracing_opentelemetry::get_otel_context(span, &dispatch));

@@ -14,7 +14,7 @@ fn parking() -> (Arc<MemoryStore>, StoreParking) {
 }
 
 #[tokio::test]
-async fn an_event_is_parked_with_its_reason_by_date() {
+async fn a_parked_event_is_stored_under_its_date_with_the_reason() {
     let (store, parking) = parking();
     parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
     parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();

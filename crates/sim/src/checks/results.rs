@@ -154,7 +154,7 @@ fn rows_once(evidence: &RunFiles, id: &RunId, found: &mut Vec<Violation>) {
     }
 }
 
-/// Each row of a check's committed logs is in the warehouse, and no other.
+/// The warehouse contains exactly the rows of the checks' committed logs.
 fn rows(
     evidence: &RunFiles,
     id: &RunId,

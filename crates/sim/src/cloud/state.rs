@@ -28,7 +28,7 @@ pub struct Clouds {
     pub stopped_jobs: BTreeSet<String>,
     /// Loaded rows by load.
     pub loads: BTreeMap<String, Arc<Load>>,
-    /// Loaded rows in the form of the judge's queries.
+    /// Loaded rows, in the form that the judge's queries return.
     pub history: ::warehouse::memory::History,
     /// Number of calls whose effect is still pending.
     pub landing: u64,

@@ -15,7 +15,7 @@ use crate::{
     world::Inner,
 };
 
-/// The warehouse, from the view of one process.
+/// Client of the warehouse in one process.
 pub struct SimWarehouse(pub Effects);
 
 fn unavailable(error: PortError) -> Error {

@@ -136,7 +136,7 @@ impl Located {
 }
 
 impl Searched {
-    /// Describes the undecided part.
+    /// Describes the suspects that the measurements cannot separate.
     fn text(&self, located: &Located) -> String {
         let who = if located.suspects.is_empty() && located.suspected.is_empty() {
             "no member is bad"

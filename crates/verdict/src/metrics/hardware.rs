@@ -76,5 +76,5 @@ fn unchanged(nodes: &[NodeEvidence]) -> String {
     ) else {
         return text;
     };
-    format!("{text}; at most {heat} C, {power} W and {clock} MHz during the job")
+    format!("{text}; maximum during the job: {heat} C, {power} W, {clock} MHz")
 }

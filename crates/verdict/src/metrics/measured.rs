@@ -41,7 +41,7 @@ pub(super) struct Measured<'a> {
     metrics: Vec<&'a Metric>,
 }
 
-/// A value that counts, with the metric that prints it; for a settled value, the last one of the window.
+/// A judged value and its metric; for a settled value, the last metric of the window.
 #[derive(Clone, Copy)]
 pub(super) struct MeasuredValue<'a> {
     pub(super) metric: &'a Metric,

@@ -37,7 +37,7 @@ fn a_step_is_found_at_its_position() {
 }
 
 #[test]
-fn a_single_spike_of_any_height_is_no_change_and_moves_no_level() {
+fn a_single_spike_is_not_a_change_and_leaves_the_level_unchanged() {
     for height in [10.0, 1e3, 1e9] {
         for at in [0, 20, 39] {
             let mut noise = Noise(11);

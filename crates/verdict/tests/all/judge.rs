@@ -446,7 +446,7 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
             format!("{requested}0: burnin environment: a has NCCL_NET=gIB\n"),
             "NCCL_IB_TC is not set, 52 was requested",
         ),
-        // The script prints text: a number is not the requested word.
+        // The script prints text, so the number is not the expected word.
         (
             format!("{requested}{}0: burnin environment: b has NCCL_NET=0\n", node("a", "52")),
             "NCCL_NET is 0 on b, gIB was requested",

@@ -22,7 +22,7 @@ impl Seeded {
 /// Results of many searches.
 #[derive(Default)]
 struct Series {
-    /// Tests of each search, ascending.
+    /// Number of tests of each search, ascending.
     counts: Vec<usize>,
     /// Searches whose most likely set is correct.
     right: usize,

@@ -31,7 +31,6 @@ pub struct BigQueryClient {
     apis: OnceCell<Apis>,
     /// Location of the dataset, set once its tables are verified.
     location: OnceCell<String>,
-    /// The last error.
     last_error: Mutex<Option<String>>,
 }
 

@@ -23,7 +23,7 @@ async fn the_end_of_a_job_names_the_nodes_that_the_scheduler_chose() {
 }
 
 #[tokio::test]
-async fn an_unknown_job_is_absent() {
+async fn an_unknown_job_is_reported_as_absent() {
     service().honours_twice("observe-unknown").await;
 }
 

@@ -115,7 +115,7 @@ async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
     feed(&world.conductor(), [event("cli", cancel)]).await;
 
-    // By the records in memory the image is overdue; the ledger also contains the run's cancel.
+    // According to the records in memory the image is overdue; the ledger also contains the run's cancel.
     world.clock.advance(Span::from_secs(24 * 3600));
     ours.conductor.tick().await.unwrap();
     let state = world.state().await;

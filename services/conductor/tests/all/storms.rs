@@ -24,7 +24,7 @@ async fn an_unreliable_store_loses_and_duplicates_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_conductors_and_shuffled_facts_give_one_ledger() {
+async fn two_conductors_and_shuffled_facts_produce_one_ledger() {
     for seed in 0..SEEDS {
         storm(seed, Temper::Honest).await;
     }

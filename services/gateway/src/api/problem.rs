@@ -49,7 +49,7 @@ impl ApiProblem {
     /// 503 for an error of the store.
     pub fn unavailable(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!("{}", service::worker::chain(error));
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable; retry in a moment")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable; repeat the request")
     }
 }
 

@@ -195,7 +195,7 @@ pub async fn begin(
         None => ids::unique(),
         Some(Some(key)) => format!("key/{key}"),
         Some(None) => {
-            let why = "Idempotency-Key: expected 1 to 200 letters, digits or characters of _ . : -";
+            let why = "Idempotency-Key: expected 1 to 200 of the characters a-z A-Z 0-9 _ . : -";
             return Err(ApiProblem::new(StatusCode::BAD_REQUEST, why));
         }
     };

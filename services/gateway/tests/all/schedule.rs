@@ -114,7 +114,7 @@ async fn a_workflow_with_overdue_validation_is_stale() {
     assert_eq!(
         (&new["stale"], &new["validated_at"]),
         (&json!(false), &Value::Null),
-        "a new workflow has the full interval"
+        "a new workflow waits for one full interval"
     );
     assert_eq!(new["next"], json!(["2026-11-21T01:30:00.000Z"]));
     front.clock.advance(Span::from_secs(26 * 3600));

@@ -124,7 +124,7 @@ fn past_run(number: i64, slower: f64) -> Load {
 }
 
 #[tokio::test]
-async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
+async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
     let past = Arc::<Memory>::default();
     // The log of the case takes 5 % longer than each of these.
     for number in 0..5 {

@@ -90,7 +90,7 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_final_and_logged() {
+async fn a_rejected_notice_is_not_repeated_and_is_logged() {
     let (mut world, sender) = world();
     sender.answer(false, Reply::permanent("status 410 Gone"));
     world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;

@@ -149,7 +149,7 @@ impl Api {
         self.change(|objects| drop(objects.create(&key, class)));
     }
 
-    /// Cuts every watch and every followed log.
+    /// Closes every watch and every followed log.
     pub fn cut(&self) {
         self.state.cut.send_modify(|cut| *cut += 1);
     }

@@ -79,7 +79,7 @@ async fn within<T>(what: impl Fn() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn a_client_publishes_and_pulls_filtered_messages_until_it_acknowledges_them() {
+async fn filtered_messages_are_redelivered_until_the_client_acknowledges_them() {
     let broker = broker(&Arc::default());
     let address = Address::open(&broker, "x").await.unwrap();
     let filter = Some(("cluster".to_owned(), "a".to_owned()));

@@ -56,7 +56,7 @@ fn found(row: &SlurmJobRow, marks: &Marks) -> String {
 }
 
 #[test]
-fn both_slurm_versions_give_the_same_states() {
+fn both_slurm_versions_report_the_same_states() {
     for version in VERSIONS {
         let check = |scenario: &str, begun: bool, expected: &str| {
             let row = shown(version, scenario);

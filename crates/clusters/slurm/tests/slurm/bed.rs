@@ -60,7 +60,7 @@ impl SlurmBed {
         Cluster { name: "bed".into(), nodes: vec![], access: slurm.access() }
     }
 
-    /// The scheduler of a new agent.
+    /// Scheduler of a restarted agent, without state in memory.
     pub fn jobs(&self) -> SlurmJobs {
         SlurmJobs::new(Arc::new(MemoryStore::default()))
     }

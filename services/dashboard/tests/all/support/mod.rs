@@ -1,4 +1,4 @@
-//! Runs in memory, and the pages about them.
+//! A store of runs in memory, and the dashboard that shows these runs.
 use std::{path::Path, sync::Arc};
 
 use axum::{Router, body::Body, http::Request};
