@@ -12,7 +12,7 @@ if ! cmp -s "$requirements" "$venv/requirements.txt"; then
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi
-# Build before the engine starts.
+# Builds the tests before the engine starts.
 . .ci/built.sh
 
 bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-bigquery.XXXXXX")

@@ -28,7 +28,7 @@ url=${url%%\?*} # removes the code of the sign-in link
 port=${url##*:}
 token=$(sed 's/^Authorization: Bearer //' "$bed/data/host/up/${port%/}.header")
 export BURNIN_TOKEN=$token
-# An existing run, for the operations on one run.
+# Creates a run, because the operations on one run need an existing run.
 run=$("$venv/bin/python" - "$url" <<'PY'
 import json, os, sys, time, urllib.request
 url = sys.argv[1].rstrip("/")

@@ -28,7 +28,7 @@ for host in ["h1", "h2", "h3", "h4"]:
 SCRIPT
 cp -r workflows "$bed/workflows"
 sed -i "s#^        hostfile: .*#        hostfile: $bed/hosts.txt\n        ssh_options: [UserKnownHostsFile=$bed/known_hosts, StrictHostKeyChecking=accept-new]#" "$bed/workflows/hosts.yaml"
-# A lower minimum, because other gates load this host at the same time.
+# Lowers the minimum bandwidth, because other gates load this host at the same time.
 sed -i 's/busbw: 0.05/busbw: 0.005/' "$bed/workflows/criteria/this-machine.yaml"
 burnin=("$BED_DIR/here" "$programs/burnin")
 settings=(--set cluster.existing.system.hosts.user=ops --set cluster.existing.system.hosts.identity_file="$BED_DIR/ssh/id"

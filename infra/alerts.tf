@@ -6,7 +6,7 @@ resource "google_monitoring_notification_channel" "mail" {
   labels       = { email_address = each.key }
 }
 
-# Counts log lines that need attention.
+# Counts the log lines that raise an alert.
 resource "google_logging_metric" "line" {
   for_each = {
     parked  = "jsonPayload.message=~\"^parked:\""

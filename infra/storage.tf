@@ -4,7 +4,7 @@ resource "google_storage_bucket" "bucket" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
-  # The ledger is deleted by hand only.
+  # Terraform never deletes a ledger bucket with objects: an operator deletes them manually.
   force_destroy = !var.protected && each.key != "ledger"
 
   dynamic "encryption" {

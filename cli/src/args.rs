@@ -63,7 +63,7 @@ pub enum CliCommand {
     },
     /// Print the JSON Schema of a kind of file, for editors.
     Schema {
-        /// Kind of file.
+        /// Kind of file whose schema is printed.
         #[arg(value_enum, default_value_t = SchemaKind::Workflow, value_name = "KIND")]
         kind: SchemaKind,
     },
@@ -187,7 +187,7 @@ pub enum CliCommand {
     /// Verify an exported file offline: the signature, every byte, and that the ledger gives the stated result. Exit code 1 if
     /// verification fails.
     Verify {
-        /// Exported file.
+        /// Exported file, as written by `burnin export`.
         bundle: PathBuf,
         /// Trusted public key, as written by `openssl pkey -in KEY -pubout`.
         #[arg(long, value_name = "KEY")]
@@ -214,7 +214,7 @@ pub enum CliCommand {
         /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
-        /// A name from the list.
+        /// Log name, as listed without this argument; default: list the logs.
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// Print all logs of this check.
@@ -290,7 +290,7 @@ pub enum CliCommand {
         /// Healthy logs of the same benchmark and cluster. A folder includes all its files.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
-        /// Drop logs whose level differs from that of the others, at most a fifth of the logs.
+        /// Drop logs whose level differs from the level of the other logs, at most a fifth of the logs.
         #[arg(long)]
         drop_outliers: bool,
         /// Output file for the baseline.
@@ -336,7 +336,7 @@ pub enum CliCommand {
         output: Output,
     },
     /// Re-test drained nodes, alone and with good partners: run the checks of the last run on their cluster again. A node that passes
-    /// returns to service with --return; otherwise the command that returns it is printed. Exit codes as of `run`.
+    /// returns to service with --return; otherwise the command that returns it is printed. The exit codes are those of `run`.
     Retest {
         /// Nodes of one cluster; see `burnin nodes`.
         #[arg(required = true, value_name = "NODE")]
@@ -391,7 +391,7 @@ pub enum CliCommand {
     /// Print a completion script for a shell; it also completes run ids, workflows and checks. For bash:
     /// `source <(burnin completions bash)` in ~/.bashrc.
     Completions {
-        /// Shell name.
+        /// Shell for which the script is printed.
         shell: Shell,
     },
     /// Print the manual page, or write one for each command.

@@ -44,7 +44,7 @@ pub fn runs() -> ArgValueCompleter {
     })
 }
 
-/// Names of workflows: those of the folder `workflows`, and those of runs.
+/// Names of the workflows in the folder `workflows` and of the workflows of runs.
 pub fn workflow_names() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let files = workflow_files(Path::new("workflows"));
@@ -56,7 +56,7 @@ pub fn workflow_names() -> ArgValueCompleter {
     })
 }
 
-/// Workflow files: those of the folder `workflows`, then any path.
+/// Files of the folder `workflows`, then any path.
 pub fn workflow_files_or_paths() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let files = workflow_files(Path::new("workflows"));

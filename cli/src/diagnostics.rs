@@ -1,4 +1,4 @@
-//! Problems of files, with the source line and a caret, in the form of a compiler's.
+//! Renders problems of files like compiler errors: with the source line and a caret.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use workflow::{Excerpt, FileProblem};
@@ -61,7 +61,7 @@ struct Marked {
 
 impl Marked {
     fn of(excerpt: &Excerpt) -> Self {
-        // Replace each character of the file by exactly one, so that the columns stay correct.
+        // Replace each character of the file by exactly one character, so that the columns stay correct.
         let clean = |c: char| {
             if c == '\t' {
                 ' '

@@ -69,7 +69,7 @@ pub struct VerdictDocument<'a> {
     pub series: bool,
     /// Number of logs by verdict.
     pub totals: Totals,
-    /// The verdict in one sentence; of several logs their totals.
+    /// The verdict in one sentence; with several logs, the number of logs by verdict.
     pub sentence: Option<String>,
     /// Next step; absent if none is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,13 +79,13 @@ pub struct VerdictDocument<'a> {
 /// Number of logs by verdict.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Totals {
-    /// All logs.
+    /// Number of judged logs.
     pub logs: usize,
-    /// Passed logs.
+    /// Number of logs with verdict pass.
     pub pass: usize,
-    /// Failed logs.
+    /// Number of logs with verdict fail.
     pub fail: usize,
-    /// Logs with verdict inconclusive.
+    /// Number of logs with verdict inconclusive.
     pub inconclusive: usize,
 }
 

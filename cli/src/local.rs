@@ -61,7 +61,7 @@ impl DataFolder {
     pub fn open(root: &Path) -> Result<Self, CliError> {
         let cannot = |error: io::Error| CliError::usage(format!("data folder {}: {error}", root.display()));
         fs::create_dir_all(root).map_err(cannot)?;
-        // Processes that outlive this one need an absolute path.
+        // Processes that outlive this process need an absolute path.
         let root = root.canonicalize().map_err(cannot)?;
         // Nodes run the programs in their folder: no other user may write to it.
         let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
@@ -179,7 +179,7 @@ fn observed(store: FolderStore) -> Arc<dyn Store> {
     Arc::new(ObservedStore::new(Arc::new(store), Arc::new(on)))
 }
 
-/// The services, wired together. Facts reach the conductor through the handler given to [`Services::hear`].
+/// The services, wired together. Facts reach the conductor through the handler given to [`Services::subscribe`].
 pub struct Services {
     pub conductor: Arc<Conductor>,
     pub bus: Arc<MemoryBus>,

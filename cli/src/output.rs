@@ -71,7 +71,7 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
 /// The progress line on standard error; other lines are written above it.
 static SPINNER: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Sets the progress line. Without one, lines are written one after the other.
+/// Sets the progress line. Without a progress line, lines are written one after another.
 pub fn note_above(spinner: Option<ProgressBar>) {
     *SPINNER.lock().unwrap_or_else(PoisonError::into_inner) = spinner;
 }
@@ -81,7 +81,7 @@ pub fn note(line: impl fmt::Display) {
     note_styled(&report::neutral(&line.to_string()));
 }
 
-/// Writes one line to standard error, of text that this program styled itself.
+/// Writes one line of text that this program styled itself to standard error.
 pub fn note_styled(line: &str) {
     match &*SPINNER.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(spinner) => spinner.println(line),
@@ -164,10 +164,10 @@ pub fn screen() -> report::Screen {
     report::Screen { width: width().unwrap_or(usual.width), local, ..usual }
 }
 
-/// Width of a terminal that does not state one, columns.
+/// Default width of a terminal that does not report its width, columns.
 const UNSTATED: usize = 80;
 
-/// Columns of standard output, as the variable COLUMNS or the terminal states; `None` for a file or a pipe, which has no limit.
+/// Columns of standard output, from the variable COLUMNS or the terminal; `None` for a file or a pipe, which has no limit.
 pub fn width() -> Option<usize> {
     let positive = |columns: &usize| *columns > 0;
     let stated = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(positive);

@@ -63,7 +63,7 @@ class Launcher(unittest.TestCase):
             (call,) = pods.calls(f"{name}_perf")
             self.assertEqual(call["args"][:14], ["-b", str(2 << 20), "-e", str(16 << 30), "-f", "2", "-g", "1", "-n", "20", "-w", "10",
                                                  "-c", "1"])
-            # gIB's settings, overridden by those of the chart.
+            # The chart's settings override gIB's settings.
             self.assertEqual(call["env"]["NCCL_FROM_GIB"], "1")
             self.assertEqual((call["env"]["NCCL_NET"], call["env"]["NCCL_SOCKET_IFNAME"]), ("gIB", "eth0"))
             self.assertTrue(call["env"]["LD_LIBRARY_PATH"].startswith(f"{pods.folder}/gib/lib64"))

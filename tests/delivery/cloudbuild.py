@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 
 USER_KEY = "^_[A-Z0-9_]+$"
-# Built-in substitutions; those with True can be given with a build.
+# Built-in substitutions; a build can set the substitutions with True.
 BUILT_IN = {"PROJECT_ID": False, "BUILD_ID": False, "PROJECT_NUMBER": False, "LOCATION": False, "TRIGGER_NAME": False, "REPO_FULL_NAME": False,
             "REF_NAME": False, "SERVICE_ACCOUNT": False, "SERVICE_ACCOUNT_EMAIL": False,
             "REPO_NAME": True, "BRANCH_NAME": True, "TAG_NAME": True, "REVISION_ID": True, "COMMIT_SHA": True, "SHORT_SHA": True}
@@ -117,7 +117,7 @@ class Build:
             known |= {step["id"]} if "id" in step else set()
             texts = [step["name"], step.get("dir", ""), step.get("entrypoint", ""), *(step.get("args") or ()), *(step.get("env") or ())]
             used |= {key for text in texts for key in keys(text)}
-            # Undocumented: whether a key counts as used if only a script receives it, as a variable.
+            # Assumption: a key counts as used if only a script receives it, as a variable. The documentation does not state this.
             if self.maps(step):
                 used |= set(self.substitutions)
         if not known - {"-"} and not self.config.get("steps"):

@@ -11,7 +11,7 @@ import sdk
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "RUNBOOK.md"
 PROGRAMS = (*sdk.TOOLS, "bash", "burnin")
-# Programs of each host whose flags are not checked; the rehearsal executes those of procedures.
+# Programs of each host whose flags are not checked; the rehearsal executes the programs in procedures.
 PLAIN = {"cat", "cp", "echo", "export", "jq", "openssl", "rm", "tail", "umask"}
 ASSIGNMENT = re.compile(r"^\w+=")
 

@@ -92,7 +92,7 @@ class Gcloud:
         service = self.cloud.service(name)
         image = one(flags, "--image")
         secrets = one(flags, "--update-secrets")
-        # surface/run/services/update.py of the SDK.
+        # The same checks as in surface/run/services/update.py of the SDK.
         if not set(flags) - {"--region", "--quiet", "--async", "--namespace"}:
             raise Refused("No configuration change requested. Did you mean to include the flags ...?")
         if unknown := set(flags) - {"--region", "--quiet", "--image", "--update-secrets"}:

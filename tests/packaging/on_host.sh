@@ -27,7 +27,7 @@ on burnin check /usr/share/burnin/workflows/quickstart.yaml >/dev/null || fail "
 start() {
   on install -d -o burnin -g burnin -m 700 /var/lib/burnin
   local line
-  # Otherwise the address that an earlier start printed could be read.
+  # Remove the output of an earlier start, which contains an old address.
   rm -f "$folder/up"
   line=$(sed -n 's/^ExecStart=//p' "$root/lib/systemd/system/burnin-up.service")
   # shellcheck disable=SC2086 # words of the unit

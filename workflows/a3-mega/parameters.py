@@ -65,13 +65,13 @@ NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 URL = r"https://[A-Za-z0-9][A-Za-z0-9.-]*(/[A-Za-z0-9_.~/-]*)?"
 SHA256 = matching(r"[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")
 
-# Each parameter: its name here and in the environment, its reader and the expected value. Parameters of a teardown:
+# Each parameter of a teardown: its name here and in the environment, its reader and the expected value.
 TEARDOWN = {
     "cluster": ("_CLUSTER", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
     "keep": ("_KEEP", lambda text: text.split(",") if re.fullmatch(r"(base|image)(,(base|image))?", text) else [] if text == "" else None, "base, image, both with a comma, or empty"),
     "state": ("_STATE", *matching(r"gs://[a-z0-9][a-z0-9._-]{1,220}/[A-Za-z0-9_./-]{1,900}|/[^\0\r\n]{1,1000}", "gs://BUCKET/FOLDER, or an absolute path")),
 }
-# Additional parameters of a deployment:
+# Additional parameters of a deployment, in the same form.
 DEPLOYMENT = {
     "project": ("_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
     "region": ("_REGION", *matching(r"[a-z]{2,20}-[a-z]{2,20}[0-9]{1,2}", "a region such as us-central1")),

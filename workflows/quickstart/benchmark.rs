@@ -65,9 +65,9 @@ pub fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>)
 struct Buffers {
     collective: Collective,
     part: usize,
-    /// This rank and the number of ranks.
+    /// Rank, starting at 0, and number of ranks.
     place: (usize, usize),
-    /// Index of the size: makes its values differ from other sizes'.
+    /// Index of the size, so that each size has different values.
     round: usize,
     input: Vec<u8>,
     output: Vec<u8>,

@@ -49,7 +49,7 @@ impl Collective {
         if self.is_split() { size / FLOAT / ranks * FLOAT & !15 } else { size / FLOAT * FLOAT }
     }
 
-    /// Bytes that a rank sends and receives, for parts of `part` bytes.
+    /// Number of bytes of a rank's input and of its result, for parts of `part` bytes.
     pub fn lengths(self, part: usize, ranks: usize) -> (usize, usize) {
         match self {
             Self::AllReduce | Self::Broadcast | Self::Sendrecv => (part, part),
@@ -69,7 +69,7 @@ impl Collective {
         }
     }
 
-    /// Bus bandwidth over algorithm bandwidth.
+    /// Ratio of bus bandwidth to algorithm bandwidth.
     pub fn factor(self, ranks: usize) -> f64 {
         let ranks = ranks as f64;
         match self {
@@ -93,7 +93,7 @@ impl Collective {
         !matches!(self, Self::Alltoall | Self::Sendrecv)
     }
 
-    /// The element `index` of the result of `rank`.
+    /// Expected element `index` of the result of `rank`.
     pub fn expected(self, index: usize, part: usize, (rank, ranks): (usize, usize), round: usize) -> f32 {
         let part = (part / FLOAT).max(1);
         let sum = |index| (0..ranks).map(|rank| value(rank, index, round)).sum();

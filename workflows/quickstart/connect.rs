@@ -73,7 +73,7 @@ pub fn answer(listener: &TcpListener, timeout: Duration, expected: &[u8]) -> io:
             () if hello[..24] == expected[..24] => {
                 Err(io::Error::other("the ranks were started with different flags"))
             }
-            // A foreign connection.
+            // The connection is not from the expected rank.
             () => Ok(None),
         }
     })

@@ -9,14 +9,14 @@ use std::{
 
 use crate::{Failure, matrix};
 
-/// Bytes that are copied at once.
+/// Bytes of one copy.
 const COPIED: usize = 256 << 20;
-/// Rows of the matrices; a multiple of `SIDE`.
+/// Rows and columns of the matrices; a multiple of `SIDE`.
 const ROWS: usize = 2048;
 /// Threads per block in each dimension.
 const SIDE: c_uint = 16;
 
-/// One thread for each element of the product.
+/// PTX kernel that multiplies two matrices, with one thread for each element of the product.
 const PRODUCT: &CStr = c".version 6.0
 .target sm_50
 .address_size 64

@@ -1,4 +1,4 @@
-//! The end of a failed process.
+//! Failure messages and exit, as of a failed nccl-tests process.
 
 use std::{
     env, fs, process,

@@ -2,27 +2,27 @@
 
 use crate::Failure;
 
-/// Element of the left matrix.
+/// Element of the left matrix, -5 to 5.
 pub fn left(row: usize, column: usize) -> f32 {
     ((row * 7 + column * 3) % 11) as f32 - 5.0
 }
 
-/// Element of the right matrix.
+/// Element of the right matrix, -4 to 4.
 pub fn right(row: usize, column: usize) -> f32 {
     ((row * 5 + column * 13) % 9) as f32 - 4.0
 }
 
-/// A matrix of `n` rows, row after row.
+/// A square matrix with `n` rows, in row-major order.
 pub fn filled(n: usize, element: fn(usize, usize) -> f32) -> Vec<f32> {
     (0..n * n).map(|at| element(at / n, at % n)).collect()
 }
 
-/// Operations of one product of matrices with `n` rows.
+/// Floating-point operations of one product of square matrices with `n` rows.
 pub fn operations(n: usize) -> f64 {
     2.0 * (n as f64).powi(3)
 }
 
-/// Checks some rows of the product, different ones for different sizes, and every element of them.
+/// Checks every element of at most 16 rows of the product.
 pub fn check(n: usize, product: &[f32]) -> Result<(), Failure> {
     for row in (0..n).step_by(n / 16 + 1) {
         for column in 0..n {

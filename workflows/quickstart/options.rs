@@ -76,7 +76,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The sizes in bytes.
+    /// The message sizes in bytes, from `-b` to `-e`: multiplied by `-f`, or with `-f 1` increased by `-i`.
     pub fn sizes(&self) -> Vec<usize> {
         let next = |&size: &usize| match self.factor {
             1 => size.checked_add(self.step.max(1)),
@@ -102,7 +102,7 @@ impl Options {
     }
 }
 
-/// Splits `-b8` into flag and value.
+/// Splits a flag with an attached value: `-b8` becomes `-b` and `8`.
 fn split_flag(word: String) -> Vec<String> {
     match word.get(2..).filter(|value| word.starts_with('-') && !value.is_empty()) {
         Some(value) => vec![word[..2].to_owned(), value.to_owned()],

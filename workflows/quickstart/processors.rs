@@ -1,4 +1,4 @@
-//! The processors of this node, on all hardware threads at once.
+//! Measures the processors of this node, on all hardware threads at the same time.
 
 use std::{
     fs, thread,
@@ -7,12 +7,12 @@ use std::{
 
 use crate::{Failure, matrix};
 
-/// Bytes that a thread copies at once: much more than its share of the cache.
+/// Bytes of one copy by a thread: much more than the thread's share of the cache.
 const COPIED: usize = 32 << 20;
-/// Rows of the matrices.
+/// Rows and columns of the matrices.
 const ROWS: usize = 256;
 
-/// Model of the processor.
+/// Processor model from `/proc/cpuinfo`; `unknown` if the file does not state it.
 pub fn name() -> String {
     let known = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = known.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

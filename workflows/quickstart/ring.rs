@@ -21,7 +21,7 @@ use crate::{
 /// with every rank writing.
 const SLICE: usize = 32 << 10;
 
-/// One rank, with a socket to the next one and one from the previous one.
+/// One rank, with a socket to the next rank and a socket from the previous rank.
 pub struct Ring {
     pub rank: usize,
     pub ranks: usize,
@@ -74,7 +74,7 @@ impl Ring {
         }
     }
 
-    /// The sum over all ranks.
+    /// Computes the sum over all ranks, on every rank.
     fn all_reduce(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
         let (rank, ranks, count) = (self.rank, self.ranks, buffer.len() / FLOAT);
         if let (1, Some(input)) = (ranks, input) {
@@ -123,7 +123,7 @@ impl Ring {
         }
     }
 
-    /// The sum over all ranks of this rank's part.
+    /// Computes the sum over all ranks of this rank's part.
     fn reduce_scatter(&mut self, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
         let (rank, ranks) = (self.rank, self.ranks);
         let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
@@ -205,7 +205,7 @@ impl Ring {
         all
     }
 
-    /// The sum of a number over all ranks.
+    /// Returns the sum of `mine` over all ranks.
     pub fn sum(&mut self, mine: f64) -> f64 {
         let mut block = [0; BLOCK];
         block[..8].copy_from_slice(&mine.to_ne_bytes());
@@ -226,7 +226,7 @@ impl Ring {
         }
     }
 
-    /// Memory with `parts` that is reused between collectives, so that nothing is allocated during a measurement.
+    /// Returns a copy of `parts` in a buffer that collectives reuse, so that a measurement allocates no memory.
     fn scratch(&mut self, which: usize, parts: &[&[u8]]) -> Vec<u8> {
         let mut scratch = std::mem::take(&mut self.scratch[which]);
         scratch.clear();

@@ -1,4 +1,4 @@
-//! The text that nccl-tests prints.
+//! Prints the header, the rows and the summary in nccl-tests' text format.
 
 use std::{process, sync::atomic::Ordering};
 

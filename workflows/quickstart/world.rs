@@ -120,7 +120,7 @@ impl Ranks {
         Ok(None)
     }
 
-    /// Runs the ranks of this process, the first one in this thread.
+    /// Runs the ranks of this process, the first rank in this thread. Returns the process's exit code.
     pub fn run(&self, options: Options) -> i32 {
         if let Err(error) = fs::create_dir_all(&self.rendezvous) {
             fail(line!(), 1, &format!("{}: {error}", self.rendezvous.display()));
@@ -148,7 +148,7 @@ impl Ranks {
     }
 }
 
-/// The ranks with an injected fault.
+/// Ranks with an injected fault: one rank, or all ranks of a host.
 enum FaultTarget {
     Rank(usize),
     Host(String),

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the files and removes obsolete ones, or reports differences.
+/// Writes the files and removes obsolete files, or reports differences.
 fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bool) -> Result<(), String> {
     let mut differing = Vec::new();
     for (path, content) in &files {

@@ -47,8 +47,8 @@ fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
 }
 
-/// Replaces the definition of `System`, whose settings the domain types do not define, by those of all kinds of
-/// clusters.
+/// Replaces the definition of `System`, whose settings the domain types do not define, by the settings of all
+/// kinds of clusters.
 fn with_kinds(mut schema: Value) -> Value {
     let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) else { return schema };
     let Some(open) = definitions.get("System") else { return schema };

@@ -140,7 +140,7 @@ fn settings(audit: &Audit) -> String {
     format!("{text}{table}\n")
 }
 
-/// Names of the nodes or GPUs with a value. For the most frequent value, at position 0: their number, or `all`.
+/// Names of the nodes or GPUs with a value; for the most frequent value (position 0) the number of nodes or GPUs, or `all`.
 fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
     if at == 0 {
         return if setting.differs() { format!("{}", value.subjects.len()) } else { "all".to_owned() };
@@ -148,7 +148,7 @@ fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
     names(&value.subjects)
 }
 
-/// The first names, and the number of the others.
+/// The first [`NAMED`] names, and the number of further names.
 fn names(subjects: &[String]) -> String {
     let more = subjects.len().saturating_sub(NAMED);
     let named = subjects[..subjects.len() - more].join(", ");

@@ -72,8 +72,8 @@ async fn handover_of(data: &DataFolder, run: &RunId) -> Result<Option<String>, C
     Ok((!stories.is_empty()).then(|| report::handover(&stories)))
 }
 
-/// A key file and its permissions. A key has less than 1 KiB: the maximum stops an endless read from a device or a
-/// wrong file.
+/// Reads a key file and its permissions. A key has less than 1 KiB: the maximum stops an endless read from a device or
+/// a wrong file.
 fn read_key(path: &Path) -> io::Result<(String, u32)> {
     const MAX_BYTES: u64 = 16 << 10;
     let found = fs::metadata(path)?;

@@ -34,7 +34,7 @@ use crate::{
 /// How several logs relate: separate runs, a history, or nodes of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRelation {
-    /// A series if all of them state their start time.
+    /// A series if every log contains its start time, otherwise separate runs.
     Unknown,
     Series,
     /// One run, with a log for each node.
@@ -51,7 +51,7 @@ struct JudgedLogs {
     missing_nodes: Vec<String>,
 }
 
-/// Judges every log on its own; the worst verdict counts. In a series, each log is judged with the earlier ones as history.
+/// Judges every log on its own; the worst verdict counts. In a series, each log is judged with the earlier logs as history.
 pub fn judge(
     logs: &[PathBuf],
     criteria: Option<&Path>,
@@ -170,8 +170,8 @@ fn only_node(reading: &Reading) -> Option<&str> {
     nodes.all(|node| node == Some(first)).then_some(first)
 }
 
-/// Returns whether the logs are a series, and sorts them by time when each states a different one; with only `--series`
-/// the given order is kept.
+/// Returns whether the logs are a series. Sorts the logs by start time if all start times are present and different;
+/// otherwise `--series` keeps the given order.
 fn in_time(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
     if judged.len() < 2 {
         return false;

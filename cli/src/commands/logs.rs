@@ -14,7 +14,7 @@ use crate::{
     exit::CliError,
 };
 
-/// Maximum depth of folders below a named one.
+/// Maximum depth of folders below a folder of the command line.
 const DEEPEST: usize = 32;
 
 /// The named files, in order; a folder is replaced by all regular files in it and below, sorted by path. Hidden files

@@ -173,7 +173,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     }
 }
 
-/// Prints the manual page of `burnin`, or writes those of all commands into a folder.
+/// Prints the manual page of `burnin`, or writes the manual pages of all commands into a folder.
 fn manual(folder: Option<&Path>) -> Result<Exit, CliError> {
     let Some(folder) = folder else {
         let mut page = Vec::new();

@@ -336,8 +336,8 @@ fn write_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
-/// Selections of columns, the widest first. Each next one leaves out more: type and operation, the algorithm bandwidth,
-/// the times, the wrong elements.
+/// Selections of columns, the widest first. Each narrower selection also omits, in this order: type and operation, the
+/// algorithm bandwidth, the times, the wrong elements.
 const KEPT: [&[usize]; 5] = [
     &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     &[0, 3, 4, 5, 6, 7, 8, 9, 10],

@@ -280,7 +280,7 @@ fn kept(system: &System, cost: &ClusterCost) -> String {
     )
 }
 
-/// Maximum cost.
+/// Line with the maximum cost of a run.
 fn costs(workflow: &Workflow) -> String {
     let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
         return "Cost: unknown; the workflow sets no price (cost.node_hour).\n".to_owned();

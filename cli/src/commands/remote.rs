@@ -246,7 +246,7 @@ async fn cancel(server: &Server, run: &RunId, reason: &str) -> Result<Exit, CliE
     Ok(Exit::Pass)
 }
 
-/// A collected log.
+/// A collected log, as listed by the server.
 #[derive(Deserialize)]
 struct File {
     name: String,
@@ -289,7 +289,7 @@ async fn print_log(server: &Server, run: &RunId, name: &str) -> Result<(), CliEr
     Ok(())
 }
 
-/// Prints all logs of a run or a check, and with `follow` those of later jobs, until the run is closed.
+/// Prints all logs of a run or a check, and with `follow` the logs of later jobs, until the run is closed.
 async fn follow_logs(
     server: &Server,
     run: &RunId,
@@ -325,7 +325,7 @@ async fn follow_logs(
     }
 }
 
-/// Position of a check among those of the run; `name@3` is in the third round of a soak.
+/// Position of a check among the checks of the run; `name@3` is in the third round of a soak.
 fn prefix(run: &RunId, line: &RunSummary, name: &str) -> Result<CheckIndex, CliError> {
     let (base, round) = match name.rsplit_once('@') {
         Some((base, round)) => (base, round.parse::<usize>().ok().and_then(|round| round.checked_sub(1))),

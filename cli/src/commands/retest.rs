@@ -38,7 +38,7 @@ pub async fn retest(
         None => {
             let (_, state) = data.state(&chosen[0].last_run).await?;
             let mut workflow = state.workflow.clone();
-            // The same image, not a new build of it.
+            // Use the image of the last run instead of building it again.
             workflow.image = state.image().map(|image| ImageSpec::Prebuilt(image.clone())).or(workflow.image);
             Resolved { workflow, archives: vec![], warnings: vec![] }
         }
@@ -57,7 +57,7 @@ pub async fn retest(
     run::begin(data, Resolved { workflow, archives, warnings }, output).await
 }
 
-/// The histories of the named nodes, which are all of one cluster.
+/// The histories of the named nodes, which must belong to one cluster.
 fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a NodeHistory>, CliError> {
     for (place, node) in request.nodes.iter().enumerate() {
         if request.nodes[..place].contains(node) {

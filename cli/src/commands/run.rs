@@ -226,7 +226,7 @@ async fn usual_duration(data: &DataFolder, workflow: &str) -> Option<Duration> {
     progress::usual(runs.iter().map(|run| &**run), workflow)
 }
 
-/// The benchmark's rows while it runs, above the moving line.
+/// Prints the rows of the running benchmark above the progress line.
 struct BenchmarkRows {
     output: LiveOutput,
     /// The file whose rows are shown: several ranks may print the same table.
@@ -296,7 +296,7 @@ async fn watch(
     loop {
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
-            // The last rows come before the end of their job.
+            // Print the last rows of a job before its end.
             rows.lock().await.show(&state).await;
             // An unreadable ledger must not stop the watch: the cluster would stay up.
             if let Ok(loaded) = data.ledger.load_to(run, state.seq).await {

@@ -51,7 +51,6 @@ const REQUESTS: Span = Span::from_secs(2);
 /// Interval of searching for missed endings and of retrying notices.
 const NOTICES: Span = Span::from_secs(2);
 
-/// Arguments of the command.
 pub struct UpOptions {
     /// Folder of the workflow files.
     pub workflows: PathBuf,

@@ -10,7 +10,7 @@ fn log() -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// The log of another node.
+/// The log with `name` as the node name.
 fn of_node(log: &str, name: &str) -> String {
     log.replace("burnin evidence: vm ", &format!("burnin evidence: {name} "))
 }

@@ -180,7 +180,7 @@ fn a_run_with_changed_artefacts_is_not_exported() {
     for name in ["run.draft", "victim"] {
         assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "mine");
     }
-    // A key readable by others is used with a warning; an endless one is refused.
+    // A key readable by other users is used with a warning; an endless file is refused.
     fs::set_permissions(folder.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let (code, message) = export("run.tar");
     assert!(code == Some(0) && message.contains("chmod 600 key"), "{message}");

@@ -1,5 +1,5 @@
-//! Real logs of two H100, one of which another program kept busy: the first such run names that GPU by three independent metrics,
-//! and healthy runs name none.
+//! Real logs of two H100, one of which another program kept busy: the first run with a busy GPU names that GPU by three
+//! independent metrics, and healthy runs name no GPU.
 
 use std::{
     fs,

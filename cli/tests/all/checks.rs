@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const WORKLOAD: &str = "workload: {collective: all_reduce, min_bytes: 16, max_bytes: 1K, step_factor: 4, iterations: 5, warmup_iterations: 1}";
 
-/// A lab whose workflow has these checks instead of its benchmark; each is completed with the workload and criteria.
+/// A lab whose workflow has these checks instead of its benchmark; each check is completed with the workload and criteria.
 fn lab(prelude: &str, checks: &[&str]) -> Lab {
     let lab = Lab::new(prelude, "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -416,7 +416,7 @@ fn each_gpu_is_compared_with_its_own_past() {
     assert!(shown["suspects"].as_array().unwrap().len() == 1, "{shown}");
 }
 
-/// Node-1 counts its starts, and its value falls by `fall` GB/s with each of them.
+/// Node-1 counts its starts, and its value falls by `fall` GB/s with each start.
 fn soaking(lab: &Lab, fall: u32) -> String {
     let count = lab.path("starts").display().to_string();
     format!(
@@ -445,7 +445,7 @@ fn a_killed_soak_resumes_and_repeats_its_checks_for_its_duration() {
     assert_eq!(checks(&document), [json!(["a", "judged", "pass"]), json!(["b", "judged", "pass"])]);
     let rounds = document["checks"][0]["rounds_passed"].as_u64().unwrap();
     assert!(rounds >= 3, "{document}");
-    // Two jobs of each round start on node-1, and none starts twice.
+    // Two jobs of each round start on node-1, and no job starts twice.
     let starts = fs::read_to_string(lab.path("starts")).unwrap().lines().count() as u64;
     assert_eq!(starts, 2 * rounds);
     let id = document["run"].as_str().unwrap();

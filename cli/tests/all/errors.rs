@@ -56,7 +56,7 @@ fn checked(text: &str) -> String {
     message
 }
 
-/// Messages of several cases.
+/// Messages of all cases, each below the name of its case.
 fn messages(cases: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, workflow) in cases {

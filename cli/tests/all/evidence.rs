@@ -1,6 +1,6 @@
 //! Hardware evidence around the program of a check, on a cluster of local processes.
 //!
-//! `nvidia-smi` and `dmesg` are stand-ins that print what those of a machine with two H100 printed (`tests/data/evidence`).
+//! `nvidia-smi` and `dmesg` are stand-ins that print output recorded on a machine with two H100 (`tests/data/evidence`).
 
 use std::{
     fs,
@@ -111,7 +111,7 @@ fn an_error_counter_that_rises_fails_the_run_and_names_the_gpu() {
         (suspects[0]["gpu"].as_u64(), suspects[0]["serial"].as_str()),
         (Some(1), Some("1752624018157"))
     );
-    // The next run begins with these errors: they did not rise during it.
+    // The next run begins with these errors: the error count does not rise during that run.
     let (code, _) = run(folder.path(), "judged", "");
     assert_eq!(code, Some(0));
 }

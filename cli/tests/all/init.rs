@@ -204,7 +204,7 @@ fn a_failed_init_leaves_the_folder_as_it_was() {
     let home = Home::new();
     fs::create_dir_all(home.path("work/workflows")).unwrap();
     fs::write(home.path("work/workflows/quickstart.yaml"), "mine").unwrap();
-    // The files of this folder are written after others.
+    // The files of this folder are written after the files of other folders.
     fs::write(home.path("work/workflows/criteria"), "a file").unwrap();
     let before = home.files();
     let failed = home.burnin(&["init", "quickstart", "--force"]);

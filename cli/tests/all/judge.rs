@@ -121,7 +121,7 @@ fn a_single_rank_measures_no_link() {
     assert!(!Path::new(&save).exists());
 }
 
-/// A log with the times of every row multiplied by a factor, and with a timestamp at the end of each if one is given.
+/// A log with the times of every row multiplied by a factor, and with a timestamp, if given, at the end of every row.
 fn slower(log: &str, times: f64, at: Option<&str>) -> String {
     let text = std::fs::read_to_string(h200(log)).unwrap();
     let mut out = String::new();
@@ -146,7 +146,7 @@ fn slower(log: &str, times: f64, at: Option<&str>) -> String {
     out
 }
 
-/// Writes logs into a folder: healthy ones with their times multiplied by these factors.
+/// Writes logs into a folder: healthy logs with all times multiplied by these factors.
 fn written(folder: &Path, times: &[f64]) -> Vec<String> {
     let logs = times.iter().enumerate().map(|(number, times)| {
         let path = folder.join(format!("run-{number}.log"));
@@ -217,7 +217,7 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     assert!(stderr(&refused).contains("not a regular file"), "{}", stderr(&refused));
     assert!(!std::fs::symlink_metadata(&pipe).unwrap().is_file());
 
-    // Most logs may be slow: a faster one is dropped with a warning.
+    // Most logs may be slow: a faster log is dropped with a warning.
     let fast = written(folder.path(), &[2.0, 2.0, 2.0, 1.0, 2.0]);
     let learned = learn(&save, &["--drop-outliers"], &fast);
     assert_eq!(learned.status.code(), Some(0), "{}", stderr(&learned));
@@ -259,7 +259,7 @@ fn a_baseline_from_mixed_levels_passes_no_log() {
     assert_eq!(document(&judged)["reasons"][0]["code"], "UNSTABLE_BASELINE");
 }
 
-/// Every sample log: those of this repository, and the public ones if they are beside the checkout.
+/// Every sample log of this repository, and the public sample logs if they are beside the checkout.
 fn samples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut logs = Vec::new();
@@ -370,7 +370,7 @@ fn many_logs_are_summarised_with_the_worst_first() {
     times[13] = 2.0;
     written(&logs, &times);
     std::fs::write(logs.join("empty.log"), "").unwrap();
-    // A folder includes its files.
+    // A folder as argument selects all files in it.
     let judged = burnin(&["judge", "--baseline", &save, logs.to_str().unwrap()]);
     let text = String::from_utf8(judged.stdout).unwrap();
     assert_eq!(judged.status.code(), Some(1), "{text}");
@@ -493,7 +493,7 @@ fn copies(folder: &Path, node: &str, speed: &str) -> String {
     let text = std::fs::read_to_string(sample).unwrap();
     let log = folder.join(format!("{node}.json"));
     let (before, rest) = text.split_once("1490.27").unwrap();
-    // The sum, which equals the single value.
+    // Also replace the sum, which equals the single value.
     let (sum, after) = rest.split_once("\"sum\" : 1490").unwrap();
     let (_, after) = after.split_once('\n').unwrap();
     std::fs::write(&log, format!("{before}{speed}{sum}\"sum\" : {speed}\n{after}")).unwrap();
@@ -520,7 +520,7 @@ fn logs_of_the_nodes_of_one_run_are_compared_with_each_other() {
     assert_eq!(verdict["suspects"].as_array().unwrap().len(), 1, "{verdict}");
     let healthy: Vec<_> = [&logs[..3], &logs[4..]].concat();
     assert_eq!(judge(&healthy).status.code(), Some(0), "{}", document(&judge(&healthy)));
-    // A node without a measurement does not pass, and without it the others have fewer peers than the minimum.
+    // A node without a measurement does not pass, and the other nodes then have fewer peers than the minimum.
     let empty = folder.path().join("n9.json").display().to_string();
     std::fs::write(&empty, "").unwrap();
     let missing = judge(&[healthy, vec![empty.clone()]].concat());

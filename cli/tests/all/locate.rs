@@ -94,7 +94,7 @@ fn logs_without_pairs_or_process_times_are_refused() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("healthy-1.log"));
 }
 
-/// `burnin locate --groups` on a file of this text.
+/// Runs `burnin locate --groups` on a file with the content `text`.
 fn groups(text: &str, more: &[&str]) -> (Output, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tested.json");

@@ -1,4 +1,4 @@
-//! The shipped criteria judge any number of nodes and any collective: a healthy first run passes, a degraded one fails.
+//! The shipped criteria judge any number of nodes and any collective: a healthy first run passes, a degraded first run fails.
 
 use std::{fmt::Write, fs, path::Path, process::Command};
 
@@ -21,7 +21,7 @@ struct Cluster {
 const SIZES: std::ops::RangeInclusive<u32> = 23..=33;
 
 impl Cluster {
-    /// A log of nccl-tests 2.19.6, as its `common.cu` prints it.
+    /// A log in the format of `common.cu` of nccl-tests 2.19.6.
     fn log(self, collective: &str, sizes: std::ops::RangeInclusive<u32>) -> String {
         let ranks = 8 * self.nodes;
         let n = ranks as f64;

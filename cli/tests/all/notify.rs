@@ -43,7 +43,7 @@ fn a_test_message_is_delivered_or_the_error_reported() {
     assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
     assert_eq!((&body["schema"], &body["target"]), (&json!("burnin/notice-test/v1"), &json!("pager")));
     assert!(requests[1].1["text"].as_str().unwrap().starts_with("Test message of `burnin notify test`"));
-    // A closed port; an address that must not receive tokens; a name that no workflow has.
+    // Channels that fail: a closed port, an address that must not receive tokens, a name that no workflow uses.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     channel("ops-channel.url", &format!("http://{}/s3cret", closed.local_addr().unwrap()));
     drop(closed);
@@ -83,7 +83,7 @@ fn a_failed_night_is_notified_after_an_unnotified_failure() {
         (&notice["news"], &notice["run"], &notice["first_run"]),
         (&json!("failed"), &json!(run), &json!(before))
     );
-    // The next failure is not news for a channel that received the first.
+    // A second failure is not reported to a channel that received the first failure.
     let second = up.begin("lab", "second-night");
     up.follow(&second);
     let mark = lab.data().join(format!("notices/{second}/ended.json"));

@@ -31,7 +31,7 @@ fn a_closed_standard_error_does_not_end_the_run() {
 }
 
 #[test]
-fn full_outputs_do_not_change_the_result_of_a_run() {
+fn a_full_output_device_does_not_change_the_result_of_a_run() {
     let lab = Lab::new("", "");
     let mut command = lab.command(&["run", "w.yaml", "--log", "debug"]);
     let status = command.stdout(full()).stderr(full()).status().unwrap();

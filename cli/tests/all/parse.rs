@@ -217,7 +217,7 @@ fn a_broken_pipe_is_not_an_error() {
 #[test]
 fn unreadable_files_are_reported_by_name() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // Unreadable from the first byte, even for root.
+    // A read of this file fails at the first byte, even for root.
     let unreadable = "/proc/self/mem";
     for path in [folder.path().to_str().unwrap(), unreadable, "no-such.log"] {
         let output = parse(&["--output", "json", path], b"");

@@ -61,7 +61,7 @@ fn a_successful_run_passes_and_its_files_match_the_manifests() {
     assert_eq!(listed["runs"][0]["verdict"], "pass");
 }
 
-/// Records never change: the process that wrote one never reads it, and ticks list the ledger once a second.
+/// Records never change: the process that wrote a record never reads that record, and ticks list the ledger once a second.
 #[test]
 fn a_run_lists_and_reads_its_ledger_rarely() {
     let lab = Lab::new("", "");
@@ -75,7 +75,7 @@ fn a_run_lists_and_reads_its_ledger_rarely() {
     };
     let (creates, lists, reads) = (requests("Create"), requests("List"), requests("Read"));
     assert_eq!(creates.len(), 12, "each record is created by one request:\n{log}");
-    assert!((12..=40).contains(&lists.len()), "{} lists of the ledger", lists.len());
+    assert!((12..=40).contains(&lists.len()), "{} list requests to the ledger", lists.len());
     assert!(reads.len() <= 30, "{} reads of records", reads.len());
     let again: Vec<_> = reads.iter().filter(|read| read.contains("found=true")).collect();
     assert!(again.is_empty(), "this process wrote every record: {again:?}");
@@ -284,7 +284,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
 
 #[test]
 fn a_run_with_a_dead_node_passes_in_a_second_attempt() {
-    // The first start of a rank waits to be killed; the second does not.
+    // The first start of a rank waits to be killed; the second start completes.
     let lab = Lab::new(
         r#"if [[ $(wc -l < "$(dirname "$0")/../../../../../../counts/rank-$BURNIN_RANK") == 1 ]]; then sleep 60; fi"#,
         "",

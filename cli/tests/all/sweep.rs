@@ -23,7 +23,7 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     assert_eq!(missing.status.code(), Some(64), "a read-only command creates no folder");
 
     fs::create_dir_all(&data).unwrap();
-    // Created by a process that has ended, as after a power failure of the lease holder.
+    // The clusters have no lease holder, as after a power failure: the process that created them has ended.
     let program = supervisor::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
     let clusters =
         supervisor::ClusterFolder::new(data.canonicalize().unwrap().join("host/clusters"), program);

@@ -135,7 +135,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
     // The header as `curl -H @FILE` sends it.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
-    // The link on standard output was used; the next one is in its file.
+    // The link on standard output was used; the link file contains the next link.
     let next = fs::read_to_string(&link).unwrap();
     let next = next.trim().strip_prefix(&format!("http://{}", up.address)).unwrap();
     assert_eq!(up.ask_as("", "GET", next, "", "").0, 200);

@@ -44,7 +44,7 @@ fn a_data_folder_of_an_earlier_version_is_read_and_extended() {
         assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {error}");
     }
 
-    // The new run's rows join the old ones in the warehouse.
+    // The warehouse contains the rows of the old and of the new run.
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let runs = json(&["runs", "--output", "json"]);
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "{runs}");

@@ -24,7 +24,7 @@ pub struct Counts {
     pub rescued: u64,
 }
 
-/// The first final failure.
+/// The first task failure that ended the run on a host: neither ignored nor rescued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskFailure {
     /// Name of the play, or its hosts.

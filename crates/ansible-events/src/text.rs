@@ -51,7 +51,7 @@ fn message_text(message: &Value) -> Option<String> {
     }
 }
 
-/// Reason why the first item of a loop failed; the loop itself only reports that one failed.
+/// Reason why the first item of a loop failed; the loop itself only reports that an item failed.
 fn item(result: &Value) -> Option<String> {
     let items = result["results"].as_array()?;
     items.iter().find(|item| item["failed"] == true).map(message)

@@ -187,7 +187,7 @@ impl CloudBuilds {
     }
 }
 
-/// The object name in `gs://bucket/object`, if the bucket is this one.
+/// The object name in `gs://bucket/object`, if the bucket has the given name.
 fn object_in(place: &str, bucket: &str) -> Option<String> {
     Some(place.strip_prefix("gs://")?.strip_prefix(bucket)?.strip_prefix('/')?.to_owned())
 }

@@ -66,7 +66,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     };
     assert_eq!(failure.class, Class::Cancelled);
 
-    // Several builds of one command are as independent as those of several commands.
+    // Several builds of one command are as independent as builds of several commands.
     let part = |number| BuildKey::numbered(&command(1), "again", number);
     builds.start(&part(1), &configs.fails, limit).await.expect("a handle");
     builds.start(&part(2), &configs.succeeds, limit).await.expect("a handle");

@@ -79,9 +79,9 @@ impl FromStr for BuildKey {
 pub enum BuildPhase {
     /// Queued or running.
     Running,
-    /// Succeeded with this image or these files, stored in the bucket or the registry.
+    /// The build succeeded with this image or these files, stored in the bucket or the registry.
     Built(Image),
-    /// Ended without a result, also after a cancel.
+    /// The build ended without a result, also after a cancel.
     Failed(Failure),
 }
 

@@ -76,7 +76,7 @@ pub enum SecretOrigin {
 }
 
 impl SecretOrigin {
-    /// The word in names of variables and files.
+    /// Suffix for the kind in names of variables and files, such as `url`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Url => "url",

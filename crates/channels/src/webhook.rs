@@ -1,4 +1,4 @@
-//! Programs that accept signed JSON.
+//! Webhooks: signed JSON, sent to a program.
 
 use minijinja::ErrorKind;
 use serde_json::json;

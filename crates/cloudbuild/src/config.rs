@@ -59,7 +59,7 @@ pub struct BuildConfig {
     pub images: Vec<String>,
 }
 
-/// One step.
+/// One step of a build: a program or a script in a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {

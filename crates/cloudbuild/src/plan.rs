@@ -97,7 +97,7 @@ pub enum FailureTolerance {
     Nothing,
     /// All failures, including a timeout.
     Everything,
-    /// Only these exit codes.
+    /// Only failures with these exit codes.
     ExitCodes(Vec<i32>),
 }
 

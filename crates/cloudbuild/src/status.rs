@@ -28,7 +28,7 @@ pub enum BuildStatus {
 }
 
 impl BuildStatus {
-    /// All values, in the order above.
+    /// All values, in the order of their declaration.
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Queued,

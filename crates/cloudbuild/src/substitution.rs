@@ -1,11 +1,11 @@
 //! Syntax of substitutions: `$NAME`, `${NAME}` and `$$` for a dollar sign.
 //!
-//! A name is an upper-case letter or an underscore, followed by those and digits. Any other text after a
-//! dollar sign is literal, so `$(id)`, `$1` and `$home` are unchanged.
+//! A name consists of upper-case letters, underscores and digits, and does not begin with a digit. Any other text after
+//! a dollar sign is literal, so `$(id)`, `$1` and `$home` are unchanged.
 
 use std::collections::BTreeMap;
 
-/// Built-in names of Cloud Build. An absent one is empty, never an error.
+/// Built-in names of Cloud Build. A name without a value is replaced by an empty text, never an error.
 pub const BUILT_INS: [&str; 16] = [
     "BRANCH_NAME",
     "BUILD_ID",

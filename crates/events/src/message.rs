@@ -19,11 +19,11 @@ pub struct Message {
     pub time: Option<Timestamp>,
     /// W3C trace context.
     pub traceparent: Option<String>,
-    /// The fact or command.
+    /// Payload of the event.
     pub content: Content,
 }
 
-/// The fact or command of a message.
+/// Payload of a message: a completed event or a requested operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A past event.

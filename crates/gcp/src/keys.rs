@@ -11,7 +11,7 @@ use service::Clock;
 use tokio::sync::{Mutex, RwLock};
 use tracing::{info, warn};
 
-/// Address at which Google publishes them.
+/// Address at which Google publishes the public keys.
 pub const GOOGLE: &str = "https://www.googleapis.com/oauth2/v3/certs";
 
 /// Minimum interval between fetches caused by unknown key ids.
@@ -99,14 +99,14 @@ impl Keys {
         let now = self.clock.now();
         let (found, good, ageing) = self.lookup(id, now).await;
         if let Some(key) = found.filter(|_| good) {
-            // One caller refreshes ahead of time; the others do not wait for it.
+            // One caller fetches new keys ahead of time; other callers do not wait for this fetch.
             if ageing && let Ok(mut last) = self.fetching.try_lock() {
                 self.fetch(&mut last, now).await.ok();
             }
             return Ok(key);
         }
         let mut last = self.fetching.lock().await;
-        // Another caller may have fetched while this one waited.
+        // Another caller may have fetched the keys while this caller waited.
         let (found, good, _) = self.lookup(id, now).await;
         if let Some(key) = found.filter(|_| good) {
             return Ok(key);

@@ -24,7 +24,7 @@ use crate::{
     storage::{CloudStorage, Emulator},
 };
 
-/// Invalid usage or input, as in all Burnin programs.
+/// Exit code for invalid usage or input, as in all Burnin programs.
 const USAGE: u8 = 64;
 
 /// Dependencies of a service, besides its own configuration.
@@ -40,7 +40,7 @@ pub struct Wiring {
 
 /// What a service adds to the program that all services share.
 pub struct Parts {
-    /// Event types it handles.
+    /// Event types that the service handles.
     pub takes: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
     /// Store for unreadable events.
@@ -154,7 +154,7 @@ async fn live(
     let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
     let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {
-        // Outside Cloud Run callers are not checked, so only local ones are accepted.
+        // Outside Cloud Run callers are not checked, so only local callers are accepted.
         Auth::Platform if platform.on_cloud_run => (Ipv4Addr::UNSPECIFIED, None),
         Auth::Platform => (Ipv4Addr::LOCALHOST, None),
         Auth::Oidc { audience, callers } => {

@@ -34,7 +34,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// Pulls until `stop`. A broken stream is reopened, an idle one replaced.
+    /// Pulls until `stop`. A broken stream is reopened, an idle stream replaced.
     ///
     /// # Errors
     /// Returns an error if credentials are missing.
@@ -121,7 +121,7 @@ async fn client(
 
 async fn deal(door: &EventReceiver, message: Message, receipt: Receipt) {
     let attributes: BTreeMap<_, _> = message.attributes.into_iter().collect();
-    // In the format of a push, so that a parked event can be redelivered.
+    // Parked events have the format of a push, so that they can be redelivered.
     let raw =
         json!({"message": {"attributes": attributes, "data": STANDARD.encode(&message.data)}}).to_string();
     match door.receive(carried(attributes, &message.data), raw.as_bytes()).await {

@@ -90,7 +90,7 @@ pub(crate) struct Inner {
     bucket: String,
     emulator: Option<Emulator>,
     patience: Patience,
-    /// Created at first use, so that missing credentials are reported to a caller.
+    /// Clients, created at first use, so that missing credentials are reported to a caller.
     clients: OnceCell<StorageClients>,
 }
 
@@ -105,7 +105,7 @@ impl CloudStorage {
         Self::with_patience(bucket, emulator, Patience::default())
     }
 
-    /// Replaces the default timeouts, which are those for a push.
+    /// Replaces the default timeouts, which are the timeouts for a push.
     pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
         let bucket = bucket.to_owned();
         Self { inner: Arc::new(Inner { bucket, emulator, patience, clients: OnceCell::new() }) }

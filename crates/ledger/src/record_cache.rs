@@ -17,7 +17,7 @@ pub struct RecordCache {
 }
 
 struct Cached {
-    /// Starting at number 1, without gaps.
+    /// Records of the run, starting at number 1, without gaps.
     records: Arc<Vec<Record>>,
     size: usize,
 }

@@ -108,7 +108,7 @@ impl Ledger {
     pub async fn load(&self, run: &RunId) -> Result<Loaded, LedgerError> {
         let mut records = self.known().get(run);
         let known = records.len() as u64;
-        // The last known record is listed again: without it the ledger was removed, and is read from its start.
+        // The last known record is listed again. If it is absent, the ledger was removed, and is read from its start.
         let mut last = self.last_listed(run, known.max(1)).await?;
         if last < known {
             self.known().forget(run);

@@ -14,7 +14,7 @@ pub struct Usage {
     pub held: Span,
     /// Total run time of the benchmark's jobs.
     pub busy: Span,
-    /// Cost, if a price is known.
+    /// Cost of the clusters; `None` without a known price.
     pub spent: Option<Money>,
 }
 

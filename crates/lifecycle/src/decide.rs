@@ -7,13 +7,11 @@ use crate::{
     state::{LeaseState, RunState},
 };
 
-/// A received fact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occurrence {
-    /// Identity of the message.
+    /// CloudEvents source and id of the message.
     pub event: EventKey,
     pub attempt: Attempt,
-    /// Payload of the message.
     pub fact: Fact,
 }
 
@@ -117,7 +115,7 @@ fn provisional(state: &RunState, entry: RecordEntry, now: Timestamp) -> Record {
     }
 }
 
-/// Reason why a fact is not recorded; `None` if it is.
+/// Reason why a fact is not recorded; `None` for a recorded fact.
 fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<Ignored> {
     let Occurrence { event, attempt, fact } = occurrence;
     if state.seen.contains(event) {
@@ -211,7 +209,7 @@ fn open_attempt(state: &RunState) -> Option<RecordEntry> {
     })
 }
 
-/// Past its limit a stage is polled; the timeout is recorded only if no fact follows.
+/// A stage is polled after its limit; the timeout is recorded only if no fact follows.
 fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     let step = state.frontier()?;
     let stage = step.stage;

@@ -1,4 +1,4 @@
-//! State changes by records.
+//! Applies records to the state of a run.
 
 use model::{
     Attempt, Class, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Step, Timestamp, planted,
@@ -183,7 +183,7 @@ impl RunState {
         }
     }
 
-    /// Adds a step with its first attempt if it is unknown.
+    /// Adds an absent step with its first attempt.
     fn known(&mut self, step: Step) -> &mut StageState {
         self.stages.entry(step).or_insert_with(|| StageState::new(Attempt::first_of(step.check)))
     }

@@ -12,7 +12,7 @@ use crate::state::{LeaseState, RunState};
 pub struct Obligation {
     /// Command to send until a fact answers it.
     pub command: Command,
-    /// Time at which it became pending.
+    /// Time at which the command became pending.
     pub since: Timestamp,
 }
 
@@ -171,7 +171,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
 fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let limits = &state.workflow.limits;
     let limit = state.stage(Stage::Locate.of(check))?.since? + job_limit(limits.locate, limits.grace);
-    // The search ends before the lease: a node that ends with its lease is not bad.
+    // The search ends before the lease: a node that ends with the cluster's lease is not a bad node.
     let lease = state.leases.get(&state.attempt(Stage::Cluster));
     let lease =
         lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));

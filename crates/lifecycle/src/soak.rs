@@ -20,7 +20,7 @@ pub struct SoakProgress {
     pub round_began: Timestamp,
     /// Duration of the longest finished round.
     pub longest: Span,
-    /// Time at which the last round ended, and the reason why no other follows.
+    /// Time at which the last round ended, and the reason why no further round follows.
     pub ended: Option<(Timestamp, SoakEnd)>,
 }
 
@@ -53,7 +53,7 @@ impl RunState {
         self.soak.map_or(1, |progress| progress.rounds)
     }
 
-    /// One round of each check, for summaries: the first that ended without a pass, otherwise the last.
+    /// One round of each check, for summaries: the first round that ended without a pass, otherwise the last round.
     pub fn summarized_checks(&self) -> impl Iterator<Item = CheckIndex> {
         self.workflow.check_indices().map(|first| self.summarized(first))
     }
@@ -78,7 +78,7 @@ impl RunState {
         self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Pass)
     }
 
-    /// Position of the check with this name. In a soak `name@3` is its third round, and `name` the one that summaries show.
+    /// Position of the check with this name. In a soak `name@3` is its third round, and `name` the round in summaries.
     pub fn check_named(&self, name: &str) -> Option<CheckIndex> {
         let check = self.workflow.check_named(name)?;
         let check = if name.contains('@') { check } else { self.summarized(check) };

@@ -59,7 +59,7 @@ pub struct StageState {
     pub overdue: Option<Timestamp>,
     /// The external system itself reported the end of this attempt: none of its processes is running.
     pub stopped: bool,
-    /// A different end was reported for this attempt later. The first one counts.
+    /// A different end was reported for this attempt later. The first reported end counts.
     pub contested: bool,
     pub earlier: Vec<EarlierAttempt>,
 }
@@ -90,9 +90,9 @@ pub struct Lease {
     pub expires_at: Timestamp,
     /// Whether the cluster may exist.
     pub state: LeaseState,
-    /// Start of the current uninterrupted hold.
+    /// Start of the current period in which the cluster costs money.
     pub counted_from: Timestamp,
-    /// Total duration of earlier holds.
+    /// Total duration of the earlier periods in which the cluster cost money.
     pub held: Span,
 }
 

@@ -58,9 +58,9 @@ pub struct Declaration {
     /// Unit of the values; absent if the group or column `unit` reads it from the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Direction of improvement.
+    /// Direction of improvement of the values.
     pub better: Better,
-    /// Kind of subject.
+    /// Kind of subject of the values, such as GPUs or nodes.
     pub scope: Scope,
     /// Lines that report a failure; each becomes a finding `CHECK_FAILED`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -485,7 +485,7 @@ fn set(subject: &mut Subject, name: &str, value: &str) {
     }
 }
 
-/// The number around a match that is only a part of it, such as `9.5e-05` around `9.5`.
+/// The complete number around a partial match, such as `9.5e-05` around `9.5`; `None` for a complete match.
 fn cut(line: &str, start: usize, end: usize) -> Option<&str> {
     let bytes = line.as_bytes();
     let of_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';

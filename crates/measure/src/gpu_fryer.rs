@@ -125,7 +125,7 @@ impl Fryer {
             Some((count::<u32>(gpu)?, rate.trim(), unit, low, high))
         };
         let Some((gpu, rate, unit, low, high)) = parsed() else {
-            // Memory of the GPU, before the run.
+            // Before the run, the program prints the memory of the GPU in a similar line.
             self.broken |= rest.contains("(min");
             return;
         };

@@ -153,7 +153,7 @@ impl Lines for GithubBenchmark {
     }
 }
 
-/// Lower case words of a name.
+/// Name in lower case; characters other than letters, digits and `.` become `_`.
 fn plain(name: &str) -> Cow<'_, str> {
     let name = short(name);
     if name.bytes().all(|byte| PLAIN[usize::from(byte)]) {
@@ -277,7 +277,7 @@ fn pair(text: &str) -> Option<(&str, &str)> {
     is_key.then(|| (key, trim(&text[equals + 1..])))
 }
 
-/// The unit that the suffix of a key states.
+/// Unit from the suffix of a key.
 fn unit(key: &str) -> &'static str {
     let Some(at) = key.bytes().rposition(|byte| byte == b'_') else { return "unknown" };
     let (rest, suffix) = (&key[..at], &key[at + 1..]);

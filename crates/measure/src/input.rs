@@ -68,7 +68,7 @@ impl<R: Read> Read for Maybe<R> {
     }
 }
 
-/// Fails once with an earlier error.
+/// A reader whose first read returns an earlier error; later reads return the end of the input.
 struct Failing(Option<io::Error>);
 
 impl Read for Failing {

@@ -42,7 +42,7 @@ struct JsonNode {
     /// End of the text. For a closed object or array: index of the first node after it; for an open one: index of the enclosing
     /// object or array.
     end: u32,
-    /// Number of line feeds before it.
+    /// Number of line feeds before the node.
     line: u32,
     kind: JsonKind,
 }
@@ -56,7 +56,7 @@ impl JsonNode {
 pub(crate) struct Document<'a> {
     text: &'a str,
     nodes: Vec<JsonNode>,
-    /// First line in the log.
+    /// Line number in the log at which the document starts.
     first: u64,
     /// Number of line feeds so far.
     breaks: usize,
@@ -115,7 +115,7 @@ impl<'a> Document<'a> {
         JsonValue { document: self, at: 0 }
     }
 
-    /// Whether the text of a node is this one.
+    /// Whether the text of a node equals `text`.
     #[inline]
     fn is_text(&self, node: &JsonNode, text: &str) -> bool {
         let (start, end) = (node.start as usize, node.end as usize);
@@ -170,7 +170,7 @@ impl<'a> Document<'a> {
         let (mut depth, mut open, mut open_kind) = (0, 0, JsonKind::Word);
         let mut at = 0;
         loop {
-            // A value.
+            // Skips a value, or enters an object or array.
             at = self.blanks(at);
             if open_kind == JsonKind::Object {
                 at = if self.byte(at) == Some(b'"') { self.string(at)? } else { self.word(at)? };
@@ -257,7 +257,7 @@ impl<'a> Document<'a> {
         at + length
     }
 
-    /// Adds the string whose quote is here; returns its end.
+    /// Adds the string whose opening quote is at `start`; returns the end of the string.
     #[inline]
     fn string(&mut self, start: usize) -> Option<usize> {
         let inside = self.text.as_bytes().get(start + 1..).unwrap_or_default();

@@ -158,13 +158,13 @@ impl Processes<'_> {
         let rest = trimmed_end(rest);
         let unlabelled = clean && first && origin.is_absent();
         let ahead = if unlabelled && self.labels.are_marked() { ahead } else { "" };
-        // A launcher writes its prefix once a line.
+        // A launcher writes its prefix once per line.
         let continued = !first && origin.is_absent() && !self.streams.is_empty();
         let blank = rest.is_empty();
         if blank && origin.is_absent() {
             return 0;
         }
-        // A line that begins with a carriage return has its prefix before it, without text.
+        // If a line begins with a carriage return, an empty piece with the prefix precedes the carriage return.
         let selected = continued || self.select(origin);
         if blank || !selected {
             return 0;
@@ -239,7 +239,7 @@ fn trimmed_end(line: &str) -> &str {
         return line;
     }
     let end = line.bytes().rposition(|byte| byte > b' ').map_or(0, |at| at + 1);
-    // All bytes after it are ASCII.
+    // All bytes after `end` are ASCII.
     &line[..end]
 }
 
@@ -254,7 +254,7 @@ struct Piece<'a> {
     text: Option<Result<&'a str, &'a [u8]>>,
     number: u64,
     whole: bool,
-    /// Whether it is the first piece of a line.
+    /// Whether the piece is the first of a line.
     first: bool,
     /// Position of the piece in the buffer.
     position: usize,
@@ -264,7 +264,7 @@ struct Piece<'a> {
 }
 
 /// Splits the input at line feeds and carriage returns: programs overwrite their progress with the latter, which do not
-/// count as lines. The beginning of the log is split where it is; the memory is then used for the rest of the log.
+/// count as lines. The beginning of the log is split in place; the memory is then used for the rest of the log.
 fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>) -> io::Result<()> {
     let (mut buffer, mut scratch) = (beginning, Vec::new());
     // The line that is not read yet starts at `from`; `block` is the end of the bytes in which terminators were searched.

@@ -1,6 +1,6 @@
 //! Numbers exactly as printed.
 
-/// Powers of ten as written in source, because computed ones are not the nearest floating-point numbers.
+/// Powers of ten as literals, because computed powers may differ from the nearest floating-point numbers.
 const POWERS: [f64; 49] = [
     1e-24, 1e-23, 1e-22, 1e-21, 1e-20, 1e-19, 1e-18, 1e-17, 1e-16, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10,
     1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
@@ -19,7 +19,7 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    /// The same number printed with this many digits, of which zeros at the end were omitted.
+    /// The number with the resolution of a text with `digits` significant digits, of which trailing zeros were omitted.
     pub(crate) fn with_digits(self, digits: i32) -> Self {
         let magnitude = if self.value == 0.0 { 0.0 } else { self.value.abs().log10().floor() };
         // The exponent of a finite number fits into `i32`.

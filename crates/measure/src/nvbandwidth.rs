@@ -66,7 +66,7 @@ struct Matrix {
     pairs: bool,
     part: Option<&'static str>,
     columns: usize,
-    /// Number of significant digits, if zeros at the end are omitted.
+    /// Number of significant digits, if trailing zeros are omitted.
     digits: Option<i32>,
     sum: f64,
     /// Largest rounding of the sum.
@@ -203,7 +203,7 @@ impl Lines for Copies {
 }
 
 impl Copies {
-    /// A description, the numbers of the columns, or a row.
+    /// Reads a line of a matrix: its description, the numbers of its columns, or a row.
     fn matrix(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let Some(test) = &mut self.test else { return };
         if text.ends_with(')') && text.contains('(') {

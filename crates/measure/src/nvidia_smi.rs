@@ -62,7 +62,7 @@ struct Smi {
 /// Maximum depth of the document.
 const DEPTH: usize = 16;
 
-/// Names of the open sections with their indentation. Their memory is used again, because each line of text opens one.
+/// Names of the open sections with their indentation. Their memory is reused, because each line of text opens a section.
 #[derive(Default)]
 struct Path {
     names: Vec<(usize, String)>,
@@ -261,7 +261,7 @@ impl Smi {
             ("Fabric", "Status") => return self.fabric(value, line, out),
             _ => {}
         }
-        // The last part is the nearest; `GPU Link Info` lies between `PCI` and `Link Width`.
+        // The last part is the innermost section; `GPU Link Info` lies between `PCI` and `Link Width`.
         let part = self.path.length.checked_sub(1).filter(|last| *last > 0);
         let part = part.and_then(|last| self.path.name(last)).unwrap_or_default();
         let known = with_name(name)

@@ -34,9 +34,9 @@ const METRIC: usize = 560;
 const _: () = assert!(size_of::<Metric>() * 5 / 2 <= METRIC);
 /// Maximum length of the text by which a recent name or recent labels are found, bytes.
 const RECENT_TEXT: usize = 512;
-/// Ends a part of a name; it does not occur in UTF-8.
+/// Ends a part of a name. This byte does not occur in UTF-8.
 const END: u8 = 0xff;
-/// Ends a unit; it does not occur in UTF-8.
+/// Ends a unit. This byte does not occur in UTF-8.
 const END_OF_UNIT: u8 = 0xfe;
 
 /// The reading in progress.
@@ -139,7 +139,7 @@ impl Out {
         self.begin(known, NameSource::Made(make), &[text], known.unit)
     }
 
-    /// Starts a metric of the registry whose name and unit are made from a text, in the same way.
+    /// Starts a metric of the registry whose name and unit are made from a text, unless they are among the recent names.
     #[inline]
     pub(crate) fn put_made_with_unit(
         &mut self,

@@ -35,7 +35,7 @@ pub(crate) struct Labels {
 
 /// Maximum length of a label, bytes.
 const LONGEST: usize = 200;
-/// Length of the part of a line that is examined, bytes: more than all of its prefixes have.
+/// Length of the examined part of a line, bytes: more than the total length of its prefixes.
 const PREFIXES: usize = 1024;
 /// Number of lines that are examined.
 const EXAMINED: usize = 400;

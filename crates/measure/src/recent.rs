@@ -1,7 +1,7 @@
 //! A table of values that were made recently.
 
-/// Number of values with equal upper bits of their hashes: two names of a log often have them, and would replace each other for each
-/// metric.
+/// Number of values that are stored for equal upper bits of their hashes. With one value, two names of a log would often
+/// replace each other at each metric.
 const WAYS: usize = 4;
 /// Number of bits that select a set of values.
 const BITS: u32 = 6;

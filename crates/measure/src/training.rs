@@ -111,7 +111,7 @@ impl Lines for Training {
 static COLON: Phrase = Phrase::new(": ");
 
 impl Training {
-    /// `       1/       5 | consumed samples: ... | ... |`.
+    /// Reads the line of an iteration: `       1/       5 | consumed samples: ... | ... |`.
     fn iteration(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let mut fields = text.split('|');
         let progress = fields.next().and_then(|progress| progress.split_once('/'));
@@ -137,7 +137,7 @@ impl Training {
             };
             let put = out.put(known).whole();
             let put = match known.name {
-                name if name == NAN.name || name == SKIPPED.name => put, // totals until this iteration
+                name if name == NAN.name || name == SKIPPED.name => put, // totals up to this iteration
                 _ => put.label("iteration", iteration),
             };
             put.read(value, line.number);

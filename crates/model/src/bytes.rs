@@ -49,7 +49,7 @@ impl ByteSize {
     /// Deserializes a size into a plain number of bytes.
     ///
     /// # Errors
-    /// Returns an error if the value is not a size.
+    /// Returns an error if the size is invalid.
     pub fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         Self::deserialize(deserializer).map(|size| size.0)
     }

@@ -10,7 +10,7 @@ use crate::{
     SoakRounds, Span, Stage, Timestamp, VerdictReached,
 };
 
-/// A command. A worker that receives the same id again publishes the same fact again.
+/// A request to a worker. A worker that receives the same id again publishes the same fact again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
     /// Derived from run, stage, attempt and verb.
@@ -63,7 +63,7 @@ commands! {
     ClusterCreate {
         /// Cluster to provision or check.
         spec: ClusterSpec,
-        /// Cluster name.
+        /// Name of the cluster in its own system.
         name: String,
         /// Time at which the cluster expires by itself; `None` for an existing cluster.
         expires_at: Option<Timestamp>,
@@ -72,14 +72,14 @@ commands! {
     ClusterObserve {
         /// Cluster to provision or check.
         spec: ClusterSpec,
-        /// Cluster name.
+        /// Name of the cluster in its own system.
         name: String,
     } = "dev.burnin.cluster.observe.v1";
     /// Release the cluster. Succeeds if the cluster is absent.
     ClusterDelete {
         /// Cluster that was provisioned.
         spec: ClusterSpec,
-        /// Cluster name.
+        /// Name of the cluster in its own system.
         name: String,
     } = "dev.burnin.cluster.delete.v1";
     /// Submit the benchmark to the scheduler.
@@ -123,7 +123,7 @@ commands! {
     } = "dev.burnin.logs.collect.v1";
     /// Judge the measurements.
     RunJudge {
-        /// Workflow name.
+        /// Name of the run's workflow.
         #[serde(default)]
         workflow: String,
         /// Name of the check, if the workflow has several.
@@ -154,7 +154,7 @@ commands! {
         /// Pinned baseline document with the healthy cluster's curve, if the workflow has one.
         #[serde(default)]
         baseline: Option<serde_json::Value>,
-        /// Earlier rounds of a soak, with which this one is compared.
+        /// Earlier rounds of a soak, with which this round is compared; `None` without a soak.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         soak: Option<Box<SoakRounds>>,
     } = "dev.burnin.run.judge.v1";
@@ -170,7 +170,7 @@ commands! {
     } = "dev.burnin.nodes.cancel.v1";
     /// Load the measurements into the warehouse.
     ResultsLoad {
-        /// Workflow name.
+        /// Name of the run's workflow.
         workflow: String,
         /// Name of the check, if the workflow has several.
         #[serde(default, skip_serializing_if = "Option::is_none")]

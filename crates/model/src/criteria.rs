@@ -11,9 +11,9 @@ use crate::{ByteSize, Collective, metric::Metric};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Criteria {
-    /// Short name.
+    /// Short name of the criteria, for display.
     pub name: String,
-    /// Origin of the numbers.
+    /// Origin of the bounds and references.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Require that every element was checked.
@@ -64,7 +64,7 @@ pub struct Criteria {
     /// Accepted shortfall from a reference.
     #[serde(default, skip_serializing_if = "Tolerance::is_default")]
     pub tolerance: Tolerance,
-    /// Criteria of the metrics of other benchmarks than nccl-tests (docs/METRICS.md).
+    /// Criteria of the metrics of benchmarks other than nccl-tests (docs/METRICS.md).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricCriterion>,
 }
@@ -95,7 +95,7 @@ pub struct MetricCriterion {
     /// Upper bound, in the metric's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<f64>,
-    /// Required value.
+    /// Exact value that the metric must have, in the metric's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equals: Option<f64>,
     /// Published value of the same device or system.

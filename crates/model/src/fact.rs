@@ -159,7 +159,7 @@ pub struct Push {
     pub repository: String,
     /// `refs/heads/...` or `refs/tags/...`.
     pub reference: String,
-    /// The commit, in hex.
+    /// SHA of the pushed commit, hex.
     pub commit: String,
 }
 
@@ -189,7 +189,7 @@ impl std::fmt::Display for Trigger {
 /// Cancellation of a run was requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelRequested {
-    /// Person or system that requested it.
+    /// Person or system that requested the cancellation.
     pub by: String,
     /// Reason for the cancellation.
     pub reason: String,
@@ -317,7 +317,7 @@ impl Cluster {
 /// A node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
-    /// Host name.
+    /// Host name in the scheduler.
     pub name: String,
     /// Number of GPUs, or 1 for a node without GPUs.
     pub slots: u32,
@@ -339,7 +339,7 @@ impl Node {
 /// The provider's confirmation that a cluster is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
-    /// The cluster's name.
+    /// Name of the deleted cluster.
     pub name: String,
     /// Resources that were checked, and the result.
     pub evidence: String,
@@ -405,7 +405,7 @@ pub struct Manifest {
     /// Objects, by name relative to the manifest's folder.
     pub objects: Vec<ManifestObject>,
     /// Files that were not collected. At most 1000 entries; if there are more files, the last entry contains the number
-    /// of the others.
+    /// of the remaining files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -521,7 +521,7 @@ impl Reason {
 pub struct VerdictReached {
     /// Verdict on the measurements.
     pub verdict: Verdict,
-    /// Reasons of the verdict.
+    /// Reasons of the verdict. A pass also has reasons.
     pub reasons: Vec<Reason>,
     /// Name and digest of the criteria.
     pub criteria: String,
@@ -552,7 +552,7 @@ pub struct MeasurementsFile {
 /// The result of the run is final and all resources are released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunClosed {
-    /// Conclusion of the run.
+    /// Conclusion of the run, independent of the verdict.
     pub conclusion: Conclusion,
     /// Verdict on the measurements, if they were judged.
     pub verdict: Option<Verdict>,
@@ -568,7 +568,7 @@ pub struct RunUsed {
     pub requested_at: Timestamp,
     /// Time at which the run was closed.
     pub closed_at: Timestamp,
-    /// Conclusion of the run.
+    /// Conclusion of the run, independent of the verdict.
     pub conclusion: Conclusion,
     /// Verdict on the measurements, if they were judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -582,7 +582,7 @@ pub struct RunUsed {
     /// Cost of the clusters, if a price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Money>,
-    /// Currency of `spent`: `USD`.
+    /// Currency of `spent`, such as `USD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
     /// Name of the existing cluster; `None` for a provisioned one.
@@ -596,9 +596,9 @@ pub struct RunUsed {
 /// A result that concerns one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeResult {
-    /// Name in the scheduler.
+    /// Name of the node in the scheduler.
     pub node: String,
-    /// Kind of result.
+    /// Health of the node and the action taken.
     pub result: NodeResultKind,
     /// Confidence, reason or command, for display.
     pub detail: String,

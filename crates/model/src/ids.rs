@@ -55,7 +55,7 @@ impl RunId {
     /// Maximum length of a run id; cluster names append an attempt and must stay below 63 characters.
     pub const MAX_LEN: usize = 50;
 
-    /// The id as text.
+    /// The id as text, with lower-case letters, digits and `-` only.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -107,7 +107,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All stages, in order.
+    /// All stages, in order of execution.
     pub const ALL: [Self; 7] =
         [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Locate, Self::Results];
 
@@ -161,10 +161,10 @@ impl FromStr for Stage {
 pub struct CheckIndex(pub u16);
 
 impl CheckIndex {
-    /// The first check; the only one of a workflow with a single benchmark.
+    /// The first check; the only check of a workflow with a single benchmark.
     pub const FIRST: Self = Self(0);
 
-    /// Whether this is the first check, the only one of a single benchmark.
+    /// Whether this is the first check of the run. A single benchmark is its workflow's first check.
     pub const fn is_first(&self) -> bool {
         self.0 == 0
     }

@@ -227,7 +227,7 @@ pub enum Placement {
     InPlace,
 }
 
-/// A column of a half, by the name of its field in [`Half`].
+/// A column of the out-of-place or in-place half of a row, named after its field in [`Half`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Column {

@@ -144,7 +144,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// All directions.
+    /// All directions, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Higher, Self::Lower, Self::Exact, Self::None];
 }
 
@@ -204,7 +204,7 @@ impl Subject {
         Self { gpu: Some(gpu), ..Self::default() }
     }
 
-    /// Whether no field is known: the subject is the world, or the log's node.
+    /// Whether no field is known: the subject is the whole cluster, or the log's node.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Workload;
 
-/// The program of a benchmark.
+/// Program of a benchmark: one of nccl-tests, or any other program with the format of its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Program {
     /// A program of nccl-tests.
@@ -49,7 +49,7 @@ pub struct CommandLine {
     /// Program and arguments. A program without `/` is looked up in the image, in the cluster's `programs` folder, then on the
     /// `PATH` of the node.
     pub argv: Vec<String>,
-    /// Number of its processes.
+    /// Part of the cluster for which the program is started once.
     pub every: Every,
     /// Maximum number of rounds of pairs; default: all pairs are measured ([`pair_rounds`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct CommandLine {
     /// Container image with the program, `NAME@sha256:DIGEST`, instead of the workflow's. Kubernetes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Format of its output.
+    /// Format of the program's output.
     pub read: OutputFormat,
 }
 

@@ -32,7 +32,7 @@ pub struct Record {
 pub enum RecordEntry {
     /// A fact that changed the state of the run.
     Accepted {
-        /// Identity of its message.
+        /// Id of the message that caused the record.
         event: EventKey,
         /// Attempt of the fact; 1 for facts about the whole run.
         attempt: Attempt,
@@ -99,11 +99,11 @@ impl RecordEntry {
             _ => false,
         };
         match self {
-            // Runs that yield exist since format 5.
+            // Format 5 introduced runs that yield.
             _ if yields => 5,
-            // Several checks exist since format 4: an older program would skip them.
+            // Format 4 introduced several checks: an older program would skip them.
             _ if requests_checks || !attempt.check.is_first() => 4,
-            // The locate stage exists since format 3.
+            // Format 3 introduced the locate stage.
             _ if matches!(stage, Some(Stage::Locate)) => 3,
             Self::OverBudget { .. } => 2,
             _ => 1,

@@ -28,7 +28,7 @@ impl Soak {
     pub const MAX_CHECKS: u16 = 5000;
 }
 
-/// A round of a check, and the earlier ones.
+/// A round of a check, and the earlier rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakRounds {
     /// Number of this round, starting at 1.

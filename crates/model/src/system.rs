@@ -57,7 +57,7 @@ impl System {
     /// The settings as the type of their kind.
     ///
     /// # Errors
-    /// Returns an error if the settings do not have that form.
+    /// Returns an error if the settings are invalid for `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.0.value)
     }
@@ -77,12 +77,12 @@ impl ClusterAccess {
     /// The access as the type of its kind.
     ///
     /// # Errors
-    /// Returns an error if the access does not have that form.
+    /// Returns an error if the access is invalid for `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.0.value)
     }
 
-    /// Reads the text that older ledgers hold in `endpoint`: `slurm:{JSON}`, `kubernetes:{JSON}`, or the folder of a cluster of
+    /// Reads the field `endpoint` of older ledgers: `slurm:{JSON}`, `kubernetes:{JSON}`, or the folder of a cluster of
     /// local processes.
     ///
     /// # Errors

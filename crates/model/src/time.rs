@@ -83,7 +83,7 @@ impl JsonSchema for Timestamp {
 pub struct Span(pub Duration);
 
 impl Span {
-    /// Whole seconds.
+    /// A duration of this number of seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }

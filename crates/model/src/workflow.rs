@@ -59,7 +59,7 @@ pub struct ClusterCost {
     /// Maximum total cost of a run's clusters. A run that would exceed it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Money>,
-    /// Currency for display: `USD`.
+    /// Currency for display; default: `USD`.
     #[serde(default = "dollars")]
     pub currency: String,
 }
@@ -112,8 +112,8 @@ impl BuildSpec {
 pub struct SourceRepository {
     /// Address for `git fetch`.
     pub url: String,
-    /// Its connection to Cloud Build, `projects/*/locations/*/connections/*/repositories/*`, which gives access to a private
-    /// repository.
+    /// Connection of the repository to Cloud Build, `projects/*/locations/*/connections/*/repositories/*`, which gives access
+    /// to a private repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
     /// Branch, tag or commit.
@@ -139,7 +139,7 @@ pub struct SourceObject {
     pub sha256: String,
 }
 
-/// Cluster of the benchmark.
+/// Cluster on which the benchmark runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterSpec {
@@ -203,7 +203,7 @@ impl Workflow {
         self.checks.get(check.index() - usize::from(self.round_of(check) * self.check_count()))
     }
 
-    /// Position of the check with this name. `name@3` is that of the third round.
+    /// Position of the check with this name. `name@3` is the check of the third round.
     pub fn check_named(&self, name: &str) -> Option<CheckIndex> {
         let (name, round) = match name.rsplit_once('@') {
             Some((name, round)) if self.soak.is_some() => (name, round.parse::<u16>().ok()?.checked_sub(1)?),
@@ -236,7 +236,7 @@ pub struct Check {
     /// Names of earlier checks; without a pass of each of them this check is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// Maximum duration of its job; `limits.job` if absent.
+    /// Maximum duration of the check's job; `limits.job` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Span>,
 }

@@ -24,7 +24,7 @@ const EXACT: [f64; 23] = [
 ];
 
 impl Number {
-    /// The whole token must be a number of at most 19 digits; no program prints a longer one.
+    /// The whole token must be a number of at most 19 digits; no program prints a longer number.
     #[inline]
     pub(crate) fn parse(token: &[u8]) -> Option<Number> {
         if token.len() > LONGEST {
@@ -96,8 +96,8 @@ impl Number {
         0.5 * 10f64.powi((self.exponent + shift).clamp(-300, 300))
     }
 
-    /// Whether the number has decimals, or is too large to show them: true of times and bandwidths, but not
-    /// of counts.
+    /// Whether the number has decimals, or is too large to show them: true for times and bandwidths,
+    /// but not for counts.
     pub(crate) fn looks_measured(self) -> bool {
         self.point || self.scientific || self.whole_digits >= 4
     }

@@ -44,8 +44,8 @@ pub(crate) fn span<const BLANKS: bool>(text: &[u8]) -> usize {
     let (eights, rest) = text.as_chunks::<8>();
     for (at, eight) in eights.iter().enumerate() {
         let eight = u64::from_le_bytes(*eight);
-        // Sets the high bit of each non-blank byte: the addition carries into it from 0x21 on, and into no
-        // other byte.
+        // Sets the high bit of each non-blank byte: for bytes from 0x21 on, the addition carries into the high
+        // bit of the same byte, never into another byte.
         let solid = (((eight & !HIGH) + (0x7f - u64::from(b' ')) * ONES) | eight) & HIGH;
         let ends = if BLANKS { solid } else { solid ^ HIGH };
         if ends != 0 {

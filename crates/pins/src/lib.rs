@@ -129,7 +129,7 @@ impl Pins {
         self.decide(workflow, PinChange::Released, who, none).await
     }
 
-    /// Appends an entry, unless the newest one makes it unnecessary.
+    /// Appends an entry, unless the newest entry already has the same effect.
     async fn decide(
         &self,
         workflow: &str,

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::view::{StreamWindow, Undecided};
 
-/// Minimum length of a known value: shorter ones occur in harmless text.
+/// Minimum length of a known value, bytes: shorter values occur in harmless text.
 pub(crate) const SHORTEST: usize = 8;
 /// Longer values are split into pieces, to bound the lookahead.
 const PIECE: usize = 1 << 10;

@@ -37,7 +37,7 @@ const CHUNK: usize = 64 << 10;
 /// State of one stream.
 pub struct Redactor {
     rules: Arc<Rules>,
-    /// The last processed bytes, for lookbehind, and the undecided ones.
+    /// The last processed bytes, for lookbehind, and the undecided bytes.
     buffer: Vec<u8>,
     /// Number of processed bytes in the buffer.
     passed: usize,
@@ -61,7 +61,7 @@ impl Redactor {
         Self { rules, buffer: Vec::new(), passed: 0, mode, environment: false, tally }
     }
 
-    /// Processes the next bytes of the stream, and appends the decided ones to `out`.
+    /// Processes the next bytes of the stream, and appends the decided bytes to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         for chunk in bytes.chunks(CHUNK) {
             self.buffer.extend_from_slice(chunk);

@@ -67,7 +67,7 @@ fn quote(view: &StreamWindow<'_>, at: usize) -> Result<Option<(usize, u8)>, Unde
     Ok(mark.map(|mark| (slashes + 1, mark)))
 }
 
-/// The value assigned to a name that ends with the `length` bytes at this position.
+/// The value assigned to a name whose last `length` bytes are at this position.
 pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
     let quoted = quote(view, length)?;
     let mut at = length + quoted.map_or(0, |(bytes, _)| bytes);

@@ -17,9 +17,9 @@ pub(crate) enum ScanMatch {
 /// A secret at a position.
 pub(crate) struct Hit {
     pub(crate) kind: SecretKind,
-    /// Bytes to keep from the position on.
+    /// Number of bytes to keep, starting at the position.
     pub(crate) keep: usize,
-    /// Bytes to remove after those.
+    /// Number of bytes to remove after the kept bytes.
     pub(crate) skip: usize,
     /// Further bytes to remove, of unknown length.
     pub(crate) then: Swallow,
@@ -52,7 +52,7 @@ pub(crate) enum Swallow {
 pub(crate) enum Swallowed {
     /// All available bytes were removed; more may follow.
     All(Swallow),
-    /// All but the last byte, which is needed to interpret the next one.
+    /// All bytes except the last were removed; the last byte is needed to interpret the next byte.
     AllButOne(Swallow),
     /// The value ends after this many bytes, and this many backslashes belong to the following text.
     End(usize, usize),

@@ -20,10 +20,10 @@ pub(crate) struct TokenPattern {
     /// Prefix.
     pub(crate) begins: &'static str,
     kind: SecretKind,
-    /// Minimum number of further characters.
+    /// Minimum number of characters after the prefix.
     least: usize,
     class: fn(u8) -> bool,
-    /// Whether it must not be preceded by a letter.
+    /// Whether a match must not be preceded by a letter.
     alone: bool,
 }
 

@@ -83,7 +83,7 @@ fn typical<'a>(found: &'a Comparison, plateau: &RegionChange) -> Option<&'a Poin
     largest.filter(same).or_else(|| points().min_by(|a, b| distance(a).total_cmp(&distance(b))))
 }
 
-/// `4.1 % more time`.
+/// Change of the time as text, such as `4.1 % more time`.
 fn change(slower: f64) -> String {
     match slower * 100.0 {
         percent if percent >= 0.05 => format!("{percent:.1} % more time"),

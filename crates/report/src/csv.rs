@@ -46,7 +46,7 @@ struct CsvRow<'a> {
     measured: Option<u64>,
     median: Option<f64>,
     worst: Option<f64>,
-    /// The worst subject of a metric, or that of a finding.
+    /// The worst subject of a metric, or the subject of a finding.
     subject: String,
     finding: String,
     severity: &'static str,

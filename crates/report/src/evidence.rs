@@ -14,7 +14,7 @@ const EVIDENCE: usize = 4;
 #[derive(Clone, Debug, Serialize)]
 pub struct DiagnosisText {
     pub cause: &'static str,
-    /// Explanation and next step.
+    /// Explanation of the diagnosis, and the next step.
     pub advice: String,
     pub hosts: Option<String>,
     pub lines: Vec<String>,
@@ -22,7 +22,7 @@ pub struct DiagnosisText {
     pub more: u64,
 }
 
-/// The first diagnoses with up to `lines` lines of evidence each, and the number of the others.
+/// The first diagnoses with up to `lines` lines of evidence each, and the number of omitted diagnoses.
 pub fn diagnoses(judgement: Option<&Judgement>, most: usize, lines: usize) -> (Vec<DiagnosisText>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.diagnoses);
     (
@@ -52,7 +52,7 @@ fn line(line: &EvidenceLine) -> String {
     format!("{log}line {}: {}", line.line, text::line(&line.text))
 }
 
-/// The first suspects with all their names and confidence, and the number of the others.
+/// The first suspects with all their names and confidence, and the number of omitted suspects.
 pub fn suspects(judgement: Option<&Judgement>, most: usize) -> (Vec<(String, f64)>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.suspects);
     let shown = all.iter().take(most).map(|suspect| (name(suspect), suspect.confidence));

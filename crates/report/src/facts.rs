@@ -14,7 +14,7 @@ const NAMED: usize = 32;
 pub struct NamedValue {
     name: &'static str,
     value: String,
-    /// The value is for copying rather than reading.
+    /// Whether readers copy the value, such as a path or a digest, so that it is shown as code.
     code: bool,
     /// The value in machine-readable form, if it is a time.
     time: Option<String>,

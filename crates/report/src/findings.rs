@@ -39,7 +39,7 @@ pub struct Headline {
 pub struct ReportNote {
     pub tone: Tone,
     pub head: String,
-    /// Next step, if known.
+    /// Explanation or next step; may be empty.
     pub text: String,
 }
 

@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use crate::Story;
 
-/// Maximum number of fields.
+/// Maximum number of fields shown.
 const FIELDS: usize = 40;
 
-/// A field. All text is unescaped.
+/// A field of the fingerprint. All text is unescaped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field<'a> {
     pub name: &'a str,

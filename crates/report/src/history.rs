@@ -9,7 +9,7 @@ use crate::{Story, text};
 
 /// Maximum number of levels.
 const LEVELS: usize = 500;
-/// Larger slowdowns are invalid.
+/// Upper limit of a valid slowdown, relative.
 const ABSURD: f64 = 1e6;
 /// Maximum number of segments in the text.
 const STRETCHES: usize = 6;
@@ -110,7 +110,7 @@ impl LevelHistory {
     }
 }
 
-/// `+1.2 %`, never `-0.0 %`.
+/// A fraction as a percentage with a sign, such as `+1.2 %`; never `-0.0 %`.
 pub fn percent(part: f64) -> String {
     let tenths = (part * 1000.0).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)

@@ -21,7 +21,8 @@ pub(crate) use escape::{code, fenced};
 
 /// Maximum number of checks.
 const CHECKS: usize = 100;
-/// Maximum reasons. A comment on GitHub may have 65,536 characters: all limits together stay below it.
+/// Maximum number of reasons. A comment on GitHub may have 65,536 characters: all limits together stay below
+/// it.
 const REASONS: usize = 20;
 /// Maximum number of logs.
 const LOGS: usize = 100;

@@ -69,7 +69,7 @@ impl<'a> MeasuredSize<'a> {
         self.placed().any(|placed| placed.half.wrong.is_some_and(|wrong| wrong > 0))
     }
 
-    /// `0`, `12`, or `n/a` if unchecked.
+    /// Number of wrong elements as text, such as `12`; `n/a` if unchecked.
     pub fn wrong_words(&self) -> String {
         self.wrong.map_or_else(|| "n/a".to_owned(), |wrong| wrong.to_string())
     }

@@ -20,7 +20,7 @@ const NAME: usize = 80;
 /// One metric over all its subjects. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricSummary {
-    /// Name of the metric.
+    /// Name of the metric, such as `gemm.throughput`.
     pub name: String,
     /// Properties that distinguish values of the same name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -44,21 +44,21 @@ pub struct MetricSummary {
     pub reason: Option<String>,
     /// Median of all values; null without a value.
     pub median: Option<f64>,
-    /// The worst value: the lowest or highest one, or for `exact` the one farthest from the median. Null without a value, and
-    /// for a metric that is never judged.
+    /// The worst value: the lowest or highest one, or for `exact` the value farthest from the median. Null without a value,
+    /// and for a metric that is never judged.
     pub worst: Option<WorstValue>,
 }
 
 /// The worst value of a metric, with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorstValue {
-    /// The value.
+    /// The worst value, in the metric's unit.
     pub value: f64,
     /// The first subject with this value.
     pub subject: Subject,
     /// Number of other values that are equal.
     pub others: u64,
-    /// Name of the log.
+    /// Name of the log that contains the value.
     pub log: String,
     /// Line of the log, starting at 1.
     pub line: u64,
@@ -233,7 +233,7 @@ pub struct MetricsSection {
     pub programs: Vec<String>,
     pub rows: Vec<MetricRow>,
     pub more_rows: usize,
-    /// Metrics of which no value could be measured, counted by the program's reason: `17 metrics without a value: Waived`.
+    /// Number of metrics without a measured value, by the program's reason: `17 metrics without a value: Waived`.
     pub unmeasured: Vec<String>,
     pub findings: Vec<FindingRow>,
     pub more_findings: usize,
@@ -242,10 +242,10 @@ pub struct MetricsSection {
 /// One metric over all its subjects, for display.
 #[derive(Clone, Debug, Serialize)]
 pub struct MetricRow {
-    /// Name and labels: `gemm.throughput dtype=bf16`.
+    /// Name and labels, such as `gemm.throughput dtype=bf16`.
     pub name: String,
     pub unit: String,
-    /// Number of subjects, or of the measured ones: `7 of 8`.
+    /// Number of subjects; if some have no value also the number of measured subjects: `7 of 8`.
     pub subjects: String,
     pub median: String,
     pub worst: String,

@@ -22,12 +22,12 @@ pub struct PlacementMeasurement {
     pub size_bytes: u64,
     /// Data type as printed.
     pub dtype: String,
-    /// Reduction; absent for collectives without one.
+    /// Reduction; absent for collectives without a reduction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redop: Option<String>,
-    /// `out_of_place` or `in_place`.
+    /// Placement of the buffers: `out_of_place` or `in_place`.
     pub placement: &'static str,
-    /// Part of the curve.
+    /// Part of the curve to which the size belongs.
     pub region: Option<Region>,
     /// Time, microseconds; null if the log has no number.
     pub time_us: Option<f64>,

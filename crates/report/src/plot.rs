@@ -39,7 +39,7 @@ mod ink {
     pub const LABEL: RGBColor = RGBColor(0x5a, 0x63, 0x70);
 }
 
-/// Values beyond this are invalid and not drawn.
+/// Values above this limit are invalid and not drawn.
 const ABSURD: f64 = 1e9;
 
 fn drawable(value: f64) -> bool {

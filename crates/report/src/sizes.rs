@@ -16,11 +16,11 @@ use crate::{
     text::{self, figure},
 };
 
-/// Maximum number of sizes: the largest ones.
+/// Maximum number of sizes; only the largest sizes are shown.
 const SIZES: usize = 64;
-/// Larger ratios are invalid.
+/// Upper limit of a valid ratio.
 const ABSURD: f64 = 1e6;
-/// Minimum change that is reported.
+/// Minimum change that is reported, relative.
 const TOLD: f64 = 0.005;
 /// View box of the chart.
 const WIDE: f64 = 240.0;

@@ -11,12 +11,12 @@ use crate::{rounds::RoundValues, text};
 pub struct Places {
     /// Address of the run's ledger.
     pub ledger: String,
-    /// The files that the stages committed.
+    /// Address of the files that the stages committed.
     pub artefacts: String,
-    /// The benchmark's output, once collected.
+    /// Address of the benchmark's output, once collected.
     pub logs: Option<String>,
     pub warehouse: String,
-    /// The HTML page, if written.
+    /// Address of the HTML page, if the page is written.
     pub report: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// Title: the run, the log, or the number of logs.
+    /// Title of the report: the run, the log, or the number of logs.
     pub(crate) fn title(&self) -> String {
         match (self.run, self.logs.as_slice()) {
             (Some(run), _) => run.state.run.to_string(),

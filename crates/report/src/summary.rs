@@ -74,11 +74,11 @@ pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
     })
 }
 
-/// One of several logs in one line.
+/// A log among several, for display in one line.
 pub struct LogSummary<'a> {
     pub log: LogStory<'a>,
     pub verdict: Verdict,
-    /// Code of the most severe reason; empty without one.
+    /// Code of the most severe reason; empty without a reason.
     pub code: &'a str,
     /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
     pub text: String,
@@ -111,7 +111,7 @@ impl<'a> LogSummary<'a> {
 /// Logs with the same verdict and most severe reason, worst first.
 pub struct LogGroup<'a> {
     pub verdict: Verdict,
-    /// The code; empty for passed logs, which need no distinction.
+    /// Code of the most severe reason; empty for passed logs, which form a single group.
     pub code: &'a str,
     pub logs: Vec<LogSummary<'a>>,
 }
@@ -139,7 +139,7 @@ pub fn groups<'a>(story: &Story<'a>) -> Vec<LogGroup<'a>> {
     groups
 }
 
-/// Next step, from the documentation of the most severe reason that has one. A pass needs none.
+/// Next step, from the documentation of the most severe reason that has one. A pass needs no next step.
 #[must_use]
 pub fn next(story: &Story<'_>) -> Option<String> {
     let verdict = story.verdict().filter(|verdict| *verdict != Verdict::Pass)?;
@@ -147,7 +147,7 @@ pub fn next(story: &Story<'_>) -> Option<String> {
     findings::reasons(story).iter().filter(decides).find_map(|reason| action(story, &reason.code))
 }
 
-/// Next step of a code; `None` if it needs none.
+/// Next step of a code; `None` if the code needs no action.
 pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
     // If both kinds of benchmarks use the code, the entry of this kind.
     let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
@@ -211,7 +211,7 @@ impl Level {
         format!("{subject} {measured} GB/s{at}, {distance} the {what} of {standard} GB/s; {affected}")
     }
 
-    /// `151 of 356 GB/s, 57 % lower`.
+    /// The level beside its standard, such as `151 of 356 GB/s, 57 % lower`.
     fn short(&self) -> String {
         let Self { at, measured, standard, .. } = self;
         let distance = match (measured / standard - 1.0) * 100.0 {

@@ -18,13 +18,13 @@ use crate::{
 pub(crate) use text_report::{Paint, TextReport};
 pub use text_report::{Screen, Style, paragraph};
 
-/// Maximum number of lines; the measurements use the remaining ones.
+/// Maximum number of lines; the measurements use the remaining lines.
 const LINES: usize = 46;
 /// Minimum number of shown sizes.
 const FEWEST: usize = 4;
-/// Maximum reasons; the other forms show more.
+/// Maximum number of reasons; the other forms show more.
 const REASONS: usize = 8;
-/// Maximum reasons if there are diagnoses.
+/// Maximum number of reasons if the report has diagnoses.
 const REASONS_BESIDE: usize = 5;
 /// Maximum number of diagnoses.
 const DIAGNOSES: usize = 3;

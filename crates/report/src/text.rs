@@ -122,12 +122,12 @@ fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Two decimals, as nccl-tests prints bandwidth.
+/// A value with two decimals, as nccl-tests prints bandwidth.
 pub fn figure(value: f64) -> String {
     if value.is_finite() { format!("{value:.2}") } else { "n/a".to_owned() }
 }
 
-/// `420ms`, `12.3s`, `3m 05s`, `1h 02m`: two units suffice for a comparison.
+/// A duration in at most two units, which suffice for a comparison: `420ms`, `12.3s`, `3m 05s`, `1h 02m`.
 pub fn took(span: Span) -> String {
     let millis = span.0.as_millis();
     let seconds = (millis + 500) / 1000;
@@ -139,7 +139,7 @@ pub fn took(span: Span) -> String {
     }
 }
 
-/// `2026-11-20 02:00:00 UTC`.
+/// A time as `2026-11-20 02:00:00 UTC`.
 pub fn moment(at: Timestamp) -> String {
     let exact = at.to_string();
     match exact.get(..19) {

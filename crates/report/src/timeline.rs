@@ -9,7 +9,7 @@ use crate::{text, words};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageLine {
     pub stage: Stage,
-    /// Name of its check, if the workflow has several.
+    /// Name of the stage's check, if the workflow has several checks.
     pub check: Option<String>,
     pub attempt: Attempt,
     /// Whether this line is the release of the attempt's cluster rather than the attempt itself.

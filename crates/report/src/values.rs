@@ -12,11 +12,11 @@ use crate::{
 };
 use verdict::baseline::Region;
 
-/// Maximum metrics of a run.
+/// Maximum number of metrics of a run.
 const METRICS: usize = 24;
 /// Maximum number of nodes listed for a run, worst first.
 const NODES: usize = 64;
-/// Maximum findings of a node.
+/// Maximum number of findings of a node.
 const FINDINGS: usize = 4;
 /// Maximum length of a name, characters.
 const NAME: usize = 80;
@@ -42,7 +42,7 @@ pub struct NodeValue {
     pub value: Option<f64>,
     /// The metric in which the node is furthest from the median of all values, and its distance in the worse direction, relative.
     pub worst: Option<(String, f64)>,
-    /// Codes and texts of its findings, most severe first.
+    /// Codes and texts of the node's findings, most severe first.
     pub findings: Vec<NodeFinding>,
     /// Confidence of the suspicion, 0 to 1, if the verdict suspects the node.
     pub suspected: Option<f64>,
@@ -65,7 +65,7 @@ pub struct Values {
     pub metrics: Vec<MetricValue>,
     /// Worst first; empty if no metric, finding or suspicion names a node.
     pub nodes: Vec<NodeValue>,
-    /// Number of nodes that are left out.
+    /// Number of omitted nodes.
     pub more_nodes: usize,
 }
 
@@ -95,7 +95,7 @@ pub fn values(story: &Story<'_>) -> Values {
     Values { metrics, nodes, more_nodes }
 }
 
-/// Median bus bandwidth of the plateau; `None` without one, and for one rank, which measures no link.
+/// Median bus bandwidth of the plateau; `None` without a plateau, and for one rank, which measures no link.
 fn plateau(rows: &[MeasuredSize<'_>]) -> Option<f64> {
     let rows = rows.iter().filter(|row| row.region == Some(Region::Plateau));
     let mut values: Vec<_> = rows.flat_map(|row| row.placed().map(|placed| placed.half.busbw)).collect();
@@ -165,7 +165,7 @@ fn nodes(story: &Story<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
     nodes
 }
 
-/// A metric or finding without a node is about the node of its log.
+/// A metric or finding without a node applies to the node of the log.
 fn node_of(node: Option<&str>, log: &str) -> String {
     let file = log.rsplit_once('/').map_or(log, |(_, file)| file);
     let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
@@ -188,7 +188,7 @@ fn node((node, mut entry): (String, NodeEntry)) -> NodeValue {
     NodeValue { node, value: entry.value, worst: entry.worst, findings, suspected: entry.suspected }
 }
 
-/// Suspected nodes first, then those with findings, then the furthest from the median.
+/// Suspected nodes first, then nodes with findings, then the nodes furthest from the median.
 fn rank(node: &NodeValue) -> (f64, bool, f64) {
     let apart = node.worst.as_ref().map_or(0.0, |(_, apart)| *apart);
     (node.suspected.unwrap_or(0.0), !node.findings.is_empty(), apart)

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{Places, Story, text};
 
-/// Maximum node names in a line.
+/// Maximum number of node names in a line.
 const NODES_NAMED: usize = 4;
 
 pub fn fact(fact: &Fact) -> String {

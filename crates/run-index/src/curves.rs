@@ -12,11 +12,12 @@ use verdict::Fingerprint;
 
 use crate::{RunIndex, RunStatus, RunSummary, ViewError, run_report::together};
 
-/// Maximum runs in a series, including the current one.
+/// Maximum number of runs in a series, including the current run.
 const MAX_RUNS: usize = 60;
-/// Maximum concurrent reads.
+/// Maximum number of concurrent reads.
 const ABREAST: usize = 16;
-/// Maximum cached curves: closed runs do not change. A curve takes several kilobytes.
+/// Maximum number of cached curves, which stay valid because closed runs do not change. A curve takes several
+/// kilobytes.
 const REMEMBERED: usize = 2000;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -84,18 +84,18 @@ impl ShownSuspects {
 /// One attempt of a stage, or a teardown.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageDetail {
-    /// Name of the stage; also `cluster` for a teardown.
+    /// Name of the stage; for a teardown the name is `cluster`.
     pub stage: Stage,
-    /// Name of its check, if the workflow has several.
+    /// Name of the stage's check, if the workflow has several checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
-    /// Number of the attempt.
+    /// The attempt, such as `1`; from the second check on with the number of the check, such as `c2a1`.
     pub attempt: Attempt,
     /// Whether this is the release of the attempt's cluster.
     pub teardown: bool,
     /// Start of the attempt.
     pub began: Timestamp,
-    /// End of the attempt.
+    /// End of the attempt; null while the attempt is running.
     pub ended: Option<Timestamp>,
     /// Result, for display.
     pub outcome: String,

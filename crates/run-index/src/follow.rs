@@ -19,7 +19,7 @@ pub struct RunStep {
     pub recorded_at: Timestamp,
     /// The type of the fact, or `attempt_opened`, `overdue`, `timed_out`, `over_budget`, `closed`.
     pub what: String,
-    /// The run after this record.
+    /// Summary of the run after this record.
     pub run: RunSummary,
 }
 

@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct Index {
     lines: BTreeMap<RunId, Arc<RunSummary>>,
     order: BTreeSet<(Reverse<Timestamp>, RunId)>,
-    /// Open runs, as of their last read.
+    /// State of each open run at its last read.
     open: BTreeMap<RunId, RunState>,
     /// Runs whose ledger cannot be replayed, with the reason.
     damaged: BTreeMap<RunId, String>,

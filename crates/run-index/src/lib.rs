@@ -64,9 +64,9 @@ pub struct Pace {
 impl Pace {
     /// Refresh at every request, so that no record in the ledger is missed.
     pub const ALWAYS: Self = Self { look: Span::from_millis(0), scan: Span::from_millis(0) };
-    /// Intervals for a local folder.
+    /// Refresh intervals for a local folder.
     pub const LOCAL: Self = Self { look: Span::from_millis(100), scan: Span::from_secs(1) };
-    /// Intervals for buckets.
+    /// Refresh intervals for buckets.
     pub const CLOUD: Self = Self { look: Span::from_secs(2), scan: Span::from_secs(60) };
 }
 
@@ -100,7 +100,7 @@ pub enum ViewError {
 pub struct Folded {
     /// Complete ledger, in order.
     pub records: Vec<Record>,
-    /// State after the last record.
+    /// State of the run after the last record.
     pub state: RunState,
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{RunStatus, RunSummary};
 
-/// Maximum runs per page.
+/// Maximum number of runs per page.
 pub const MAX_PAGE: usize = 200;
 
 /// Filters; `None` matches all runs.

@@ -86,11 +86,11 @@ pub struct Nodes {
 /// State and history of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeHistory {
-    /// Name of the cluster.
+    /// Name of the node's cluster.
     pub cluster: String,
-    /// Name of the node.
+    /// Name of the node in the cluster.
     pub node: String,
-    /// Current state.
+    /// State after all runs that were read.
     pub state: NodeState,
     /// Number of judged runs on the node.
     pub runs: u64,
@@ -107,7 +107,7 @@ pub struct NodeHistory {
 pub struct NodeChange {
     /// Time of the request for the run.
     pub at: Timestamp,
-    /// The run.
+    /// Id of the run that caused the change or added the evidence.
     pub run: RunId,
     /// State after the run.
     pub state: NodeState,

@@ -113,7 +113,7 @@ fn measured(
     Ok((baseline, fingerprint))
 }
 
-/// A baseline from an older version may include runs that do not repeat.
+/// A baseline from an older version may include runs with unrepeatable results.
 fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
     let apart = baseline.repeatability();
     if apart > repeat::MAX_DISTANCE {

@@ -160,7 +160,7 @@ impl RunReport {
         self.check.unwrap_or_else(|| self.state.shown_check())
     }
 
-    /// The requested check; `None` if the request names none.
+    /// The requested check; `None` if the request names no check.
     pub(crate) fn asked(&self) -> Option<CheckIndex> {
         self.check
     }

@@ -8,9 +8,9 @@ use tracing::warn;
 
 use crate::RunSummary;
 
-/// Summaries per segment.
+/// Maximum number of summaries per segment.
 pub(crate) const LENGTH: usize = 128;
-/// Maximum concurrent requests.
+/// Maximum number of concurrent requests.
 pub(crate) const ABREAST: usize = 32;
 /// Folder of segments in this format.
 const FOLDER: &str = "view/2/";

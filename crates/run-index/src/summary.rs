@@ -22,7 +22,7 @@ pub enum RunStatus {
 pub struct RunSummary {
     /// Id of the run.
     pub run: RunId,
-    /// The workflow's name.
+    /// Name of the workflow that was requested.
     pub workflow: String,
     /// Kind of cluster: `processes`, `slurm`, `deployed`; null without a cluster.
     pub system: Option<String>,
@@ -36,7 +36,7 @@ pub struct RunSummary {
     pub state: RunStatus,
     /// `open`, or the conclusion: `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,
-    /// Verdict on the measurements.
+    /// Verdict on the measurements; null without a verdict.
     pub verdict: Option<Verdict>,
     /// Current stage.
     pub stage: Option<Stage>,
@@ -151,7 +151,7 @@ pub struct RunCost {
     pub held: Span,
     /// Part of `held` without a running job of the benchmark.
     pub idle: Span,
-    /// Cost, if the workflow states a price.
+    /// Cost; absent if the workflow states no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Money>,
     /// Currency of `spent`.

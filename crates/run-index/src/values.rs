@@ -17,9 +17,9 @@ use crate::{Elsewhere, RunIndex, RunStatus, RunSummary, ViewError};
 
 /// Maximum concurrent reads.
 const ABREAST: usize = 8;
-/// Maximum cached runs. A run takes several kilobytes.
+/// Maximum number of cached runs. A run takes several kilobytes.
 const REMEMBERED: usize = 20_000;
-/// Maximum reasons of a check.
+/// Maximum number of reasons of a check.
 const REASONS: usize = 12;
 /// Maximum length of a reason's text, characters.
 const TEXT: usize = 300;
@@ -103,7 +103,7 @@ impl RunIndex {
             match cache.known.get(run).or_else(|| open.get(run)) {
                 Some(values) => drop(known.runs.insert(run.clone(), Arc::clone(values))),
                 None if cache.reading.contains(run) => known.pending += 1,
-                // The store request failed: the next request for values repeats it.
+                // The store request failed: the next request for values repeats the store request.
                 None => {}
             }
         }

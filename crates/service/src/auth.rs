@@ -6,13 +6,13 @@ use std::fmt;
 pub struct Caller {
     /// Email address of the caller's account.
     pub email: String,
-    /// The only subscription it may deliver for, as `projects/P/subscriptions/S`; `None`: any.
+    /// The only subscription that the caller may deliver for, as `projects/P/subscriptions/S`; `None`: any.
     pub subscription: Option<String>,
 }
 
 impl Caller {
-    /// Whether it may deliver for this subscription. A request without a subscription does not come from
-    /// Pub/Sub.
+    /// Whether the caller may deliver for this subscription. A request without a subscription does not come
+    /// from Pub/Sub.
     pub fn may_deliver_for(&self, subscription: Option<&str>) -> bool {
         self.subscription.is_none() || self.subscription.as_deref() == subscription
     }

@@ -64,7 +64,7 @@ impl Clock for ManualClock {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
-            // Registered before the clock is read, so that no advance is missed in between.
+            // Register the sleeper before reading the clock, so that it does not miss an advance in between.
             moved.as_mut().enable();
             if self.now() >= until {
                 return;

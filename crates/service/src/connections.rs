@@ -71,9 +71,9 @@ impl ConnectionLimits {
     }
 }
 
-/// State of a connection, to select the one that has waited longest.
+/// State of a connection, to select the connection that has waited longest.
 struct Connection {
-    /// Start of its wait for a request; `None` while it handles one.
+    /// Time from which the connection waits for a request; `None` while it handles a request.
     idle_since: Mutex<Option<Instant>>,
     close: CancellationToken,
 }
@@ -162,7 +162,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
             connections.close_idle();
             tokio::select! {
                 () = connections.changed.notified() => {}
-                // A connection may become idle although none has ended.
+                // A connection may become idle before any connection ends.
                 () = tokio::time::sleep(PAUSE) => {}
                 () = stop.cancelled() => break,
             }
@@ -173,7 +173,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
     tasks.wait().await;
 }
 
-/// Answers the requests of one connection until the client closes it, it is closed to make room for a new one, or the server stops.
+/// Answers the requests of one connection until the client closes it, a new connection replaces it, or the server stops.
 async fn converse(
     stream: TcpStream,
     router: Router,

@@ -48,7 +48,7 @@ pub enum Delivery {
 }
 
 impl EventReceiver {
-    /// Handles an event; parks an unreadable one with the reason. `raw` is the received body.
+    /// Handles an event; parks an unreadable event with the reason. `raw` is the received body.
     pub async fn receive(&self, event: Result<Event, String>, raw: &[u8]) -> Delivery {
         let began = Instant::now();
         let (id, event_type, why) = match event {

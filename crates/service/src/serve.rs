@@ -40,7 +40,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// A periodic task without an event: waking runs, sweeping.
 #[async_trait::async_trait]
 pub trait PeriodicTask: Send + Sync + 'static {
-    /// Name: the last part of its path.
+    /// Name of the task, and last part of its path `/chores/{name}`.
     fn name(&self) -> &'static str;
 
     /// Runs the task once.

@@ -64,7 +64,7 @@ pub trait Worker: Send + Sync + 'static {
     /// Name, as in the `source` of its events.
     fn name(&self) -> &'static str;
 
-    /// Performs `command` and publishes the result through `outbox`. An operation that outlasts the request is polled
+    /// Handles `command` and publishes the result through `outbox`. An operation that outlasts the request is polled
     /// in the background.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ const ACK_DEADLINE: i64 = 60_000;
 const FIRST_RETRY: i64 = 100;
 const SLOWEST_RETRY: i64 = 60_000;
 
-/// The bus, from the view of one process.
+/// Client of the bus in one process.
 pub struct SimBus {
     door: Effects,
     roster: Arc<Roster>,

@@ -12,21 +12,21 @@ use crate::process::SimService;
 pub enum Happening {
     /// The bus accepted an event.
     Published {
-        /// Process that published it.
+        /// Process that published the event.
         by: SimService,
         /// Published event.
         event: Arc<Event>,
     },
     /// A process acknowledged an event.
     Acked {
-        /// Process that acknowledged it.
+        /// Process that acknowledged the event.
         by: SimService,
         /// Acknowledged event.
         event: Arc<Event>,
     },
     /// A process parked and acknowledged an event.
     Parked {
-        /// Process that parked it.
+        /// Process that parked the event.
         by: SimService,
         /// Unreadable event.
         event: Arc<Event>,

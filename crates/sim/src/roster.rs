@@ -114,7 +114,7 @@ impl Roster {
         Effects { world: Arc::clone(&self.world), service }
     }
 
-    /// The bucket, from the view of a process.
+    /// Client of the bucket in one process.
     pub fn store(&self, service: SimService) -> Arc<dyn Store> {
         Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
     }

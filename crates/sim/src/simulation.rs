@@ -64,7 +64,7 @@ pub struct Simulation {
     scenario: Scenario,
     /// World that all processes share.
     pub world: Arc<SimWorld>,
-    /// Bucket behind the views of all processes.
+    /// Bucket that the clients of all processes use.
     pub bucket: Arc<dyn Store>,
     fleet: Arc<Fleet>,
     executor: Executor,

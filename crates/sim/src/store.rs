@@ -13,7 +13,7 @@ use crate::{
     effect::{EffectKind, EffectResult, Effects},
 };
 
-/// The bucket, from the view of one process.
+/// Client of the bucket in one process.
 pub struct SimStore {
     door: Effects,
     bucket: Arc<dyn Store>,
@@ -48,7 +48,7 @@ impl SimStore {
     }
 }
 
-/// A record, for display.
+/// Text of a record for the trace.
 fn recorded(name: &str, body: &[u8]) -> String {
     let what = match serde_json::from_slice::<Record>(body).map(|record| record.entry) {
         Ok(RecordEntry::Accepted { attempt, fact, .. }) => {

@@ -118,7 +118,7 @@ pub fn any(dice: &mut Dice) -> Workflow {
     workflow
 }
 
-/// Makes two or three checks of the benchmark; a later one may need an earlier one.
+/// Makes two or three checks of the benchmark; a later check may need an earlier check.
 fn split(workflow: &mut Workflow, dice: &mut Dice) {
     let Some(benchmark) = workflow.benchmark.take() else { return };
     for name in ["first", "second", "third"].into_iter().take(2 + dice.index(2)) {

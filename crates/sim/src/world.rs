@@ -122,7 +122,7 @@ impl Inner {
         self.now < self.heals_at && self.faults.strike(fault, &mut self.dice)
     }
 
-    /// Records an event.
+    /// Adds an event to the trace, and to the history unless a throughput is measured.
     pub fn note(&mut self, service: SimService, happening: Happening) {
         self.trace(service, || happening.to_string());
         self.published += usize::from(matches!(happening, Happening::Published { .. }));

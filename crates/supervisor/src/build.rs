@@ -99,7 +99,7 @@ impl BuildFolder {
                 &[],
                 &folder.join("supervisor.log"),
             )?;
-            // A later caller must not mistake a supervisor that does not hold its lock yet for one that has ended.
+            // A later caller must not mistake a supervisor that does not hold its lock yet for an ended supervisor.
             let begun = || ["started", "outcome.json"].iter().any(|file| folder.join(file).exists());
             wait_for(begun, Duration::from_secs(10))?;
         }

@@ -26,7 +26,7 @@ pub struct JobRequest {
     /// Participating nodes, in the order of their ranks; empty: all nodes of the cluster.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// A node whose process fails does not end the processes of the others.
+    /// Whether the processes of other nodes continue after the process of one node fails.
     #[serde(default)]
     pub independent: bool,
 }
@@ -136,7 +136,7 @@ impl JobFolder {
     /// Returns an error if the folder cannot be written.
     pub fn cancel(&self, name: &str) -> io::Result<()> {
         if self.cluster.join("deleted.json").exists() {
-            return Ok(()); // its jobs end with the cluster
+            return Ok(()); // jobs of a deleted cluster have ended with the cluster
         }
         lock_files::create(&self.folder(name).join("cancel"), b"").map(drop)
     }
@@ -156,7 +156,7 @@ impl JobFolder {
     }
 }
 
-/// The result of the job is that of its worst process; its duration is from the first start to the last end.
+/// The result of the job is the result of its worst process; its duration is from the first start to the last end.
 fn worst(exits: Vec<NodeExit>) -> Option<JobEnd> {
     let rank = |exit: &NodeExit| {
         ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"].iter().position(|state| *state == exit.state)

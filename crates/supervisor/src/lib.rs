@@ -53,7 +53,7 @@ fn passes(name: &OsStr) -> bool {
 pub struct Program(pub Vec<OsString>);
 
 impl Program {
-    /// Starts a process that outlives this one: in its own group, without this process's terminal, with output to
+    /// Starts a process that outlives this process: in its own group, without this process's terminal, with output to
     /// `log`.
     fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {
         use std::os::unix::process::CommandExt;

@@ -22,7 +22,7 @@ use crate::{
 
 /// Poll interval of a node.
 const LOOK: Duration = Duration::from_millis(20);
-/// Grace period for the other processes of a job after one has failed.
+/// Grace period for the other processes of a job after one process has failed.
 const KILL_WAIT: Duration = Duration::from_secs(15);
 /// Grace period of a process after `SIGTERM`.
 const GRACE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
         went = node.look_around();
         thread::sleep(LOOK);
     }
-    // Also after an error, because no other process ends these processes once the node has ended.
+    // End the processes also after an error, because no other process ends them once the node has ended.
     node.end_all();
     went
 }
@@ -177,7 +177,7 @@ impl NodeProcess {
     fn end_all(&mut self) {
         for process in self.running.values_mut() {
             process.group.end(GRACE);
-            drop(process.child.wait()); // it has ended, or cannot be killed
+            drop(process.child.wait()); // the process has ended, or cannot be killed
         }
         // Processes of this job and of earlier jobs may have left their group.
         process::end_marked(process::NODE_MARK, &self.place());

@@ -39,7 +39,7 @@ impl SupervisedGroup {
 
     fn signal(self, signal: Signal) {
         if let Some(id) = Pid::from_raw(self.id).filter(|_| self.is_alive()) {
-            // An error means that it has already ended.
+            // An error means that the group has already ended.
             kill_process_group(id, signal).ok();
         }
     }
@@ -70,7 +70,7 @@ impl SupervisedGroup {
     }
 }
 
-/// Ends all groups recorded in a folder, and returns the number of remaining ones.
+/// Ends all groups recorded in a folder, and returns the number of remaining groups.
 pub fn end_noted(folder: &Path, grace: Duration) -> io::Result<usize> {
     let mut left = 0;
     for name in lock_files::names(folder)? {
@@ -90,7 +90,7 @@ pub const NODE_MARK: &str = "BURNIN_NODE";
 /// Environment variable of all steps of a build.
 pub const BUILD_MARK: &str = "BURNIN_BUILD";
 
-/// Kills all processes with this mark, and returns the number of remaining ones.
+/// Kills all processes with this mark, and returns the number of remaining processes.
 pub fn end_marked(variable: &str, mark: &Path) -> usize {
     let until = Instant::now() + Duration::from_secs(5);
     loop {

@@ -6,10 +6,10 @@ use tokio::process::Command;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramOutput {
-    /// Whether it exited with 0.
+    /// Whether the program exited with 0.
     pub good: bool,
     pub stdout: String,
-    /// Standard error; its exit status if that is empty.
+    /// Standard error; if empty, the exit status of the program.
     pub stderr: String,
 }
 

@@ -25,7 +25,7 @@ pub struct Audit {
     /// Versions below a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below_minimum: Vec<BelowMinimum>,
-    /// Texts where a version was expected. They are not compared with a minimum.
+    /// Invalid versions, which are not compared with a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable_versions: Vec<UnreadableVersion>,
     /// Settings that slow down or prevent direct transfers between GPUs and network cards.
@@ -41,7 +41,7 @@ pub struct Audit {
 pub struct BelowMinimum {
     /// Component, such as `NVIDIA driver`.
     pub component: String,
-    /// The version.
+    /// The version in use.
     pub version: String,
     /// Version to install.
     pub minimum: String,
@@ -55,12 +55,12 @@ pub struct BelowMinimum {
     pub subjects: Vec<String>,
 }
 
-/// A text that is not a version.
+/// An invalid version in the evidence or in a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnreadableVersion {
     /// Component, such as `NVIDIA driver`.
     pub component: String,
-    /// The printed text that is no version.
+    /// The invalid version, as printed.
     pub text: String,
     /// Nodes with this text, or the check or log that printed it.
     pub subjects: Vec<String>,
@@ -71,11 +71,11 @@ pub struct UnreadableVersion {
 pub struct Recommendation {
     /// Name of the setting, such as `acs`.
     pub setting: String,
-    /// The value.
+    /// Value of the setting, as printed.
     pub value: String,
-    /// What to change, and why.
+    /// Recommended change, with its reason.
     pub text: String,
-    /// Page that recommends it.
+    /// Page that recommends the change.
     pub source: String,
     /// Nodes with this value.
     pub subjects: Vec<String>,
@@ -86,7 +86,7 @@ pub struct Recommendation {
 pub struct Setting {
     /// Name, such as `kernel` or `gpu vbios_version`.
     pub name: String,
-    /// The values, the most frequent one first.
+    /// Values of the setting, most frequent first.
     pub values: Vec<SettingValue>,
 }
 
@@ -159,7 +159,7 @@ impl Audit {
         audit
     }
 
-    /// Whether some setting differs.
+    /// Whether any setting differs between nodes or GPUs.
     #[must_use]
     pub fn differs(&self) -> bool {
         self.settings.iter().any(Setting::differs)

@@ -8,7 +8,7 @@ pub const MINIMUMS_DATE: &str = "2026-11";
 /// A minimum version. A version in `affected` is below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Minimum {
-    /// Component with a version.
+    /// Component to which the versions belong.
     pub component: Component,
     /// First affected version, and the first fixed version after it: `("535", "535.309.01")`.
     pub affected: (&'static str, &'static str),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Pin {
     /// Sequence number in the workflow's pin history, starting at 1.
     pub number: u64,
-    /// Pinned run.
+    /// Run that is the reference.
     pub run: RunId,
     /// Part of the run that is the reference.
     pub source: PinSource,

@@ -23,7 +23,7 @@ const MIN_ROUNDS: usize = 5;
 /// Minimum decline, in standard errors of a line through points with the residuals' deviation. A soak of a large cluster compares
 /// some ten thousand values in each of some hundred rounds.
 const STANDARD_ERRORS: f64 = 6.0;
-/// Minimum number of rounds in a third of them.
+/// Minimum number of rounds in each third of the compared rounds.
 const MIN_THIRD: usize = 3;
 /// Standard error of the median of normal noise, in standard errors of its mean.
 const MEDIAN_ERROR: f64 = 1.2533;

@@ -17,7 +17,7 @@ pub struct Stored {
     /// Digest of the baseline; `None` without a baseline.
     #[serde(default)]
     pub baseline: Option<String>,
-    /// Content of the baseline.
+    /// Baseline with which the run was compared; `None` without a baseline.
     #[serde(default)]
     pub judged_by: Option<Baseline>,
     /// Manual choice of that baseline, if any.

@@ -63,7 +63,7 @@ pub struct BigQueryOptions {
 impl Default for BigQueryOptions {
     fn default() -> Self {
         Self {
-            // Shorter than a push request's timeout.
+            // A call must end before the timeout of the push request that caused it.
             patience: Duration::from_secs(40),
             attempt: Duration::from_secs(10),
             company: Duration::from_secs(2),

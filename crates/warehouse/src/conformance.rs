@@ -198,7 +198,7 @@ async fn metrics(warehouse: &dyn Warehouse) {
 }
 
 fn runs() -> Vec<Load> {
-    // Not in chronological order; includes runs of another workflow and another fingerprint.
+    // The runs are not in chronological order, and include another workflow and another fingerprint.
     let of = |run: &str, workflow: &str, identity: &str, at: i64| {
         let row = |row_number, placement: &str, time_us| MeasurementRow {
             run: run.into(),

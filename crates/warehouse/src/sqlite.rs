@@ -215,7 +215,7 @@ fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     create_views(transaction)
 }
 
-/// Creates missing views, and replaces those of an earlier version. An unchanged view is not written again.
+/// Creates missing views, and replaces views of an earlier version. An unchanged view is not written again.
 fn create_views(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     for (name, query) in VIEWS {
         let create = format!("CREATE VIEW {name} AS\n{}", query.trim_end());

@@ -62,7 +62,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         } else if kind.is_file() {
             files.push(entry.path());
         } else {
-            // A link could point anywhere, and would have another meaning after unpacking.
+            // A link could point anywhere, and would have another target after unpacking.
             let path = entry.path();
             let why = format!("{} is neither a file nor a folder; remove it", path.display());
             return Err(io::Error::other(why));

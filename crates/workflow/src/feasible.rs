@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Kinds of clusters whose programs do not run in container images.
 const WITHOUT_CONTAINERS: [&str; 3] = [PROCESSES, "slurm", "hosts"];
 
-/// The file that states a field.
+/// The file that sets a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum In {
     /// The workflow file; the field has its whole path.

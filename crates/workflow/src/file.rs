@@ -88,8 +88,8 @@ pub struct BuildFile {
 pub struct RepositoryFile {
     /// Address for `git fetch`, without a password.
     pub url: String,
-    /// Its connection to Cloud Build, `projects/*/locations/*/connections/*/repositories/*`, for a private repository. Local
-    /// builds use git's own credentials.
+    /// Connection of the repository to Cloud Build, `projects/*/locations/*/connections/*/repositories/*`, for a private
+    /// repository. Local builds use git's own credentials.
     pub connection: Option<String>,
     /// Branch, tag or commit for runs that no push started.
     #[serde(default = "default_revision")]
@@ -255,11 +255,11 @@ impl JsonSchema for SystemFile {
     }
 }
 
-/// An existing cluster.
+/// An existing cluster, named as its scheduler or provider names it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExistingFile {
-    /// Kind of cluster.
+    /// Kind of the cluster and its settings.
     pub system: SystemFile,
     /// Name in its own system.
     pub name: String,
@@ -327,7 +327,7 @@ pub struct CheckFile {
     /// Reason why this check does not run here, such as `no InfiniBand`. Reports state the reason. Checks that need
     /// this check still run.
     pub skip: Option<String>,
-    /// Maximum duration of its job. Default: `limits.job`.
+    /// Maximum duration of the check's job. Default: `limits.job`.
     pub limit: Option<Span>,
     /// Number of repetitions: the checks `NAME-1`, `NAME-2`, ..., each with its own job and verdict.
     #[schemars(range(min = 2, max = 100))]

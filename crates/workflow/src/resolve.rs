@@ -72,10 +72,10 @@ impl std::str::FromStr for Override {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((field, _)) if field.split('.').count() > MAX_DEPTH => {
-                Err(format!("the field is nested deeper than the maximum of {MAX_DEPTH} levels"))
+                Err(format!("--set: the field is nested deeper than the maximum of {MAX_DEPTH} levels"))
             }
             Some((field, _)) if field.split('.').any(|part| part.len() > MAX_KEY) => {
-                Err(format!("a part of the field is longer than the maximum of {MAX_KEY} bytes"))
+                Err(format!("--set: a part of the field is longer than the maximum of {MAX_KEY} bytes"))
             }
             Some((field, value)) if !field.is_empty() => {
                 Ok(Self { field: field.to_owned(), value: value.to_owned() })

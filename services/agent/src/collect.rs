@@ -47,7 +47,6 @@ impl Default for CollectLimits {
     }
 }
 
-/// Collects the logs of jobs.
 #[derive(Clone)]
 pub struct Collector {
     /// Source of the output.

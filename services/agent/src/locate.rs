@@ -38,7 +38,6 @@ const LEAST_NODES: usize = 3;
 /// Minimum time limit of a pair, even close to the deadline.
 const LEAST_LIMIT: Span = Span::from_secs(10);
 
-/// Locates bad nodes.
 #[derive(Clone)]
 pub struct Locator {
     /// Runs the pairs.
@@ -138,7 +137,7 @@ impl Locator {
                 return Ok(PollResult::Running);
             }
             tried.extend(round);
-            // A round starts only after the one before is complete.
+            // A round starts only after the previous round is complete.
             if pairs.is_empty() || (over.is_some() && !known) {
                 break;
             }

@@ -123,7 +123,8 @@ impl Conductor {
     pub async fn tick(&self) -> Result<(), WakeError> {
         let mut first = Ok(());
         let open = self.ledger.open_runs().await?;
-        // Another process closed the other runs. Send times are only hints, so they may be dropped.
+        // Another process closed the runs that are not in `open`. Send times are only hints, so they may be
+        // dropped.
         self.sent().retain(|run, _| open.binary_search(run).is_ok());
         self.states().retain(|run, _| open.binary_search(run).is_ok());
         for run in open {

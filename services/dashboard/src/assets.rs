@@ -12,7 +12,7 @@ use axum::{
 /// Cached without an expiry, because the URL contains the program's version.
 const KEPT: &str = "public, max-age=31536000, immutable";
 
-/// `GET /assets/{name}`.
+/// Handler of `GET /assets/{name}`.
 pub async fn asset(Path(name): Path<String>) -> Response {
     let (kind, body) = match name.as_str() {
         "style.css" => {

@@ -54,7 +54,7 @@ struct MetricChange {
     name: String,
     a: String,
     b: String,
-    /// `+4.2 %, better`.
+    /// Relative change as text, such as `+4.2 %, better`.
     change: String,
     tone: &'static str,
 }
@@ -70,7 +70,7 @@ fn selected(query: Vec<(String, String)>) -> Result<Vec<String>, ErrorPage> {
     Ok(runs)
 }
 
-/// `GET /compare`.
+/// Handler of `GET /compare`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Query(query): Query<Vec<(String, String)>>,
@@ -92,7 +92,7 @@ pub async fn page(
     };
     if chosen.len() == 2 {
         let mut lines = [summary(&dashboard, &chosen[0]).await?, summary(&dashboard, &chosen[1]).await?];
-        // Of selected runs the earlier one is A.
+        // A is the earlier of the two selected runs.
         if !by_name && lines[0].requested_at > lines[1].requested_at {
             lines.swap(0, 1);
             chosen.swap(0, 1);

@@ -88,12 +88,12 @@ pub struct ErrorPage {
 }
 
 impl ErrorPage {
-    /// Invalid request.
+    /// Error page with status 400.
     pub fn bad(why: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, why: why.into() }
     }
 
-    /// Not found.
+    /// Error page with status 404.
     pub fn none(why: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, why: why.into() }
     }

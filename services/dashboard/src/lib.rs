@@ -47,9 +47,9 @@ pub struct WorkflowPlan {
     pub description: String,
     /// Next scheduled start; `None` without a schedule.
     pub next: Option<Timestamp>,
-    /// Whether its validation is overdue.
+    /// Whether the workflow's validation is overdue.
     pub stale: bool,
-    /// Whether it cannot be started: its file has errors, and no earlier valid version exists.
+    /// Whether the workflow cannot be started: its file has errors, and no earlier valid version exists.
     pub broken: bool,
     /// Errors in the current file, one line each.
     pub problems: Vec<String>,

@@ -45,7 +45,7 @@ struct LogPage {
     raw: Option<String>,
 }
 
-/// `GET /runs/{run}/logs/{log}`.
+/// Handler of `GET /runs/{run}/logs/{log}`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path((run, log)): Path<(String, String)>,

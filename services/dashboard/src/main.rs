@@ -14,7 +14,7 @@ struct Config {
     warehouse: String,
 }
 
-/// Event handler: the dashboard subscribes to nothing.
+/// Event handler: the dashboard subscribes to no topic.
 struct NoSubscription;
 
 #[async_trait]

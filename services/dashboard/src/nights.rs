@@ -26,7 +26,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 #[derive(Debug, Serialize)]
 pub struct SystemRow {
     pub workflow: String,
-    /// Cluster: its name if it exists, its kind if it is provisioned per run.
+    /// Name of an existing cluster; kind of a cluster that is provisioned per run.
     pub place: String,
     /// Metric of the numbers in the cells.
     pub metric: Option<String>,
@@ -44,9 +44,9 @@ pub struct SystemRow {
     pub next: Option<DisplayTime>,
     /// Whether its validation is overdue.
     pub stale: bool,
-    /// Whether errors in its file keep it from starting.
+    /// Whether errors in the workflow's file prevent a start.
     pub broken: bool,
-    /// Whether it has runs, and therefore its own page.
+    /// Whether the system has runs, and therefore its own page.
     pub runs: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct FingerprintChange {
 pub struct NightsCost {
     /// One amount per currency.
     pub money: Vec<String>,
-    /// Node hours.
+    /// Node hours, as text.
     pub hours: String,
 }
 
@@ -76,7 +76,7 @@ pub struct Cell {
     pub marks: Vec<CellMark>,
     /// The run, if the night has only one.
     pub run: Option<RunId>,
-    /// Value of the last run that has one.
+    /// Value of the last run with a value.
     pub number: Option<String>,
     /// All runs of the night in words.
     pub described: String,

@@ -56,7 +56,7 @@ struct ChangeRow {
     evidence: String,
 }
 
-/// `GET /nodes`.
+/// Handler of `GET /nodes`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Query(query): Query<NodesQuery>,

@@ -13,7 +13,7 @@ pub fn main_metric(values: &RunValues) -> Option<(&CheckValues, &MetricValue)> {
     values.checks.iter().find_map(|check| Some((check, main_of(check)?)))
 }
 
-/// The metric that represents a check: the first judged metric, or without one the first metric.
+/// The metric that represents a check: the first judged metric, or else the first metric.
 pub fn main_of(check: &CheckValues) -> Option<&MetricValue> {
     let metrics = &check.values.metrics;
     metrics.iter().find(|metric| metric.better != Better::None).or(metrics.first())

@@ -26,7 +26,7 @@ pub struct RunningJob<'a> {
 /// Lines of a job's output, without secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OutputLines {
-    /// Number of the first line in `lines`, starting at 1.
+    /// Number in the output of the first line in `lines`, starting at 1.
     pub first: u64,
     /// New lines, oldest first.
     pub lines: Vec<String>,
@@ -55,7 +55,7 @@ pub struct OutputFrom {
     job: String,
 }
 
-/// Answer to a poll.
+/// Response to a poll of the output.
 #[derive(Debug, Serialize)]
 struct OutputAnswer {
     /// Name of the job; null while no job runs.

@@ -120,7 +120,7 @@ pub struct ListedRun {
     pub shown: NightRun,
     workflow: String,
     place: String,
-    /// Person or system that started it.
+    /// Person or system that started the run.
     by: String,
     /// The cause in words.
     cause: String,
@@ -155,7 +155,7 @@ impl ListedRun {
     }
 }
 
-/// `GET /`.
+/// Handler of `GET /`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Query(filters): Query<OverviewQuery>,

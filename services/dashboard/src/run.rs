@@ -49,7 +49,7 @@ struct RunPageData {
     settled: Option<DisplayTime>,
     /// Whether the output of a running job is shown.
     tail: bool,
-    /// Values of all checks.
+    /// Values of all checks, as text.
     values: String,
     /// Names of the checks, in order of execution; empty for a single benchmark.
     checks: Vec<String>,
@@ -57,7 +57,7 @@ struct RunPageData {
     check: Option<String>,
     /// Title of the report as HTML, escaped by the crate `report`.
     head: String,
-    /// The rest of the report as HTML, escaped by its own crate.
+    /// The rest of the report as HTML, escaped by the crate `report`.
     report: String,
     logs: Vec<(String, String)>,
     more_logs: usize,
@@ -65,14 +65,14 @@ struct RunPageData {
     earlier: Vec<(String, String)>,
 }
 
-/// Query: name of the check to show; without one, the most severe check is shown.
+/// Query: name of the check to show; default: the most severe check.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ShownCheck {
     check: Option<String>,
 }
 
-/// `GET /runs/{run}`.
+/// Handler of `GET /runs/{run}`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,

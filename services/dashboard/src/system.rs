@@ -43,7 +43,7 @@ const POINTS: usize = 360;
 const LEAST_POINTS: usize = 90;
 /// Maximum number of charts.
 const CHARTS: usize = 4;
-/// Maximum number of marks of a chart: the newest ones.
+/// Maximum number of marks in a chart; only the newest marks are shown.
 const MARKS: usize = 26;
 /// Maximum number of columns with values in the table of runs.
 const COLUMNS: usize = 4;
@@ -60,7 +60,7 @@ pub struct SystemQuery {
     /// Range: `7`, `30`, `90` or `all` days.
     days: String,
     check: String,
-    /// Name of the metric to show, of that check.
+    /// Name of the metric to show, which belongs to the selected check.
     metric: String,
     /// Date of the runs in the table.
     night: String,
@@ -133,11 +133,11 @@ struct NodeRow {
     mark: &'static str,
     value: String,
     metric: String,
-    /// Distance of its worst metric from the median of the nodes.
+    /// Distance of the node's worst metric from the median of the nodes.
     apart: String,
     findings: Vec<Finding>,
     suspected: String,
-    /// Number of runs in the range in which it is suspected or has a finding.
+    /// Number of runs in the range in which the node is suspected or has a finding.
     flagged: usize,
 }
 
@@ -156,7 +156,7 @@ struct NightRow {
     why: String,
 }
 
-/// `GET /systems/{workflow}`.
+/// Handler of `GET /systems/{workflow}`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(workflow): Path<String>,
@@ -188,7 +188,7 @@ pub async fn page(
     let inside = |line: &&&RunSummary| first.is_none_or(|first| line.requested_at >= first);
     let ranged: Vec<&RunSummary> = lines.iter().filter(inside).copied().collect();
     let judged: Vec<&RunSummary> = ranged.iter().filter(|line| line.verdict.is_some()).copied().collect();
-    // The judged run before the range: its setup may differ from that of the first run in it.
+    // The judged run before the range: its setup may differ from that of the first run in the range.
     let before = lines.iter().filter(|line| !inside(line)).find(|line| line.verdict.is_some());
     let shown = &judged[..judged.len().min(RUNS)];
     let values = dashboard.view.values(shown.iter().chain(before).copied(), PATIENCE).await;

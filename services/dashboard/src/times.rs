@@ -5,11 +5,11 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct DisplayTime {
-    /// RFC 3339, for `<time datetime>`.
+    /// Time as RFC 3339, for `<time datetime>`.
     iso: String,
-    /// UTC with minute precision.
+    /// Time in UTC with minute precision.
     utc: String,
-    /// Age in one unit.
+    /// Age as text, such as `3 h ago`.
     age: String,
 }
 
@@ -20,7 +20,7 @@ impl DisplayTime {
     }
 }
 
-/// UTC date.
+/// Date in UTC, such as `2026-11-20`.
 pub fn date(at: Timestamp) -> String {
     at.to_string().chars().take(10).collect()
 }

@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq;
 /// Query parameter with the code of the sign-in link.
 pub(crate) const CODE: &str = "code";
 
-/// Called with each new link.
+/// Function that is called with each new sign-in link.
 type Publish = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The secrets of one server process.

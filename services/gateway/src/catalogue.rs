@@ -24,7 +24,7 @@ use workflow::{FileProblem, FileProblems, Offered, Override, Resolved, YamlDocum
 
 /// Maximum age of files read from a bucket, and of the check of an unchanged file.
 const FRESH: Duration = Duration::from_secs(60);
-/// Maximum number of files in a bucket. A larger number is treated as a mistake.
+/// Maximum number of files in a bucket. A larger number of files is an error.
 const MOST_FILES: usize = 2000;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct CatalogueEntry {
     pub notify: Vec<Notify>,
     /// Errors in the current file.
     pub problems: Vec<FileProblem>,
-    /// Whether it can be started: its file is valid, or an earlier valid version is in use.
+    /// Whether the workflow can be started: its file is valid, or an earlier valid version is in use.
     pub startable: bool,
     /// The version in use.
     document: YamlDocument,

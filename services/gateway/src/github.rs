@@ -34,7 +34,7 @@ const DELIVERY: Duration = Duration::from_secs(10);
 /// GitHub's maximum number of listed commits; a push that omits commits may change any file.
 const MOST_COMMITS: usize = 2048;
 
-/// Webhook secrets: two during a rotation. Never printed.
+/// Webhook secrets: two secrets during a rotation. They are never printed.
 #[derive(Clone, Default)]
 pub struct WebhookSecrets(Vec<String>);
 
@@ -52,7 +52,7 @@ impl FromStr for WebhookSecrets {
 }
 
 impl WebhookSecrets {
-    /// Whether no secret is set: then every webhook is refused.
+    /// Whether no secret is set: without a secret every webhook is refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -74,7 +74,7 @@ pub struct GatewaySetup {
     pub clock: Arc<dyn Clock>,
     /// Maximum request rates per caller.
     pub rates: Rates,
-    /// Webhook secrets of GitHub; without one all webhooks are refused.
+    /// Webhook secrets of GitHub; without a secret all webhooks are refused.
     pub secrets: WebhookSecrets,
     /// Polls the refs of repositories.
     pub refs: Arc<dyn Refs>,

@@ -14,7 +14,7 @@ use crate::{Gateway, StartError, StartRequest, start};
 struct OfferMark {
     format: u32,
     key: EventKey,
-    /// SHA-256 of the offer.
+    /// SHA-256 of the offer, which detects another offer under the same id.
     offered: String,
     workflows: Vec<String>,
 }
@@ -113,7 +113,7 @@ impl Gateway {
                 )));
             }
             let mark = OfferMark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
-            // Another gateway may have written first: the next pass reads the stored mark.
+            // Another gateway may have written the mark first: the next pass reads the stored mark.
             self.store.create_json(&name, &mark).await.map_err(|error| later(&error))?;
         }
     }

@@ -18,7 +18,7 @@ use crate::{Gateway, StartError, StartRequest, start};
 
 /// Maximum age of a scheduled time that is still handled.
 const WEEK: Span = Span::from_secs(7 * 24 * 3600);
-/// Maximum number of missed times that are handled, the newest.
+/// Maximum number of missed times that are handled; only the newest times are handled.
 const MAX_TIMES: usize = 500;
 /// A run that starts later than this counts as late.
 const PUNCTUAL: Span = Span::from_secs(120);
@@ -28,9 +28,9 @@ const PUNCTUAL: Span = Span::from_secs(120);
 pub struct Night {
     /// Scheduled time.
     pub moment: Timestamp,
-    /// The run; null if the time was missed.
+    /// Id of the started run; null if the time was missed.
     pub run: Option<RunId>,
-    /// Reason why the time was missed.
+    /// Reason why the time was missed; null if a run was started.
     #[serde(default)]
     pub missed: Option<String>,
     /// Whether the run started late.
@@ -87,7 +87,8 @@ impl Calendar {
         self.known_since(workflow, digest.get(..12).unwrap_or(&digest), now).await
     }
 
-    /// Time since which the workflow is overdue for a verdict, if it is. A new workflow gets the full interval.
+    /// Time since which the workflow has been overdue for a verdict; `None` if it is not overdue. A new
+    /// workflow gets the full interval.
     ///
     /// # Errors
     /// Returns an error if the store request fails.

@@ -23,7 +23,7 @@ const HINTS: &str = "requests/open/";
 
 #[derive(Clone, Debug)]
 pub struct StartRequest {
-    /// Idempotency key: requests with the same key start one run, whatever the time between them.
+    /// Idempotency key: requests with the same key start one run, however far apart in time.
     pub key: EventKey,
     pub workflow: String,
     /// Overridden fields. Only those that the workflow lists in `parameters`.
@@ -51,7 +51,6 @@ pub struct StartOutcome {
 /// Reason why no run was started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No such workflow.
     #[error("no workflow `{name}`; available: {known}")]
     Unknown {
         name: String,
@@ -101,7 +100,6 @@ struct StoredRequest {
     requested: RunRequested,
 }
 
-/// Starts runs from requests.
 pub struct Starter {
     ledger: Ledger,
     store: Arc<dyn Store>,

@@ -131,7 +131,7 @@ impl Judge {
         first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
     }
 
-    /// Compares this round of a soak with the earlier ones; `None` if they are too few.
+    /// Compares this round of a soak with the earlier ones; `None` if there are too few earlier rounds.
     async fn decline(
         &self,
         soak: &SoakRounds,

@@ -18,7 +18,7 @@ const SECTION: usize = 16 << 20;
 /// Maximum length of a line with a mark, bytes: 4,096 names of 128 bytes.
 const MARK: usize = 1 << 20;
 
-/// Expected properties of the sections.
+/// Expected properties of the sections of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairRules<'a> {
     /// Maximum number of rounds of pairs.

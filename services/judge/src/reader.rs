@@ -144,7 +144,7 @@ impl LogReader {
         }
     }
 
-    /// The end of the job. An exit status that the declaration names is one of a completed measurement.
+    /// The end of the job. With an exit status that the declaration lists, the measurement completed.
     pub(crate) fn job(&self, end: &JobEnd) -> JobEnd {
         match end.exit_code {
             Some(code) if end.state == "FAILED" && self.exit.contains(&code) => {

@@ -1,5 +1,5 @@
-//! Baseline of a run: the one that its workflow names or a person pinned, or else one learned from earlier runs of the
-//! cluster.
+//! Baseline of a run: the baseline that the workflow names or a person pinned, or else a baseline learned from earlier
+//! runs of the cluster.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ const SINCE: u32 = 200;
 /// A baseline and the later runs.
 #[derive(Debug, Default)]
 pub struct Own {
-    /// Behaviour of the healthy cluster.
+    /// Measurements of the healthy cluster; `None` if no baseline exists.
     pub baseline: Option<Baseline>,
     /// Level of every later run, oldest first.
     pub earlier: Vec<f64>,

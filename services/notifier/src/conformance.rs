@@ -22,7 +22,7 @@ pub enum Mood {
     Refuses,
 }
 
-/// The receiver in a test.
+/// The receiver that a test controls.
 pub trait OtherEnd: Send + Sync {
     /// Sets the reaction to the next delivery.
     fn will(&self, mood: Mood);

@@ -20,7 +20,7 @@ use crate::{
     render::{self, RunText},
 };
 
-/// Ends older than this are not reported.
+/// Maximum age of the end of a run that is still reported.
 const RECENT: Span = Span::from_secs(24 * 3600);
 /// Maximum number of earlier runs that are read: more than a year of nightly runs.
 const MAX_RUNS: usize = 400;

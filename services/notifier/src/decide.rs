@@ -95,9 +95,9 @@ pub struct New {
     pub news: News,
     /// Outcome of the run that caused the news.
     pub outcome: RunOutcome,
-    /// Start of the failure.
+    /// End of the first failed run.
     pub since: Timestamp,
-    /// First failed run.
+    /// Id of the first failed run.
     pub first: RunId,
 }
 
@@ -176,7 +176,7 @@ pub fn before<'a>(subject: &NoticeSubject<'_>, others: &'a [impl Borrow<RunSumma
     before
 }
 
-/// A change, and the failures that it concerns.
+/// A change of a system's state, and the failures that led to the change.
 struct NewsChange {
     new: New,
     troubles: BTreeSet<News>,

@@ -85,7 +85,7 @@ pub struct CheckRun {
     pub name: String,
     /// `success`, `failure`, `timed_out`, `action_required` or `cancelled`.
     pub conclusion: String,
-    /// One line.
+    /// Title, one line of text.
     pub title: String,
     /// Markdown.
     pub summary: String,

@@ -33,7 +33,7 @@ pub const UNDER_WAY: Span = Span::from_secs(60);
 const FIRST: Span = Span::from_secs(2);
 /// Maximum delay between attempts.
 const SLOWEST: Span = Span::from_secs(15 * 60);
-/// A notice is given up after this time.
+/// Time after which an undelivered notice is given up.
 pub const GIVEN_UP: Span = Span::from_secs(24 * 3600);
 
 /// Notices in a bucket.
@@ -79,7 +79,7 @@ pub struct DeliveryEnd {
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
     pub how: String,
-    /// Reason if it was not delivered.
+    /// Reason why the notice was not delivered; `None` for a delivered notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     pub tries: u32,
@@ -145,7 +145,7 @@ impl Outbox {
         self.0.create_json(&place.name(), notice).await
     }
 
-    /// A notice, if it was decided.
+    /// A notice; `None` if the notice was not decided.
     pub async fn get(&self, place: &NoticeKey) -> Result<Option<Notice>, StoreError> {
         let notice: Option<Notice> = self.read(&place.name()).await?;
         Ok(notice.filter(|notice| notice.format <= FORMAT))

@@ -10,7 +10,7 @@ pub enum Reply {
     Delivered,
     /// Transient error; retry later.
     Transient {
-        /// Reason; contains no secret.
+        /// Reason of the failure; contains no secret.
         why: String,
         /// Minimum delay requested by the receiver.
         after: Option<Span>,

@@ -6,8 +6,8 @@ use cluster_local::LocalClusters;
 use model::{Class, DEPLOYED, Deleted, Failure, PROCESSES, System};
 use service::PortError;
 
-/// All providers. A name does not contain its kind, so all providers are polled for it, and a deletion is sent to all
-/// of them.
+/// All providers. A name does not contain its kind, so all providers are polled for a cluster, and a deletion is sent
+/// to all providers.
 pub struct Providers {
     pub deployed: DeployedClusters,
     /// Clusters of this host; `None` if the provisioner's host is ephemeral.

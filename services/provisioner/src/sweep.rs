@@ -15,7 +15,8 @@ use cluster_api::{ClusterProvider, ListedCluster};
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its lease has not expired, or the grace period in which its holder may be releasing it has not ended.
+    /// The cluster's lease has not expired, or the grace period in which the holder may release the cluster
+    /// has not ended.
     Kept {
         /// End of the grace period.
         until: Timestamp,

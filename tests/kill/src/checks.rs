@@ -12,7 +12,7 @@ use lifecycle::RunState;
 use model::{RunId, Verdict};
 use warehouse::{Sqlite, Warehouse as _};
 
-/// A closed run.
+/// A closed run, with the number of its records and of its repeated starts.
 pub struct Ended {
     pub run: RunId,
     pub records: usize,
@@ -71,7 +71,7 @@ impl Warehouse {
         Ok(Self::BigQuery { rows, verdicts })
     }
 
-    /// Checks that each of `expected` measurements of a run exists once, and one verdict.
+    /// Checks that a run has one verdict, and each of the `expected` measurements once.
     pub async fn check(&self, run: &RunId, expected: usize, wrong: &mut Vec<String>) -> Result<(), String> {
         let (rows, different, verdicts) = match self {
             Self::File(sqlite) => {

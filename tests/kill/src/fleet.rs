@@ -168,7 +168,6 @@ impl Fleet {
         self.services.iter().filter_map(chore).collect()
     }
 
-    /// URLs of the gateways.
     pub fn gateways(&self) -> Vec<String> {
         let gateways = self.services.iter().filter(|service| service.name == "gateway");
         gateways.map(|service| format!("http://127.0.0.1:{}/api/v1/runs", service.port)).collect()

@@ -203,7 +203,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     while !hints().await?.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // A notifier that was killed during a delivery reports nothing; another one retries a minute later.
+    // A notifier that was killed during a delivery reports nothing; another notifier retries a minute later.
     let until = Instant::now() + Duration::from_secs(150);
     let untold = async || store.list("notices/open/").await.map_err(|error| service::worker::chain(&error));
     let decided = async || {
@@ -218,7 +218,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     receiver.check(ended.iter().map(|ended| (&ended.run, "recovered")), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
-    // Processes of the runs have 20 s to end; the remaining ones are reported.
+    // Processes of the runs have 20 s to end; remaining processes are reported.
     let mut left = checks::left_running(&folder.join("host"));
     let until = Instant::now() + Duration::from_secs(20);
     while !left.is_empty() && Instant::now() < until {

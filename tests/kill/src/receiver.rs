@@ -103,7 +103,7 @@ impl Receiver {
         received.keys().any(|(reported, _)| reported == run)
     }
 
-    /// Checks that each of these runs was reported with its news under one notice id, and nothing else.
+    /// Checks that each of these runs was reported with its kind of notice under one notice id, and that no other notice arrived.
     pub fn check<'a>(
         &self,
         expected: impl Iterator<Item = (&'a RunId, &'static str)>,

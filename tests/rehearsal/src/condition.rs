@@ -13,7 +13,7 @@ pub struct Attributes {
 /// A parsed condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantCondition {
-    /// One of these holds.
+    /// At least one of these conditions holds.
     Any(Vec<GrantCondition>),
     /// The attribute's value starts with this prefix.
     StartsWith(Attribute, String),

@@ -362,7 +362,7 @@ impl Rehearsal {
             ("STORAGE_EMULATOR_HOST", addresses.storage.url.clone()),
             ("BURNIN_LOG", "info".to_owned()),
             ("BURNIN_LOG_FORMAT", "compact".to_owned()),
-            // Shorter than in the cloud, so that a run takes seconds.
+            // These intervals are shorter than in the cloud, so that a run takes seconds.
             ("BURNIN_LOOK", self.settings.poll.to_owned()),
             ("BURNIN_RESEND", self.settings.resend.to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),

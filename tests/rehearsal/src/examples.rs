@@ -198,7 +198,8 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
     Ok(format!("executed examples of triggers: {}", executed.join(", ")))
 }
 
-/// Publishes the builds of a trigger, as Cloud Build's own account: a failed one, which starts no run, and a successful one, twice.
+/// Publishes the builds of a trigger, as Cloud Build's own account: a failed build, which starts no run, and twice a
+/// successful build.
 fn built(rehearsal: &Rehearsal, trigger: &str, image: &str) -> Result<(), Failed> {
     let topic = format!("projects/{PROJECT}/topics/cloud-builds");
     let may = rehearsal.iam.check(AGENTS[1].0, "pubsub.topics.publish", &Resource::topic(&topic));

@@ -30,7 +30,7 @@ pub enum Source {
     Internet,
 }
 
-/// A service, as Cloud Run knows it.
+/// A service of Cloud Run.
 struct InvokedService {
     /// Whether only Google's services of the project reach it.
     internal: bool,
@@ -50,7 +50,6 @@ pub struct Front {
 }
 
 pub struct Invocation<'a> {
-    /// HTTP method.
     pub method: &'a str,
     /// Path with query.
     pub path: &'a str,

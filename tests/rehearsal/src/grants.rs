@@ -12,7 +12,7 @@ use crate::condition::{Attributes, GrantCondition};
 pub struct Grant {
     /// Address of the grant in the plan.
     pub address: String,
-    /// The resource whose policy has it, as in [`Resource`].
+    /// The resource whose policy contains the grant, as in [`Resource`].
     pub on: String,
     pub role: String,
     pub member: String,
@@ -20,7 +20,7 @@ pub struct Grant {
     pub condition: Option<GrantCondition>,
 }
 
-/// A resource of a request.
+/// A resource that a request accesses.
 #[derive(Clone, Debug)]
 pub struct Resource {
     /// The resource and its parents that have policies: `bucket B`, then `project`.
@@ -216,7 +216,7 @@ impl Grants {
         Ok(self.all.iter().filter(allows).collect())
     }
 
-    /// All grants except the one with this address.
+    /// All grants except the grant with this address.
     #[must_use]
     pub fn without(&self, address: &str) -> Self {
         let all = self.all.iter().filter(|grant| grant.address != address).cloned().collect();

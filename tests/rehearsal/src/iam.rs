@@ -68,7 +68,7 @@ pub struct Iam {
 }
 
 impl Iam {
-    /// Checks requests against the grants of the plan and those of Google's agents.
+    /// Checks requests against the grants of the plan and the grants of Google's agents.
     pub fn new(grants: Grants) -> Self {
         let iam = Self { grants: Mutex::new(grants), log: Mutex::default() };
         for (member, role) in AGENTS {

@@ -52,10 +52,10 @@ struct Arguments {
     /// Descriptions of buckets and accounts, infra/rights.json.
     #[arg(long)]
     rights: PathBuf,
-    /// The page to compare with the rehearsal.
+    /// The page `docs/RIGHTS.md`, which is compared with the rehearsal.
     #[arg(long)]
     page: PathBuf,
-    /// Writes the page.
+    /// Write the page instead of comparing it.
     #[arg(long)]
     write: bool,
     /// Number of concurrent rehearsals without a grant.
@@ -290,7 +290,7 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Vec<String> {
     [lists, pushes, tasks].into_iter().filter_map(Result::err).collect()
 }
 
-/// Grants with equal content: removing one removes the other as well.
+/// Grants with equal content: removing one grant removes the other grant as well.
 fn twice(grants: &[Grant]) -> Vec<String> {
     let mut first: BTreeMap<_, &str> = BTreeMap::new();
     let mut wrong = Vec::new();

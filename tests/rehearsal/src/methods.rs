@@ -8,7 +8,7 @@ use crate::grants::Resource;
 
 /// A rule of Google's services, with its source and the test that covers it.
 pub struct RequestRule {
-    /// Short name.
+    /// Short name of the rule, for references.
     pub name: &'static str,
     pub rule: &'static str,
     /// Page of Google's documentation by title, issue, or public data set.

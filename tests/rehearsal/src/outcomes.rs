@@ -74,7 +74,7 @@ pub async fn closed(
     Ok(Some(states))
 }
 
-/// Runs that exist, and those that are closed, for the message of a timeout.
+/// Existing and closed runs, for the message of a timeout.
 pub async fn progress(rehearsal: &Rehearsal, ledger: &Ledger) -> String {
     let runs = ledger.runs().await.unwrap_or_default();
     let mut open = Vec::new();

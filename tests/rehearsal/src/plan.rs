@@ -32,7 +32,7 @@ pub struct PlannedSubscription {
     /// Full name, `projects/P/subscriptions/S`.
     pub id: String,
     pub topic: String,
-    /// The attribute and value of its filter.
+    /// Attribute and value of the subscription's filter.
     pub filter: Option<(String, String)>,
     /// Endpoint, account and audience of pushes.
     pub push: Option<(String, String, String)>,
@@ -43,15 +43,15 @@ pub struct PlannedSubscription {
 /// A job of Cloud Scheduler: URL, account and audience.
 #[derive(Clone, Debug)]
 pub struct PlannedTask {
-    /// The requested URL.
+    /// URL that Cloud Scheduler requests.
     pub uri: String,
-    /// Address of the account.
+    /// Address of the account that signs the requests.
     pub account: String,
-    /// Audience of its tokens.
+    /// Audience of the tokens.
     pub audience: String,
 }
 
-/// A resource that Google encrypts with a customer's key: the service agent that does it, and the key.
+/// A resource that Google encrypts with a customer's key: the service agent that encrypts it, and the key.
 pub type Encrypted = (String, &'static str, String);
 
 #[derive(Clone, Debug)]

@@ -56,7 +56,7 @@ fn member(full: &str) -> String {
     }
 }
 
-/// Agents of all clusters are one row.
+/// The agents of all clusters share one row.
 fn cluster(name: &str) -> String {
     name.replace("agent-c-1", "agent-CLUSTER").replace("agent-c-2", "agent-CLUSTER")
 }

@@ -35,7 +35,7 @@ pub mod members {
     pub const PERSON: &str = "user:a@example.com";
     /// Member that may request runs by messages.
     pub const REQUESTER: &str = "serviceAccount:x@other.iam.gserviceaccount.com";
-    /// Reads replies.
+    /// Member that may read replies to requests.
     pub const LISTENER: &str = "group:team@example.com";
     /// Callers without an account, such as GitHub.
     pub const EVERYONE: &str = "allUsers";
@@ -68,14 +68,14 @@ pub async fn until<T>(
     }
 }
 
-/// Runs of each workflow, by its name.
+/// The run of each workflow, by workflow name.
 async fn runs(rehearsal: &Rehearsal) -> Result<HashMap<String, Value>, Failed> {
     let listed = api(rehearsal, "GET", "/api/v1/runs", "", &Value::Null).await?;
     let listed = listed["runs"].as_array().cloned().unwrap_or_default();
     Ok(listed.into_iter().map(|run| (run["workflow"].as_str().unwrap_or_default().to_owned(), run)).collect())
 }
 
-/// Each workflow, with the expected verdict.
+/// Expected verdict of each workflow.
 const EXPECTED: [(&str, &str); 4] =
     [("by-api", "pass"), ("by-message", "pass"), ("by-schedule", "fail"), ("by-push", "pass")];
 
@@ -111,7 +111,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
             rehearsal.check()?;
             let found = runs(rehearsal).await?;
             install_agents(rehearsal, &mut agents).await?;
-            // As if the service had ended before it marked the push as handled: GitHub delivers it again, and no second run starts.
+            // Simulates a service that ended before it marked the push as handled: GitHub repeats the push without a second run.
             if !repeated && found.contains_key("by-push") {
                 for mark in rehearsal.storage.names(&rehearsal.plan.bucket("artefacts")) {
                     if mark.starts_with("pushes/") {
@@ -309,7 +309,7 @@ async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize
         for letter in rehearsal.broker.drain(&dead) {
             sources.extend(letter.attributes.get("CloudPubSubDeadLetterSourceSubscription").cloned());
         }
-        // A client that pulls rejects them as well.
+        // Also reject the messages of subscriptions that are pulled.
         for subscription in failing.iter().filter(|of| of.push.is_none()) {
             rehearsal.broker.reject_waiting(&subscription.id);
         }

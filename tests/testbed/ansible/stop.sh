@@ -11,7 +11,7 @@ for host in $hosts; do
   for ((i = 0; i < 100; i++)); do [[ -e /proc/$outer/ns/pid ]] && [[ $(readlink "/proc/$outer/ns/pid" 2>/dev/null) ]] || break; sleep 0.05; done
 done
 if [[ -n $prefix ]]; then
-  # Persistent connections of ssh.
+  # Ends persistent connections of ssh.
   mapfile -t kept < <(ip netns pids "$prefix-mgmt" 2>/dev/null)
   ((${#kept[@]} == 0)) || kill "${kept[@]}" 2>/dev/null
   for host in sw mgmt $hosts; do ip netns del "$prefix-$host" 2>/dev/null; done

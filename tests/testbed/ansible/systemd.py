@@ -30,7 +30,7 @@ class Repeated(dict):
 
 
 def read(unit):
-    """The settings of a unit: section, name, value. An environment is the sum of all its lines."""
+    """The settings of a unit: section, name, value. All `Environment` lines are combined."""
     parser = configparser.RawConfigParser(dict_type=Repeated, strict=False, delimiters=("=",), comment_prefixes=("#", ";"))
     parser.optionxform = str
     # Drop-ins of a unit a-b.service are also in a-.service.d.
@@ -49,7 +49,7 @@ def pid_of(unit):
     try:
         with open(f"{RUN}/{unit}.pid", encoding="utf-8") as file:
             pid = int(file.read())
-        # Not by `kill -0`, because the login user may query the state but not send signals.
+        # Read /proc instead of using `kill -0`, because the login user may query the state but not send signals.
         return pid if os.path.exists(f"/proc/{pid}") else None
     except (OSError, ValueError):
         return None

@@ -480,7 +480,7 @@ def main(burnin, workflows, folder):
         person.go("/")
         person.picture("past-phone", 390, 844, dark=False)
         newest = ".nights thead th:nth-child(3)"
-        assert person.inside(newest, 390), "the newest night is beyond the edge of a phone"
+        assert person.inside(newest, 390), "the newest night is outside a screen of the size of a phone"
         form = driver.execute_script("return document.querySelector('[data-begin] button').getBoundingClientRect().bottom")
         assert form <= 844, f"the button that starts a run is {form:.0f} pixels below the top"
         person.pictures("system", "/systems/quickstart", 1900)

@@ -9,7 +9,7 @@ nodes=$(wc -l <"$bed/nodes") block=b1
 group=/$node
 mkdir -p "$own/cni"
 for controller in /sys/fs/cgroup/*/; do mkdir -p "$controller/$group" 2>/dev/null || true; done
-start() { # NAME WORDS...: runs until stop.sh
+start() { # NAME WORDS...: runs a command in the background until stop.sh
   local name=$1
   shift
   nsenter --net="/run/netns/$node" setsid "$@" >>"$own/$name.log" 2>&1 </dev/null &

@@ -36,13 +36,13 @@ mkdir -p "$bed/certs/webhooks"
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=webhooks -addext "subjectAltName=IP:$address" \
   -keyout "$bed/certs/webhooks/tls.key" -out "$bed/certs/webhooks/tls.crt" 2>/dev/null
 authority=$(base64 -w0 "$bed/certs/webhooks/tls.crt")
-hooks() { # NAME PORT
+hooks() { # NAME PORT: prints the webhooks of NAME with URLs instead of services
   sed -E -e "s/^  name: (mutating|validating)-webhook/  name: $1-\1-webhook/" -e '/^    service:$/d; /^      name: webhook-service$/d; /^      namespace: system$/d' \
     -e "s|^      path: (.*)|    url: https://$address:$2\1\n    caBundle: $authority|" "$kubernetes/webhooks/$1.yaml"
 }
 start kube-scheduler "$kubernetes/kube-scheduler" --kubeconfig="$bed/admin" --authentication-kubeconfig="$bed/admin" \
   --authorization-kubeconfig="$bed/admin" --leader-elect=false --cert-dir="$bed/certs/scheduler"
-settings() { # PREFIX OF THE PORTS
+settings() { # PREFIX: prints the settings of a controller; PREFIX begins its port numbers
   printf '"webhook": {"port": %d443, "host": "%s", "certDir": "%s"}, "leaderElection": {"leaderElect": false}, "internalCertManagement": {"enable": false}, "health": {"healthProbeBindAddress": "127.0.0.1:%d081"}, "metrics": {"bindAddress": "127.0.0.1:%d080"}' \
     "$1" "$address" "$bed/certs/webhooks" "$1" "$1"
 }
@@ -63,7 +63,7 @@ until_good 120 curl --silent --fail http://127.0.0.1:12081/readyz
 until_good 120 "${kubectl[@]}" get node "n$BED_NODES"
 inside "${kubectl[@]}" wait --for=condition=Ready node --all --timeout=120s >/dev/null
 
-# Two blocks: the last node is the only one in the second block.
+# Two blocks: the second block contains only the last node.
 inside "${kubectl[@]}" create namespace burnin >/dev/null
 until_good 60 "${kubectl[@]}" apply --server-side --filename "$here/queue.yaml"
 inside "${kubectl[@]}" wait --for=condition=Active localqueue/bed --namespace burnin --timeout=120s >/dev/null

@@ -22,7 +22,7 @@ start() { # NAME WORDS...: runs until stop.sh
   echo $! >>"$bed/pids"
 }
 inside() { nsenter --net="/run/netns/$space" "$@"; }
-until_good() { # SECONDS WORDS...
+until_good() { # SECONDS WORDS...: repeats a command until it succeeds, at most for SECONDS
   local end=$((SECONDS + $1))
   shift
   until inside "$@" >/dev/null 2>&1; do
@@ -50,7 +50,7 @@ start kube-apiserver "$kubernetes/kube-apiserver" --etcd-servers=http://127.0.0.
   --token-auth-file="$bed/tokens" --authorization-mode=RBAC --allow-privileged --disable-admission-plugins=ServiceAccount \
   --service-account-issuer=https://bed --service-account-key-file="$bed/certs/accounts.key" \
   --service-account-signing-key-file="$bed/certs/accounts.key" --kubelet-preferred-address-types=InternalIP "${more[@]}"
-config() { # FILE TOKEN
+config() { # FILE TOKEN: writes a kubeconfig
   cat >"$bed/$1" <<CONFIG
 {"apiVersion": "v1", "kind": "Config", "current-context": "bed",
  "clusters": [{"name": "bed", "cluster": {"server": "https://$address:6443", "insecure-skip-tls-verify": true}}],

@@ -11,7 +11,7 @@ for _ in $(seq 50); do
   sleep 0.1
 done
 while read -r pid; do kill -KILL -- "-$pid" 2>/dev/null; done <"$bed/pids"
-# Remaining parts of nodes: pods, containerd's shims, and mounts.
+# Removes the remaining parts of nodes: pods, containerd's shims, and mounts.
 while read -r node; do
   for _ in 1 2 3; do
     find /sys/fs/cgroup/*/"$node" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u | xargs -r kill -KILL 2>/dev/null

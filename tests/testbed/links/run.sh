@@ -6,11 +6,11 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$BED_DIR/run/up" # prefix
-shape() { # NODE RATE: both directions of its link. Long queues, so that the rate limits TCP, not packet loss.
+shape() { # NODE RATE: limits both directions of the link of NODE. Long queues, so that the rate limits TCP, not packet loss.
   tc -n "$prefix-$1" qdisc replace dev eth0 root tbf rate "$2" burst 64kb latency 1s
   tc -n "$prefix-sw" qdisc replace dev "p$1" root tbf rate "$2" burst 64kb latency 1s
 }
-run() { # CASE [SETTING...]: one complete run
+run() { # CASE [SETTING...]: executes one complete run
   local name=$1 settings=() setting; shift
   for setting in "$@"; do settings+=(--set "$setting"); done
   mkdir -p "$WORK/$name/shared"
@@ -20,7 +20,7 @@ run() { # CASE [SETTING...]: one complete run
     >"$WORK/$name/report" 2>"$WORK/$name/progress" || code=$?
   echo "$code" >"$WORK/$name/code"
 }
-expect() { # CASE CODE TEXT...: exit code, and texts in the report
+expect() { # CASE CODE TEXT...: checks the exit code, and the texts in the report
   local name=$1 wanted=$2 text code; shift 2
   code=$(<"$WORK/$name/code")
   [[ $code == "$wanted" ]] || { cat "$WORK/$name"/{progress,report}; echo "links: $name: expected exit code $wanted, found $code" >&2; exit 1; }
@@ -51,7 +51,7 @@ back_in_service() { # NODE: checks that only this node is drained, with the run'
   [[ $drained == "$1 burnin links-"* && $drained != *$'\n'* ]] || { echo "links: expected only $1 drained by the run, found: $drained" >&2; exit 1; }
   "$BED_DIR/on" ctl scontrol update nodename="$1" state=resume
 }
-state_of() { # CASE NODE CODE STATE: exit code of `burnin nodes`, and the state of the node
+state_of() { # CASE NODE CODE STATE: checks the exit code of `burnin nodes`, and the state of the node
   local name=$1 node=$2 wanted=$3 state=$4 code=0
   "$BURNIN" nodes --all --data "$WORK/$name/data" >"$WORK/$name/nodes" || code=$?
   if [[ $code != "$wanted" ]] || ! grep -qE "^ *$node .* $state " "$WORK/$name/nodes"; then

@@ -108,7 +108,7 @@ def remove_objects(values):
 
 def destroy():
     values = parameters.read()
-    # The stored parameters of the deployment take precedence: today's substitutions may differ.
+    # The stored parameters of the deployment take precedence: the current substitutions may differ.
     if tools.fetch(values["state"], "ordered.json"):
         with open("ordered.json", encoding="utf-8") as file:
             values = {**json.load(file), "state": values["state"]}

@@ -15,7 +15,7 @@ use crate::args::InitKind;
 
 /// Maximum time for one program: `sinfo` retries for minutes if its controller does not answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Maximum output that is read of one program, bytes.
+/// Maximum output read from one program, bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A Slurm partition with usable nodes.
@@ -119,7 +119,7 @@ fn partition() -> Option<Partition> {
     parse_partitions(&output("sinfo", &["--noheader", "--format=%P|%a|%D|%G"])?)
 }
 
-/// The default partition with GPUs, else the one with most GPUs, else the default one.
+/// The default partition if it has GPUs, else the partition with most GPUs, else the default partition.
 fn parse_partitions(text: &str) -> Option<Partition> {
     let mut all: Vec<Partition> = Vec::new();
     for line in text.lines() {
@@ -129,7 +129,7 @@ fn parse_partitions(text: &str) -> Option<Partition> {
         let name = name.trim_end_matches('*');
         let (Ok(nodes), true) = (nodes.parse::<u32>(), is_name(name)) else { continue };
         let gpus_per_node = gres.split(',').filter_map(gpus_of_gres).sum::<u32>().min(64);
-        // A partition with several kinds of nodes has a line for each.
+        // `sinfo` prints one line for each kind of node in a partition.
         match all.iter_mut().find(|known| known.name == name) {
             Some(known) if gpus_per_node > known.gpus_per_node => {
                 (known.nodes, known.gpus_per_node) = (nodes, gpus_per_node);
@@ -231,11 +231,11 @@ fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
             _ => {
                 let _ = child.kill(); // ignored: the process has already ended
                 let _ = child.wait();
-                return None; // its children may still hold the pipe: the reader thread is abandoned
+                return None; // children of the program may still hold the pipe: the reader thread is abandoned
             }
         }
     };
-    // A child of the program may hold the pipe after its end.
+    // A child process may keep the pipe open after the program has ended.
     while !reader.is_finished() {
         if Instant::now() >= until {
             return None;

@@ -51,7 +51,7 @@ pub fn install(folder: &Path, starter: &Starter, force: bool) -> Result<Installe
         existing.truncate(5);
         let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
         return Err(CliError::usage(format!(
-            "existing files with another content are not overwritten; add --force, or name another --folder:\n  {}{more}",
+            "existing files with different content are not overwritten; add --force, or choose another --folder:\n  {}{more}",
             existing.join("\n  ")
         )));
     }
@@ -116,7 +116,7 @@ fn check(staged: &Path, starter: &Starter) -> Result<(), CliError> {
     ))
 }
 
-/// Changes of the folder, for undoing them.
+/// Changes to the folder, recorded for the rollback.
 #[derive(Default)]
 struct Changes {
     created: Vec<PathBuf>,

@@ -11,7 +11,7 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// Files of the repository. Git ignores some in these folders, such as a private inventory: only known names are embedded.
+/// Files of the repository. Git ignores some files in these folders, such as a private inventory: only known names are embedded.
 #[derive(Embed)]
 #[folder = "../workflows/"]
 #[include = "*.yaml"]
@@ -37,7 +37,7 @@ use crate::{
 #[exclude = "dgx-slurm-perf/state*"]
 struct Repository;
 
-/// Embedded separately: the patterns above exclude it with the files that runs write into the same folder.
+/// Embedded separately: the patterns above exclude `pins.json` together with the files that runs write into its folder.
 const A4_PINS: (&str, &[u8]) = (
     "a4-gke-testbed/cluster/pins.json",
     include_bytes!("../../../../workflows/a4-gke-testbed/cluster/pins.json"),
@@ -545,7 +545,7 @@ fn text(name: &str) -> Result<String, CliError> {
     String::from_utf8(read(name)?).map_err(|_| missing(name))
 }
 
-/// A test reads every file of every kind.
+/// Error for a file that is not embedded. A test reads every file of every kind, so a release never reports it.
 fn missing(name: &str) -> CliError {
     CliError {
         problems: vec![],

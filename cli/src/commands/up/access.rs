@@ -10,7 +10,7 @@ use std::{
 
 use crate::exit::CliError;
 
-/// The files of one server, removed when it ends.
+/// The files of one server, removed when the server ends.
 pub struct AccessFiles {
     /// Path of the header file: its `Authorization` line is for `curl -H @FILE`.
     pub header: PathBuf,

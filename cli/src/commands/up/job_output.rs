@@ -41,7 +41,7 @@ impl RunningOutput {
     }
 }
 
-/// The known output of a job.
+/// Output of a job that was read so far.
 #[derive(Default)]
 struct Tail {
     files: BTreeMap<String, TailedFile>,
@@ -49,7 +49,7 @@ struct Tail {
     lines: VecDeque<String>,
     /// Number of the last line.
     last: u64,
-    /// Bytes read of all files.
+    /// Bytes read from all files.
     read: u64,
     /// Number of the last request: the least recently shown job is removed first.
     request: u64,
@@ -171,7 +171,7 @@ fn shown(line: &[u8]) -> String {
 }
 
 impl Tail {
-    /// The kept lines after a number. A number beyond the last line is of an earlier process: all lines are new.
+    /// The kept lines after a line number. A number beyond the last line comes from an earlier process: returns all lines.
     fn after(&self, after: u64) -> OutputLines {
         let after = if after > self.last { 0 } else { after };
         let kept = self.last - self.lines.len() as u64;

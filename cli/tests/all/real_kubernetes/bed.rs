@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// Two pods that wait for each other until they are killed.
 pub const HANGS: &str = "environment.BURNIN_FAULT=hang:1";
-/// More than half of a node: only one pod fits, as with all GPUs of a node. Kueue counts requests and ignores
+/// CPU request above half of a node: only one pod fits, as with all GPUs of a node. Kueue counts requests and ignores
 /// anti-affinity.
 pub const MOST_OF_A_NODE: &str = "cpu_millis=1100";
 
@@ -103,7 +103,7 @@ impl KubernetesBed {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", printed(&output)))
     }
 
-    /// Pods in a namespace, as the API server has them.
+    /// Pods in a namespace, as the API server returns them.
     pub fn pods(&self, namespace: &str) -> Vec<Value> {
         let list = self.kubectl(&format!("get pods -n {namespace} -o json"));
         serde_json::from_str::<Value>(&list).unwrap()["items"].as_array().unwrap().clone()

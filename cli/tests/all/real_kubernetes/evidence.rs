@@ -25,11 +25,11 @@ fn nodes_with_evidence(log: &str, moment: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
-fn one_process_of_each_node_takes_evidence_that_is_judged() {
+fn one_process_on_each_node_collects_evidence_that_is_judged() {
     let bed = KubernetesBed::new();
     let image = bed.image("image-evidence");
     passed(&bed.run(WORKFLOW, &[&image]).output().unwrap());
-    // The scheduler's names of the nodes, not those of the pods.
+    // The scheduler's names of the nodes, not the names of the pods.
     let log = bed.kept("benchmark.log") + &bed.kept("node-1.log");
     for moment in ["before", "after"] {
         assert_eq!(nodes_with_evidence(&log, moment), ["n1", "n3"], "{moment}: {log}");

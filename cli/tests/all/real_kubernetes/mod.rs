@@ -102,10 +102,10 @@ fn a_missing_image_is_reported() {
 #[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn unschedulable_jobs_are_reported_with_the_reason() {
     let bed = KubernetesBed::new();
-    // The probe reports it before the job is submitted.
+    // The probe reports nodes that are too small before the job is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis requires", "n1 and 2 more: has"]);
-    // The scheduler reports it with its own message.
+    // With autoscaling, the scheduler reports nodes that are too small, with its own message.
     let output = bed.burnin(&["cpu_millis=100000", "autoscaled=true", "begin_within=10s"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["Insufficient cpu"]);
     let output = bed.burnin(&["queue=bed", "nodes=3", "cpu_millis=1900"]).output().unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::bed::{HANGS, KubernetesBed, MOST_OF_A_NODE, printed};
 
 const IDLE: &str = "workflows/idle-kubernetes.yaml";
-/// Does not fit beside a pod of [`MOST_OF_A_NODE`].
+/// CPU request of a user's pod, which does not fit on a node beside a pod of [`MOST_OF_A_NODE`].
 const USERS_CPU: &str = "1500m";
 
 /// The priority class of `workflows/idle-kubernetes.yaml`, the permission to list classes, and the pods of users, until dropped.
@@ -91,7 +91,7 @@ fn the_pod_of_another_user_preempts_a_run_that_yields() {
     let shared = Shared::new(&bed);
     let run =
         bed.run(IDLE, &[&bed.image("image"), "namespace=burnin", MOST_OF_A_NODE, HANGS]).spawn().unwrap();
-    // The first check has ended, the second one waits for its ranks.
+    // The first check has ended, the second check waits for its ranks.
     let hangs = |pod: &Value| {
         let command = pod["spec"]["containers"][0]["command"].to_string();
         command.contains("all_reduce_perf") && pod["status"]["phase"] == "Running"

@@ -45,7 +45,7 @@ impl Up {
         self.ask_as(&self.cookie, method, path, headers, body)
     }
 
-    /// Sends a request with this credential line; an empty one is omitted.
+    /// Sends a request with this credential line; an empty line is omitted.
     pub fn ask_as(&self, proof: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let answer = self.exchange(method, path, &format!("{proof}{headers}"), body);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -14,7 +14,7 @@ pub fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/dgx-slurm-perf")
 }
 
-/// One of its build configs, with these substitutions.
+/// The plan of one of the build configs of the workflow, with these substitutions.
 pub fn plan(config: &str, substitutions: &BTreeMap<String, String>) -> Plan {
     let document =
         workflow::YamlDocument::read(&source().join(config)).unwrap_or_else(|problems| panic!("{problems}"));

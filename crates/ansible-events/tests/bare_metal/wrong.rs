@@ -184,7 +184,7 @@ fn missing_credentials_of_the_agent_are_reported() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn an_agent_that_is_installed_in_part_is_removed() {
+fn a_partially_installed_agent_is_removed() {
     let bed = AnsibleBed::here();
     let workspace = bed.workspace_with_agent();
     let state = workspace.path().join("state").to_str().unwrap().to_owned();

@@ -136,7 +136,7 @@ async fn a_build_fetches_one_revision_of_its_repository() {
         let repository = SourceRepository { url: url.clone(), connection: None, revision: revision.into() };
         BuildSpec { repository: Some(repository), ..spec("cp file out", &["out"]) }
     };
-    // First the older commit, although the branch has a newer one; then the branch.
+    // Build the older commit, although the branch has a newer commit; then build the branch.
     for (revision, text) in [(commits[0].as_str(), "one"), ("main", "two")] {
         let image = BuildBed::new().image(&of(revision)).await;
         assert_eq!(image.files[0].sha256, Digest::of(text.as_bytes()).sha256, "{revision}");

@@ -235,7 +235,7 @@ async fn a_missing_journal_entry_is_found_by_its_tag() {
     assert_eq!(world.store.list("builds/a-run-image-1/journal/build-").await.unwrap(), noted, "noted again");
 }
 
-/// Random faults in any order. After they end, one build exists and no other runs.
+/// Random faults in any order. After the last fault, one build exists and no other build runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_build_remains_despite_failures() {
     let mut several = 0;
@@ -245,7 +245,7 @@ async fn one_build_remains_despite_failures() {
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;
-        // Once the journal has a build, no second one is created: most seeds begin with a lost response.
+        // Once the journal has a build, no second build is created: most seeds begin with a lost response.
         if random.u32(0..4) > 0 {
             world.cloud.next_create(Fault::LandsAndTears);
             world.cloud.stale_lists(random.u32(20..200));

@@ -104,7 +104,7 @@ fn every_field_reaches_the_api_unchanged() {
 
 #[test]
 fn all_fields_but_one_are_in_the_apis_types() {
-    // The API's types keep unknown fields in `_unknown_fields`; `pubsubTopic` is the only one expected there.
+    // The API's types keep unknown fields in `_unknown_fields`; `pubsubTopic` is the only expected unknown field.
     let build = translate(&build(everything()), &frame()).unwrap();
     let debug = format!("{build:?}");
     assert_eq!(debug.matches("_unknown_fields: {\"").count(), 1, "{debug}");
@@ -133,7 +133,7 @@ fn builds_use_their_account_and_its_log_bucket() {
         (&built["serviceAccount"], &built["logsBucket"]),
         (&account.into(), &"gs://logs/builds/r-image-1/1".into())
     );
-    // The config's own values stay.
+    // Values in the config take precedence over the defaults of the service.
     let built = of(
         json!({"steps": [{"name": "bash"}], "serviceAccount": "projects/p/serviceAccounts/b", "logsBucket": "gs://l"}),
     );

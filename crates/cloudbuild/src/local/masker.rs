@@ -1,6 +1,7 @@
 use crate::Secret;
 
-/// Minimum length of a line of a multi-line secret that is masked separately: a line such as `}` is not.
+/// Minimum length, in bytes, from which a line of a multi-line secret is masked separately. Shorter lines, such as `}`,
+/// are too common.
 const SHORTEST_LINE: usize = 4;
 
 /// Replacement of a masked value.
@@ -37,7 +38,7 @@ impl Masker {
         Self { patterns, starts, held: Vec::new(), covered: 0 }
     }
 
-    /// Processes the next bytes and appends all but the held ones to `out`.
+    /// Processes the next bytes and appends all bytes except the held ones to `out`.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.held.extend_from_slice(bytes);
         self.advance(false, out);

@@ -12,7 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Maximum wait for killed processes: the kernel may delay the end of one, for example in a network filesystem.
+/// Maximum wait for killed processes: the kernel may delay the end of a process, for example in a network filesystem.
 const KILLED: Duration = Duration::from_secs(5);
 
 /// A process that leads its own group.

@@ -7,7 +7,7 @@ use crate::plan::{Action, Plan, PlannedStep};
 
 use super::{PlanRequest, environment};
 
-/// The shebang line of a script: an interpreter and at most one argument, parsed like the kernel does.
+/// The shebang line of a script: an interpreter and at most one argument, parsed as the kernel parses it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shebang<'a> {
     pub(super) interpreter: &'a str,

@@ -8,7 +8,7 @@ const MOST_SUBSTITUTIONS: usize = 200;
 const LONGEST_NAME: usize = 100;
 const LONGEST_VALUE: usize = 4000;
 
-/// Values of a build's substitutions, and which of them were used.
+/// Values of a build's substitutions, and the names of the used substitutions.
 pub(super) struct Templates {
     values: BTreeMap<String, String>,
     used: BTreeSet<String>,
@@ -162,7 +162,7 @@ impl Templates {
 }
 
 fn check_name(path: &str, name: &str, problems: &mut Vec<BuildProblem>) {
-    // A request may set the built-in substitutions that a trigger sets, except these.
+    // A request may set the built-in substitutions that a trigger sets, except the names of this list.
     let fixed = ["BUILD_ID", "LOCATION", "PROJECT_ID", "PROJECT_NUMBER"].contains(&name);
     if fixed
         || name.len() > LONGEST_NAME

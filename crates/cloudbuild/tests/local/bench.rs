@@ -14,7 +14,7 @@ use crate::world::BuildHost;
 
 const SHELF: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// The program. Tests may run in separate processes, so its name contains a digest of its sources.
+/// Path of the compiled benchmark. Tests may run in separate processes, so the file name contains a digest of the sources.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -32,7 +32,7 @@ async fn steps_share_the_workspace_and_run_in_their_directory() {
 #[tokio::test]
 async fn steps_run_in_parallel_where_the_file_allows_it() {
     let world = BuildHost::new();
-    // Each of the two waits for a file of the other: in sequence they could never end.
+    // Each of the two steps waits for a file of the other step: in sequence the steps could never end.
     let meet = |mine: &str, other: &str| format!("mkfifo {mine}; until [ -p {other} ]; do sleep 0.01; done");
     let config = json!({"timeout": "20s", "steps": [
         sh("first", "true"),

@@ -138,7 +138,7 @@ async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
 }
 
 #[tokio::test]
-async fn a_signal_is_an_exit_code_as_a_container_reports_it() {
+async fn a_step_that_a_signal_ends_has_the_exit_code_that_a_container_reports() {
     let world = BuildHost::new();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "kill -SEGV $$"}]})).await;
     assert_eq!(outcome.steps[0].exit_code, Some(139));

@@ -199,7 +199,7 @@ mod tests {
         assert!(begun.elapsed() < std::time::Duration::from_secs(40), "{:?}", begun.elapsed());
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("\nmeasured\n") && text.contains("after end complete"), "{text}");
-        // When one of these processes ends, the probe may start the next one: kill repeatedly.
+        // When one of these processes ends, the probe may start another process, so kill repeatedly.
         let hanging = format!("{}/", folder.path().display());
         let left = || {
             let processes = std::fs::read_dir("/proc").unwrap().flatten();

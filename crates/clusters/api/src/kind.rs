@@ -18,20 +18,20 @@ use crate::{
 /// A kind of cluster that accepts jobs.
 #[async_trait::async_trait]
 pub trait ClusterKind: Send + Sync {
-    /// Name, schema and rules of its settings.
+    /// Name, schema and rules of the kind's settings.
     fn form(&self) -> SettingsForm;
 
-    /// Whether an external system may offer such a cluster (`dev.burnin.cluster.offered.v1`).
+    /// Whether an external system may offer a cluster of this kind (`dev.burnin.cluster.offered.v1`).
     fn can_be_offered(&self) -> bool {
         true
     }
 
-    /// Whether build steps may provision such a cluster (`cluster.rent.deployed`).
+    /// Whether build steps may provision a cluster of this kind (`cluster.rent.deployed`).
     fn can_be_deployed(&self) -> bool {
         true
     }
 
-    /// The scheduler of such clusters. `store`: bucket of the images and of the jobs' records.
+    /// The scheduler of clusters of this kind. `store`: bucket of the images and of the jobs' records.
     fn scheduler(&self, store: Arc<dyn Store>) -> Arc<dyn Scheduler>;
 
     /// Whether an existing cluster accepts a job with these settings. `name`: name of the cluster in its own system.
@@ -41,8 +41,8 @@ pub trait ClusterKind: Send + Sync {
     /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 
-    /// Describes an existing cluster from its settings alone, for a host that cannot reach it: only the cluster's agent can. If the
-    /// cluster lacks a requirement, the first job fails.
+    /// Describes an existing cluster from its settings alone, for a host that cannot reach the cluster, unlike the cluster's
+    /// agent. If the cluster lacks a requirement, the first job fails.
     ///
     /// # Errors
     /// Returns a message if the settings do not decide the number of nodes.

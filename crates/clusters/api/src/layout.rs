@@ -11,7 +11,8 @@ pub struct ClusterLayout {
     pub gpus_per_node: Option<u32>,
 }
 
-/// A setting that the build steps of a deployed cluster may also receive as a substitution. Both must be equal.
+/// A setting that the build steps of a deployed cluster may also receive as a substitution. The two values must
+/// be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
     /// Name of the substitution, such as `_NODES`.
@@ -28,7 +29,7 @@ impl Substitution {
         Self { name, setting, value: value.map(|value| value.to_string()) }
     }
 
-    /// A text setting; an empty text counts as absent.
+    /// A text setting; `None` if the setting is not set or empty.
     pub fn text(name: &'static str, setting: &'static str, value: Option<&str>) -> Self {
         let value = value.filter(|value| !value.is_empty());
         Self { name, setting, value: value.map(str::to_owned) }

@@ -70,8 +70,8 @@ run_pairs() {
 "#;
 
 /// Shell text that one end of a pair executes before its program. The program's command line is in the positional
-/// parameters. The server's end does not return: it runs the program, reports when it listens, and ends it when
-/// standard input ends.
+/// parameters. The server's end does not return: the shell text runs the program, reports when the program
+/// listens, and ends the program when standard input ends.
 pub(crate) const END: &str = r#"for word; do
   shift
   if [[ $word == *'{peer}'* ]]; then

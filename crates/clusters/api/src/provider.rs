@@ -3,10 +3,10 @@
 use model::{Cluster, CommandId, Deleted, System, Timestamp};
 use service::PortError;
 
-/// A cluster to provision.
+/// Request for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The creating command; its run and attempt become labels.
+    /// Command that requests the cluster; the command's run and attempt become labels.
     pub id: CommandId,
     /// Name of the cluster at the provider.
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Order {
 /// State of a cluster, as its provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterStatus {
-    /// Unknown to the provider.
+    /// The provider has no cluster of this name.
     Absent,
     /// Starting.
     Coming,
@@ -40,12 +40,12 @@ pub struct ClusterListing {
     pub clusters: Vec<ListedCluster>,
 }
 
-/// A cluster and its labels.
+/// A cluster in the provider's list, with the labels that Burnin set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedCluster {
     /// Name of the cluster at the provider.
     pub name: String,
-    /// Label: the run it was created for.
+    /// Label: the run for which the cluster was created.
     pub run: String,
     /// Label: end of the lease. `None` if the label is missing or invalid: such a cluster is never deleted
     /// automatically.
@@ -55,7 +55,7 @@ pub struct ListedCluster {
 /// Creates, lists and deletes clusters of an external system.
 #[async_trait::async_trait]
 pub trait ClusterProvider: Send + Sync + 'static {
-    /// Creates a cluster, or adopts an existing one of that name. Returns the provider's handle.
+    /// Creates a cluster, or adopts an existing cluster of that name. Returns the provider's handle.
     ///
     /// # Errors
     /// Returns an error if the provider request fails: [`PortError::Permanent`] if the cluster can never be created.

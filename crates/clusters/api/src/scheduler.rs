@@ -28,7 +28,8 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// The job of a command of the stage `job`: named after it, with labels that identify the run and the end of the job's limit.
+    /// The job of a command of the stage `job`: named after the command, with labels for the run and for the end of the job's
+    /// time limit.
     pub fn of_command(
         id: &CommandId,
         (cluster, image): (&Cluster, Option<&Image>),
@@ -64,7 +65,7 @@ impl JobSpec {
 /// State of a job, as its scheduler reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobStatus {
-    /// Unknown to the scheduler.
+    /// The scheduler has no job of this name.
     Absent,
     /// Pending or running.
     Going,
@@ -74,7 +75,7 @@ pub enum JobStatus {
     Lost {
         /// Code of the scheduler, such as `NODE_FAIL`.
         code: String,
-        /// Reason, for display.
+        /// Reason of the loss, for display.
         why: String,
     },
     /// Ended or not started because other jobs need its nodes. Only on clusters with the setting `yields`.
@@ -96,10 +97,10 @@ pub struct Outputs {
 /// A file written by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Path with `/` as separator; any text. The adapter escapes bytes that are not UTF-8 so
-    /// that no two names are equal.
+    /// Path with `/` as separator; may contain any characters. The adapter escapes bytes that are not UTF-8
+    /// so that no two names are equal.
     pub name: String,
-    /// Size at the time of listing, bytes, if known.
+    /// Size in bytes at the time of listing; `None` if unknown.
     pub size_bytes: Option<u64>,
     /// Identity of the file, if known: after a rotation another file has the same name.
     pub identity: Option<(u64, u64)>,
@@ -132,7 +133,7 @@ pub struct FileTail {
 /// A scheduler that runs jobs.
 #[async_trait::async_trait]
 pub trait Scheduler: Send + Sync + 'static {
-    /// Submits a job unless one of that name exists. Returns the scheduler's handle.
+    /// Submits a job unless a job of that name exists. Returns the scheduler's handle.
     ///
     /// # Errors
     /// Returns an error if the scheduler request fails: [`PortError::Permanent`] if the job can never run.
@@ -210,7 +211,7 @@ pub trait Scheduler: Send + Sync + 'static {
         Ok(cluster.part(names, cluster.access.clone()))
     }
 
-    /// Shell command for draining a node by hand; `None` without such a command.
+    /// Shell command for draining a node by hand; `None` if this kind of cluster has no such command.
     fn drain_command(&self, _: &Cluster, _node: &str, _reason: &str) -> Option<String> {
         None
     }
@@ -225,7 +226,8 @@ pub trait Scheduler: Send + Sync + 'static {
         Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))
     }
 
-    /// Shell command for returning a drained node to service by hand; `None` without such a command.
+    /// Shell command for returning a drained node to service by hand; `None` if this kind of cluster has no
+    /// such command.
     fn return_command(&self, _: &Cluster, _node: &str) -> Option<String> {
         None
     }

@@ -94,17 +94,17 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     }
 }
 
-/// The failure of a scheduler that receives a cluster of another kind.
+/// Error for a cluster of a kind that the scheduler does not support.
 pub fn wrong_kind(cluster: &Cluster, expected: &str) -> PortError {
     wrong(cluster, &format!("access: expected a cluster of kind {expected}, found {}", cluster.access.kind()))
 }
 
-/// The failure of a scheduler that cannot use a cluster's settings.
+/// Error for a cluster whose settings the scheduler cannot use.
 pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
     PortError::Permanent(Failure::new(Class::Input, "SETTINGS", format!("cluster {}: {why}", cluster.name)))
 }
 
-/// Collects the problems of settings.
+/// Collects the problems found in settings, each with its field.
 #[derive(Debug, Default)]
 pub struct ProblemList(SettingsProblems);
 
@@ -114,7 +114,7 @@ impl ProblemList {
         self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
     }
 
-    /// Adds the problem of an optional field.
+    /// Checks an optional field with `rule` and adds the problem found; an absent field has no problem.
     pub fn add_if_set(
         &mut self,
         field: &str,
@@ -151,18 +151,18 @@ pub fn shown(text: &str) -> String {
     text.chars().take(60).flat_map(char::escape_debug).collect()
 }
 
-/// Problem of a number outside 1 to `most`.
+/// Returns an error if a number is outside 1 to `most`.
 pub fn not_in_range(number: u32, most: u32) -> Option<String> {
     (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
 }
 
-/// Problem of a text that is not a value of `NCCL_DEBUG`.
+/// Returns an error for an invalid `NCCL_DEBUG` value: only letters and digits are valid, at most 16.
 pub fn not_a_debug_level(level: &str) -> Option<String> {
     let good = level.bytes().all(|byte| byte.is_ascii_alphanumeric()) && level.len() <= 16;
     (!good).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned())
 }
 
-/// Problem of a text that is not an absolute path.
+/// Returns an error for a path that is relative, longer than 1024 bytes, or contains control characters.
 pub fn not_a_path(path: &str) -> Option<String> {
     let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
     bad.then(|| {
@@ -173,7 +173,8 @@ pub fn not_a_path(path: &str) -> Option<String> {
     })
 }
 
-/// Problem of a name and a value that are not an environment variable. `longest`: maximum length of the name, bytes.
+/// Returns an error for an invalid environment variable: its name has other characters than letters, digits and `_`, or
+/// its value has a zero byte or more than 16 KiB. `longest`: maximum length of the name, bytes.
 pub fn not_a_variable(name: &str, value: &str, longest: usize) -> Option<String> {
     let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');

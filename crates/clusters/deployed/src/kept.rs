@@ -25,24 +25,24 @@ pub type Keep = BTreeMap<String, Span>;
 
 /// Folder of the kept parts.
 pub const KEPT: &str = "clusters/kept/";
-/// End of the name under which kept parts are listed as a cluster.
+/// Suffix of the name under which kept parts are listed as a cluster.
 const SUFFIX: &str = "-kept";
-/// Substitution of a teardown: parts to leave, separated by commas.
+/// Substitution of a teardown: names of the parts to keep, separated by commas.
 pub const KEEP: &str = "_KEEP";
 
 /// A kept part: object `clusters/kept/{key}/{part}/{cluster}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeptPart {
-    /// Cluster of the run that created it.
+    /// Cluster of the run that created the part.
     pub cluster: String,
-    /// End of its lease.
+    /// End of the part's lease.
     pub expires_at: Timestamp,
 }
 
 /// The kept parts of a cluster, as part of the request that releases them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptOf {
-    /// Cluster that created them.
+    /// Cluster whose deployment created the parts.
     pub cluster: String,
 }
 

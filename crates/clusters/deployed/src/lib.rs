@@ -61,6 +61,6 @@ pub struct DeployedCluster {
 pub struct Destroyed {
     /// Resources that still exist, from the provider's own lists.
     pub left: Vec<String>,
-    /// Lists that were checked.
+    /// The provider's lists that were checked, as text.
     pub evidence: String,
 }

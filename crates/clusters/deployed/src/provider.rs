@@ -35,7 +35,7 @@ use crate::{
 
 /// Timeout of a teardown, after which it is restarted.
 const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
-/// Delay after the first failed teardown; doubled after each further one.
+/// Delay after the first failed teardown; doubled after each further failure.
 const FIRST_PAUSE: Span = Span::from_secs(30);
 const LONGEST_PAUSE: Span = Span::from_secs(1800);
 
@@ -50,7 +50,7 @@ pub struct DeployedClusters {
     clock: Arc<dyn Clock>,
 }
 
-/// The recorded request.
+/// The request, recorded before the deployment starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct DeployRequest {
     command: String,
@@ -72,7 +72,7 @@ impl DeployRequest {
     }
 }
 
-/// A failed teardown.
+/// Record of a failed teardown, with its time and reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ReleaseFailure {
     at: Timestamp,
@@ -126,7 +126,7 @@ impl DeployedClusters {
         command: &CommandId,
         build: &BuildSpec,
     ) -> BuildSpec {
-        // Kept parts carry the name and the state of the cluster that created them.
+        // Kept parts have the name and the state of the cluster that created them.
         let name = request.kept.as_ref().map_or(name, |kept| &kept.cluster);
         let state = self.store.locate(&note(name, "state"));
         let mut all = BTreeMap::from([
@@ -198,7 +198,7 @@ impl DeployedClusters {
             Creation::Created => request.expires_at,
             Creation::Exists => match self.get::<DeployRequest>(&open).await? {
                 Some(earlier) => earlier.expires_at,
-                // The sweeper released the parts already.
+                // The sweeper has already released the parts.
                 None => return Ok(Vec::new()),
             },
         };
@@ -269,7 +269,7 @@ impl DeployedClusters {
         }
     }
 
-    /// Numbers of the failed teardowns, and the record of the last.
+    /// Numbers of the failed teardowns, and the record of the last failure.
     async fn failed(&self, name: &str) -> Result<(u32, Option<ReleaseFailure>), PortError> {
         let prefix = note(name, "failed-");
         let noted = self.store.list(&prefix).await.map_err(PortError::transient)?;
@@ -280,7 +280,7 @@ impl DeployedClusters {
         }
     }
 
-    /// Advances the teardown by one step. `keep`: names of the parts that it leaves.
+    /// Advances the teardown by one step. `keep`: names of the parts that the teardown does not delete.
     async fn destroy(
         &self,
         name: &str,
@@ -386,7 +386,7 @@ fn ready(
     Ok(ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access }))
 }
 
-/// The first problem with its field.
+/// Text of the first problem, with the name of its field.
 fn first(kind: &str, problems: Vec<(String, String)>) -> String {
     match problems.into_iter().next() {
         Some((field, problem)) if field.is_empty() => format!("{kind}: {problem}"),

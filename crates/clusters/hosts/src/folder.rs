@@ -25,7 +25,6 @@ use crate::{settings::Hosts, ssh};
 /// The claim of a job that was cancelled before it started.
 const NEVER: &str = "never";
 
-/// One job's folder.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
@@ -133,7 +132,7 @@ impl Folder {
         fs::read_link(self.0.join("claim")).is_ok_and(|claim| claim == Path::new(NEVER))
     }
 
-    /// The recorded result.
+    /// The recorded result; `None` before a result is recorded.
     pub fn end(&self) -> io::Result<Option<JobStatus>> {
         match fs::read_to_string(self.0.join("end")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

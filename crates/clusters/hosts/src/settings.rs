@@ -15,7 +15,7 @@ use crate::{hostfile, rules};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hosts {
-    /// The machines; every one is used.
+    /// The machines; a job uses all of them.
     #[serde(default)]
     pub hosts: Vec<Host>,
     /// A hostfile of Open MPI instead of `hosts`, relative to the workflow file: a host per line, with `slots=N` ranks.
@@ -24,10 +24,10 @@ pub struct Hosts {
     /// Number of hosts, computed from `hosts` or `hostfile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// User on the hosts.
+    /// User on the hosts; default: from ssh's own configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Port of ssh.
+    /// ssh port of the hosts; default: from ssh's own configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
@@ -61,7 +61,7 @@ pub struct Hosts {
     /// Value of `NCCL_DEBUG`.
     #[serde(default = "info")]
     pub nccl_debug: String,
-    /// Open MPI.
+    /// Installation folder and options of Open MPI.
     #[serde(default)]
     pub mpi: Mpi,
     /// Port of rank 0 for programs that use `BURNIN_RENDEZVOUS` instead of MPI; rank N listens on this port + N.
@@ -73,7 +73,7 @@ pub struct Hosts {
     pub silent_after: Span,
 }
 
-/// One machine.
+/// A machine, and its exceptions from the common settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
@@ -82,21 +82,21 @@ pub struct Host {
     /// Host name or address for ssh; default: `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// User, instead of the common one.
+    /// User on this host; default: the common `user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Port of ssh, instead of the common one.
+    /// ssh port of this host; default: the common `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Private key, instead of the common one.
+    /// Private key for this host; default: the common `identity_file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_file: Option<String>,
-    /// Processes, instead of `ranks_per_node`.
+    /// Processes on this host, 1 to 64; default: `ranks_per_node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks: Option<u32>,
-    /// GPUs, instead of `gpus_per_node`.
+    /// GPUs of this host, 1 to 64; default: `gpus_per_node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus: Option<u32>,

@@ -12,7 +12,7 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The fields of an object that are read.
+/// Parses the fields of an object that Burnin uses.
 ///
 /// # Errors
 /// Returns an error if a field has another type than the API's definition.

@@ -63,7 +63,7 @@ pub struct OutputEnd {
     pub sha256: String,
     /// Whether the complete output was read.
     pub whole: bool,
-    /// Parts that may be missing.
+    /// Parts of the output that may be missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

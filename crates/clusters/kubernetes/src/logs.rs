@@ -29,7 +29,7 @@ const OPENING: Duration = Duration::from_secs(30);
 /// Delay between two connections.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// An output, and where it is stored.
+/// A container's output, and its storage location.
 #[derive(Clone)]
 pub struct ContainerOutput {
     pub cluster: NamespacedCluster,

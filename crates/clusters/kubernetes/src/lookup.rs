@@ -27,7 +27,7 @@ pub async fn served(client: &Client, group_version: &str, plural: &str) -> Resul
     }
 }
 
-/// Kueue's group.
+/// API group of Kueue.
 pub const KUEUE: &str = "kueue.x-k8s.io";
 /// Versions in which Kueue serves its kinds, newest first: v1beta2 from 0.15, v1beta1 before and until it is removed
 /// (kubernetes-sigs/kueue v0.14.0, v0.15.0 and v0.16.0, `config/components/crd/bases`). The fields read here are the same in
@@ -64,7 +64,7 @@ pub async fn queue(
     }
 }
 
-/// Calls `each` for every node. Returns `false` if nodes may not be listed.
+/// Calls `each` for every node. Returns `false` if the user has no permission to list nodes.
 ///
 /// # Errors
 /// Returns an error if the request fails.

@@ -28,7 +28,6 @@ use crate::{
     script, yields,
 };
 
-/// API version of JobSet.
 const JOBSET: &str = "jobset.x-k8s.io/v1alpha2";
 /// A container's last output is its termination message.
 const FALLBACK: &str = "FallbackToLogsOnError";
@@ -259,7 +258,7 @@ fn metadata(name: String, settings: &Kubernetes, labels: Marks, annotations: Mar
     }
 }
 
-/// Labels or annotations.
+/// Labels or annotations by key.
 type Marks = BTreeMap<String, String>;
 
 /// Labels and annotations of all objects of a job: a value that is not a valid label becomes an annotation.
@@ -438,12 +437,12 @@ fn resources(settings: &Kubernetes) -> ResourceRequirements {
     }
 }
 
-/// A time in the API's type.
+/// A number of seconds, in the API's type.
 fn seconds(span: u64) -> i64 {
     i64::try_from(span).unwrap_or(i64::MAX)
 }
 
-/// The image of the image stage, or the one in the settings.
+/// The image of the image stage, or else the image in the settings.
 fn image(job: &JobSpec, settings: &Kubernetes) -> Result<String, Failure> {
     let wrong = |message: &str| Err(Failure::new(Class::Input, "IMAGE", message.to_owned()));
     if let Some(own) = job.program.command().and_then(|command| command.image.as_ref()) {

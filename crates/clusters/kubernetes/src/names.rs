@@ -2,8 +2,8 @@
 
 use ledger::Digest;
 
-/// Name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. With named nodes each node has its own replicated
-/// job with a number in its name: pods are `{jobset}-{this}{number}-0-0-{random}`.
+/// Name of the replicated job; pod names are `{jobset}-{this}-0-{index}-{random}`. With named nodes each node has its own
+/// replicated job with a number in its name: pod names are `{jobset}-{this}{number}-0-0-{random}`.
 pub const REPLICATED: &str = "n";
 /// Name of the container that runs the benchmark.
 pub const CONTAINER: &str = "benchmark";

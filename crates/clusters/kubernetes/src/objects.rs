@@ -21,7 +21,7 @@ pub struct JobSet {
     pub status: JobSetStatus,
 }
 
-/// See [`JobSet`].
+/// Observed state of a [`JobSet`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JobSetStatus {
@@ -42,7 +42,7 @@ pub struct Workload {
     pub status: WorkloadStatus,
 }
 
-/// See [`Workload`].
+/// Observed state of a [`Workload`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkloadStatus {
@@ -60,7 +60,7 @@ pub struct LocalQueue {
     pub status: LocalQueueStatus,
 }
 
-/// See [`LocalQueue`].
+/// Configured state of a [`LocalQueue`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LocalQueueSpec {
@@ -159,7 +159,7 @@ pub fn is_terminated(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }
 
-/// An optional text; empty if absent.
+/// An optional text, as an empty text if absent.
 pub fn text(value: Option<&String>) -> &str {
     value.map_or("", String::as_str)
 }

@@ -171,7 +171,7 @@ fn not_a_label_name(name: &str) -> Option<String> {
     (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as in a DNS label, found `{}`", shown(name)))
 }
 
-/// Reason why the value is not valid for a label; `None` if it is valid.
+/// Reason why the value is an invalid label; `None` for a valid label.
 fn not_a_label(value: &str) -> Option<String> {
     let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);

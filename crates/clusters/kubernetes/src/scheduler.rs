@@ -82,7 +82,7 @@ impl KubernetesJobs {
         Ok(JobContext { settings, cluster, notes, jobset })
     }
 
-    /// Starts reading the output of its pods.
+    /// Starts reading the output of the job's pods.
     fn follow(&self, place: &JobContext, name: &str) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed
@@ -139,7 +139,7 @@ impl KubernetesJobs {
         let over = state::over(&jobset);
         if !over && (cancelled || jobset.metadata.deletion_timestamp.is_some()) {
             cluster.delete_jobset(called, &uid).await?;
-            return Ok(JobStatus::Going); // until it is deleted
+            return Ok(JobStatus::Going); // running until the JobSet is deleted
         }
         if !over {
             place.keys(name, &jobset).await?;

@@ -12,9 +12,10 @@ pub const KEYS: &str = "/etc/burnin-keys";
 /// ssh port in the pods, also on the host network.
 const SSH_PORT: u16 = 2222;
 
-/// Exit codes of the script before the benchmark starts.
+/// Exit code of the script before the benchmark starts: a pod has no DNS name yet, or refuses ssh.
 pub const NOT_REACHED: i32 = 80;
-/// See [`NOT_REACHED`].
+/// Exit code of the script before the benchmark starts: the image or the pod does not meet a requirement of
+/// the job.
 pub const NOT_FIT: i32 = 85;
 
 const HEAD: &str = r#"set -u
@@ -189,7 +190,7 @@ fn rank(job: &JobSpec, settings: &Kubernetes) -> String {
 /// Environment variables of the script.
 pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
     let replicated = names::REPLICATED;
-    // Pod name pattern with a placeholder for the index.
+    // Pattern of the pod names, with a placeholder for the pod's index.
     let pod = match settings.only_nodes.is_empty() {
         true => format!("{jobset}-{replicated}-0-%d"),
         false => format!("{jobset}-{replicated}%d-0-0"),

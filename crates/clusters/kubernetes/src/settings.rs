@@ -126,16 +126,16 @@ pub struct Kubernetes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ApiAccess {
-    /// By a kubeconfig file.
+    /// Access by a kubeconfig file.
     Kubeconfig {
         /// Absolute path; `None`: kubectl's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
-        /// The context; `None`: the current one.
+        /// Context in the kubeconfig; default: the current context.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         context: Option<String>,
     },
-    /// From inside the cluster, with the service account of the agent's pod.
+    /// Access from inside the cluster, with the service account of the agent's pod.
     InCluster,
     /// A GKE cluster, with `gke-gcloud-auth-plugin` from the `PATH`.
     Gke {
@@ -181,9 +181,9 @@ pub enum Launch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plugin {
-    /// Image by digest.
+    /// Image of the container, by digest.
     pub image: String,
-    /// Command and arguments.
+    /// Command of the container, with its arguments.
     pub command: Vec<String>,
     /// Path at which the benchmark finds the contents of the plugin's `/plugin`.
     pub folder: String,

@@ -19,7 +19,7 @@ use crate::{
     waiting::waiting,
 };
 
-/// State of a job.
+/// Derives the state of a job from its objects.
 pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {
     match text(known.jobset.status.terminal_state.as_ref()) {
         "Completed" => return PodFinding::Ended(end(known, "COMPLETED", Some(0))),

@@ -48,7 +48,7 @@ fn name(pod: &Pod) -> &str {
     text(pod.metadata.name.as_ref())
 }
 
-/// A container that the kubelet cannot start.
+/// Reason why the kubelet cannot start a container; `None` if no reason is known.
 fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<PodFinding> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let (reason, message) = (text(waiting.reason.as_ref()), text(waiting.message.as_ref()));
@@ -121,7 +121,7 @@ fn not_admitted(workload: &Workload) -> Option<PodFinding> {
     })
 }
 
-/// A warning of any component that creates or feeds the pods.
+/// Finding for a warning event of the job's objects.
 fn warned(event: &Event) -> PodFinding {
     let (reason, message) = (text(event.reason.as_ref()), text(event.message.as_ref()));
     // The job controller repeats the request, and the API server rejects the same pod every time (Kubernetes 1.32,

@@ -6,7 +6,7 @@ use service::PortError;
 
 use crate::{api::NamespacedCluster, objects::text};
 
-/// Grace period of a preempted pod, seconds. The preempting pod waits for the end of it.
+/// Grace period of a preempted pod, seconds. The preempting pod waits until the grace period ends.
 pub const GRACE: i64 = 5;
 
 /// Priority of pods without a class if no class is the default (Kubernetes 1.33, `pkg/apis/scheduling/types.go`,

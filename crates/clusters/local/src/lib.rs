@@ -64,7 +64,7 @@ impl ClusterKind for LocalKind {
         Arc::new(LocalJobs::new(store))
     }
 
-    /// Its clusters are only visible to a [`LocalClusters`] of the same host.
+    /// Clusters of this kind are visible only to a [`LocalClusters`] of the same host.
     async fn probe(&self, _: &str, _: &System) -> Result<ClusterStatus, PortError> {
         Ok(ClusterStatus::Absent)
     }

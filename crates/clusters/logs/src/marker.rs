@@ -1,5 +1,5 @@
-//! `complete.json`, which the A4 chart writes last (`workflows/a4-gke-testbed/chart/files/launch.py`): exit status, nodes, and the size
-//! and SHA-256 of each file. Other programs' logs have none.
+//! `complete.json`, which the A4 chart writes last (`workflows/a4-gke-testbed/chart/files/launch.py`): exit status, nodes, and
+//! the size and SHA-256 of each file. Logs of other programs have no such file.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use supervisor::files;
 
 pub const NAME: &str = "complete.json";
 const SCHEMA: &str = "testbed/complete/v1";
-/// Maximum size, bytes: 4096 nodes and their logs take a tenth of it.
+/// Maximum size, bytes: the file of 4096 nodes has a tenth of this size.
 const MAX_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ struct Entry {
 }
 
 impl Marker {
-    /// `None` if the folder has none, or another program's file of this name.
+    /// Reads the marker; `None` if the folder has no `complete.json`, or one written by another program.
     ///
     /// # Errors
     /// Returns an error if it cannot be read.

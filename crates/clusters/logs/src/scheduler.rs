@@ -32,7 +32,7 @@ impl LogJobs {
         Ok(self.store.read(object).await.map_err(PortError::transient)?.is_some())
     }
 
-    /// Records an end if none is recorded. Returns the recorded end.
+    /// Records the end of a job unless an end is already recorded. Returns the recorded end.
     async fn record_end(&self, job: &str, end: &JobEnd) -> Result<JobEnd, PortError> {
         let object = note(job, "end.json");
         self.store.create_json(&object, end).await?;

@@ -7,7 +7,7 @@ use cluster_api::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Logs of a benchmark that another program ran. Nothing is started.
+/// Logs of a benchmark that another program ran. No job is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogSettings {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 pub use schedulers::Schedulers;
 
-/// Every kind. A new kind adds one line.
+/// Every kind of cluster; a new kind adds one line.
 pub static KINDS: [&dyn ClusterKind; 5] = [
     &cluster_local::LocalKind,
     &cluster_slurm::SlurmKind,

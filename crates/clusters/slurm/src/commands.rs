@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Slurm's command-line tools.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// Folder searched before the `PATH`.
+    /// Folder that is searched for commands before the `PATH`.
     pub first: Option<OsString>,
 }
 

@@ -98,7 +98,7 @@ impl Folder {
         self.note("submitted.json", &number)
     }
 
-    /// Records the drained nodes that a job re-tests. Returns the first ones recorded, which are final.
+    /// Records the drained nodes that a job re-tests. Returns the nodes recorded first, which are final.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
@@ -106,7 +106,7 @@ impl Folder {
         self.note("drained.json", &nodes.to_vec())
     }
 
-    /// The recorded drained nodes; `None` if the job never began to re-test them.
+    /// The recorded drained nodes; `None` if the job never began a re-test.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.

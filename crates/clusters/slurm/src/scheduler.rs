@@ -139,7 +139,7 @@ impl SlurmJobs {
         Ok(SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why })
     }
 
-    /// Cancels a lost job, which must not continue, and a cancelled one, which may have been submitted after its cancel.
+    /// Cancels a lost job, which must not continue, and a cancelled job, which may have been submitted after the cancel.
     async fn stop_unwanted(
         &self,
         folder: &Folder,
@@ -205,7 +205,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)
 }
 
-/// Slurm settings of a cluster, and a job's folder.
+/// Returns the Slurm settings of the job's cluster, and the job's folder.
 fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
     let slurm = Slurm::of(cluster)?;
     check_job_name(name)?;

@@ -41,7 +41,8 @@ pub struct Slurm {
     /// `--constraint`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraint: Option<String>,
-    /// The only nodes the job may use (`--nodelist`). With `yields` the run uses those of them that are idle.
+    /// The only nodes the job may use (`--nodelist`). With `yields` the run uses only the idle nodes of this
+    /// list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
     /// Nodes of `node_list` that are drained by Burnin and re-tested: while a job runs, they are in a reservation for it and accept no
@@ -49,9 +50,9 @@ pub struct Slurm {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub retest: Vec<String>,
-    /// Yield to other jobs: use nodes that are idle when the run begins, the longest idle ones first, at the lowest priority, and end
-    /// without a verdict if too few are idle or another job needs them. Slurm must be configured to preempt jobs of this partition
-    /// or QOS, and to end them.
+    /// Yield to other jobs: use nodes that are idle when the run begins, the longest idle nodes first, at the lowest priority,
+    /// and end without a verdict if too few are idle or another job needs them. Slurm must be configured to preempt jobs of this
+    /// partition or QOS, and to end them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub yields: bool,
     /// `--gpus-per-node`.

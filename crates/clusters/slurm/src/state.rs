@@ -68,9 +68,9 @@ pub struct SlurmJobRow {
     pub restarts: u32,
     /// Exit code and signal of the script.
     pub exit: (i32, i32),
-    /// `None` if Slurm does not report it.
+    /// `None` if Slurm reports no start.
     pub started_at: Option<Timestamp>,
-    /// `None` if Slurm does not report it.
+    /// `None` if Slurm reports no end.
     pub ended_at: Option<Timestamp>,
     /// Allocated nodes, as a Slurm node list.
     pub nodes: String,
@@ -153,7 +153,7 @@ fn moment(text: &str) -> Option<Timestamp> {
     Some(NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S").ok()?.and_utc().into())
 }
 
-/// Marks in the folder of a job.
+/// Marks in the folder of a job, written by the agent and by the job's script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pub cancelled: bool,
@@ -241,7 +241,7 @@ pub fn standing(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFin
 /// State of the job that runs the benchmark.
 fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> SlurmFinding {
     let kind = row.kind();
-    // Only one start may run the benchmark, and that one has ended.
+    // Only one start may run the benchmark, and that start has ended.
     if row.restarts.to_string() != restarts && row.restarts > 0
         || matches!(kind, SlurmStateKind::Again | SlurmStateKind::Waiting)
     {

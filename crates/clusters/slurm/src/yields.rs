@@ -21,32 +21,34 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Flags of running cloud nodes; a powered-down node would have to be created first.
 const RUNNING_FLAGS: [&str; 2] = ["CLOUD", "DYNAMIC_NORM"];
 
-/// Nodes for a run that yields.
+/// Result of the search for idle nodes for a run that yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdleNodes {
-    /// The requested number of nodes: the longest idle ones, so that successive runs measure different nodes.
+    /// The requested number of nodes: the longest idle nodes, so that successive runs measure different
+    /// nodes.
     Chosen(Vec<String>),
     /// The reason, with the requested and the found number of nodes.
     TooFew(String),
-    /// Other jobs cannot preempt this one, for this reason.
+    /// Reason why other jobs cannot preempt the run's jobs.
     NotPreemptible(String),
 }
 
 /// Output of the commands that determine the nodes.
 #[derive(Clone, Debug, Default)]
 pub struct SlurmReports {
-    /// `scontrol show config`.
+    /// Output of `scontrol show config`.
     pub config: String,
-    /// `scontrol --oneliner show partition`.
+    /// Output of `scontrol --oneliner show partition`.
     pub partitions: String,
-    /// `scontrol --oneliner show node`.
+    /// Output of `scontrol --oneliner show node`.
     pub nodes: String,
-    /// `sacctmgr --noheader --parsable2 show qos format=name,preempt,preemptmode`; empty without `preempt/qos`.
+    /// Output of `sacctmgr --noheader --parsable2 show qos format=name,preempt,preemptmode`; empty without
+    /// `preempt/qos`.
     pub qos: String,
 }
 
 impl SlurmReports {
-    /// Requests the reports.
+    /// Runs the commands and returns their output.
     ///
     /// # Errors
     /// Returns an error if a command fails.

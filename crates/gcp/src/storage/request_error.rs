@@ -29,7 +29,7 @@ impl RequestError {
         Self { status: Some(status), damage: false, source }
     }
 
-    /// No response, or an incomplete or invalid one.
+    /// No response, or an incomplete or invalid response.
     pub fn unanswered(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { status: None, damage: false, source: source.into() }
     }

@@ -36,7 +36,7 @@ pub struct CreatedObject {
 }
 
 impl CreatedObject {
-    /// Compares the stored size and checksum with those of the sent data.
+    /// Compares the stored size and checksum with the size and checksum of the sent data.
     pub fn check(&self, size: u64, crc32c: u32) -> Result<(), RequestError> {
         let (stored, sent) = (&self.crc32c, STANDARD.encode(crc32c.to_be_bytes()));
         if *stored == sent && self.size.parse() == Ok(size) {
@@ -157,7 +157,7 @@ impl Rest {
         })
     }
 
-    /// Sends a chunk that starts at `from`. The CRC32C of the whole object marks the last one.
+    /// Sends a chunk that starts at `from`. The CRC32C of the whole object marks the last chunk.
     pub async fn piece(
         &self,
         upload: &str,

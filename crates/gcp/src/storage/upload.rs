@@ -78,7 +78,7 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Sends a chunk until it is stored; returns the object after the last one.
+    /// Sends a chunk until it is stored; returns the object after the last chunk.
     async fn put(&mut self, piece: Bytes, last: bool) -> Result<Option<CreatedObject>, RequestError> {
         self.sum = crc32c::crc32c_append(self.sum, &piece);
         let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
@@ -133,7 +133,7 @@ impl Upload<'_> {
     }
 }
 
-/// Reads to the end, or one byte more than `limit`, which distinguishes the last chunk from a full one.
+/// Reads to the end, or one byte more than `limit`, which distinguishes the last chunk from a full chunk.
 async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut, limit: usize) -> std::io::Result<()> {
     while held.len() <= limit {
         let room = limit + 1 - held.len();

@@ -218,7 +218,7 @@ async fn new_keys_are_fetched_and_old_ones_rejected() {
     scene.admit(&good).await.unwrap();
     let next = signer("k2");
     *scene.publisher.keys.lock().unwrap() = Ok(next.published.clone());
-    // Cached keys are used while they are valid; a request shortly before their end fetches new ones.
+    // Cached keys are used while they are valid; a request shortly before their expiry fetches new keys.
     scene.clock.advance(Span::from_secs(3300));
     scene.admit(&good).await.unwrap();
     assert_eq!(scene.fetches(), 2);

@@ -1,13 +1,13 @@
 //! A subscriber of the stand-in of Pub/Sub.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use gcp::pull::Pull;
 use pubsub_standin::{Access, Address, Broker, Message, Subscription};
 use service::{DeadLetters, Disposition, Event, Handler, async_trait, push::EventReceiver};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::mpsc::{UnboundedSender, unbounded_channel},
     time::timeout,
 };
@@ -41,20 +41,6 @@ impl DeadLetters for Parks {
     }
 }
 
-/// Forwards connections at an address to another one.
-async fn forward(at: SocketAddr, to: String) {
-    let listener = TcpListener::bind(at).await.unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut inbound, _)) = listener.accept().await {
-            let to = to.clone();
-            tokio::spawn(async move {
-                let mut outbound = TcpStream::connect(to).await?;
-                tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await
-            });
-        }
-    });
-}
-
 /// Google's client waits for up to a minute after several failed attempts to connect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscriber_connects_soon_after_an_outage() {
@@ -78,13 +64,12 @@ async fn a_subscriber_connects_soon_after_an_outage() {
         endpoint: None,
         dead_letters: None,
     });
-    let address = Address::open(&broker, "agent").await.unwrap();
-    forward(unused, address.host.clone()).await;
+    let _address = Address::open_at(&broker, "agent", unused).await.unwrap();
     for content in ["first", "second"] {
         broker.publish(TOPIC, Message { data: content.into(), ..Message::default() });
         let received = timeout(Duration::from_secs(6), parked.recv()).await.unwrap().unwrap();
         assert!(received.contains(&STANDARD.encode(content)), "{received}");
-        // Longer than the maximum time of an idle connection.
+        // Wait longer than the maximum time of an idle connection.
         tokio::time::sleep(2 * idle).await;
     }
     assert_eq!((broker.backlog(SUBSCRIPTION), parked.try_recv().ok()), (0, None), "each event once");

@@ -42,7 +42,7 @@ async fn a_create_states_whether_it_wrote_the_object_even_after_a_lost_response(
         (FaultKind::StallAfter, "exists"),
         (FaultKind::HalfAnswer, "exists"),
         (FaultKind::HalfThenStall, "exists"),
-        // The first request arrives last.
+        // The first request takes effect after its retry.
         (FaultKind::Late(1000), "created"),
         (FaultKind::WrongCrc, "error"),
         (FaultKind::Refuse(403), "error"),
@@ -158,7 +158,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_replaced_during_a_read_is_not_mixed_with_the_next() {
+async fn a_read_does_not_mix_two_generations_of_a_replaced_object() {
     let standin = standin(Duration::ZERO).await;
     standin.put(BUCKET, "name", vec![1; 3_000_000]);
     standin.fault(Wants::Media, FaultKind::HalfAnswer);
@@ -188,7 +188,7 @@ async fn listing_and_removing_are_retried() {
     }
 }
 
-/// Two whole chunks and a rest.
+/// Content of two whole chunks and a partial chunk.
 fn stream() -> Bytes {
     (0..(17u32 << 20)).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>().into()
 }
@@ -213,7 +213,7 @@ async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
         let standin = standin(Duration::ZERO).await;
         let store = store_of_streams(&standin);
         standin.fault(Wants::Start, FaultKind::Refuse(503));
-        // Each chunk, the last one included, and the progress query after it.
+        // The faults apply to each chunk, including the last chunk, and to a progress query.
         for after in [0, 1, 1] {
             standin.faults(Fault { on: Wants::Chunk, kind, times: 1, after });
         }

@@ -22,7 +22,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Maximum size of a compiled regular expression, bytes: a few thousand times the length of a usual one.
+/// Maximum size of a compiled regular expression, bytes: a few thousand times the length of a usual expression.
 const SIZE: usize = 1 << 20;
 /// Maximum length of a list of regular expressions.
 const LIST: usize = 16;

@@ -21,7 +21,7 @@ impl Path {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not a path.
+    /// Returns an error if the path is invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text.strip_prefix('$').ok_or("must begin with `$`")?;
         let mut steps = Vec::new();

@@ -53,7 +53,7 @@ pub struct EvidenceFilter<R> {
 }
 
 impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
-    /// Wraps a log that may be compressed. An error of unpacking is returned by the first read.
+    /// Wraps a log that may be compressed. The first read returns an error in the first bytes.
     pub fn unpacked(log: impl Read + 'a) -> Self {
         Self::new(match nccl::unpacked(log) {
             Ok(log) => Box::new(log),
@@ -62,7 +62,7 @@ impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
     }
 }
 
-/// Returns an error once.
+/// A reader whose first read returns the error; later reads return the end of the input.
 struct Failing(Option<io::Error>);
 
 impl Read for Failing {

@@ -77,7 +77,7 @@ impl GpuRow {
         }
     }
 
-    /// `00000000:9B:00.0` as the kernel log prints it, `0000:9b:00`.
+    /// Bus id in the spelling of the kernel log: `0000:9b:00` for `00000000:9B:00.0`.
     fn bus(&self) -> Option<String> {
         let bus = self.get("pci.bus_id")?.to_lowercase();
         let (domain, rest) = bus.split_once(':')?;
@@ -176,7 +176,7 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
         }
         let recovery = "gpu_recovery_action";
         if let Some(action) = later.get(recovery).filter(|action| *action != NO_RECOVERY) {
-            // A recovery that was due before the job is no evidence that the job damaged anything: a reset may be all it needs.
+            // A recovery that was due before the job is no evidence of damage by the job: a reset may be sufficient.
             let old = earlier.get(recovery).is_some_and(|action| action != NO_RECOVERY);
             let severity = if old { Unknown } else { Hardware };
             let text = format!("the driver recommends the recovery `{action}` ({recovery})");

@@ -73,7 +73,7 @@ impl Gather {
         // Most lines of a document have neither brackets nor backslashes: without branches for each byte, the quotes of many
         // bytes are counted at once.
         let (quotes, others) = line.iter().fold((0_u8, false), |(quotes, others), byte| {
-            // `{`, `}`, `[`, `]`, `\`, and `|`, which is rare.
+            // True for `{`, `}`, `[`, `]`, `\`, and for the rare `|`.
             let other = (byte | 0x20).wrapping_sub(b'{') < 3;
             (quotes ^ u8::from(*byte == b'"'), others | other)
         });
@@ -111,11 +111,11 @@ impl Gather {
     }
 }
 
-/// Whether the first byte after blanks is one of these.
+/// Whether the first byte after blanks is one of `starts`.
 fn starts_with(line: &str, starts: &[u8]) -> bool {
     let first = line.bytes().find(|byte| !matches!(byte, b'\t'..=b'\r' | b' '));
     match first {
-        // A blank beyond ASCII.
+        // The first character may be a non-ASCII blank.
         Some(0x80..) => line.trim_start().bytes().next().is_some_and(|first| starts.contains(&first)),
         Some(first) => starts.contains(&first),
         None => false,
@@ -125,7 +125,7 @@ fn starts_with(line: &str, starts: &[u8]) -> bool {
 #[derive(Default)]
 pub(crate) struct Documents {
     gather: Gather,
-    /// Memory of a small document, used again.
+    /// Memory of a small document, reused for the next document.
     nodes: Vec<JsonNode>,
     ended: Option<LogEnd>,
 }

@@ -386,14 +386,14 @@ pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static FieldRule> 
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
 
-/// Whether an XML element is that of a rule: the names differ between drivers.
+/// Whether an XML element has the name in a rule (`ours`) or its name in another driver.
 pub(super) fn same(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == "clocks_event_reasons" && printed == "clocks_throttle_reasons"
         || ours == "gpu_power_readings" && printed == "power_readings"
 }
 
-/// Whether a section is that of a rule: the names differ between drivers.
+/// Whether a section has the name in a rule (`ours`) or its name in another driver.
 pub(super) fn same_section(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == REASONS && printed == "Clocks Throttle Reasons"

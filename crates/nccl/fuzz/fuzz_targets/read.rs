@@ -1,4 +1,4 @@
-//! Reading ends for any bytes, and returns only measured numbers.
+//! For any bytes, reading terminates and returns only measured numbers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

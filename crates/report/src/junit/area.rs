@@ -6,7 +6,7 @@ use verdict::baseline::Region;
 /// One check of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckArea {
-    /// Complete and consistent measurements.
+    /// The measurements are complete and consistent.
     Sanity,
     Network,
     Floors,

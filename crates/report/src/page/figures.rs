@@ -12,14 +12,14 @@ use crate::{
     text::{self, figure},
 };
 
-/// Maximum tables per log. If there are several logs, the worst ones are shown.
+/// Maximum number of tables per log. If there are several logs, the worst ones are shown.
 const TABLES: usize = 3;
-/// Maximum tables of all logs together.
+/// Maximum number of tables of all logs together.
 const TOGETHER: usize = 6;
-/// Maximum rows per table; fewer if there are many tables.
+/// Maximum number of rows per table; fewer if there are many tables.
 const ROWS: usize = 100;
 
-/// A table. All text is unescaped.
+/// A measurement table for the page. All text is unescaped.
 #[derive(Serialize)]
 pub struct TableFigures {
     source: Option<String>,
@@ -57,7 +57,7 @@ struct Figure {
     bad: bool,
 }
 
-/// The tables to show, and the number of the others. The worst logs come first.
+/// The tables to show, and the number of omitted tables. The worst logs come first.
 pub fn figures(story: &Story<'_>) -> (Vec<TableFigures>, usize) {
     let several = story.logs.len() > 1;
     let all: usize = story.logs.iter().map(|log| log.reading.tables.len()).sum();

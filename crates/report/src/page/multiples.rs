@@ -16,7 +16,7 @@ const CURVES: usize = 400;
 /// View box of one curve.
 const WIDE: f64 = 200.0;
 const HIGH: f64 = 90.0;
-/// Larger bandwidths are invalid.
+/// Upper limit of a valid bandwidth, GB/s.
 const ABSURD: f64 = 1e9;
 
 /// All curves. All text is unescaped.

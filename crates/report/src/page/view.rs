@@ -106,7 +106,7 @@ struct Because {
     text: String,
 }
 
-/// One of several logs.
+/// A line in the list of several logs.
 #[derive(Serialize)]
 struct LogLine<'a> {
     tone: Tone,

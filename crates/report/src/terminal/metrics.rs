@@ -64,7 +64,8 @@ fn table(text_report: &mut TextReport, rows: &[MetricRow]) {
         rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).max(head.len())
     };
     let name = width(&("metric", |row| &row.name)).min(most);
-    // In a narrow terminal the table omits the column with the count of subjects, then the one with the median. No number is truncated.
+    // In a narrow terminal the table omits the column with the count of subjects, then the column with the median. No number is
+    // truncated.
     let mut columns = figures.to_vec();
     for left_out in ["subjects", "median"] {
         if 2 + name + columns.iter().map(|column| 2 + width(column)).sum::<usize>() + 2 + SUBJECT

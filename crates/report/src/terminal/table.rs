@@ -32,7 +32,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// This selection with fewer columns, for narrower terminals: the times are the least significant ones.
+    /// This selection with fewer columns, for narrower terminals: the columns of times are omitted first.
     fn narrower(self) -> Option<Self> {
         match self {
             Self { times: true, .. } => Some(Self { times: false, ..self }),

@@ -118,7 +118,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for GoogleLog {
         let mut line = Map::new();
         line.insert("severity".to_owned(), severity(*event.metadata().level()).into());
         line.insert("time".to_owned(), Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true).into());
-        // From the outermost span to the event itself: inner fields override outer ones.
+        // Fields are merged from the outermost span to the event itself: inner fields override outer fields.
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
             if let Some(Fields(fields)) = span.extensions().get::<Fields>() {
                 let about = fields.iter().filter(|(name, _)| !name.starts_with("otel."));

@@ -45,7 +45,7 @@ pub fn processed(event_type: &str, outcome: &'static str, took: Duration) {
     meters().process.record(took.as_secs_f64(), &attributes);
 }
 
-/// Counts a published event, or a failure to publish one.
+/// Counts a published event, or a failed publication.
 pub fn published(topic: &'static str, event_type: &str, taken: bool) {
     let attributes = [
         system(),
@@ -69,12 +69,12 @@ pub fn run_ended(workflow: &str, conclusion: &str, verdict: Option<&str>, took: 
     meters.runs.add(1, &attributes);
 }
 
-/// The number of workflow files with problems.
+/// Records the current number of workflow files with problems.
 pub fn broken_workflows(count: usize) {
     meters().broken_workflows.record(count.try_into().unwrap_or(u64::MAX), &[]);
 }
 
-/// A notice waits because this channel has no address or no key.
+/// Counts a notice that waits because this channel has no address or no key.
 pub fn notice_without_address(channel: &str) {
     meters().without_address.add(1, &[KeyValue::new("burnin.channel", channel.to_owned())]);
 }

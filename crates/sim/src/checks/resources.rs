@@ -44,7 +44,7 @@ fn id(run: &str) -> Option<RunId> {
     run.parse().ok()
 }
 
-/// Whether a job of the run, in any attempt, ended for another job.
+/// Whether a job of the run, in any attempt, was preempted by another job.
 fn has_yielded(state: &RunState) -> bool {
     let yielded = |failure: &Failure| failure.class == Class::Yielded;
     state.stages.values().any(|stage| {
@@ -54,7 +54,7 @@ fn has_yielded(state: &RunState) -> bool {
 }
 
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    // For each cluster its run, and whether it appeared too late for any caller to know it.
+    // For each cluster its run, and whether the cluster appeared too late for any caller to know of it.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         match happening {

@@ -13,7 +13,7 @@ pub(super) fn passing<T>(why: &str) -> Result<T, PortError> {
     Err(PortError::Transient(format!("{why} ({SECRET})")))
 }
 
-/// The result of a call.
+/// The result of a call as its caller receives it: lost and refused calls are transient errors.
 pub(super) fn answered<T>(answer: EffectResult<Result<T, PortError>>) -> Result<T, PortError> {
     match answer {
         EffectResult::Done(Err(PortError::Transient(why))) if planted("secret_in_a_failure") => {

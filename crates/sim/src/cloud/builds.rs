@@ -17,7 +17,7 @@ use crate::{
     world::{Inner, SimWorld},
 };
 
-/// The build service, from the view of one process.
+/// Client of the build service in one process.
 pub struct SimBuilds(pub Effects);
 
 fn cancelled() -> BuildPhase {

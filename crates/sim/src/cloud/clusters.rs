@@ -17,7 +17,7 @@ use crate::{
     world::{Inner, SimWorld},
 };
 
-/// The provider, from the view of one process.
+/// Client of the cluster provider in one process.
 pub struct SimClusters(pub Effects);
 
 impl Inner {

@@ -38,7 +38,7 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
     }
 }
 
-/// The scheduler, from the view of one process.
+/// Client of the scheduler in one process.
 pub struct SimScheduler(pub Effects);
 
 impl Inner {

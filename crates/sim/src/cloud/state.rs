@@ -121,7 +121,7 @@ pub enum SimJobStage {
     Ended(JobEnd),
     /// Lost, with the scheduler's code.
     Lost(&'static str),
-    /// Ended for another job.
+    /// Preempted by another job.
     Yielded,
 }
 

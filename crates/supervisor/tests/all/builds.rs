@@ -95,7 +95,7 @@ fn a_lost_build_is_not_restarted() {
     wait("the loss to be reported", || {
         matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
     });
-    // Neither another start nor a late concurrent supervisor restarts it.
+    // Neither another start nor a late concurrent supervisor restarts the build.
     world.builds.start("b", &request).unwrap();
     let program = crate::support::program().0;
     let mut late = std::process::Command::new(&program[0]);

@@ -374,7 +374,7 @@ fn wait_busily(mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_unknown_cluster_is_absent() {
+fn an_unknown_cluster_is_reported_as_absent() {
     let world = TestMachine::new();
     assert_eq!(world.clusters.poll("c").unwrap(), ClusterState::Absent);
     assert_eq!(JobFolder::at(world.path("clusters/c")).poll("j").unwrap(), JobState::ClusterGone);

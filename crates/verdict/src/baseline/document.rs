@@ -38,7 +38,7 @@ pub struct Baseline {
     /// One point per size, type, operation and placement.
     #[serde(default)]
     pub points: Vec<BaselinePoint>,
-    /// Healthy values of the metrics of other benchmarks than nccl-tests.
+    /// Healthy values of the metrics of benchmarks other than nccl-tests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricBaseline>,
 }
@@ -132,7 +132,7 @@ impl Region {
     /// All regions, most important first.
     pub const ALL: [Self; 3] = [Self::Plateau, Self::Slope, Self::Latency];
 
-    /// Name in reasons, where it is the subject of a sentence.
+    /// Name of the region in reasons, as the subject of a sentence.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Plateau => "the plateau",

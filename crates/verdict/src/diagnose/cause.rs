@@ -25,7 +25,7 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// All causes; earlier ones explain more.
+            /// All causes, in order of precedence: earlier ones explain more symptoms.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Name of the cause in JSON.

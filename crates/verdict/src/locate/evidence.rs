@@ -20,7 +20,7 @@ pub(super) struct GroupEvidence {
     less: Vec<f64>,
 }
 
-/// Larger differences in wrong outcomes are treated as this one.
+/// Maximum counted difference in wrong outcomes.
 const AGREE: u32 = 64;
 
 /// Minimum noise.

@@ -17,7 +17,7 @@ pub(super) fn judge<'a>(measured: &Measured<'a>, reading: &'a Reading, found: &m
     let values = measured.values();
     let mut violated = |code, bound: String, is_bad: &dyn Fn(&MeasuredValue<'a>) -> bool| {
         let bad: Vec<_> = values.iter().filter(|value| is_bad(value)).collect();
-        // A bound that every subject misses is no evidence against a single one.
+        // A bound that every subject misses is no evidence against a single subject.
         let strength = if bad.len() * 2 <= values.len() { 0.9 } else { 0.5 };
         for value in &bad {
             found.blame_value(value.metric, strength);

@@ -46,7 +46,7 @@ fn absent(evidence: &RunEvidence<'_>) -> Vec<String> {
     }
 }
 
-/// Whether all GPUs, or all nodes if the findings are not those of GPUs, have the finding.
+/// Whether all GPUs have the finding; for findings about other devices, whether all nodes have it.
 fn is_shared(nodes: &[NodeEvidence], findings: &[&Finding]) -> bool {
     let subjects = findings.iter().map(|finding| &finding.subject);
     let gpus: BTreeSet<_> =

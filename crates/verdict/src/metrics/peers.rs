@@ -9,7 +9,7 @@ use super::{
     measured::{MeasuredValue, worse_by},
 };
 
-/// Compares each subject with the median of all. Both estimators ignore up to half of the subjects, so that a bad
+/// Compares each subject with the median of all subjects. Both estimators ignore up to half of the subjects, so that a bad
 /// subject does not widen its own tolerance.
 pub(super) fn judge<'a>(group: &[MeasuredValue<'a>], name: &str, peers: Peers, found: &mut Found<'a>) {
     if group.len() < peers.at_least as usize {

@@ -1,4 +1,4 @@
-//! Every cause is found by the messages of its programs; healthy runs have none.
+//! Each cause is detected from the messages of its programs; healthy runs have no cause.
 
 use std::{collections::BTreeSet, io::Read};
 

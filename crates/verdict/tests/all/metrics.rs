@@ -1,4 +1,4 @@
-//! Verdicts on metrics and findings of other benchmarks than nccl-tests.
+//! Verdicts on metrics and findings of benchmarks other than nccl-tests.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
@@ -354,7 +354,7 @@ fn only_the_settled_window_is_judged() {
     let judgement = by(&iterations(40, 120.0), settled(10.0, 30));
     assert_eq!(codes(&judgement), ["ABOVE_CEILING"]);
     assert!(judgement.reasons[0].text.contains("the whole cluster 120 ms"), "{:?}", judgement.reasons);
-    // The medians of the window are compared with those of healthy runs: the first iterations and the slow one do not count.
+    // The medians of the window are compared with those of healthy runs: the first iterations and a slow iteration are excluded.
     let runs = [iterations(40, 100.0), iterations(40, 100.0), iterations(40, 100.0)];
     let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
     let healthy_runs: Vec<_> =

@@ -1,4 +1,4 @@
-//! The table in `docs/MINIMUMS.md` is that of the library.
+//! The table in `docs/MINIMUMS.md` equals the list of the library.
 
 #![expect(clippy::disallowed_methods, reason = "tests read files and settings")]
 

@@ -19,7 +19,7 @@ use crate::Error;
 /// Version of the rules that turn a batch into jobs. Batches of a later version are not processed. Version 2 added the table
 /// `metrics`, version 3 `findings`, version 4 `node_results`; batches of earlier versions have no rows for them, and result in the same jobs.
 const RULES: u32 = 4;
-/// A hint is valid for one to two times this duration.
+/// Length of a time slot of hints. A hint is valid for one to two slots.
 const SLOT: Duration = Duration::from_secs(600);
 /// Maximum concurrent requests to the bucket.
 const AT_ONCE: usize = 16;
@@ -44,7 +44,7 @@ impl Batch {
 
 enum FoundBatch {
     In(Batch),
-    /// Neither marked nor in the last batch. The load may be in an earlier batch whose members are not all marked
+    /// The load is neither marked nor in the last batch. It may be in an earlier batch whose members are not all marked
     /// yet.
     NotIn {
         last: Option<Batch>,
@@ -100,7 +100,7 @@ impl Batches {
         rest.max(self.options.company)
     }
 
-    /// Creates the batch after `last` with this load, unless the load is in an earlier one.
+    /// Creates the batch after `last` with this load, unless the load is in an earlier batch.
     async fn create_after(&self, last: Option<&Batch>, note: &LoadNote) -> Result<(), Error> {
         if let Some(last) = last {
             self.seal(last).await?;

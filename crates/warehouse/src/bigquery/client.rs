@@ -187,7 +187,7 @@ impl BigQueryClient {
                 Some(job) => job,
                 None => match self.until_answered(insert).await {
                     Ok(job) => job,
-                    // An earlier call created it, or this one before a lost response.
+                    // An earlier call created the job, or this call did before a lost response.
                     Err(failed) if failed.http_status_code() == Some(409) => {
                         self.until_answered(get).await.map_err(|failed| unavailable(&failed))?
                     }
@@ -229,7 +229,7 @@ impl BigQueryClient {
         let location = self.ready().await?;
         let jobs = &self.apis().await?.jobs;
         let format = DataFormatOptions::new().set_use_int64_timestamp(true);
-        // Shorter than the request timeout: an incomplete response is polled again.
+        // BigQuery's wait is half of the request timeout: an incomplete response is polled again.
         let wait = u32::try_from(self.options.attempt.as_millis() / 2).unwrap_or(u32::MAX);
         let request = QueryRequest::new()
             .set_query(statement)

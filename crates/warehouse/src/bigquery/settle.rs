@@ -20,7 +20,7 @@ use crate::Error;
 /// Maximum pause before a failed job is retried.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Batches being settled in this process: each by one call, on which the others wait.
+/// Batches being settled in this process: one call settles each batch, and other calls wait for it.
 #[derive(Default)]
 pub struct Settling(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
 
@@ -66,7 +66,7 @@ struct LoadJobs<'a> {
 impl LoadJobs<'_> {
     async fn load(&self, loads: &[LoadNote]) -> Result<BTreeMap<String, LoadEnd>, Error> {
         let mut refused = BTreeMap::new();
-        // A verdict's row means that the other rows of its check are loaded, so it is loaded after them.
+        // A verdict's row means that the other rows of its check are loaded, so the verdict's row is loaded last.
         for table in ["measurements", "metrics", "findings", "node_results", "verdicts", "runs"] {
             let wanted =
                 |load: &&LoadNote| load.objects.contains_key(table) && !refused.contains_key(&load.load);
@@ -107,8 +107,8 @@ impl LoadJobs<'_> {
             };
             warn!(job = id, why, "a load job failed, and wrote nothing");
             self.client.set_last_error(&why);
-            // Counted from the job's end rather than from now, so that later callers do not wait longer and
-            // the daily quota is not exhausted.
+            // The pause starts at the end of the failed job, so that later callers do not wait longer. Without a pause
+            // the retries would exhaust the daily quota.
             let pause = self.client.again().saturating_mul(1 << attempt.min(20)).min(LONGEST);
             let due = at.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
             tokio::time::sleep(Duration::from_millis(due.saturating_sub(now())).min(LONGEST)).await;
@@ -119,8 +119,8 @@ impl LoadJobs<'_> {
         )))
     }
 
-    /// Equal only for the same objects in the same table: object names include their digest, so a job under
-    /// this id loads exactly these rows, whichever caller created it.
+    /// Job id, equal only for the same objects, table and attempt. Object names include their digest, so a job
+    /// under this id loads exactly these rows, whichever caller created the job.
     fn id(&self, table: &str, uris: &[String], attempt: u32) -> String {
         let mut digest = Sha256::new();
         for part in [&self.client.dataset(), table].into_iter().chain(uris.iter().map(String::as_str)) {

@@ -208,7 +208,7 @@ async fn the_views_of_a_file_summarize_metrics() {
             metric(run, None, "n2", 1, Some(shift + 9.0)),
             metric(run, None, "n3", 0, None),
         ];
-        // A node of the first run that the second one lacks.
+        // A node of the first run that is not in the second run.
         metrics.extend((run == "a").then(|| metric(run, None, "n4", 0, Some(3.0))));
         let mut findings = vec![finding(run, 0, 1), finding(run, 1, 1)];
         findings.extend((run == "a").then(|| finding(run, 2, 5)));

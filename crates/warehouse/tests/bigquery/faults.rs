@@ -85,7 +85,7 @@ async fn only_loads_with_invalid_rows_are_rejected() {
     );
     assert_eq!((judged.len(), judged.values().all(|rows| *rows == 1)), (7, true));
     assert!(judged.keys().all(|run| measured[run] == 2), "{measured:?}");
-    // Another loader returns the same for both, without a request to BigQuery.
+    // Another loader returns the same error for a rejected load, without a new load job.
     let (jobs, other) = (bed.bigquery.jobs().len(), bed.warehouse(hasty()));
     assert!(matches!(other.load(&loads[4].0, &loads[4].1).await, Err(Error::Permanent(_))));
     assert_eq!(bed.bigquery.jobs().len(), jobs);

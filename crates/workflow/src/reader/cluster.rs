@@ -154,7 +154,7 @@ impl WorkflowReader<'_> {
         }
     }
 
-    /// A problem of a substitution, at the place that states it: the values file, the own or shared substitutions, or the settings.
+    /// A problem of a substitution, at its definition: the values file, the steps' own or shared substitutions, or the settings.
     fn located(&self, name: &str, message: String, settings: &BTreeMap<&str, String>) -> FileProblem {
         let field = DEPLOYED_FIELD;
         let (own, shared) =

@@ -19,9 +19,9 @@ use tokio_util::io::StreamReader;
 
 use cluster_api::{FileTail, Scheduler};
 
-/// Bytes per read.
+/// Number of bytes per read.
 const CHUNK: usize = 64 << 10;
-/// Bytes kept of the end of a cut file.
+/// Number of bytes kept from the end of a cut file.
 const TAIL: u64 = 1 << 20;
 /// Maximum distance back from the cut to a line end.
 const LINE: usize = 64 << 10;
@@ -80,9 +80,9 @@ struct BodyState {
     /// Redacted bytes that the limit may still cut.
     held: Vec<u8>,
     chunk: Vec<u8>,
-    /// Bytes stored.
+    /// Number of bytes stored so far.
     given: u64,
-    /// Bytes read.
+    /// Number of bytes read so far.
     pushed: u64,
     limit: u64,
     cut: Option<Cut>,

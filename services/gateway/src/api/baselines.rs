@@ -63,7 +63,7 @@ pub fn workflow() -> Value {
     parameter(In::Path, "workflow", schema, "Workflow name.")
 }
 
-/// Query parameter of a release.
+/// Query parameter of the operation that releases a pin.
 pub fn why() -> Value {
     let schema = json!({"type": "string", "maxLength": LONGEST_WHY});
     parameter(In::Query, "why", schema, "Reason, shown in the history.")

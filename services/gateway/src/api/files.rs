@@ -27,7 +27,7 @@ use super::{
 };
 use crate::Gateway;
 
-/// Logs of a run.
+/// Response of `GET /api/v1/runs/{run}/logs`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileList {
     /// Schema of the document: always `burnin/logs/v1`.

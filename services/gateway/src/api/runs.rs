@@ -102,7 +102,7 @@ pub struct RunResource {
     links: Links,
 }
 
-/// The ledger of a run.
+/// The records in the ledger of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunRecords {
     /// Schema of the document: always `burnin/records/v1`.

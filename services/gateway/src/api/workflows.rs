@@ -44,7 +44,7 @@ pub struct WorkflowOffer {
     pub parameters: Vec<String>,
     /// Triggers from the file.
     pub on: Triggers,
-    /// Next start of each of its schedules.
+    /// Next start of each schedule of the workflow.
     pub next: Vec<Timestamp>,
     /// Handled scheduled times of the last week, newest first.
     pub nights: Vec<Night>,
@@ -52,11 +52,12 @@ pub struct WorkflowOffer {
     pub validated_at: Option<Timestamp>,
     /// Whether the last verdict is older than allowed.
     pub stale: bool,
-    /// Whether it can be started. If `problems` is not empty, the last valid version of the file is in use.
+    /// Whether the workflow can be started. If `problems` is not empty, the last valid version of the file is
+    /// in use.
     pub startable: bool,
-    /// Errors in its current file, each as `file:line:column: field: expectation`.
+    /// Errors in the workflow's current file, each as `file:line:column: field: expectation`.
     pub problems: Vec<String>,
-    /// Channels that it notifies.
+    /// Channels that the workflow notifies.
     #[serde(skip)]
     pub notify: Vec<Notify>,
 }

@@ -109,7 +109,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Whether the webhook is overdue. It is preferred because it contains more data than the ref.
+    /// Whether the webhook is overdue. A webhook is preferred because its payload contains more data than the
+    /// ref.
     async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();

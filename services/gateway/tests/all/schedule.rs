@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const NIGHTLY: &str =
     "on: {schedule: [{cron: 30 2 * * *, zone: Europe/Zurich, window: 3h}], validated_every: 26h}\n";
 
-/// A gateway at `now` that checked the schedule before.
+/// A gateway at `now` with an earlier check of the schedule.
 async fn front(more: &str, now: &str) -> Front {
     let front = Front::new(&[("w", more)]);
     let ahead = at(now).since(at("2026-11-20T12:00:00Z"));

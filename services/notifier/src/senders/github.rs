@@ -1,7 +1,7 @@
 //! Commit statuses and check runs through GitHub's REST API.
 //!
-//! A status replaces the earlier one, so it may be sent twice. A check run does not: it carries the notice's id as `external_id`,
-//! and is searched for before it is created.
+//! A status replaces the earlier one, so it may be sent twice. A check run does not replace an earlier one: it has the notice's
+//! id as `external_id`, and is searched for before it is created.
 
 use model::{Push, Span, Timestamp};
 use reqwest::{Method, RequestBuilder, Url, header::HeaderName};
@@ -15,7 +15,7 @@ use crate::{
     secrets::{SecretOrigin, SecretText},
 };
 
-/// API version.
+/// Version of GitHub's REST API that requests name.
 const VERSION: &str = "2022-11-28";
 /// GitHub's maximum length of a summary or text, characters.
 const LONGEST: usize = 65_535;
@@ -83,7 +83,7 @@ impl HttpSender {
         Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
     }
 
-    /// Whether a check run with this id exists; an error reply if that is unknown.
+    /// Whether a check run with this id exists; an error reply if the lookup failed.
     async fn is_there(
         &self,
         repository: &str,

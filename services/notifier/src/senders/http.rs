@@ -14,7 +14,7 @@ use crate::{port::Reply, secrets::SecretText};
 
 /// Timeout of a request, until the last byte of the response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum bytes read of a response.
+/// Maximum number of bytes read from a response.
 const LONGEST: usize = 4 << 20;
 /// Maximum delay that a receiver can request.
 const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);

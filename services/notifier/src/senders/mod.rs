@@ -25,9 +25,9 @@ const TEST: &str =
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestResult {
-    /// Accepted, with this HTTP status.
+    /// The receiver accepted the message, with this HTTP status.
     Delivered(String),
-    /// Refused, or no response.
+    /// The receiver refused the message or did not respond.
     Failed(String),
     /// The address or key is missing or invalid.
     Lacks(String),

@@ -18,7 +18,7 @@ async fn a_cluster_is_accepted_and_then_ready() {
 }
 
 #[tokio::test]
-async fn an_unknown_cluster_is_absent() {
+async fn an_unknown_cluster_is_reported_as_absent() {
     service().honours_twice("observe-unknown").await;
 }
 

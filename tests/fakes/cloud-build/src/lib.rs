@@ -28,7 +28,7 @@ pub enum Fault {
     Refused(u16),
 }
 
-/// Permissions of builds with their accounts. Without it builds have all permissions.
+/// Checks the permissions of the accounts of builds. Without a checker, builds have all permissions.
 pub trait BuildRights: Send + Sync {
     /// Checks the permissions that a build needs before its first step: for its log and its source.
     ///
@@ -108,7 +108,7 @@ impl CloudBuild {
         self.world.lock().log_buckets.insert(name.to_owned(), store);
     }
 
-    /// Applies a fault to the next create request without one.
+    /// Applies a fault to the next create request that has no fault yet.
     pub fn next_create(&self, fault: Fault) {
         self.world.lock().faults.push_back(fault);
     }

@@ -22,7 +22,7 @@ use crate::{
     store::{Key, Refused},
 };
 
-/// Kinds of this cluster.
+/// Kinds of resources that the stand-in serves.
 const KINDS: [(&str, &str, &str); 12] = [
     ("jobset.x-k8s.io/jobsets", "JobSet", "jobset.x-k8s.io/v1alpha2"),
     ("kueue.x-k8s.io/localqueues", "LocalQueue", "kueue.x-k8s.io/v1beta1"),

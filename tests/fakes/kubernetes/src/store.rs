@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Key of an object: `{group}/{plural}`, namespace, name.
 pub type Key = (String, String, String);
 
-/// Maximum number of recorded changes; older ones are dropped.
+/// Maximum number of recorded changes; older changes are dropped.
 const REMEMBERED: usize = 2000;
 const FOREGROUND: &str = "foregroundDeletion";
 

@@ -32,7 +32,7 @@ pub struct Wants {
     pub token: Option<String>,
     /// Folder with the images' programs, on the `PATH` of the pods.
     pub programs: PathBuf,
-    /// Port of sshd in pods that run one; all pods share this machine's ports.
+    /// Port of sshd in pods with an sshd; all pods share this machine's ports.
     pub ssh_port: u16,
     /// Whether another program creates the pods of jobs and deletes objects without an owner.
     pub has_controllers: bool,
@@ -292,7 +292,7 @@ impl Turn {
             pod["metadata"]["ownerReferences"] = json!([owner("batch/v1", "Job", meta)]);
             self.make(CORE, "pods", namespace, &pod).await;
         }
-        // With a limit for each index, a failed index does not end the others (job_controller.go, `FailedIndexes`).
+        // With a limit for each index, a failed index does not end the other indexes (job_controller.go, `FailedIndexes`).
         let per_index = spec["backoffLimitPerIndex"].is_u64();
         let any_failed = ours.iter().any(|pod| phase(pod, "Failed"));
         let all_ended = ours.iter().all(|pod| phase(pod, "Failed") || phase(pod, "Succeeded"));
@@ -347,7 +347,7 @@ impl Turn {
             let index = text(&meta["labels"]["batch.kubernetes.io/job-completion-index"]);
             let node = match pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].as_str() {
                 Some(named) => named.to_owned(),
-                None if self.wants.has_controllers => "node-1".to_owned(), // the only node
+                None if self.wants.has_controllers => "node-1".to_owned(), // this cluster has only one node
                 None => format!("node-{}", index.parse().unwrap_or(0) + 1),
             };
             let bind = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}});

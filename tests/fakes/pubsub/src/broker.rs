@@ -72,7 +72,7 @@ pub struct Broker {
     pub(crate) access: Arc<dyn Access>,
     /// Google's own account, which forwards dead letters.
     agent: String,
-    /// Pause after the first failed delivery; doubled after each further one.
+    /// Pause after the first failed delivery; doubled after each further failed delivery.
     pause: Duration,
 }
 

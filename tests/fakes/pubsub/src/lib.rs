@@ -12,7 +12,10 @@ mod wire;
 
 use std::{io, sync::Arc};
 
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, ToSocketAddrs},
+    task::JoinHandle,
+};
 
 pub use broker::{Broker, Endpoint, Subscription};
 pub use wire::Message;
@@ -39,7 +42,15 @@ impl Address {
     /// # Errors
     /// Returns an error if no port is free.
     pub async fn open(broker: &Arc<Broker>, caller: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::open_at(broker, caller, ("127.0.0.1", 0)).await
+    }
+
+    /// Opens the address `at`, for requests of `caller`.
+    ///
+    /// # Errors
+    /// Returns an error if the address is in use or does not belong to this host.
+    pub async fn open_at(broker: &Arc<Broker>, caller: &str, at: impl ToSocketAddrs) -> io::Result<Self> {
+        let listener = TcpListener::bind(at).await?;
         let host = listener.local_addr()?.to_string();
         let serving = tokio::spawn(rpc::serve(listener, Arc::clone(broker), caller.to_owned()));
         Ok(Self { host, serving })

@@ -90,7 +90,7 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
     }
 
-    /// Removes all faults; returns the number of unused ones.
+    /// Removes all faults; returns the number of unused faults.
     pub fn clear(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).count()
     }

@@ -126,7 +126,7 @@ impl StandIn {
         self.shared.world().buckets.get(bucket)?.objects.get(name).cloned()
     }
 
-    /// Writes an object without a request; replaces an existing one.
+    /// Writes an object without a request; replaces an existing object.
     pub fn put(&self, bucket: &str, name: &str, body: impl Into<Bytes>) {
         let mut world = self.shared.world();
         let pause = std::mem::take(&mut world.pause);
@@ -140,7 +140,6 @@ impl StandIn {
         world.buckets.get(bucket).map(|bucket| bucket.objects.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Sets the retention of a bucket.
     pub fn retain(&self, bucket: &str, lasting: Duration) {
         if let Some(bucket) = self.shared.world().buckets.get_mut(bucket) {
             bucket.retention = lasting;

@@ -1,5 +1,5 @@
-//! `multipart/related` bodies as uploads have them: metadata, media, and from some clients trailing checksums. Lines may
-//! end with or without a carriage return, and the boundary may be quoted.
+//! `multipart/related` bodies of uploads: metadata, media, and from some clients trailing checksums. Lines may end with or
+//! without a carriage return, and the boundary may be quoted.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// A rejection: status and reason.
 pub type Refusal = (u16, String);
 
-/// Query parameters.
+/// Query parameters of a request, by name.
 pub type Query = HashMap<String, String>;
 
 /// An object's current state.
@@ -74,7 +74,7 @@ pub struct Session {
     pub given: Map<String, Value>,
     /// Received bytes.
     pub body: BytesMut,
-    /// The created object.
+    /// Metadata of the created object; `None` until the upload is complete.
     pub done: Option<Value>,
 }
 
@@ -105,10 +105,8 @@ pub struct StorageState {
 }
 
 impl StorageState {
-    /// A bucket.
-    ///
     /// # Errors
-    /// Returns an error if it does not exist.
+    /// Returns an error if the bucket does not exist.
     pub fn bucket(&mut self, name: &str) -> Result<&mut Bucket, Refusal> {
         self.buckets
             .get_mut(name)
@@ -118,7 +116,7 @@ impl StorageState {
     /// An object, if its preconditions hold.
     ///
     /// # Errors
-    /// Returns an error if it is absent, has another generation, or a precondition fails.
+    /// Returns an error if the object is absent, has another generation, or a precondition fails.
     pub fn object(&mut self, bucket: &str, name: &str, query: &Query) -> Result<Object, Refusal> {
         let object = self.bucket(bucket)?.objects.get(name).cloned();
         let wanted = number(query, "generation")?;

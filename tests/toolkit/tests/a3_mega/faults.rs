@@ -54,7 +54,7 @@ async fn report_and_destroy(cases: &[Case]) {
     }
 }
 
-// Two tests, so that they run in parallel.
+// The cases are split into two tests, which run in parallel.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_failure_is_reported_and_leaves_no_resources() {
     report_and_destroy(&CASES[..8]).await;

@@ -23,7 +23,7 @@ async fn nights(workflow: &str, more: &[(&str, &str)], storage: &str) {
     assert!(first.iter().any(|thing| thing.starts_with("image ")), "{first:?}");
     assert!(first.iter().all(|thing| !thing.contains("-gpu-") && !thing.contains("login")), "{first:?}");
 
-    // The second one creates and deletes the cluster only.
+    // The second run creates and deletes only the cluster.
     let before = world.cloud.calls();
     let second = night(&mut world, "night-2").await;
     let calls = world.cloud.calls()[before.len()..].to_owned();

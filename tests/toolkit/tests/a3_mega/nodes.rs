@@ -77,7 +77,7 @@ fn kernel_headers_are_downloaded_in_the_kernels_version() {
     let (good, calls) = machine.run("headers.sh", &["https://archive.example/debian/1"]);
     assert!(good, "{calls}");
     for file in [
-        // The first is the file that upstream's image blueprint names (v1.39.0, install_headers_archive.yml).
+        // Upstream's image blueprint names the first file (v1.39.0, install_headers_archive.yml).
         "https://archive.example/debian/1/pool/main/l/linux/linux-headers-6.1.0-21-cloud-amd64_6.1.90-1_amd64.deb",
         "https://archive.example/debian/1/pool/main/l/linux/linux-headers-6.1.0-21-common_6.1.90-1_all.deb",
     ] {

@@ -8,7 +8,7 @@ use toolkit::repository;
 
 use crate::world::ToolkitHost;
 
-/// Compares the calls with the recorded ones; `UPDATE_FIXTURES=1` records them again.
+/// Compares the calls with the recorded calls; `UPDATE_FIXTURES=1` records them again.
 fn recorded(world: &ToolkitHost, name: &str) {
     let place = world.cloud.path().display().to_string();
     let calls = world.cloud.calls().replace(&place, "CLOUD");

@@ -22,7 +22,7 @@ pub struct Expanded {
     pub problems: Vec<String>,
     /// Conditions that cannot be decided without the provider.
     pub undecided: BTreeSet<String>,
-    /// Settings by module: explicit ones, and variables of the deployment with the same name.
+    /// Settings by module: explicit settings, and variables of the deployment with the same name.
     pub settings: BTreeMap<String, Map<String, Value>>,
 }
 

@@ -240,7 +240,7 @@ fn every_difference_from_the_upstream_example_is_explained() {
                 continue;
             };
             let mine = &ours_expanded[id];
-            // These differ in every deployment.
+            // These settings differ in every deployment.
             let identity = ["project_id", "region", "zone", "labels", "deployment_name"];
             let names: BTreeSet<_> =
                 their.keys().chain(mine.keys()).filter(|name| !identity.contains(&name.as_str())).collect();

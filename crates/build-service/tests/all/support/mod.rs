@@ -9,7 +9,7 @@ pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with the arguments of a supervisor it runs as one.
+/// Does nothing as a test; with the arguments of a supervisor it runs as a supervisor.
 #[test]
 fn be_host() {
     test_support::processes::host();

@@ -113,7 +113,7 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Waits for the end of a job, of any kind.
+/// Waits until a job has ended, with any result.
 pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
     let start = Instant::now();
     loop {

@@ -18,7 +18,7 @@ pub fn program() -> Program {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with the arguments of a supervisor or node it runs as one.
+/// Does nothing as a test; with the arguments of a supervisor or node it runs in that role.
 #[test]
 fn be_host() {
     test_support::processes::host();
@@ -50,7 +50,7 @@ pub fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// The one process whose command line ends with these arguments.
+/// Waits for the process whose command line ends with these arguments, and returns its id.
 pub fn process_with(arguments: &[&str]) -> i32 {
     wait(&format!("a process started with {arguments:?}"), || {
         let tail: Vec<u8> = arguments.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect();

@@ -14,7 +14,7 @@ pub fn found(subject: &str, found: &str) {
     let update = env::var_os("UPDATE_FIXTURES").is_some();
     let mut file = OpenOptions::new().read(true).write(update).open(path).expect("the page exists");
     if update {
-        // Tests of several programs write rows.
+        // Several test programs may write rows at the same time.
         file.lock().expect("a lock");
     }
     let mut page = String::new();
