@@ -1,6 +1,6 @@
 //! Infrastructure failures of a job, and how they are reported.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use cluster_api::{ClusterStatus, JobStatus, Scheduler, Settings};
 use cluster_slurm::Slurm;
@@ -68,9 +68,16 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
         "the first end state is final"
     );
     assert_eq!(bed.begun("yields"), 4, "it is not started again");
-    // The nodes of the preempted job become idle when their steps have ended.
-    bed.until("three nodes are idle", || bed.run("sinfo -h -p idle -t idle -o %D") == "3");
-    let busy = probe(&bed, &settings).await;
+    // The nodes of the preempted job become idle when their steps have ended; `sinfo` counts them earlier.
+    let until = Instant::now() + Duration::from_secs(30);
+    let busy = loop {
+        let status = probe(&bed, &settings).await;
+        let all_idle = matches!(&status, ClusterStatus::Busy(why) if why.contains("partition idle has 3"));
+        if all_idle || Instant::now() > until {
+            break status;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     assert!(matches!(&busy, ClusterStatus::Busy(why) if why.contains("partition idle has 3")), "{busy:?}");
     let refused = probe(&bed, &Slurm { partition: Some("main".into()), ..settings }).await;
     assert!(matches!(&refused, ClusterStatus::Broken(why) if why.contains("PriorityTier")), "{refused:?}");
