@@ -86,7 +86,7 @@ if "$BED_DIR/on" ctl timeout 5 srun --partition=main --immediate=1 --nodelist=n3
   exit 1
 fi
 "$BED_DIR/on" ctl timeout 170 "$BURNIN" run --resume --data "$WORK/slow/data" >"$WORK/slow/report" 2>"$WORK/slow/progress" || true
-grep -qF "Return it with: scontrol update 'nodename=n3' state=resume" "$WORK/slow/report" || { cat "$WORK/slow"/{progress,report}; exit 1; }
+grep -qF "Return it to service: scontrol update 'nodename=n3' state=resume" "$WORK/slow/report" || { cat "$WORK/slow"/{progress,report}; exit 1; }
 only_drained n3
 # With --return the node is in service again.
 retest returned slow --return; expect returned 0 PASS 'n3 returned to service'
