@@ -190,7 +190,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
     for (workflow, body, status, why) in [
         ("w", json!({"run": run}), 422, "the run is not closed yet"),
         ("v", json!({"run": run}), 422, "it is a run of w; expected a run of v"),
-        ("w", json!({"run": "nobody"}), 422, "run: run nobody does not exist"),
+        ("w", json!({"run": "absent"}), 422, "run: run absent does not exist"),
         ("w", json!({"run": "No Body"}), 422, "run: "),
         ("w", json!({"run": run, "source": "guessed"}), 422, "unknown variant `guessed`"),
         ("w", json!({"run": run, "because": "x"}), 422, "unknown field `because`"),
