@@ -54,7 +54,7 @@ def check_prerequisites():
 
 
 def wait_for_lustre(wanted, server):
-    """Waits until Lustre serves mounts and its client installer, both minutes after Terraform has ended."""
+    """Waits until Lustre serves mounts and its client installer, at most `ready_minutes` after Terraform has ended."""
     address = server.partition("@")[0]
     deadline = time.monotonic() + 60 * wanted["ready_minutes"]
     pause = 1

@@ -443,9 +443,9 @@ pub struct Collected {
 /// A part cut out of a file that exceeds its size limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cut {
-    /// Bytes of the object before the mark of the cut.
+    /// Bytes of the object before the mark of the omission.
     pub at_bytes: u64,
-    /// Bytes of the file left out at the cut; `None` if the file could not be read to its end.
+    /// Bytes of the file that the object omits; `None` if the file could not be read to its end.
     pub left_out_bytes: Option<u64>,
 }
 

@@ -59,7 +59,7 @@ pub struct Canvas {
 impl Canvas {
     /// Size for wide screens.
     pub const WIDE: Self = Self { width: 1000, height: 420 };
-    /// Size for narrow screens, with a higher aspect.
+    /// Size for narrow screens, taller relative to its width.
     pub const NARROW: Self = Self { width: 360, height: 300 };
     /// Size for wide screens and little content.
     pub const LOW: Self = Self { width: 1000, height: 260 };

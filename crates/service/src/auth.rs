@@ -41,6 +41,6 @@ pub trait Authenticator: Send + Sync + 'static {
     /// Identifies the caller by the request's `Authorization` header.
     ///
     /// # Errors
-    /// Returns the reason if the caller is rejected.
+    /// Returns an error with the reason if the caller is rejected.
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied>;
 }

@@ -24,7 +24,7 @@ const STATES: usize = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WakeSettings {
-    /// Delay before an owed command is sent again.
+    /// Interval after which a command that is still owed is published again.
     pub resend: Span,
     /// Maximum age of the records known to this process at a tick. Zero: each tick lists the ledger. An append by
     /// another process is found at the latest by the first tick after this time.

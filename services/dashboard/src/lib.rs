@@ -61,7 +61,7 @@ pub trait Plans: Send + Sync + 'static {
     /// All workflows, by name.
     ///
     /// # Errors
-    /// Returns the reason if the workflows cannot be read.
+    /// Returns an error with the reason if the workflows cannot be read.
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String>;
 
     /// Other configuration errors, one line each, such as channels without an address.

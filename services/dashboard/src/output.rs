@@ -43,7 +43,7 @@ pub trait JobOutput: Send + Sync + 'static {
     /// The lines after number `after`. The number of lines is bounded: earlier ones are left out.
     ///
     /// # Errors
-    /// Returns the reason if the output cannot be read.
+    /// Returns an error with the reason if the output cannot be read.
     async fn lines(&self, job: RunningJob<'_>, after: u64) -> Result<OutputLines, String>;
 }
 

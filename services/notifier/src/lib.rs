@@ -67,7 +67,7 @@ pub struct Notifier {
 impl Notifier {
     pub fn new(setup: NotifierSetup) -> Arc<Self> {
         let NotifierSetup { ledger, store, sender, bus, clock, link } = setup;
-        // Decisions depend on earlier ends: a stale index would repeat notices.
+        // Decisions depend on the conclusions of earlier runs: with a stale index the notifier would repeat notices.
         let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
         Arc::new(Self { view, outbox, sender, bus, clock, link, looked_at: Mutex::default() })

@@ -11,7 +11,7 @@ use crate::{format, read_as};
 ///
 /// # Errors
 ///
-/// Returns the reason if the log could not be read.
+/// Returns an error with the reason if the log could not be read.
 pub(super) fn readable(lines: &[EvidenceLine]) -> Result<&[EvidenceLine], String> {
     let first = lines.first().map_or("nothing was printed", |line| line.text.as_str());
     match first.strip_prefix("lines ") {

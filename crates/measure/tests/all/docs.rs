@@ -95,7 +95,7 @@ fn names_of_metrics_and_findings_have_a_fixed_form() {
 }
 
 #[test]
-fn formats_with_values_of_all_ranks_are_listed_for_the_search_of_bad_nodes() {
+fn formats_with_values_of_all_ranks_are_listed_for_the_search_for_bad_nodes() {
     let of_all = measure::FORMATS.iter().filter(|format| {
         let judged = format.metrics.iter().filter(|known| known.better != model::metric::Better::None);
         judged.clone().next().is_some()

@@ -1,4 +1,4 @@
-//! Time of lists on a folder. Run by hand: `cargo test --release -p run-index costs:: -- --ignored --nocapture`.
+//! Measures how long listing runs takes if records are in a folder. Run by hand: `cargo test --release -p run-index costs:: -- --ignored --nocapture`.
 
 use std::{sync::Arc, time::Instant};
 

@@ -114,7 +114,7 @@ impl<'a> Devices<'a> {
     /// The reference for a metric.
     ///
     /// # Errors
-    /// Returns the reason if the library has no comparable reference.
+    /// Returns an error with the reason if the library has no comparable reference.
     pub(super) fn reference(&self, metric: &'a Metric) -> Result<&'static DeviceReference, String> {
         let Some(name) = self.name(metric) else {
             return Err(match self.names.len() {

@@ -39,7 +39,7 @@ pub trait Refs: Send + Sync + 'static {
     /// Branches and tags of a repository.
     ///
     /// # Errors
-    /// Returns the reason if the refs cannot be read.
+    /// Returns an error with the reason if the refs cannot be read.
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String>;
 }
 
