@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Runs all gates, or the named ones, cheapest first. Installs required tools; prints skipped gates with the reason. With
-# BURNIN_SKIPPED=fail a gate that cannot run here fails.
+# Runs all gates, or the named ones. Installs required tools; prints skipped gates with the reason. With BURNIN_SKIPPED=fail a gate
+# that cannot run here fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt style rooms infra deny lint docs schemas unit sim kill rehearsal bigquery gateway dashboard images delivery doctest slurm ansible chart package hosts kubernetes quickstart)
+gates=(setup fmt style rooms deny lint docs schemas unit sim rehearsal dashboard images delivery doctest
+  infra slurm ansible chart package hosts kill bigquery gateway kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons. They run in the background, one after the other, beside the gates after `unit`. Their
-# packages are installed by `setup`, because two gates cannot install packages at the same time. The gates after them run alone:
-# quickstart has a time limit.
-background=(slurm ansible chart package hosts)
+# These gates mostly wait for daemons. They run in the background, one after the other, after `style` has built all programs. Their
+# packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a
+# time limit.
+background=(infra slurm ansible chart package hosts kill bigquery gateway)
 export BURNIN_GATES="${gates[*]}"
 skipped=()
 started=$SECONDS
@@ -44,6 +45,16 @@ start_background() {
   done
 }
 
+# Fails if a background gate failed.
+background_passed() {
+  local gate
+  for gate in "${background[@]}"; do
+    [[ -f $results/$gate && $(<"$results/$gate") == 1 ]] || continue
+    cat "$results/$gate.output"
+    return 1
+  done
+}
+
 # Prints the output of a background gate, and returns its status.
 await() {
   while [[ ! -e $results/$1 ]]; do
@@ -63,6 +74,7 @@ stop() {
 
 for gate in "${gates[@]}"; do
   status=0
+  background_passed || stop
   if is_in_background "$gate"; then await "$gate" || status=$?; else run "$gate" || status=$?; fi
   case $status in
     0) ;;
@@ -75,7 +87,8 @@ for gate in "${gates[@]}"; do
       ;;
     *) stop ;;
   esac
-  if [[ $gate == unit ]]; then
+  if [[ $gate == style ]]; then
+    export BURNIN_BUILT=1
     start_background &
     lane=$!
   fi
