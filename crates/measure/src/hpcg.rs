@@ -8,7 +8,7 @@ use model::{
 use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
-    out::Out,
+    out::{Out, short},
     text::{Phrase, trim},
 };
 
@@ -49,14 +49,17 @@ impl Lines for Hpcg {
         let text = trim(line.text);
         if let Some((_, result)) = RESULT.split_once(text) {
             self.begun = true;
-            let Some((_, rating)) = result.split_once("rating of=").filter(|_| line.whole) else {
+            let Some((before, rating)) = result.split_once("rating of=").filter(|_| line.whole) else {
                 if result.starts_with("INVALID") && line.whole {
                     (self.rated, self.ended) = (true, true);
                     invalid(text, line, out);
                 }
                 return;
             };
-            out.put(&THROUGHPUT).read(rating, line.number);
+            // A rating in a unit other than that of the registry is not judged against bounds in that unit.
+            let unit = before.split_once("with a ").map_or("", |(_, unit)| trim(unit));
+            let unit = if unit.is_empty() { "unknown" } else { short(unit) };
+            out.put_parts(&THROUGHPUT, &[], unit).read(rating, line.number);
             (self.rated, self.ended) = (true, true);
             if !result.starts_with("VALID") {
                 invalid(text, line, out);
@@ -92,4 +95,21 @@ impl Lines for Hpcg {
 
 fn invalid(text: &str, line: Line<'_>, out: &mut Out) {
     out.finding("HPCG_INVALID", Subject::default(), Severity::WrongData, text, line.number);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_of_the_rating_is_the_printed_one() {
+        let unit = |text: &str| {
+            let log = format!("Final Summary::HPCG result is VALID {text} of=523.118\n");
+            crate::read_as(&FORMAT, log.as_bytes()).unwrap().metrics[0].unit.to_string()
+        };
+        assert_eq!(unit("with a GFLOP/s rating"), "GFLOP/s");
+        assert_eq!(unit("with a TFLOP/s rating"), "TFLOP/s");
+        assert_eq!(unit("with a rating"), "unknown");
+        assert_eq!(unit("rating"), "unknown");
+    }
 }

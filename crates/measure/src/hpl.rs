@@ -49,6 +49,8 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Hpl {
     labels: [String; 5],
+    /// Title of the column of the rates, which is their unit. `None` without a header that is known.
+    unit: Option<String>,
     rows: u64,
     residuals: u64,
     /// Results that the summary counts: finished, passed, failed, skipped.
@@ -65,7 +67,7 @@ impl Lines for Hpl {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
         // Most lines have neither the first letter of a line that is read nor one of the phrases.
-        let begins = text.starts_with(['H', 'W', '|', 'F', 'E']);
+        let begins = text.starts_with(['H', 'W', '|', 'F', 'E', 'T']);
         if !begins && TESTS.find(text).is_none() && ERROR.find(text).is_none()
             || text.starts_with("Column=")
             || text.starts_with("Prog=")
@@ -77,6 +79,11 @@ impl Lines for Hpl {
             out.version(rest.split_whitespace().next().unwrap_or_default());
         } else if text.starts_with('W') && line.whole {
             self.row(text, line, out);
+        } else if let Some(columns) = text.strip_prefix("T/V") {
+            // The line `T/V    : Wall time / encoded variant.` explains the column.
+            let title =
+                columns.split_once(" Time ").map(|(_, title)| title.split('(').next().unwrap_or(title));
+            self.unit = title.map(|title| short(trim(title)).to_owned());
         } else if text.starts_with("||") && text.contains("=") {
             self.residual(text, line, out);
         } else if text.starts_with("Finished ") && text.contains(" tests with") {
@@ -129,17 +136,26 @@ impl Hpl {
         for (label, word) in self.labels.iter_mut().zip([words[0], words[1], words[2], words[3], words[4]]) {
             short(word).clone_into(label);
         }
-        for (known, word) in
-            [(&TIME, Some(&words[5])), (&THROUGHPUT, Some(&words[6])), (&PER_GPU, words.get(7))]
-        {
+        // A rate in a unit other than that of the registry is not judged against bounds in that unit.
+        let (time, rate) = match self.unit.as_deref() {
+            Some("Gflops") => (TIME.unit, THROUGHPUT.unit),
+            Some("") => (TIME.unit, "unknown"),
+            Some(unit) => (TIME.unit, unit),
+            None => ("unknown", "unknown"),
+        };
+        for (known, unit, word) in [
+            (&TIME, time, Some(&words[5])),
+            (&THROUGHPUT, rate, Some(&words[6])),
+            (&PER_GPU, rate, words.get(7)),
+        ] {
             if let Some(word) = word {
-                self.put(known, word, line, out);
+                self.put(known, unit, word, line, out);
             }
         }
     }
 
-    fn put(&self, known: &'static Known, text: &str, line: Line<'_>, out: &mut Out) {
-        let mut put = out.put(known);
+    fn put(&self, known: &'static Known, unit: &str, text: &str, line: Line<'_>, out: &mut Out) {
+        let mut put = out.put_parts(known, &[], unit);
         for (name, label) in ["variant", "n", "nb", "p", "q"].into_iter().zip(&self.labels) {
             put = put.label(name, label);
         }
@@ -155,10 +171,33 @@ impl Hpl {
             return;
         }
         self.residuals += 1;
-        self.put(&RESIDUAL, value, line, out);
+        self.put(&RESIDUAL, RESIDUAL.unit, value, line, out);
         let wrong = result == "FAILED" || number(value).is_none();
         if wrong {
             out.finding("HPL_RESIDUAL", Subject::default(), Severity::WrongData, text, line.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn units(header: &str) -> Vec<String> {
+        let log = format!("HPLinpack 2.3\n{header}\nWR0 1000 100 1 2 46.37 8.1e+03 ( 4.0e+03)\n");
+        let metrics = crate::read_as(&FORMAT, log.as_bytes()).unwrap().metrics;
+        metrics.iter().map(|metric| metric.unit.to_string()).collect()
+    }
+
+    #[test]
+    fn the_title_of_the_column_is_the_unit_of_the_rates() {
+        let old = "T/V                N    NB     P     Q               Time                 Gflops";
+        assert_eq!(units(old), ["s", "GFLOP/s", "GFLOP/s"]);
+        let new = "T/V                N    NB     P     Q         Time          Gflops (   per GPU)";
+        assert_eq!(units(new), ["s", "GFLOP/s", "GFLOP/s"]);
+        assert_eq!(units(&new.replace("Gflops", "Tflops")), ["s", "Tflops", "Tflops"]);
+        assert_eq!(units(&new.replace("Gflops", "")), ["s", "unknown", "unknown"]);
+        assert_eq!(units("T/V    : Wall time / encoded variant."), ["unknown"; 3], "no header");
+        assert_eq!(units(&new.replace("Time", "Time(ms)")), ["unknown"; 3], "another header");
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
     number::{Number, number},
-    out::{Out, SHORT},
+    out::{Out, SHORT, short},
     text::{Phrase, find_near, leading_spaces, trim, words},
 };
 
@@ -56,7 +56,7 @@ const COLUMNS: usize = 16;
 #[derive(Default)]
 struct Osu {
     test: String,
-    columns: Vec<Option<&'static Known>>,
+    columns: Vec<Option<Column>>,
     sized: bool,
     validated: Option<usize>,
     /// Numbers of the row, one per column; a row with other columns is broken.
@@ -65,6 +65,47 @@ struct Osu {
     ended: bool,
     failed: bool,
     broken: bool,
+}
+
+/// A column whose numbers are read.
+struct Column {
+    known: &'static Known,
+    /// Unit of the header, if it is not that of the registry.
+    other: Option<Box<str>>,
+}
+
+impl Column {
+    /// Reads the title of a column: `Avg Latency(us)`, `Bandwidth (MB/s)`, `Messages/s`.
+    ///
+    /// Versions 5.9 and 7.4 print these units only. Another unit is passed on as printed, because a value in it is not judged against
+    /// bounds in the unit of the registry.
+    fn of(title: &str) -> Option<Self> {
+        let with_unit =
+            title.split_once('(').map(|(name, unit)| (name, unit.strip_suffix(')').unwrap_or(unit)));
+        let (name, unit) = with_unit.unwrap_or((title, ""));
+        let name = trim(name);
+        // The test of message rates prints units without names.
+        let (known, unit) = match name {
+            name if name.starts_with("Bandwidth") => (&BANDWIDTH, unit),
+            name if name.starts_with("Avg Lat") || name == "Latency" => (&LATENCY, unit),
+            name if name.starts_with("Min Lat") => (&LOWEST, unit),
+            name if name.starts_with("Max Lat") => (&HIGHEST, unit),
+            "Messages/s" => (&RATE, RATE.unit),
+            name if name.contains("essages/") => (&RATE, name),
+            name if name.ends_with("B/s") && !name.contains(' ') => (&BANDWIDTH, name),
+            _ => return None,
+        };
+        let other = match trim(unit) {
+            unit if unit == known.unit => None,
+            "" => Some("unknown"),
+            unit => Some(unit),
+        };
+        Some(Self { known, other: other.map(|unit| short(unit).into()) })
+    }
+
+    fn unit(&self) -> &str {
+        self.other.as_deref().unwrap_or(self.known.unit)
+    }
 }
 
 static TEST: Phrase = Phrase::new(" Test");
@@ -150,24 +191,11 @@ impl Osu {
         self.sized = text.starts_with("Size");
         let names = names(text).take(COLUMNS);
         let names = names.skip(usize::from(self.sized));
-        let known = |name: &str| match name {
-            name if name.starts_with("Bandwidth") || name == "MB/s" => Some(&BANDWIDTH),
-            name if name.starts_with("Avg Latency")
-                || name.starts_with("Avg Lat")
-                || name == "Latency (us)" =>
-            {
-                Some(&LATENCY)
-            }
-            name if name.starts_with("Min Lat") => Some(&LOWEST),
-            name if name.starts_with("Max Lat") => Some(&HIGHEST),
-            "Messages/s" => Some(&RATE),
-            _ => None,
-        };
         self.columns.clear();
         self.validated = None;
         for (at, name) in names.enumerate() {
             self.validated = self.validated.or(Some(at).filter(|_| name.starts_with("Validation")));
-            self.columns.push(known(name));
+            self.columns.push(Column::of(name));
         }
     }
 
@@ -185,11 +213,11 @@ impl Osu {
         }
         self.rows += 1;
         let cell = |at| cells.clone().nth(at).unwrap_or_default();
-        for (at, (known, number)) in self.columns.iter().zip(&self.numbers).enumerate() {
-            if let Some(known) = known
+        for (at, (column, number)) in self.columns.iter().zip(&self.numbers).enumerate() {
+            if let Some(column) = column
                 && !out.omit()
             {
-                let put = out.put_parts(known, &[&self.test], known.unit);
+                let put = out.put_parts(column.known, &[&self.test], column.unit());
                 let put = if size.is_empty() { put } else { put.label("size", size) };
                 match *number {
                     Some(number) => put.value(number, line.number),
@@ -200,5 +228,61 @@ impl Osu {
         if self.validated.is_some_and(|at| cell(at) != "Pass") {
             out.finding("OSU_INVALID", Subject::default(), Severity::WrongData, text, line.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(header: &str) -> Vec<(String, String)> {
+        let log = format!("# OSU MPI X Test v7.4\n{header}\n8   2.5   3.5\n-- end of osu --\n");
+        let metrics = crate::read_as(&FORMAT, log.as_bytes()).unwrap().metrics;
+        metrics.iter().map(|metric| (metric.name.to_string(), metric.unit.to_string())).collect()
+    }
+
+    fn columns(first: (&str, &str), second: (&str, &str)) -> Vec<(String, String)> {
+        [first, second].map(|(name, unit)| (name.to_owned(), unit.to_owned())).to_vec()
+    }
+
+    /// Headers as in `osu_util_mpi.c` of version 7.4 and in the programs of 5.9.
+    #[test]
+    fn the_units_of_the_programs_are_those_of_the_registry() {
+        assert_eq!(
+            read("# Size      Bandwidth (MB/s)        Validation"),
+            [("osu.x.bandwidth".to_owned(), "MB/s".to_owned())]
+        );
+        assert_eq!(
+            read("# Size          Latency (us)        Validation"),
+            [("osu.x.latency".to_owned(), "us".to_owned())]
+        );
+        assert_eq!(
+            read("# Size                  MB/s        Messages/s"),
+            columns(("osu.x.bandwidth", "MB/s"), ("osu.x.message_rate", "1/s"))
+        );
+        assert_eq!(
+            read("# Size       Avg Latency(us)   Max Latency(us)"),
+            columns(("osu.x.latency", "us"), ("osu.x.latency.max", "us"))
+        );
+    }
+
+    #[test]
+    fn another_unit_is_passed_on_as_printed() {
+        assert_eq!(
+            read("# Size      Bandwidth (GB/s)   Avg Latency(ms)"),
+            columns(("osu.x.bandwidth", "GB/s"), ("osu.x.latency", "ms"))
+        );
+        assert_eq!(
+            read("# Size                  GB/s     M Messages/s"),
+            columns(("osu.x.bandwidth", "GB/s"), ("osu.x.message_rate", "M Messages/s"))
+        );
+        assert_eq!(
+            read("# Size             Bandwidth           Latency"),
+            columns(("osu.x.bandwidth", "unknown"), ("osu.x.latency", "unknown"))
+        );
+        assert_eq!(
+            read("# Size             Bandwidth (MB/s   Latency ()"),
+            columns(("osu.x.bandwidth", "MB/s"), ("osu.x.latency", "unknown"))
+        );
     }
 }

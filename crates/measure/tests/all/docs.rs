@@ -19,7 +19,7 @@ regenerates it).
 - *Better* `none` is evidence that is never judged; `exact` needs an expected value.
 - A part of a name in angle brackets stands for text of the program, such as the name of a test. Unit `printed` is the unit that
   the program prints: synonyms are normalized (`Gflop/s` is `GFLOP/s`), and any other unit is kept, which makes a judgement
-  inconclusive.
+  inconclusive. The same applies to a program that prints another unit than the listed one.
 - A log is complete only with the end mark of its format.
 ";
 

@@ -350,13 +350,21 @@ fn launcher_prefixes_and_archives_do_not_change_the_reading() {
     }
 }
 
-/// Format, unit in its samples, and the unknown unit that replaces it.
-const UNITS: [(&str, &str, &str); 8] = [
+/// Format, unit in its samples, and the unknown unit that replaces it. Formats that are absent here and from [`UNITS_OF_NAMES`] print no
+/// unit, or only with values that are not read.
+const UNITS: [(&str, &str, &str); 15] = [
     ("nvbandwidth", "(GB/s)", "(XB/s)"),
     ("gpu-fryer", "Gflops/s (min", "Xflops/s (min"),
     ("perftest", "[MB/sec]", "[XB/sec]"),
     ("perftest", "[usec]", "[xsec]"),
     ("hpcg", "202.6 GF (", "202.6 XF ("),
+    ("hpcg", "GFLOP/s rating", "XFLOP/s rating"),
+    ("hpl", "Gflops", "Xflops"),
+    ("osu", "(MB/s)", "(XB/s)"),
+    ("osu", "  MB/s", "  XB/s"),
+    ("osu", "Messages/s", "XMessages/s"),
+    ("osu", "(us)", "(xs)"),
+    ("openmetrics", " celsius\n", " xelsius\n"),
     ("ior", "MiB/sec (", "XiB/sec ("),
     ("nvidia-smi", " MHz", " XHz"),
     ("github-action-benchmark", "GB/s", "XB/s"),
@@ -364,6 +372,13 @@ const UNITS: [(&str, &str, &str); 8] = [
 
 #[test]
 fn an_unknown_unit_is_kept() {
+    for (format, unit, _) in UNITS {
+        let mut samples = samples().into_iter().filter(|sample| sample.format.name == format);
+        assert!(
+            samples.any(|sample| String::from_utf8_lossy(&sample.text).contains(unit)),
+            "no sample of {format} contains {unit}"
+        );
+    }
     for sample in samples() {
         for (format, unit, other) in UNITS.iter().filter(|(format, _, _)| *format == sample.format.name) {
             let text = String::from_utf8_lossy(&sample.text);
@@ -381,6 +396,39 @@ fn an_unknown_unit_is_kept() {
                 changed.clone().all(|(_, metric)| metric.unit.contains(other) || &*metric.unit == "unknown");
             assert!(kept && changed.count() > 0, "{format}: {}", sample.name);
         }
+    }
+}
+
+/// Format, and the text in its samples that identifies a value together with its unit, with another unit.
+const UNITS_OF_NAMES: [(&str, &str, &str); 8] = [
+    ("gpu-burn", " Gflop/s)", " Xflop/s)"),
+    ("gpu-burn", " C ", " X "),
+    ("training", "iteration (ms)", "iteration (xs)"),
+    ("training", "(TFLOP/s/GPU)", "(XFLOP/s/GPU)"),
+    ("training", "TFLOPs:", "XFLOPs:"),
+    ("elbencho", "MiB/s [last]", "XiB/s [last]"),
+    ("fio", "\"bw_bytes\"", "\"bw_xbytes\""),
+    ("gemm", "\"tflops\"", "\"xflops\""),
+];
+
+/// Without the known unit the value is absent: it is never read in another one.
+#[test]
+fn a_value_whose_name_contains_the_unit_is_absent_with_another_unit() {
+    for (format, unit, other) in UNITS_OF_NAMES {
+        let mut count = 0;
+        for sample in samples().into_iter().filter(|sample| sample.format.name == format) {
+            let text = String::from_utf8_lossy(&sample.text);
+            if !text.contains(unit) {
+                continue;
+            }
+            let values = |text: &[u8]| {
+                read(sample.format, text).metrics.iter().filter(|it| it.value.is_some()).count()
+            };
+            let (whole, changed) = (values(&sample.text), values(text.replace(unit, other).as_bytes()));
+            assert!(changed < whole, "{}: {unit}: {changed} of {whole} values", sample.name);
+            count += 1;
+        }
+        assert!(count > 0, "no sample of {format} contains {unit}");
     }
 }
 
