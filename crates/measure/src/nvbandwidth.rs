@@ -26,8 +26,50 @@ const COPY: Known = Known::new(
     Better::Higher,
     Scope::Gpu,
     "Bandwidth of a test, or latency if its name contains `latency` (then lower is better); between two GPUs the scope is \
-     `pair`. Label `part` distinguishes several matrices of one test, label `cpu` rows of the host other than 0",
+     `pair`. Label `part` distinguishes several matrices of one test, label `cpu` rows of the host other than 0. A waived test has no \
+     value. Text does not name it: it is `unnamed`, unless all tests of version 0.6 or 0.9 ran in their usual order",
 );
+
+/// Tests of version 0.9 in their usual order; those with `true` are absent in version 0.6.
+const TESTS: [(&str, bool); 35] = [
+    ("host_to_device_memcpy_ce", false),
+    ("device_to_host_memcpy_ce", false),
+    ("host_to_device_bidirectional_memcpy_ce", false),
+    ("device_to_host_bidirectional_memcpy_ce", false),
+    ("device_to_device_memcpy_read_ce", false),
+    ("device_to_device_memcpy_write_ce", false),
+    ("device_to_device_bidirectional_memcpy_read_ce", false),
+    ("device_to_device_bidirectional_memcpy_write_ce", false),
+    ("all_to_host_memcpy_ce", false),
+    ("all_to_host_bidirectional_memcpy_ce", false),
+    ("host_to_all_memcpy_ce", false),
+    ("host_to_all_bidirectional_memcpy_ce", false),
+    ("all_to_one_write_ce", false),
+    ("all_to_one_read_ce", false),
+    ("one_to_all_write_ce", false),
+    ("one_to_all_read_ce", false),
+    ("host_to_device_memcpy_sm", false),
+    ("device_to_host_memcpy_sm", false),
+    ("host_to_device_bidirectional_memcpy_sm", true),
+    ("device_to_host_bidirectional_memcpy_sm", true),
+    ("device_to_device_memcpy_read_sm", false),
+    ("device_to_device_memcpy_write_sm", false),
+    ("device_to_device_bidirectional_memcpy_read_sm", false),
+    ("device_to_device_bidirectional_memcpy_write_sm", false),
+    ("all_to_host_memcpy_sm", false),
+    ("all_to_host_bidirectional_memcpy_sm", false),
+    ("host_to_all_memcpy_sm", false),
+    ("host_to_all_bidirectional_memcpy_sm", false),
+    ("all_to_one_write_sm", false),
+    ("all_to_one_read_sm", false),
+    ("one_to_all_write_sm", false),
+    ("one_to_all_read_sm", false),
+    ("host_device_latency_sm", false),
+    ("device_to_device_latency_sm", false),
+    ("device_local_copy", true),
+];
+/// Maximum number of tests of a log, to limit memory; the program has fewer.
+const MAX_TESTS: usize = 256;
 
 pub(crate) const FORMAT: Format = Format {
     name: "nvbandwidth",
@@ -45,10 +87,19 @@ struct Copies {
     json: Documents,
     test: Option<Test>,
     tests: u64,
+    /// The tests in the order of the log.
+    order: Vec<Listed>,
     /// The note after the last test was read.
     noted: bool,
     /// A matrix is incomplete or contradicts its sum.
     broken: bool,
+}
+
+/// A test in the order of the log.
+enum Listed {
+    Started(String),
+    /// Line of a test that the program does not start; it does not print the name.
+    Waived(u64),
 }
 
 #[derive(Default)]
@@ -168,13 +219,19 @@ impl Lines for Copies {
             "Running" => {
                 self.broken |= self.test.is_some();
                 self.noted = false;
-                self.tests += 1;
                 let name = short(rest.trim_end_matches('.')).to_owned();
+                self.add_test(Listed::Started(name.clone()));
                 self.test = Some(Test { metric: TestName::of(&name), name, ..Test::default() });
             }
             "SUM" => self.sum(rest, line.whole),
             "NOTE:" if rest.starts_with("The reported results") => self.noted = true,
-            "Waived:" => self.test = None,
+            "Waived:" => {
+                self.noted = false;
+                match self.test.take() {
+                    Some(test) => waived(&test.name, line.number, out),
+                    None => self.add_test(Listed::Waived(line.number)),
+                }
+            }
             "ERROR:" | "Error:" | "Not" if text.contains(':') => {
                 out.error(text);
                 out.finding("NVBANDWIDTH_ERROR", Subject::default(), Severity::Unknown, text, line.number);
@@ -190,6 +247,7 @@ impl Lines for Copies {
 
     fn finish(&mut self, out: &mut Out) -> LogEnd {
         let text = if self.noted && self.test.is_none() && self.tests > 0 && !self.broken {
+            self.put_waived(out);
             LogEnd::Complete
         } else if self.tests == 0 && out.reading.first_error.is_some() {
             LogEnd::Failed
@@ -203,6 +261,33 @@ impl Lines for Copies {
 }
 
 impl Copies {
+    fn add_test(&mut self, test: Listed) {
+        self.tests += 1;
+        self.broken |= self.order.len() == MAX_TESTS;
+        if !self.broken {
+            self.order.push(test);
+        }
+    }
+
+    /// Adds the waived tests of a complete log. They are named only if the log has all tests in their usual order.
+    fn put_waived(&self, out: &mut Out) {
+        let all: Vec<_> = TESTS.iter().map(|(name, _)| *name).collect();
+        let old: Vec<_> = TESTS.iter().filter(|(_, is_new)| !is_new).map(|(name, _)| *name).collect();
+        let is_usual = |names: &Vec<&str>| {
+            let matches = |(test, name): (&Listed, &&str)| match test {
+                Listed::Started(test) => test == name,
+                Listed::Waived(_) => true,
+            };
+            names.len() == self.order.len() && self.order.iter().zip(names).all(matches)
+        };
+        let names = [all, old].into_iter().find(is_usual);
+        for (at, test) in self.order.iter().enumerate() {
+            if let Listed::Waived(line) = test {
+                waived(names.as_ref().map_or("unnamed", |names| names[at]), *line, out);
+            }
+        }
+    }
+
     /// Reads a line of a matrix: its description, the numbers of its columns, or a row.
     fn matrix(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let Some(test) = &mut self.test else { return };
@@ -294,6 +379,13 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     if content.get("testcases").is_none() && ended == LogEnd::Complete { LogEnd::Truncated } else { ended }
 }
 
+/// Adds a test that the program does not run on this machine.
+fn waived(test: &str, line: u64, out: &mut Out) {
+    let scope = if test.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
+    let unit = if test.contains("latency") { "ns" } else { "GB/s" };
+    TestName::of(test).put(out, unit).scope(scope).unmeasurable("Waived", line);
+}
+
 /// Reads a test; returns whether it is complete.
 fn testcase(test: JsonValue<'_>, out: &mut Out) -> bool {
     let (Some(name), Some(status)) = (test.get_text("name"), test.get("status")) else { return false };
@@ -301,10 +393,7 @@ fn testcase(test: JsonValue<'_>, out: &mut Out) -> bool {
     match &*text {
         "Passed" => {}
         "Waived" => {
-            let latency = name.contains("latency");
-            let scope = if name.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
-            let unit = if latency { "ns" } else { "GB/s" };
-            TestName::of(&name).put(out, unit).scope(scope).unmeasurable("Waived", status.line());
+            waived(&name, status.line(), out);
             return true;
         }
         "Error" | "ERROR" | "Not Found" => {
@@ -344,6 +433,8 @@ fn testcase(test: JsonValue<'_>, out: &mut Out) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use model::metric::Metric;
+
     use super::*;
 
     const LOG: &str = "\
@@ -402,5 +493,49 @@ NOTE: The reported results may not reflect the full capabilities of the platform
         assert_eq!(crate::read(json.as_bytes()).unwrap().ended, LogEnd::Failed);
         let json = r#"{"nvbandwidth": {"testcases": [{"name": "x", "status": "Running"}]}}"#;
         assert_eq!(crate::read(json.as_bytes()).unwrap().ended, LogEnd::Truncated);
+    }
+
+    /// Names and reasons of the metrics without value.
+    fn waived_tests(log: &str) -> Vec<(String, String)> {
+        let reading = crate::read(log.as_bytes()).unwrap();
+        assert_eq!(reading.ended, LogEnd::Complete);
+        let none = reading.metrics.into_iter().filter(|metric| metric.value.is_none());
+        none.map(|metric| (metric.name.to_string(), metric.unmeasurable.unwrap())).collect()
+    }
+
+    fn sample(name: &str) -> String {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples/nvbandwidth/");
+        #[expect(clippy::disallowed_methods, reason = "tests read files")]
+        std::fs::read_to_string(format!("{folder}{name}")).unwrap()
+    }
+
+    #[test]
+    fn waived_tests_of_text_and_json_are_the_same() {
+        // The host is named in JSON only.
+        let waived = |name| {
+            let metrics = crate::read(sample(name).as_bytes()).unwrap().metrics;
+            let none = metrics.into_iter().filter(|metric| metric.value.is_none());
+            none.map(|metric| Metric { line: 0, subject: Subject::default(), ..metric }).collect::<Vec<_>>()
+        };
+        let text = waived("0.9-h100.txt");
+        assert_eq!(text, waived("0.9-h100.json"));
+        assert_eq!(text.len(), 17);
+        let old = waived_tests(&sample("0.6-gh200.txt"));
+        assert_eq!(old.len(), 17);
+        assert!(old.iter().all(|(name, reason)| !name.contains("unnamed") && reason == "Waived"), "{old:?}");
+        assert_eq!(old[16].0, "nvbandwidth.device_to_device_latency_sm");
+    }
+
+    #[test]
+    fn a_waived_test_of_an_unusual_order_has_no_name() {
+        let text = sample("0.9-h100.txt");
+        for changed in [text.replacen("Waived:", "", 1), text.replacen("Waived:", "Waived:\nWaived:", 1)] {
+            let waived = waived_tests(&changed);
+            assert!(waived.iter().all(|(name, _)| name == "nvbandwidth.unnamed"), "{waived:?}");
+        }
+        let one = "nvbandwidth Version: v0.9\nWaived: \nNOTE: The reported results may not reflect ...\n";
+        assert_eq!(waived_tests(one), [("nvbandwidth.unnamed".to_owned(), "Waived".to_owned())]);
+        let begun = one.replace("Waived", "Running device_local_copy.\nWaived");
+        assert_eq!(waived_tests(&begun)[0].0, "nvbandwidth.device_local_copy");
     }
 }
