@@ -29,6 +29,7 @@ pub(super) struct LinkStates {
 
 #[derive(Debug, Default)]
 pub(super) struct LinkErrors {
+    gpus: BTreeSet<u32>,
     /// Count and line by GPU, link and kind of error.
     counts: BTreeMap<(u32, u32, String), (u64, u64)>,
 }
@@ -80,6 +81,10 @@ impl LinkStates {
         })?;
         Ok(states)
     }
+
+    pub fn lists(&self, gpu: u32) -> bool {
+        self.gpus.contains_key(&gpu)
+    }
 }
 
 impl LinkErrors {
@@ -89,6 +94,7 @@ impl LinkErrors {
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut errors = Self::default();
         by_gpu(lines, |gpu, line| {
+            errors.gpus.insert(gpu);
             if let Some(line) = line
                 && let Some((link, rest)) = numbered(&line.text, "Link")
                 && let Some((kind, count)) = rest.rsplit_once(": ")
@@ -98,6 +104,10 @@ impl LinkErrors {
             }
         })?;
         Ok(errors)
+    }
+
+    pub fn lists(&self, gpu: u32) -> bool {
+        self.gpus.contains(&gpu)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The evidence of one node: its lines, missing sources and findings.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use model::{
     GpuEvidence, NodeEvidence,
@@ -80,7 +83,12 @@ struct Snapshot<'a> {
 
 impl<'a> Snapshot<'a> {
     /// Reads all sources; `None` if the job ended before the last line. The reasons of sources without content go to `missing`.
-    fn read(sources: &'a Sources, moment: &str, missing: &mut Vec<String>) -> Option<Self> {
+    fn read(
+        sources: &'a Sources,
+        moment: &str,
+        devices: &BTreeSet<&str>,
+        missing: &mut Vec<String>,
+    ) -> Option<Self> {
         if !sources.is_complete() {
             missing.push(format!("evidence {moment} the job, which ended without it"));
             return None;
@@ -90,6 +98,14 @@ impl<'a> Snapshot<'a> {
         // Without nvidia-smi the GPUs are already reported as missing.
         let (mut links, mut link_errors, mut replays) = (None, None, None);
         if let Some(gpus) = &gpus {
+            if let Some(other) = &gpus.other {
+                state("a part of the GPUs", other.clone());
+            }
+            for (index, row) in &gpus.rows {
+                if let Some(fields) = row.unreadable() {
+                    state(&format!("counters of GPU {index}"), fields);
+                }
+            }
             // Some drivers print nothing for GPUs without NVLink.
             let is_due =
                 |source| !sources.of(source).is_empty() || gpus.rows.values().any(GpuRow::needs_links);
@@ -100,11 +116,23 @@ impl<'a> Snapshot<'a> {
                 let errors = LinkErrors::read(sources.of("link_errors"));
                 link_errors = errors.map_err(|why| state("NVLink errors", why)).ok();
             }
+            // A GPU whose NVLinks were not printed, unlike those of others.
+            for index in gpus.rows.iter().filter(|(_, row)| row.needs_links()).map(|(index, _)| index) {
+                let why = || "nvidia-smi did not list the GPU".to_owned();
+                if links.as_ref().is_some_and(|links| !links.lists(*index)) {
+                    state(&format!("NVLinks of GPU {index}"), why());
+                }
+                if link_errors.as_ref().is_some_and(|errors| !errors.lists(*index)) {
+                    state(&format!("NVLink errors of GPU {index}"), why());
+                }
+            }
             let counters = Replays::read(sources.of("pcie"));
             replays = counters.map_err(|why| state("PCIe counters", why)).ok().flatten();
         }
         let kernel = kernel::readable(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
-        Some(Self { gpus, links, link_errors, replays, kernel, ports: Ports::of(sources.of("ports")) })
+        let ports = Ports::of(sources.of("ports"));
+        ports.missing(devices).into_iter().for_each(|(what, why)| state(&what, why));
+        Some(Self { gpus, links, link_errors, replays, kernel, ports })
     }
 }
 
@@ -112,8 +140,13 @@ impl<'a> Snapshot<'a> {
 pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     let name: Arc<str> = node.into();
     let mut missing = Vec::new();
-    let before = Snapshot::read(&lines.before, "before", &mut missing);
-    let after = Snapshot::read(&lines.after, "after", &mut missing);
+    let settings: BTreeMap<_, _> =
+        lines.before.of("settings").iter().filter_map(|line| line.text.split_once('=')).collect();
+    // The settings name each RDMA device, as `infiniband/mlx5_0/fw_ver`. The lines of a port that could not be read are absent.
+    let devices =
+        settings.keys().filter_map(|name| name.strip_prefix("infiniband/")?.split('/').next()).collect();
+    let before = Snapshot::read(&lines.before, "before", &devices, &mut missing);
+    let after = Snapshot::read(&lines.after, "after", &devices, &mut missing);
     let none = Gpus::default();
     let gpus = before.as_ref().and_then(|before| before.gpus.as_ref()).unwrap_or(&none);
     let mut changes = Changes::of(name.clone());
@@ -125,22 +158,18 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
             changes.add("SMI_ERROR", Severity::Unknown, Subject::default(), text, first);
         }
     }
-    let samples = smi::samples(lines.during.of("samples"), gpus, &mut changes);
+    let samples = smi::samples(lines.during.of("samples"), gpus, &mut changes, &mut missing);
     let gpu = |(index, row): (&u32, &GpuRow)| GpuEvidence {
         subject: Subject { node: Some(name.clone()), ..row.subject(*index) },
         settings: row.settings(),
         during: samples.get(index).cloned(),
-    };
-    let setting = |line: &EvidenceLine| {
-        let (name, value) = line.text.split_once('=')?;
-        Some((name.to_owned(), value.to_owned()))
     };
     NodeEvidence {
         node: node.to_owned(),
         missing,
         gpus: gpus.rows.iter().map(gpu).collect(),
         findings: changes.findings,
-        settings: lines.before.of("settings").iter().filter_map(setting).collect(),
+        settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Names: Linux, `Documentation/ABI/stable/sysfs-class-infiniband` and `Documentation/ABI/testing/sysfs-bus-pci-devices-aer`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::metric::{
     Severity::{self, Hardware, Unknown},
@@ -33,6 +33,8 @@ struct Port {
 pub(super) struct Ports {
     ports: BTreeMap<String, Port>,
     pcie: BTreeMap<(String, String), (u64, u64)>,
+    /// The first other text, such as an error of the program that read sysfs.
+    other: Option<String>,
     line: u64,
 }
 
@@ -62,9 +64,30 @@ impl Ports {
                 && let Some(count) = rest.rsplit(' ').next().and_then(|count| count.parse().ok())
             {
                 all.pcie.insert((bus.to_owned(), kind.to_owned()), (count, *number));
+            } else {
+                all.other.get_or_insert_with(|| text.clone());
             }
         }
         all
+    }
+
+    /// Names of unreadable parts, each with the reason. `devices` are the RDMA devices of the node: each has a port.
+    pub fn missing(&self, devices: &BTreeSet<&str>) -> Vec<(String, String)> {
+        let has_port = |device: &str| {
+            self.ports.keys().any(|port| port.split_once('/').is_some_and(|(own, _)| own == device))
+        };
+        let unreadable = devices.iter().filter(|device| !has_port(device));
+        let unreadable = unreadable.map(|device| (format!("ports of {device}"), "none could be read"));
+        let unreadable = unreadable.map(|(what, why)| (what, why.to_owned()));
+        let of_port = |(name, port): (&String, &Port)| {
+            let parts = [("state", port.state.is_empty()), ("rate", speed(&port.rate).is_none())];
+            let parts: Vec<_> =
+                parts.iter().filter(|(_, is_missing)| *is_missing).map(|(part, _)| *part).collect();
+            let text = (format!("port {name}"), format!("no {}", parts.join(" and no ")));
+            (!parts.is_empty()).then_some(text)
+        };
+        let other = self.other.iter().map(|text| ("ports".to_owned(), text.clone()));
+        unreadable.chain(self.ports.iter().filter_map(of_port)).chain(other).collect()
     }
 
     /// Compares with the ports after the job.

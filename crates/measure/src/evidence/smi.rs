@@ -25,6 +25,8 @@ const STATES: [(&str, &str, Severity); 2] = [
     ("remapped_rows.pending", "ROW_REMAP_PENDING", Unknown),
     ("remapped_rows.failure", "ROW_REMAP_FAILED", Hardware),
 ];
+/// Field whose fall is a finding.
+const WIDTH: &str = "pcie.link.width.current";
 /// Versions and settings that are kept.
 const SETTINGS: [&str; 8] = [
     "name",
@@ -85,6 +87,26 @@ impl GpuRow {
         Some(format!("{domain:04x}:{}", rest.rsplit_once('.').map_or(rest, |(device, _)| device)))
     }
 
+    /// Compared fields without a readable value: `NAME [N/A], NAME not queried`.
+    ///
+    /// With MIG the driver prints `[N/A]` for remapped rows of a healthy GPU, so these are not reported. The recommended recovery and
+    /// the state of the fabric do not exist on all drivers and GPUs.
+    pub fn unreadable(&self) -> Option<String> {
+        let has_mig = self.get("mig.mode.current") == Some("Enabled");
+        let counters = COUNTERS.map(|(name, ..)| name).into_iter().chain([WIDTH]);
+        let counters = counters.filter(|name| self.number(name).is_none());
+        let states = STATES.map(|(name, ..)| name);
+        let states = states.into_iter().filter(|name| !matches!(self.get(name), Some("Yes" | "No")));
+        let names = counters.chain(states).filter(|name| !has_mig || !name.starts_with("remapped_rows."));
+        let described = |name: &str| match self.fields.get(name).map(String::as_str) {
+            None => format!("{name} not queried"),
+            Some("") => format!("{name} empty"),
+            Some(value) => format!("{name} {value}"),
+        };
+        let all: Vec<_> = names.map(described).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
     pub fn settings(&self) -> BTreeMap<String, String> {
         let setting = |name: &&str| Some(((*name).to_owned(), self.get(name)?.to_owned()));
         SETTINGS.iter().filter_map(setting).collect()
@@ -95,6 +117,8 @@ impl GpuRow {
 #[derive(Debug, Default)]
 pub(super) struct Gpus {
     pub rows: BTreeMap<u32, GpuRow>,
+    /// The first text that is not the row of a GPU, such as `Unable to determine the device handle for GPU0000:0B:00.0`.
+    pub other: Option<String>,
 }
 
 impl Gpus {
@@ -106,7 +130,6 @@ impl Gpus {
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut names: Vec<&str> = Vec::new();
         let mut gpus = Self::default();
-        let mut other = None;
         for EvidenceLine { number, text } in lines {
             if let Some(fields) = text.strip_prefix("fields ") {
                 names = fields.split(',').collect();
@@ -119,11 +142,11 @@ impl Gpus {
                         names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value.to_owned()));
                     gpus.rows.insert(index, GpuRow { fields: fields.collect(), line: *number });
                 }
-                _ => _ = other.get_or_insert(text.as_str()),
+                _ => _ = gpus.other.get_or_insert_with(|| text.clone()),
             }
         }
         match gpus.rows.is_empty() {
-            true => Err(other.unwrap_or("nvidia-smi printed nothing").to_owned()),
+            true => Err(gpus.other.unwrap_or_else(|| "nvidia-smi printed nothing".to_owned())),
             false => Ok(gpus),
         }
     }
@@ -163,11 +186,10 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
             };
             changes.add(code, severity, subject(), &text, later.line);
         }
-        let width = "pcie.link.width.current";
-        if let (Some(first), Some(last)) = (earlier.number(width), later.number(width))
+        if let (Some(first), Some(last)) = (earlier.number(WIDTH), later.number(WIDTH))
             && last < first
         {
-            let text = format!("{width} fell from {first} to {last} during the job");
+            let text = format!("{WIDTH} fell from {first} to {last} during the job");
             changes.add("PCIE_WIDTH_FELL", Hardware, subject(), &text, later.line);
         }
         if let Some(state) = later.get("fabric.state").filter(|state| *state != "Completed") {
@@ -185,21 +207,31 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
     }
 }
 
-/// Reads `GPU COUNT LOWEST HIGHEST TEMPERATURE POWER REASONS|REASONS...`, by the index of the GPU.
+/// Reads `GPU COUNT LOWEST HIGHEST TEMPERATURE POWER REASONS|REASONS...`, by the index of the GPU. GPUs without samples and unreadable
+/// reasons go to `missing`.
 pub(super) fn samples(
     lines: &[EvidenceLine],
     gpus: &Gpus,
     changes: &mut Changes,
+    missing: &mut Vec<String>,
 ) -> BTreeMap<u32, GpuSamples> {
     let mut all = BTreeMap::new();
     for EvidenceLine { number, text } in lines {
-        let words: Vec<_> = text.split(' ').collect();
+        let words: Vec<_> = text.splitn(7, ' ').collect();
         let [gpu, numbers @ .., reasons] = words.as_slice() else { continue };
         let numbers: Vec<u64> = numbers.iter().filter_map(|word| word.parse().ok()).collect();
         let (Ok(index), [count, low, high, hot, power]) = (gpu.parse(), numbers.as_slice()) else { continue };
-        let bits =
-            reasons.split('|').filter_map(|bits| u64::from_str_radix(bits.trim_start_matches("0x"), 16).ok());
-        let bits = bits.fold(0, |all, bits| all | bits);
+        let mut bits = 0;
+        let mut unreadable = None;
+        for reason in reasons.split('|') {
+            match reason.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+                Some(reason) => bits |= reason,
+                None => unreadable = Some(if reason.is_empty() { "nothing was printed" } else { reason }),
+            }
+        }
+        if let Some(reason) = unreadable {
+            missing.push(format!("throttle reasons of GPU {index} during the job: {reason}"));
+        }
         if let Some((_, what, severity)) = THROTTLED.iter().find(|(bit, ..)| bits & bit != 0) {
             let subject = gpus.rows.get(&index).map_or_else(|| Subject::gpu(index), |row| row.subject(index));
             let text = format!("{what} reduced the clock during the job; maximum {hot} C and {power} W");
@@ -214,5 +246,8 @@ pub(super) fn samples(
         };
         all.insert(index, samples);
     }
+    let unsampled = gpus.rows.keys().filter(|index| !all.contains_key(index));
+    missing
+        .extend(unsampled.map(|index| format!("samples of GPU {index} during the job: none were printed")));
     all
 }

@@ -71,6 +71,9 @@ impl Capture {
             line("kernel", "lines 0");
             line("end", "complete");
         }
+        let (clock, heat) = (&self.load["clocks.current.sm"], &self.load["temperature.gpu"]);
+        writeln!(log, "burnin evidence: vm during samples 0 1 {clock} {clock} {heat} 300 0x0000000000000000")
+            .unwrap();
         let mut filter = EvidenceFilter::new(log.as_bytes());
         filter.read_to_end(&mut Vec::new()).unwrap();
         let [node] = <[NodeEvidence; 1]>::try_from(filter.finish()).unwrap();
@@ -121,6 +124,22 @@ fn healthy_gpus_under_load_have_no_finding() {
         assert_eq!(node.gpus[0].settings["driver_version"], capture.idle["driver_version"], "{name}");
         assert_eq!(node.gpus[0].settings["pcie.link.width.current"], "16", "{name}");
     }
+}
+
+#[test]
+fn counters_that_a_gpu_does_not_print_are_missing() {
+    let mut capture = Capture::of("l40s-595");
+    for row in [&mut capture.idle, &mut capture.load] {
+        row.insert("ecc.errors.uncorrected.volatile.total".into(), "[N/A]".into());
+        row.insert("remapped_rows.pending".into(), "[Not Supported]".into());
+    }
+    let node = capture.evidence(&capture.links);
+    let fields = "ecc.errors.uncorrected.volatile.total [N/A], remapped_rows.pending [Not Supported]";
+    let expected = ["before", "after"].map(|moment| format!("counters of GPU 0 {moment} the job: {fields}"));
+    assert_eq!((codes(&node), &node.missing), (vec![], &expected.to_vec()));
+    capture.load.insert("pcie.link.width.current".into(), "[GPU requires reset]".into());
+    let missing = capture.evidence(&capture.links).missing;
+    assert!(missing[1].contains("pcie.link.width.current [GPU requires reset]"), "{missing:?}");
 }
 
 #[test]

@@ -267,6 +267,83 @@ fn unreadable_sources_are_reported_as_missing() {
 }
 
 #[test]
+fn absent_samples_and_throttle_reasons_are_reported_as_missing() {
+    let load = log("h100-load");
+    let none: String = load
+        .lines()
+        .filter(|line| !line.contains(" during samples 1 "))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    assert_eq!(node(&none).missing, ["samples of GPU 1 during the job: none were printed"]);
+    assert_eq!(node(&none).gpus.iter().filter(|gpu| gpu.during.is_some()).count(), 1);
+    for (printed, reason) in
+        [("[Not Supported]", "[Not Supported]"), ("", "nothing was printed"), ("0x0|[N/A]", "[N/A]")]
+    {
+        let changed = load.replace(
+            "699 0x0000000000000001|0x0000000000000000|0x0000000000000004",
+            &format!("699 {printed}"),
+        );
+        let node = node(&changed);
+        assert_eq!(node.missing, [format!("throttle reasons of GPU 0 during the job: {reason}")]);
+        assert_eq!(node.gpus[0].during.as_ref().unwrap().highest_power_w, 699);
+    }
+    let hot = load.replace("699 0x0000000000000001", "699 [N/A]|0x0000000000000040");
+    assert_eq!(findings(&hot), one("GPU_THROTTLED", Severity::Hardware, GPU_0));
+}
+
+#[test]
+fn counters_that_were_not_queried_are_reported_as_missing() {
+    let load = log("h100-load");
+    let old = load
+        .replace(",remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure,fabric.state", "");
+    let old = old.replace(", 0, No, No, Completed", "");
+    let missing = node(&old).missing;
+    let fields = "remapped_rows.uncorrectable not queried, remapped_rows.pending not queried, remapped_rows.failure not queried";
+    assert_eq!(missing.len(), 4, "two GPUs, before and after: {missing:?}");
+    assert_eq!(missing[0], format!("counters of GPU 0 before the job: {fields}"));
+    // The driver does not print remapped rows with MIG.
+    let mig = old.replace("Enabled, Enabled, Disabled", "Enabled, Enabled, Enabled");
+    assert_eq!(node(&mig).missing, Vec::<String>::new());
+}
+
+#[test]
+fn a_gpu_that_nvidia_smi_cannot_read_is_reported_as_missing() {
+    let load = log("h100-load");
+    let lost = "gpus Unable to determine the device handle for GPU0000:00:08.0: GPU is lost";
+    let line = with_line(&load, "after", "gpus", lost.strip_prefix("gpus ").unwrap());
+    let expected = "a part of the GPUs after the job: Unable to determine the device handle for GPU0000:00:08.0: GPU is lost";
+    assert_eq!(node(&line).missing, [expected]);
+    let unlisted: String = load
+        .lines()
+        .filter(|line| !(line.contains(" after links GPU 1:") || line.contains(" after link_errors GPU 1:")))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    let expected = ["NVLinks", "NVLink errors"]
+        .map(|what| format!("{what} of GPU 1 after the job: nvidia-smi did not list the GPU"));
+    assert_eq!(node(&unlisted).missing, expected);
+}
+
+#[test]
+fn unreadable_ports_are_reported_as_missing() {
+    let load = log("h100-load");
+    let device = with_line(&load, "before", "settings", "infiniband/mlx5_3/fw_ver=28.43.2026");
+    let expected =
+        ["before", "after"].map(|moment| format!("ports of mlx5_3 {moment} the job: none could be read"));
+    assert_eq!(node(&device).missing, expected);
+    let port = "/sys/class/infiniband/mlx5_3/ports/1";
+    let with =
+        |log: &str, text: &str| with_line(&with_line(log, "before", "ports", text), "after", "ports", text);
+    let state = with(&device, &format!("{port}/state:4: ACTIVE"));
+    let expected = ["before", "after"].map(|moment| format!("port mlx5_3/1 {moment} the job: no rate"));
+    assert_eq!(node(&state).missing, expected);
+    let readable = with(&state, &format!("{port}/rate:400 Gb/sec (4X NDR)"));
+    assert_eq!(node(&readable).missing, Vec::<String>::new());
+    let denied = format!("grep: {port}/state: Permission denied");
+    let refused = with_line(&readable, "after", "ports", &denied);
+    assert_eq!(node(&refused).missing, [format!("ports after the job: {denied}")]);
+}
+
+#[test]
 fn nvidia_smi_without_output_after_the_job_is_a_finding() {
     let load = log("h100-load");
     let rows = |line: &&str| !line.contains("after gpus 0,") && !line.contains("after gpus 1,");
