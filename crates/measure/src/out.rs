@@ -384,6 +384,7 @@ impl Out {
         if !self.reading.findings.is_sorted_by_key(|finding| finding.line) {
             self.reading.findings.sort_by_key(|finding| finding.line);
         }
+        identify(&mut self.reading);
         self.reading.ended = ended;
         if self.left_out > 0 {
             let (metrics, omitted) = (self.reading.metrics.len(), self.left_out);
@@ -396,6 +397,36 @@ impl Out {
             }
         }
         self.reading
+    }
+}
+
+/// Adds serial number and bus id of the listed GPUs to metrics and findings of the same node, rank and index. A position at which the
+/// log lists different devices stays without them.
+fn identify(reading: &mut Reading) {
+    let Reading { gpus, metrics, findings, .. } = reading;
+    let mut devices: BTreeMap<_, Option<&Subject>> = BTreeMap::new();
+    for Gpu { subject, .. } in gpus.iter().filter(|gpu| gpu.subject.gpu.is_some()) {
+        let place = (subject.gpu, subject.rank, subject.node.as_deref());
+        let device = devices.entry(place).or_insert(Some(subject));
+        *device =
+            device.filter(|device| (&device.serial, &device.bus_id) == (&subject.serial, &subject.bus_id));
+    }
+    devices
+        .retain(|_, device| device.is_some_and(|device| device.serial.is_some() || device.bus_id.is_some()));
+    if devices.is_empty() {
+        return;
+    }
+    let subjects = metrics.iter_mut().map(|metric| &mut metric.subject);
+    for subject in subjects.chain(findings.iter_mut().map(|finding| &mut finding.subject)) {
+        let place = (subject.gpu, subject.rank, subject.node.as_deref());
+        let Some(Some(device)) = devices.get(&place).copied() else { continue };
+        // The texts are shared: a log has many metrics of each GPU.
+        if subject.serial.is_none() {
+            subject.serial.clone_from(&device.serial);
+        }
+        if subject.bus_id.is_none() {
+            subject.bus_id.clone_from(&device.bus_id);
+        }
     }
 }
 
@@ -597,4 +628,59 @@ fn complete(subject: &mut Subject, origin: &Subject) {
         subject.node.clone_from(&origin.node);
     }
     subject.rank = subject.rank.or(origin.rank);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(gpu: u32, rank: Option<u32>, serial: &str) -> Gpu {
+        Gpu { subject: Subject { rank, serial: Some(serial.into()), ..Subject::gpu(gpu) }, name: None }
+    }
+
+    /// Serial numbers of metrics and findings of GPU 0 of rank 1, GPU 1 of rank 1, and GPU 0 without rank.
+    fn serials(gpus: Vec<Gpu>) -> Vec<Option<String>> {
+        static KNOWN: Known = Known::new("a.b", "1", Better::None, Scope::Gpu, "A value");
+        let mut out = Out { reading: Reading { gpus, ..Reading::default() }, ..Out::default() };
+        let one = Number { value: 1.0, resolution: None };
+        for subject in [(0, Some(1)), (1, Some(1)), (0, None)] {
+            out.put(&KNOWN).gpu(subject.0).subject(|own| own.rank = subject.1).value(one, 1);
+            let subject = Subject { rank: subject.1, ..Subject::gpu(subject.0) };
+            out.finding("A", subject, Severity::Unknown, "text", 1);
+        }
+        let reading = out.finish("test", LogEnd::Complete);
+        let own = |subject: &Subject| subject.serial.as_deref().map(str::to_owned);
+        let of_metrics: Vec<_> = reading.metrics.iter().map(|metric| own(&metric.subject)).collect();
+        let of_findings: Vec<_> = reading.findings.iter().map(|finding| own(&finding.subject)).collect();
+        assert_eq!(of_metrics, of_findings);
+        of_metrics
+    }
+
+    #[test]
+    fn metrics_and_findings_have_the_serial_number_of_their_gpu_only() {
+        let (a, b) = (Some("a".to_owned()), Some("b".to_owned()));
+        assert_eq!(
+            serials(vec![device(0, Some(1), "a"), device(1, Some(1), "b")]),
+            [a.clone(), b.clone(), None]
+        );
+        assert_eq!(serials(vec![device(0, None, "a")]), [None, None, a.clone()]);
+        assert_eq!(serials(vec![device(0, Some(2), "a")]), [None, None, None]);
+        // A GPU that is listed twice, and two GPUs with the same index.
+        let twice = vec![device(0, Some(1), "a"), device(0, Some(1), "a"), device(1, Some(1), "b")];
+        assert_eq!(serials(twice), [a.clone(), b.clone(), None]);
+        let other = vec![device(0, Some(1), "a"), device(0, Some(1), "b"), device(0, Some(1), "a")];
+        assert_eq!(serials(other), [None, None, None]);
+    }
+
+    #[test]
+    fn an_own_serial_number_stays() {
+        let mut out = Out {
+            reading: Reading { gpus: vec![device(0, None, "a")], ..Reading::default() },
+            ..Out::default()
+        };
+        let own = Subject { serial: Some("own".into()), ..Subject::gpu(0) };
+        out.finding("A", own, Severity::Unknown, "text", 1);
+        let reading = out.finish("test", LogEnd::Complete);
+        assert_eq!(reading.findings[0].subject.serial.as_deref(), Some("own"));
+    }
 }

@@ -20,6 +20,7 @@ regenerates it).
 - A part of a name in angle brackets stands for text of the program, such as the name of a test. Unit `printed` is the unit that
   the program prints: synonyms are normalized (`Gflop/s` is `GFLOP/s`), and any other unit is kept, which makes a judgement
   inconclusive. The same applies to a program that prints another unit than the listed one.
+- A metric or finding of a GPU has its serial number and bus id if the log lists the GPU with them.
 - A log is complete only with the end mark of its format.
 ";
 
