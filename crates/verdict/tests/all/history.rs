@@ -86,6 +86,10 @@ const SPREAD: f64 = 0.005;
 /// Number of runs that define the healthy state of a learned baseline.
 const DEFINING: usize = 5;
 
+fn of(values: usize) -> String {
+    if values == 1 { "one value".to_owned() } else { format!("the median of {values} values") }
+}
+
 /// Number of nights after a step until the verdict reports it; 60 if it does not. The history begins 30 nights before the step, and
 /// `values` are measured per night.
 fn delay(noise: &mut Noise, values: usize, step: f64) -> usize {
@@ -118,9 +122,11 @@ fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
             60 => "not within 60 nights in the median".to_owned(),
             _ => format!("after {median} nights in the median, {late} in 95 %"),
         };
-        let of = if values == 1 { "one value".to_owned() } else { format!("the median of {values} values") };
         found(
-            &format!("a step of {percent} % of {of} per night with a spread of 0.5 %, 200 histories"),
+            &format!(
+                "a step of {percent} % of {} per night with a spread of 0.5 %, 200 histories",
+                of(values)
+            ),
             &result,
         );
         assert!(median <= most, "{values} values, {percent} %: {delays:?}");
@@ -142,7 +148,8 @@ fn flat_series_rarely_fail_in_any_of_ninety_nights() {
         }
         found(
             &format!(
-                "1,000 series of 90 flat nights with the median of {values} values of a spread of 0.5 %, each night judged"
+                "1,000 series of 90 flat nights of {} with a spread of 0.5 %, each night judged",
+                of(values)
             ),
             &format!("{drifted} fail, {shifted} show a smaller change"),
         );
