@@ -14,7 +14,8 @@ resource "google_logging_metric" "line" {
     # Cloud Run rejects callers before their requests reach a service, so only Cloud Run's request log contains them.
     denied = "(httpRequest.status=401 OR httpRequest.status=403)"
     untold = "jsonPayload.message=~\"^notice dropped:\""
-    broken = "severity>=ERROR"
+    # Cloud Run logs each request with status 5xx as an error; the alert `failing-requests` counts them.
+    broken = "(severity>=ERROR AND NOT httpRequest.status>=500)"
     chores = "jsonPayload.chore=~\".\" AND jsonPayload.message=~\"^failed:\""
   }
   name   = "burnin/${each.key}"

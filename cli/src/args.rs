@@ -249,8 +249,9 @@ pub enum CliCommand {
         /// Log files, text or JSON, plain or gzip; `-` reads standard input.
         #[arg(required = true, value_name = "FILE")]
         logs: Vec<PathBuf>,
-        /// Read the logs by a declaration (YAML), and print which line each rule matched.
-        #[arg(long, value_name = "RULES")]
+        /// Read the logs in this format of docs/METRICS.md, or by this declaration (a YAML file), and print which line each of its rules
+        /// matched. Default: the detected format.
+        #[arg(long, value_name = "FORMAT|RULES")]
         read: Option<PathBuf>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = Form::Table)]
@@ -271,6 +272,9 @@ pub enum CliCommand {
         /// node is named as in its log, or by the name of the file.
         #[arg(long, conflicts_with = "series")]
         one_run: bool,
+        /// Read the logs in this format of docs/METRICS.md, or by this declaration (a YAML file). Default: the detected format.
+        #[arg(long, value_name = "FORMAT|RULES")]
+        read: Option<PathBuf>,
         /// Criteria file, as referenced by workflows.
         #[arg(long, value_name = "FILE")]
         criteria: Option<PathBuf>,
@@ -290,6 +294,9 @@ pub enum CliCommand {
         /// Healthy logs of the same benchmark and cluster. A folder includes all its files.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
+        /// Read the logs in this format of docs/METRICS.md, or by this declaration (a YAML file). Default: the detected format.
+        #[arg(long, value_name = "FORMAT|RULES")]
+        read: Option<PathBuf>,
         /// Drop logs whose level differs from the level of the other logs, at most a fifth of the logs.
         #[arg(long)]
         drop_outliers: bool,

@@ -11,7 +11,10 @@ use verdict::{
 
 use crate::{
     args::Output,
-    commands::{parse, print, print_json},
+    commands::{
+        parse::{self, ReadFormat},
+        print, print_json,
+    },
     exit::{CliError, Exit},
     local::DataFolder,
 };
@@ -46,7 +49,7 @@ impl Found {
 pub fn logs(logs: &[PathBuf], output: Output) -> Result<Exit, CliError> {
     let mut found = Found::default();
     for log in logs {
-        found.add(&log.display().to_string(), &parse::listen(log)?.0);
+        found.add(&log.display().to_string(), &parse::listen(log, &ReadFormat::Detected)?.0);
     }
     Ok(shown(&found.audit(), output))
 }

@@ -12,7 +12,7 @@ use crate::{
     commands::{
         logs::{RowLimit, files, read_log},
         note,
-        parse::shown,
+        parse::{ReadFormat, shown},
         print,
     },
     exit::{CliError, Exit},
@@ -20,11 +20,16 @@ use crate::{
 };
 
 /// Learns a baseline and writes it atomically.
-pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, CliError> {
+pub fn baseline(
+    logs: &[PathBuf],
+    format: &ReadFormat,
+    save: &Path,
+    drop_outliers: bool,
+) -> Result<Exit, CliError> {
     let logs = files(logs)?;
     let mut room = RowLimit::default();
     let read = |log: &PathBuf| {
-        let (reading, clues) = read_log(log, false)?;
+        let (reading, clues) = read_log(log, format, false)?;
         room.take(log, &reading).map(|()| (reading, clues))
     };
     let logs_read = logs.iter().map(read).collect::<Result<Vec<_>, _>>()?;

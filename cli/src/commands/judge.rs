@@ -25,7 +25,9 @@ use crate::{
     args::{ComparisonForm, ReportForm},
     commands::{
         logs::{RowLimit, files, read_log, started},
-        note, print, print_json, screen,
+        note,
+        parse::ReadFormat,
+        print, print_json, screen,
     },
     documents::{LogVerdict, Totals, VerdictDocument},
     exit::{CliError, Exit},
@@ -54,6 +56,7 @@ struct JudgedLogs {
 /// Judges every log on its own; the worst verdict counts. In a series, each log is judged with the earlier logs as history.
 pub fn judge(
     logs: &[PathBuf],
+    format: &ReadFormat,
     criteria: Option<&Path>,
     baseline: Option<&Path>,
     relation: LogRelation,
@@ -65,13 +68,13 @@ pub fn judge(
     let mut room = RowLimit::default();
     let mut judged = Vec::new();
     for log in &logs {
-        let (reading, clues) = read_log(log, logs.len() > 1)?;
+        let (reading, clues) = read_log(log, format, logs.len() > 1)?;
         room.take(log, &reading)?;
         let name = log.display().to_string();
         judged.push(JudgedLogs { name, reading, clues, judgement: None, missing_nodes: Vec::new() });
     }
     if relation == LogRelation::NodesOfOneRun {
-        judged = vec![combined(judged)?];
+        judged = vec![combined(judged, &format.reader())?];
     }
     let series = baseline.is_some() && in_time(&mut judged, relation == LogRelation::Series);
     let mut earlier = Vec::new();
@@ -130,7 +133,7 @@ pub fn judge(
 
 /// Merges the logs of the nodes. A node has the name in its log if all logs contain different names, otherwise the name
 /// of its file.
-fn combined(mut logs: Vec<JudgedLogs>) -> Result<JudgedLogs, CliError> {
+fn combined(mut logs: Vec<JudgedLogs>, reader: &LogReader) -> Result<JudgedLogs, CliError> {
     if let Some(log) = logs.iter().find(|log| !log.reading.tables.is_empty()) {
         return Err(CliError::usage(format!(
             "{}: a table of nccl-tests measures all nodes together; judge it without --one-run",
@@ -151,13 +154,13 @@ fn combined(mut logs: Vec<JudgedLogs>) -> Result<JudgedLogs, CliError> {
             log.reading.name_node(&node);
         }
     }
-    let (mut whole, mut missing_nodes) = (CombinedLogs::of(&LogReader::detecting()), Vec::new());
+    let (mut whole, mut missing_nodes) = (CombinedLogs::of(reader), Vec::new());
     let name = format!("{} of one run", report::count(logs.len() as u64, "log"));
     for JudgedLogs { name, reading, clues, .. } in logs {
         if reading.ended == LogEnd::Empty {
             missing_nodes.push(name.clone());
         }
-        whole.add(&LogReader::detecting(), (&name, String::new()), reading, clues);
+        whole.add(reader, (&name, String::new()), reading, clues);
     }
     let CombinedLogs { reading, clues, .. } = whole;
     Ok(JudgedLogs { name, reading, clues, judgement: None, missing_nodes })
@@ -251,7 +254,7 @@ pub fn name(suspect: &Suspect) -> String {
 
 /// Compares two logs. Exit code 1 if the plateau of the second is slower, 2 if their measurements are not comparable.
 pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, CliError> {
-    let (first, second) = (read_log(a, false)?, read_log(b, false)?);
+    let (first, second) = (read_log(a, &ReadFormat::Detected, false)?, read_log(b, &ReadFormat::Detected, false)?);
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);
     let found = differences((before, &of_before), (after, &of_after));
     let (a, b) = (a.display().to_string(), b.display().to_string());

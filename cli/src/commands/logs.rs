@@ -10,7 +10,10 @@ use model::measurement::Reading;
 use verdict::Clues;
 
 use crate::{
-    commands::{parse, status},
+    commands::{
+        parse::{self, ReadFormat},
+        status,
+    },
     exit::CliError,
 };
 
@@ -104,8 +107,8 @@ impl RowLimit {
 }
 
 /// A log's reading and clues; with several logs, every line is prefixed with the log's name.
-pub fn read_log(log: &Path, named: bool) -> Result<(Reading, Clues), CliError> {
-    let (reading, clues) = parse::listen(log)?;
+pub fn read_log(log: &Path, format: &ReadFormat, named: bool) -> Result<(Reading, Clues), CliError> {
+    let (reading, clues) = parse::listen(log, format)?;
     if !named {
         return Ok((reading, clues));
     }

@@ -110,20 +110,28 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Sweep { grace, dry_run, .. } => {
             block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run))
         }
-        CliCommand::Parse { logs, read, output } => parse::parse(&logs, read.as_deref(), output),
-        CliCommand::Judge { logs, series, one_run, criteria, baseline, output } => {
+        CliCommand::Parse { logs, read, output } => parse::parse(&logs, &parse::ReadFormat::of(read.as_deref())?, output),
+        CliCommand::Judge { logs, series, one_run, read, criteria, baseline, output } => {
             let relation = match (series, one_run) {
                 (_, true) => judge::LogRelation::NodesOfOneRun,
                 (true, _) => judge::LogRelation::Series,
                 _ => judge::LogRelation::Unknown,
             };
-            judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), relation, output)
+            judge::judge(
+                &logs,
+                &parse::ReadFormat::of(read.as_deref())?,
+                criteria.as_deref(),
+                baseline.as_deref(),
+                relation,
+                output,
+            )
         }
         CliCommand::Baseline { decide: Some(decide), .. } => {
             block_on(pins::decide(existing(&cli.data)?, decide))
         }
-        CliCommand::Baseline { logs, save, drop_outliers, .. } => {
-            baseline::baseline(&logs, &save.unwrap_or_default(), drop_outliers)
+        CliCommand::Baseline { logs, read, save, drop_outliers, .. } => {
+            let format = parse::ReadFormat::of(read.as_deref())?;
+            baseline::baseline(&logs, &format, &save.unwrap_or_default(), drop_outliers)
         }
         CliCommand::Audit { sources, output } => match sources.as_slice() {
             [one] if !one.exists() => {

@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 
+use ::judge::LogReader;
 use measure::evidence::EvidenceFilter;
 use model::{
     measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table},
@@ -22,15 +23,54 @@ use crate::{
     output,
 };
 
-/// Parses and prints every log, in a detected format or by the declaration in the file `rules`.
-pub fn parse(logs: &[impl AsRef<Path>], rules: Option<&Path>, output: Form) -> Result<Exit, CliError> {
-    let rules = rules.map(declared).transpose()?;
+/// Format of the logs on the command line.
+pub enum ReadFormat {
+    /// Detected from the start of each log.
+    Detected,
+    /// A format of docs/METRICS.md.
+    Known(&'static measure::Format),
+    /// A declaration of the user's.
+    Declared(measure::Declared),
+}
+
+impl ReadFormat {
+    /// The format that `--read` names: a format of docs/METRICS.md, or a file with a declaration.
+    ///
+    /// # Errors
+    /// Returns an error if it is neither, or the declaration is invalid.
+    pub fn of(read: Option<&Path>) -> Result<Self, CliError> {
+        let Some(read) = read else { return Ok(Self::Detected) };
+        if let Some(format) = read.to_str().and_then(measure::format) {
+            return Ok(Self::Known(format));
+        }
+        if !read.exists() {
+            let names: Vec<_> = measure::FORMATS.iter().map(|format| format.name).collect();
+            return Err(CliError::usage(format!(
+                "--read: `{}` is neither a file nor a format; the formats are {}",
+                read.display(),
+                names.join(", ")
+            )));
+        }
+        declared(read).map(Self::Declared)
+    }
+
+    pub fn reader(&self) -> LogReader {
+        match self {
+            Self::Detected => LogReader::detecting(),
+            Self::Known(format) => LogReader::known(format),
+            Self::Declared(declared) => LogReader::declared(declared.clone()),
+        }
+    }
+}
+
+/// Parses and prints every log.
+pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Result<Exit, CliError> {
     let mut exit = Exit::Pass;
-    // The kind of the last CSV header: rows of tables, or metrics.
+    // The kind of the last CSV header: rows of tables, metrics, or findings.
     let mut header = None;
     for log in logs {
         let source = log.as_ref().display().to_string();
-        let (mut reading, matches) = content(log.as_ref(), rules.as_ref())?;
+        let (mut reading, matches) = content(log.as_ref(), format)?;
         if reading.tables.is_empty() && reading.metrics.is_empty() && reading.findings.is_empty() {
             exit = Exit::Inconclusive;
         }
@@ -53,10 +93,17 @@ pub fn parse(logs: &[impl AsRef<Path>], rules: Option<&Path>, output: Form) -> R
                 }
                 lines.flush()?;
                 drop(lines);
-                let mut lines = csv::WriterBuilder::new().has_headers(header != Some(1)).from_writer(out);
+                let mut lines = csv::WriterBuilder::new().has_headers(header != Some(1)).from_writer(&mut *out);
                 for metric in &reading.metrics {
                     lines.serialize(ParsedMetric::of(&source, metric)).map_err(io_error)?;
                     header = Some(1);
+                }
+                lines.flush()?;
+                drop(lines);
+                let mut lines = csv::WriterBuilder::new().has_headers(header != Some(2)).from_writer(out);
+                for finding in &reading.findings {
+                    lines.serialize(ParsedFinding::of(&source, finding)).map_err(io_error)?;
+                    header = Some(2);
                 }
                 lines.flush()
             }),
@@ -78,14 +125,15 @@ fn declared(file: &Path) -> Result<measure::Declared, CliError> {
 /// A log's content, and the lines that the rules of a declaration matched.
 fn content(
     log: &Path,
-    rules: Option<&measure::Declared>,
+    format: &ReadFormat,
 ) -> Result<(Reading, Vec<measure::Matched>), CliError> {
     body(log)
         .and_then(|input| {
             let mut input = EvidenceFilter::unpacked(input);
-            let (mut reading, matched) = match rules {
-                Some(rules) => rules.explain(&mut input)?,
-                None => (measure::read(&mut input)?, Vec::new()),
+            let (mut reading, matched) = match format {
+                ReadFormat::Declared(rules) => rules.explain(&mut input)?,
+                ReadFormat::Known(format) => (measure::read_as(format, &mut input)?, Vec::new()),
+                ReadFormat::Detected => (measure::read(&mut input)?, Vec::new()),
             };
             reading.evidence = input.finish();
             Ok((reading, matched))
@@ -109,6 +157,10 @@ struct ParsedMetric<'a> {
     value: Option<f64>,
     unmeasurable: Option<String>,
     line: u64,
+    better: &'static str,
+    resolution: Option<f64>,
+    serial: Option<String>,
+    bus_id: Option<String>,
 }
 
 impl<'a> ParsedMetric<'a> {
@@ -129,6 +181,46 @@ impl<'a> ParsedMetric<'a> {
             value: metric.value,
             unmeasurable: metric.unmeasurable.as_deref().map(report::cell),
             line: metric.line,
+            better: metric.better.as_str(),
+            resolution: metric.resolution,
+            serial: text(&subject.serial),
+            bus_id: text(&subject.bus_id),
+        }
+    }
+}
+
+/// One line of CSV: one finding.
+#[derive(Serialize)]
+struct ParsedFinding<'a> {
+    source: &'a str,
+    code: String,
+    severity: Severity,
+    node: Option<String>,
+    gpu: Option<u32>,
+    link: Option<String>,
+    rank: Option<u32>,
+    serial: Option<String>,
+    bus_id: Option<String>,
+    text: String,
+    line: u64,
+}
+
+impl<'a> ParsedFinding<'a> {
+    fn of(source: &'a str, finding: &Finding) -> Self {
+        let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(report::cell);
+        let subject = &finding.subject;
+        Self {
+            source,
+            code: report::cell(&finding.code),
+            severity: finding.severity,
+            node: text(&subject.node),
+            gpu: subject.gpu,
+            link: text(&subject.link),
+            rank: subject.rank,
+            serial: text(&subject.serial),
+            bus_id: text(&subject.bus_id),
+            text: report::cell(&finding.text),
+            line: finding.line,
         }
     }
 }
@@ -148,9 +240,9 @@ fn io_error(error: csv::Error) -> io::Error {
 }
 
 /// Parses one log and its clues; `-` is standard input.
-pub fn listen(log: &Path) -> Result<(Reading, verdict::Clues), CliError> {
+pub fn listen(log: &Path, format: &ReadFormat) -> Result<(Reading, verdict::Clues), CliError> {
     body(log)
-        .and_then(::judge::listen)
+        .and_then(|input| format.reader().listen(input))
         .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
 }
 

@@ -109,3 +109,25 @@ fn a_baseline_of_healthy_collectives_passes_a_healthy_run_and_fails_busy_ones() 
         );
     }
 }
+
+/// A baseline of healthy logs of nvbandwidth names the GPU that another program keeps busy.
+#[test]
+fn a_baseline_of_nvbandwidth_logs_names_the_busy_gpu() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/verdict/tests/samples");
+    let folder = tempfile::tempdir().unwrap();
+    let baseline = folder.path().join("baseline.json");
+    let burnin = |arguments: &[&str], logs: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+        command.args(arguments).args(["--read", "nvbandwidth"]).args(logs.iter().map(|log| samples.join(log)));
+        command.output().unwrap()
+    };
+    let file = baseline.to_str().unwrap();
+    let learned = burnin(&["baseline", "--save", file], &["h100-1.json", "h100-2.json"]);
+    assert_eq!(learned.status.code(), Some(0), "{}", String::from_utf8_lossy(&learned.stderr));
+    let healthy = burnin(&["judge", "--baseline", file], &["h100-3.json"]);
+    assert_eq!(healthy.status.code(), Some(0), "{}", String::from_utf8_lossy(&healthy.stdout));
+    let busy = burnin(&["judge", "--baseline", file, "--output", "json"], &["h100-busy.json"]);
+    assert_eq!(busy.status.code(), Some(1), "{}", String::from_utf8_lossy(&busy.stdout));
+    let verdict: serde_json::Value = serde_json::from_slice(&busy.stdout).unwrap();
+    assert_eq!(verdict["logs"][0]["suspects"][0]["gpu"], 0, "{verdict}");
+}

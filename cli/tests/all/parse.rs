@@ -102,9 +102,28 @@ fn metrics_and_findings_are_printed() {
     assert!(text.contains("GPU_FAULTY") && text.contains("wrong data"), "{text}");
     let text = String::from_utf8(parse(&["--output", "csv", &faulty], b"").stdout).unwrap();
     let mut lines = text.lines();
-    let header = "source,metric,unit,scope,node,gpu,link,peer,rank,labels,value,unmeasurable,line";
+    let header = "source,metric,unit,scope,node,gpu,link,peer,rank,labels,value,unmeasurable,line,better,resolution,serial,bus_id";
     assert_eq!(lines.next(), Some(header));
-    assert!(lines.next().unwrap().ends_with(",gpu_burn.throughput,GFLOP/s,gpu,,0,,,,,51320.0,,10"));
+    assert!(lines.next().unwrap().contains(",gpu_burn.throughput,GFLOP/s,gpu,,0,,,,,51320.0,,10,higher,"));
+    let findings = lines.skip_while(|line| *line != "source,code,severity,node,gpu,link,rank,serial,bus_id,text,line");
+    assert!(findings.skip(1).all(|line| line.contains(",GPU_FAULTY,wrong_data,")), "{text}");
+    assert!(text.contains(",GPU_FAULTY,"), "{text}");
+}
+
+/// Some formats cannot be detected, so a user names them.
+#[test]
+fn a_format_is_selected_by_its_name() {
+    let log = b"rtt_us=90.5\nPROBE_PASS\n";
+    let detected = parse(&["-"], log);
+    assert_eq!(detected.status.code(), Some(2), "{}", String::from_utf8_lossy(&detected.stdout));
+    let named = parse(&["--read", "key-value", "-"], log);
+    let text = String::from_utf8(named.stdout).unwrap();
+    assert_eq!(named.status.code(), Some(0), "{text}");
+    assert!(text.contains("kv.rtt_us") && text.contains("90.5"), "{text}");
+    let unknown = parse(&["--read", "key-values", "-"], log);
+    let text = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(unknown.status.code(), Some(64));
+    assert!(text.contains("--read: `key-values` is neither a file nor a format; the formats are "), "{text}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub async fn read(
     verdict: Option<&VerdictReached>,
 ) -> Result<Vec<ParsedLog>, ArtefactError> {
     let Some(file) = verdict.and_then(|reached| reached.measurements.as_ref()) else {
-        let parsed = artefacts.logs(logs, job_attempt, |body| nccl::read(body)).await?;
+        let parsed = artefacts.logs(logs, job_attempt, |body| measure::read(body)).await?;
         let log = |(object, reading): (model::ManifestObject, _)| {
             let (log, sha256) = (object.name, object.sha256);
             ParsedLog { log, sha256, reading }

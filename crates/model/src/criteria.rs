@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteSize, Collective, metric::Metric};
+use crate::{
+    ByteSize, Collective,
+    metric::{Better, Metric},
+};
 
 /// Criteria of a verdict. Their version is the digest of their content, computed at each use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,8 +84,12 @@ pub struct MetricCriterion {
     /// Required unit. A metric with another unit is inconclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Number of subjects that must be measured, such as the GPUs of the node. Default: at least one, and each GPU that the log
-    /// names if the metric is one of GPUs.
+    /// Direction of improvement, for a metric of a format that states none, such as those of imports. `reference`,
+    /// `device_reference`, `peers` and `past` need a direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<Better>,
+    /// Number of subjects that must be measured, such as the GPUs of the node. Default: at least one; for a metric of GPUs, each GPU
+    /// that the log names, and on each node the GPUs that any other node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub subjects: Option<u32>,
@@ -116,6 +123,22 @@ pub struct MetricCriterion {
 }
 
 impl MetricCriterion {
+    /// Whether the criterion applies to a metric with this name and these labels.
+    pub fn selects(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        self.metric == name && self.labels.iter().all(|(label, value)| labels.get(label) == Some(value))
+    }
+
+    /// The first rule that compares values in the direction of improvement; `None` if no rule needs a direction.
+    pub fn directed(&self) -> Option<&'static str> {
+        let rules = [
+            ("reference", self.reference.is_some()),
+            ("device_reference", self.device_reference.is_some()),
+            ("peers", self.peers.is_some()),
+            ("past", self.past.is_some()),
+        ];
+        rules.into_iter().find(|(_, stated)| *stated).map(|(rule, _)| rule)
+    }
+
     /// Whether the criterion bounds the value, rather than only requiring its presence.
     pub const fn bounds(&self) -> bool {
         self.floor.is_some()
@@ -254,9 +277,13 @@ impl Criteria {
         self.of_metric(metric).find_map(|criterion| criterion.settled.as_ref())
     }
 
+    /// The direction that the criteria state for this metric, if they state one.
+    pub fn better(&self, metric: &Metric) -> Option<Better> {
+        self.of_metric(metric).find_map(|criterion| criterion.better)
+    }
+
     fn of_metric(&self, metric: &Metric) -> impl Iterator<Item = &MetricCriterion> {
-        let labeled = |(name, value): (&String, &String)| metric.labels.get(name) == Some(value);
-        self.metrics.iter().filter(move |it| *it.metric == *metric.name && it.labels.iter().all(labeled))
+        self.metrics.iter().filter(move |it| it.selects(&metric.name, &metric.labels))
     }
 
     /// Criteria that require only checked data.

@@ -139,13 +139,24 @@ pub enum Better {
     Lower,
     /// The value must equal an expected value.
     Exact,
-    /// Evidence that is never judged, such as a temperature.
+    /// No direction, such as that of a temperature: evidence, unless criteria bound the value or state a direction.
     None,
 }
 
 impl Better {
     /// All directions, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Higher, Self::Lower, Self::Exact, Self::None];
+
+    /// The word of workflows and reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::Exact => "exact",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Kind of subject of a metric.

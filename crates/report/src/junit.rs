@@ -21,7 +21,9 @@ use crate::{
     checks::{self, CheckLine},
     evidence,
     findings::{self, Tone},
-    fingerprint, summary, text,
+    fingerprint,
+    metrics::{Metrics, metrics},
+    summary, text,
 };
 use area::CheckArea;
 
@@ -34,6 +36,8 @@ const DIAGNOSES: usize = 20;
 const LINES: usize = 3;
 /// Maximum number of suspects per suite.
 const SUSPECTS: usize = 30;
+/// Maximum number of metrics and of findings per suite.
+const VALUES: usize = 200;
 /// Maximum number of suites.
 const SUITES: usize = 1000;
 
@@ -93,6 +97,9 @@ fn suite(
     for field in fingerprint::fields(story) {
         suite.add_property(Property::new(text::line(field.name), text::shortened(field.value, TEXT)));
     }
+    for (name, value) in values(&own(story, log)) {
+        suite.add_property(Property::new(text::line(&name), text::shortened(&value, TEXT)));
+    }
     for area in areas(story, log, reasons) {
         let mut case = case(area, reasons);
         case.set_classname(name.clone());
@@ -114,6 +121,41 @@ fn suite(
         }
     }
     suite
+}
+
+/// The report about one log: with several logs, each suite reports only its own log.
+fn own<'a>(story: &Story<'a>, log: Option<&LogStory<'a>>) -> Story<'a> {
+    match (story.run, log) {
+        (None, Some(log)) => Story { logs: vec![*log], judgement: log.judgement, ..story.clone() },
+        _ => story.clone(),
+    }
+}
+
+/// Metrics and findings: `metric gemm.throughput dtype=bf16` and its median and worst value; `finding XID_79 gpu 3` and its text.
+fn values(story: &Story<'_>) -> Vec<(String, String)> {
+    let Metrics { metrics, findings } = metrics(story);
+    let mut values = Vec::new();
+    for metric in metrics.iter().take(VALUES) {
+        let labels: String = metric.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let unit = &metric.unit;
+        let of = model::count(metric.subjects, "subject");
+        let mut value = metric.median.map_or_else(
+            || metric.reason.clone().unwrap_or_else(|| "no value".to_owned()),
+            |median| format!("median {median} {unit} of {of}"),
+        );
+        if let Some(worst) = &metric.worst {
+            value += &format!(", worst {} {unit} of {}", worst.value, worst.subject);
+        }
+        values.push((format!("metric {}{labels}", metric.name), value));
+    }
+    for finding in findings.iter().take(VALUES) {
+        values.push((format!("finding {} {}", finding.code, finding.subject), finding.text.clone()));
+    }
+    let omitted = metrics.len().saturating_sub(VALUES) + findings.len().saturating_sub(VALUES);
+    if omitted > 0 {
+        values.push(("omitted".to_owned(), format!("{omitted} metrics and findings")));
+    }
+    values
 }
 
 /// All requested and all reported checks.
@@ -219,11 +261,7 @@ fn conclusion(story: &Story<'_>) -> TestCase {
 
 /// The verdict in one sentence, diagnoses with their evidence, suspects, and the next step.
 fn judgement_text(story: &Story<'_>, log: Option<&LogStory<'_>>, judgement: Option<&Judgement>) -> String {
-    // With several logs, each suite reports only its own log.
-    let own = match (story.run, log) {
-        (None, Some(log)) => Story { logs: vec![*log], judgement: log.judgement, ..story.clone() },
-        _ => story.clone(),
-    };
+    let own = own(story, log);
     let mut lines: Vec<_> = summary::sentence(&own).into_iter().collect();
     let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
     for diagnosis in diagnoses {

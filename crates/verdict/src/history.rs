@@ -6,14 +6,60 @@
 //! is never taken for a change, however large its deviation: two runs that agree are required. The paper's functional
 //! pruning is replaced by a grid of levels, which is exact to a fifth of the noise and linear in the number of runs.
 
+use crate::baseline::document::LEAST_SPREAD;
+
 /// Number of standard deviations beyond which a deviation has a constant cost: the value of the paper.
 const K: f64 = 3.0;
 /// Grid step, in standard deviations.
 const STEP: f64 = 0.2;
 /// Maximum number of grid levels; a series with a larger range has a coarser grid.
 const LEVELS: usize = 4096;
-/// Scales the median absolute difference of neighbours to the standard deviation of normal noise.
-const DIFFERENCE_TO_SIGMA: f64 = 1.0483;
+/// Share of the smallest differences of neighbours from which the noise is estimated: outliers and changes make the others larger.
+const SMALLEST: f64 = 0.8;
+/// Scales the mean of these differences to the standard deviation of normal noise.
+const DIFFERENCE_TO_SIGMA: f64 = 1.2658;
+/// The estimate is increased by this divided by the square root of the number of differences: an underestimate from a short series would
+/// make changes of its noise.
+const UNCERTAINTY: f64 = 1.5;
+
+/// Minimum lasting slowdown that counts as a drift: smaller than a change that a single run can show.
+pub const DRIFT: f64 = 0.005;
+/// Minimum standard deviation that is assumed for one run when smaller changes are searched.
+const FINE: f64 = 0.0005;
+/// Minimum change that is reported.
+const REPORTED: f64 = 0.001;
+
+/// The last change of a cluster's level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// The cluster is slower than its baseline by [`DRIFT`] or more.
+    Drifted(LevelChange),
+    /// Any other change: smaller, or to a faster level.
+    Shifted(LevelChange),
+}
+
+/// Two successive levels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LevelChange {
+    /// Number of runs since the change.
+    pub runs: usize,
+    /// The level since then: excess time over the baseline, relative.
+    pub level: f64,
+    /// Difference from the level before.
+    pub by: f64,
+}
+
+/// The last change of a series of levels, unless it occurred in the first `defining` runs.
+#[must_use]
+pub fn change(levels: &[f64], defining: usize) -> Option<Change> {
+    let last = |noise: f64, cost: Cost| {
+        let segments = divided(levels, noise, cost);
+        let [.., before, Segment { first, end, level }] = *segments else { return None };
+        (first >= defining).then(|| LevelChange { runs: end - first, level, by: level - before.level })
+    };
+    let drifted = last(LEAST_SPREAD, FAILING).filter(|change| change.level >= DRIFT).map(Change::Drifted);
+    drifted.or_else(|| last(FINE, VISIBLE).filter(|change| change.by.abs() >= REPORTED).map(Change::Shifted))
+}
 
 /// A sequence of runs on one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,8 +77,12 @@ pub struct Segment {
 /// Time and memory are linear in the number of runs. An empty series has no segments.
 #[must_use]
 pub fn segments(series: &[f64], noise: f64) -> Vec<Segment> {
+    divided(series, noise, VISIBLE)
+}
+
+fn divided(series: &[f64], noise: f64, cost_of_change: Cost) -> Vec<Segment> {
     let Some(grid) = Grid::of(series, noise) else { return Vec::new() };
-    let penalty = penalty(series.len());
+    let penalty = cost_of_change.in_series(series.len());
     let mut cost = vec![0.0; grid.levels];
     // For each run and level: whether the cheapest history changes level immediately before it.
     let mut changed = Vec::with_capacity(series.len());
@@ -65,11 +115,23 @@ pub fn segments(series: &[f64], noise: f64) -> Vec<Segment> {
     segments
 }
 
-/// Cost of a change. The paper's value, twice the logarithm of the length, is for a single evaluation of a
-/// series; a history is evaluated again after every run, so it is four times the logarithm here, and always
-/// above the cost of one outlier.
-fn penalty(runs: usize) -> f64 {
-    (4.0 * (runs as f64).ln()).max(1.5 * K * K)
+/// Cost of a change: a multiple of the logarithm of the length, and always above the cost of one outlier. The paper's multiple, 2, is for a
+/// single evaluation of a series; a history is evaluated again after every run.
+#[derive(Clone, Copy)]
+struct Cost {
+    per_logarithm: f64,
+    outliers: f64,
+}
+
+/// For changes that are shown: of 100 series without a change, each evaluated after each of 90 runs, 2 show one.
+const VISIBLE: Cost = Cost { per_logarithm: 4.0, outliers: 1.5 };
+/// For changes that fail: at most one of 1,000 such series fails.
+const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0 };
+
+impl Cost {
+    fn in_series(self, runs: usize) -> f64 {
+        (self.per_logarithm * (runs as f64).ln()).max(self.outliers * K * K)
+    }
 }
 
 fn cheapest(cost: &[f64]) -> (f64, usize) {
@@ -117,6 +179,13 @@ impl Grid {
 
 /// Noise of one run, estimated from differences of neighbours: level changes are rare among them.
 fn sigma(series: &[f64]) -> f64 {
-    let differences = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    DIFFERENCE_TO_SIGMA * crate::statistics::median(differences)
+    let mut differences: Vec<f64> = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    differences.sort_by(f64::total_cmp);
+    let count = differences.len() as f64;
+    differences.truncate((SMALLEST * count).ceil() as usize);
+    if differences.is_empty() {
+        return 0.0;
+    }
+    let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+    DIFFERENCE_TO_SIGMA * mean * (1.0 + UNCERTAINTY / count.sqrt())
 }

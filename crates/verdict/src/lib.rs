@@ -45,7 +45,7 @@ pub use evidence::RunEvidence;
 pub use fingerprint::Fingerprint;
 pub use judge::judge;
 pub use judgement::Judgement;
-pub use metrics::{DeviceReference, PAIR_FAILED, REFERENCES};
+pub use metrics::{DeviceReference, PAIR_FAILED, REFERENCES, directed};
 pub use pin::Pin;
 pub use soak::SoakSeries;
 pub use standard::Standard;

@@ -6,11 +6,11 @@ use model::{
 };
 
 use crate::{
-    baseline::document::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
+    baseline::document::{Baseline, BaselinePoint, Region},
     bounds::{Bounds, JudgedTable, same_size},
     evidence::RunEvidence,
     fingerprint::Fingerprint,
-    history::{Segment, segments},
+    history::{Change, DRIFT, LevelChange, change},
     one_rank, reference, repeat,
     standard::Standard,
     table::halves,
@@ -150,10 +150,10 @@ fn against(
     let plateau = slower.iter().any(|(region, _)| *region == Region::Plateau);
     reasons.extend(slower.into_iter().map(|(_, reason)| reason));
     reasons.extend(single_sizes(table, baseline));
-    if !plateau {
-        reasons.extend(drift(table, baseline, standard.earlier));
-    }
+    let change = last_change(table, baseline, standard).filter(|_| !plateau);
+    reasons.extend(change.and_then(drifted));
     let as_before = reasons.is_empty();
+    reasons.extend(change.and_then(shifted));
     if !changed.is_empty() {
         let of = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let text = match reasons.iter().any(|reason| reason.weighs == Verdict::Fail) {
@@ -171,26 +171,33 @@ fn against(
     reasons
 }
 
-/// Minimum lasting slowdown that counts as a drift: smaller than a change that a single run can show.
-const DRIFT: f64 = 0.005;
-
-fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> {
+/// The last change of the level, over the runs of the baseline, all later ones and this one.
+fn last_change(table: &Table, baseline: &Baseline, standard: &Standard<'_>) -> Option<Change> {
+    let runs = &baseline.levels;
     let levels: Vec<f64> =
-        baseline.levels.iter().chain(earlier).copied().chain(baseline.level(table)).collect();
-    let stretches = segments(&levels, LEAST_SPREAD);
-    let Segment { first, end, level } = *stretches.last()?;
-    // Runs of the baseline count as healthy.
-    if level < DRIFT || first < baseline.levels.len() || stretches.len() < 2 {
-        return None;
-    }
-    let before = stretches[stretches.len() - 2].level;
+        runs.iter().chain(standard.earlier).copied().chain(baseline.level(table)).collect();
+    change(&levels, standard.defining_runs.unwrap_or(runs.len()).min(runs.len()))
+}
+
+fn drifted(change: Change) -> Option<Reason> {
+    let Change::Drifted(LevelChange { runs, level, by }) = change else { return None };
     let text = format!(
-        "in the last {} runs the plateau takes {:.1} % longer than the baseline, and {:.1} % longer than in the earlier runs",
-        end - first,
+        "in the last {runs} runs the plateau takes {:.1} % longer than the baseline, and {:.1} % longer than in the earlier runs",
         100.0 * level,
-        100.0 * (level - before)
+        100.0 * by
     );
     Some(Reason::new(Verdict::Fail, "DRIFTED", text))
+}
+
+fn shifted(change: Change) -> Option<Reason> {
+    let Change::Shifted(LevelChange { runs, by, .. }) = change else { return None };
+    let longer = if by > 0.0 { "longer" } else { "shorter" };
+    let text = format!(
+        "in the last {runs} runs the plateau takes {:.2} % {longer} than in the earlier runs; less than {:.1} % over the baseline does not fail",
+        100.0 * by.abs(),
+        100.0 * DRIFT
+    );
+    Some(Reason::new(Verdict::Pass, "SHIFTED", text))
 }
 
 impl Baseline {

@@ -13,6 +13,9 @@ pub struct Standard<'a> {
     pub baseline: Option<&'a Baseline>,
     /// The [level](Baseline::level) of every run since the baseline was learned, oldest first.
     pub earlier: &'a [f64],
+    /// Number of the baseline's first runs that define the healthy state: a change among them is not reported. Absent if a person chose
+    /// all its runs.
+    pub defining_runs: Option<usize>,
     /// Manual choice of the baseline, if any.
     pub pin: Option<&'a Pin>,
     /// Reasons about the baseline itself: runs excluded from it, or the reason why the cluster's history does not

@@ -8,7 +8,7 @@ use cluster_deployed::Deployed;
 use model::{
     Benchmark, BuildSpec, CheckIndex, ClusterCost, ClusterSpec, Collective, CommandLine, Criteria, Every,
     Limits, MetricCriterion, OutputFormat, PROCESSES, Program, Span, System, Workflow, Workload,
-    measurement::size,
+    measurement::size, metric::Better,
 };
 use verdict::bounds::{Bounds, JudgedTable, same_size};
 
@@ -156,6 +156,9 @@ impl FeasibilityFindings {
             OutputFormat::Declared(rules) => rules["name"].as_str() == Some(name),
         };
         for (at, criterion) in criteria.metrics.iter().enumerate() {
+            if let Some(message) = direction(&command.read, criterion) {
+                self.add(In::Criteria(check), &format!("metrics[{at}].better"), false, message);
+            }
             if !printed(&criterion.metric) {
                 let message = format!(
                     "`{}` is not a metric of the program's output, so the verdict would never be pass; `docs/METRICS.md` lists them",
@@ -416,4 +419,30 @@ fn not_measured(bytes: u64, sizes: &[u64]) -> String {
     let near: Vec<_> = below.into_iter().chain(above).collect();
     let near = if near.is_empty() { "nothing".to_owned() } else { near.join(" and ") };
     format!("{} is never measured; the nearest measured sizes are {near}", exact(bytes))
+}
+
+/// Why the direction of a criterion is missing or contradicts the format's, if it does.
+fn direction(read: &OutputFormat, criterion: &MetricCriterion) -> Option<String> {
+    let stated = match read {
+        OutputFormat::Format(format) => {
+            let known =
+                measure::format(format)?.metrics.iter().find(|known| known.describes(&criterion.metric))?;
+            known.better
+        }
+        OutputFormat::Declared(rules) => serde_json::from_value(rules["better"].clone()).ok()?,
+    };
+    match (stated, criterion.better) {
+        (Better::None, None) => criterion.directed().map(|rule| {
+            format!(
+                "is missing: `{}` has no direction of improvement, so `{rule}` could not be judged; write `higher` or `lower`",
+                criterion.metric
+            )
+        }),
+        (Better::None, _) | (_, None) => None,
+        (stated, Some(better)) => (stated != better).then(|| {
+            format!("contradicts the format, in which `{}` has the direction `{}`; remove it", criterion.metric,
+                stated.as_str()
+            )
+        }),
+    }
 }

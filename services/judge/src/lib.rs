@@ -102,6 +102,7 @@ impl Judge {
             criteria: Some(case.criteria),
             baseline: own.baseline.as_ref(),
             earlier: &own.earlier,
+            defining_runs: own.defining_runs,
             pin: own.pin.as_ref(),
             learned: &own.reasons,
         };

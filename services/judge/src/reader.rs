@@ -75,6 +75,18 @@ impl LogReader {
         Self { format: Source::Detected, every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
+    /// The reader for logs of this format.
+    #[must_use]
+    pub const fn known(format: &'static Format) -> Self {
+        Self { format: Source::Known(format), ..Self::detecting() }
+    }
+
+    /// The reader for logs that the declaration describes.
+    #[must_use]
+    pub const fn declared(declared: Declared) -> Self {
+        Self { format: Source::Declared(declared), every: Every::Rank, rounds: None, exit: Vec::new() }
+    }
+
     /// A reading without measurements, in the program's format if it is known.
     pub(crate) fn empty(&self) -> Reading {
         let format = match &self.format {

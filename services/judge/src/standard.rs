@@ -11,6 +11,7 @@ use model::{
 use verdict::{
     Baseline, Fingerprint, Pin,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
+    directed,
     repeat::{self, RepeatLevel},
 };
 use warehouse::{Measured, Past, PastQuery, Warehouse};
@@ -32,6 +33,8 @@ pub struct Own {
     pub baseline: Option<Baseline>,
     /// Level of every later run, oldest first.
     pub earlier: Vec<f64>,
+    /// Number of the baseline's first runs that define the healthy state; absent if a person chose all its runs.
+    pub defining_runs: Option<usize>,
     /// The pin, if a person decided on the baseline.
     pub pin: Option<Pin>,
     /// Reasons that concern the baseline itself: dropped runs, or the reason for its absence.
@@ -69,12 +72,14 @@ pub async fn own(
         newest: SINCE,
         measured: if is_table { Measured::Table } else { Measured::Metrics },
     };
-    let past = history.past(&wanted).await?;
-    Ok(match fixed {
-        Some(fixed) => fixed.over(&past),
-        None if is_table => learned(&past),
-        None => learned_of_metrics(&past, reading),
-    })
+    let mut past = history.past(&wanted).await?;
+    if is_table || fixed.is_some() {
+        return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.over(&past)));
+    }
+    for metric in past.iter_mut().flat_map(|past| &mut past.metrics) {
+        metric.better = criteria.better(metric).unwrap_or(metric.better);
+    }
+    Ok(learned_of_metrics(&past, &directed(reading, criteria)))
 }
 
 impl Fixed {
@@ -84,7 +89,7 @@ impl Fixed {
         let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
         let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        Own { baseline: Some(baseline), earlier, pin, reasons: Vec::new() }
+        Own { baseline: Some(baseline), earlier, pin, ..Own::default() }
     }
 }
 
@@ -115,7 +120,9 @@ fn learned(past: &[Past]) -> Own {
     let (last, _) = healthy[range.end - 1];
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
     let reasons = left_out(&healthy[range.clone()], &out);
-    Own { baseline: Some(baseline), earlier, pin: None, reasons: reasons.into_iter().collect() }
+    let reasons = reasons.into_iter().collect();
+    // The later runs of the baseline passed before its level was known: a change among them is still one.
+    Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), pin: None, reasons }
 }
 
 /// Learns from the oldest passed runs that measured the same values of the same subjects as this one: a scheduler may choose

@@ -22,9 +22,12 @@ pub fn problems(settings: &Hosts) -> SettingsProblems {
         let mut own = ProblemList::default();
         one(settings, host, &mut own);
         let twice = |text: &str| format!("`{}` is in the list twice", shown(text));
-        own.add("name", (!names.insert(&host.name)).then(|| twice(&host.name)));
-        let same = host.address.is_some() && !addresses.insert(host.address());
-        own.add("address", same.then(|| twice(host.address())));
+        let same_name = !names.insert(&host.name);
+        own.add("name", same_name.then(|| twice(&host.name)));
+        // Without `address` the name is the address, so that one host may be listed by its name and by an address.
+        let same_address = !addresses.insert(host.address()) && !same_name;
+        let field = if host.address.is_some() { "address" } else { "name" };
+        own.add(field, same_address.then(|| twice(host.address())));
         for (field, problem) in own.into_problems() {
             found.add(&format!("hosts[{at}].{field}"), Some(problem));
         }

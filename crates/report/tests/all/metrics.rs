@@ -8,7 +8,7 @@ use model::{
     measurement::{LogEnd, Reading},
     metric::{Better, Metric, Scope, Severity, Subject},
 };
-use report::{Story, Style, csv, html, markdown, metrics, terminal};
+use report::{Story, Style, csv, html, junit, markdown, metrics, terminal};
 use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 const H100: &[u8] = include_bytes!("../../../measure/tests/samples/nvbandwidth/0.9-h100.json");
@@ -232,4 +232,16 @@ fn logs_with_tables_have_no_metrics_section() {
     let logs: Logs = crate::support::logs::bad();
     assert_eq!(metrics(&logs.story()), report::Metrics::default());
     assert!(!html(&logs.story()).contains("<h2>Metrics</h2>"));
+}
+
+#[test]
+fn junit_has_each_metric_and_finding_as_a_property() {
+    let report = junit(&burned().story());
+    let property = |name: &str| {
+        let at = report.find(&format!("name=\"{name}")).unwrap_or_else(|| panic!("no {name}: {report}"));
+        report[at..].lines().next().unwrap_or_default().to_owned()
+    };
+    let throughput = property("metric gpu_burn.throughput");
+    assert!(throughput.contains("median") && throughput.contains("worst") && throughput.contains("node a"), "{throughput}");
+    assert!(property("finding ").contains("node a2"), "{report}");
 }

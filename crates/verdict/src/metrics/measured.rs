@@ -9,7 +9,7 @@ use std::{
 use model::{
     MetricCriterion, Settled, Verdict,
     measurement::Reading,
-    metric::{Better, Metric, Scope},
+    metric::{Better, Metric, Scope, Subject},
 };
 
 use crate::statistics::median;
@@ -56,10 +56,8 @@ impl fmt::Display for MeasuredValue<'_> {
 
 impl<'a> Measured<'a> {
     pub(super) fn of(metrics: &ByName<'a>, criterion: &'a MetricCriterion) -> Self {
-        let labeled = |metric: &&&Metric| {
-            criterion.labels.iter().all(|(name, value)| metric.labels.get(name) == Some(value))
-        };
-        let metrics = metrics.named(&criterion.metric).iter().filter(labeled).copied().collect();
+        let selected = |metric: &&&Metric| criterion.selects(&metric.name, &metric.labels);
+        let metrics = metrics.named(&criterion.metric).iter().filter(selected).copied().collect();
         Self { criterion, name: described(criterion), metrics }
     }
 
@@ -98,11 +96,19 @@ impl<'a> Measured<'a> {
             found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
         }
         if metrics.iter().all(|metric| metric.scope == Scope::Gpu) {
-            let missing = reading.gpus.iter().filter(|gpu| !seen.contains(&Place::of(&gpu.subject)));
-            let missing: Vec<_> = missing.map(|gpu| super::place::owned(&gpu.subject).to_string()).collect();
+            let named = reading.gpus.iter().filter(|gpu| !seen.contains(&Place::of(&gpu.subject)));
+            let mut missing: BTreeSet<_> = named.map(|gpu| super::place::owned(&gpu.subject)).collect();
+            // Criteria with a number of subjects permit nodes with different numbers of GPUs.
+            if criterion.subjects.is_none() {
+                missing.extend(absent_gpus(metrics));
+            }
             if !missing.is_empty() {
-                let text = format!("{name} is not measured for {}", listed(missing));
-                found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
+                let missing = listed(missing.iter().map(ToString::to_string).collect());
+                found.add(
+                    Verdict::Inconclusive,
+                    "NOT_MEASURED",
+                    format!("{name} is not measured for {missing}"),
+                );
             }
         }
         let unmeasurable: Vec<_> = metrics.iter().filter(|metric| metric.value.is_none()).collect();
@@ -114,6 +120,18 @@ impl<'a> Measured<'a> {
         }
         if let Some(window) = &criterion.settled {
             self.unsettled(window, &seen, found);
+        }
+    }
+
+    /// Rules that compare values in the direction of improvement need one.
+    pub(super) fn has_direction(&self, found: &mut Found<'_>) {
+        let Some(rule) = self.criterion.directed() else { return };
+        if let Some(metric) = self.metrics.iter().find(|metric| metric.better == Better::None) {
+            let text = format!(
+                "{} has no direction of improvement (line {}), so `{rule}` cannot be judged; write `better: higher` or `better: lower` in its criterion",
+                self.name, metric.line
+            );
+            found.add(Verdict::Inconclusive, "NO_DIRECTION", text);
         }
     }
 
@@ -174,6 +192,22 @@ impl<'a> Measured<'a> {
             }
         }
     }
+}
+
+/// GPUs that a node lacks and another node has. A GPU that a node has lost is not in the log of any program on the node.
+fn absent_gpus(metrics: &[&Metric]) -> Vec<Subject> {
+    let mut nodes: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for metric in metrics {
+        if let (Some(node), Some(gpu)) = (metric.subject.node.as_deref(), metric.subject.gpu) {
+            nodes.entry(node).or_default().insert(gpu);
+        }
+    }
+    let all: BTreeSet<u32> = nodes.values().flatten().copied().collect();
+    let absent = |(node, gpus): (&&str, &BTreeSet<u32>)| {
+        let subject = |gpu: &u32| Subject { node: Some((*node).into()), ..Subject::gpu(*gpu) };
+        all.difference(gpus).map(subject).collect::<Vec<_>>()
+    };
+    nodes.iter().flat_map(absent).collect()
 }
 
 /// Values by subject and labels.

@@ -15,7 +15,10 @@ mod place;
 mod shift;
 mod suspects;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use model::{
     Criteria, MetricCriterion, Reason, Verdict, count,
@@ -58,9 +61,11 @@ pub(crate) fn judge(
     standard: &Standard<'_>,
     fingerprint: Fingerprint,
 ) -> Judgement {
-    let reading = evidence.reading;
     let none = Criteria::named("none");
     let criteria = standard.criteria.unwrap_or(&none);
+    let directed = directed(evidence.reading, criteria);
+    let reading = &*directed;
+    let evidence = &RunEvidence { reading, ..*evidence };
     let mut found = Found::default();
     found.reasons.extend(sanity::job_of_metrics(evidence));
     ended(reading, &mut found);
@@ -74,6 +79,7 @@ pub(crate) fn judge(
     for measured in &measured {
         measured.coverage(reading, &mut found);
         measured.plausible(&mut found);
+        measured.has_direction(&mut found);
     }
     findings::judge(reading, &mut found);
     hardware::judge(evidence, criteria.evidence, &mut found);
@@ -105,6 +111,19 @@ pub(crate) fn judge(
         suspects: suspects::suspects(evidence, reading),
         fingerprint,
     }
+}
+
+/// The reading, with the directions that the criteria state.
+#[must_use]
+pub fn directed<'a>(reading: &'a Reading, criteria: &Criteria) -> Cow<'a, Reading> {
+    if criteria.metrics.iter().all(|criterion| criterion.better.is_none()) {
+        return Cow::Borrowed(reading);
+    }
+    let mut reading = reading.clone();
+    for metric in &mut reading.metrics {
+        metric.better = criteria.better(metric).unwrap_or(metric.better);
+    }
+    Cow::Owned(reading)
 }
 
 /// Reasons from the hardware evidence of the nodes, and its suspects.
@@ -183,8 +202,8 @@ fn ended(reading: &Reading, found: &mut Found<'_>) {
     }
 }
 
-/// Results that the program itself states as 1 (good) or 0 (bad), such as `gpu_burn.passed`. A criterion for the metric replaces
-/// this rule.
+/// Results that the program itself states as 1 (good) or 0 (bad), such as `gpu_burn.passed`. A criterion that bounds the
+/// metric replaces this rule.
 fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Found<'a>) {
     let mut failed: BTreeMap<&str, Vec<&Metric>> = BTreeMap::new();
     for metric in stated(reading, criteria) {
@@ -221,7 +240,7 @@ fn stated<'a>(reading: &'a Reading, criteria: &'a Criteria) -> impl Iterator<Ite
         metric.better == Better::Exact
             && *metric.unit == *"1"
             && states
-            && criteria.metrics.iter().all(|criterion| *criterion.metric != *metric.name)
+            && !criteria.metrics.iter().any(|it| it.bounds() && it.selects(&metric.name, &metric.labels))
     })
 }
 

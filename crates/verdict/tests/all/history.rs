@@ -2,7 +2,7 @@
 
 use crate::support::found;
 use proptest::prelude::*;
-use verdict::history::segments;
+use verdict::history::{Change, LevelChange, change, segments};
 
 /// A seeded generator of normal noise.
 struct Noise(u64);
@@ -81,36 +81,92 @@ fn night(noise: &mut Noise, values: usize) -> f64 {
     (measured[(values - 1) / 2] + measured[values / 2]) / 2.0
 }
 
-/// Number of nights after a step of `size` standard deviations until a history that begins 30 nights before it has a change; 60
-/// without a change.
-fn delay(noise: &mut Noise, values: usize, size: f64) -> usize {
-    let step = |at: usize| if at < 30 { 0.0 } else { size };
-    let series: Vec<f64> = (0..90).map(|at| night(noise, values) + step(at)).collect();
-    (1..=60).find(|nights| segments(&series[..30 + nights], 0.0).len() > 1).unwrap_or(60)
+/// Spread of one value, relative.
+const SPREAD: f64 = 0.005;
+/// Number of runs that define the healthy state of a learned baseline.
+const DEFINING: usize = 5;
+
+fn of(values: usize) -> String {
+    if values == 1 { "one value".to_owned() } else { format!("the median of {values} values") }
+}
+
+/// Number of nights after a step until the verdict reports it; 60 if it does not. The history begins 30 nights before the step, and
+/// `values` are measured per night.
+fn delay(noise: &mut Noise, values: usize, step: f64) -> usize {
+    let level = |at: usize| if at < 30 { 0.0 } else { step };
+    let series: Vec<f64> = (0..90).map(|at| SPREAD * night(noise, values) + level(at)).collect();
+    (1..=60).find(|nights| change(&series[..30 + nights], DEFINING).is_some()).unwrap_or(60)
 }
 
 /// Steps of 1 % and 0.3 % of values with a spread of 0.5 %. With one value per night and one false alarm in 1,000 series of 90 nights,
 /// no method finds them on average before 6 and 63 nights (Lorden 1971: ln(90,000) divided by half the squared step). The plateau of a
-/// collective over several sizes, placements and repeats has more values per night.
+/// collective over several sizes and placements has more values per night.
 #[test]
 fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
     let mut noise = Noise(29);
-    let cases = [(1, 1.0, 9), (1, 0.3, 60), (12, 1.0, 2), (12, 0.3, 6), (48, 1.0, 2), (48, 0.3, 3)];
+    let cases = [
+        (1, 1.0, 9),
+        (1, 0.3, 60),
+        (12, 1.0, 2),
+        (12, 0.3, 12),
+        (24, 1.0, 2),
+        (24, 0.3, 6),
+        (48, 1.0, 2),
+        (48, 0.3, 3),
+    ];
     for (values, percent, most) in cases {
-        let mut delays: Vec<_> = (0..200).map(|_| delay(&mut noise, values, percent / 0.5)).collect();
+        let mut delays: Vec<_> = (0..200).map(|_| delay(&mut noise, values, percent / 100.0)).collect();
         delays.sort_unstable();
         let (median, late) = (delays[100], delays[190]);
         let result = match median {
             60 => "not within 60 nights in the median".to_owned(),
             _ => format!("after {median} nights in the median, {late} in 95 %"),
         };
-        let of = if values == 1 { "one value".to_owned() } else { format!("the median of {values} values") };
         found(
-            &format!("a step of {percent} % of {of} per night with a spread of 0.5 %, 200 histories"),
+            &format!(
+                "a step of {percent} % of {} per night with a spread of 0.5 %, 200 histories",
+                of(values)
+            ),
             &result,
         );
         assert!(median <= most, "{values} values, {percent} %: {delays:?}");
     }
+}
+
+/// The verdict of each night is judged, not only that of the last one.
+#[test]
+fn flat_series_rarely_fail_in_any_of_ninety_nights() {
+    for values in [1, 12, 48] {
+        let mut noise = Noise(31 + values as u64);
+        let (mut drifted, mut shifted) = (0, 0);
+        for _ in 0..1_000 {
+            let series: Vec<f64> = (0..90).map(|_| SPREAD * night(&mut noise, values)).collect();
+            let reported: Vec<_> =
+                (DEFINING + 1..=90).filter_map(|nights| change(&series[..nights], DEFINING)).collect();
+            drifted += usize::from(reported.iter().any(|change| matches!(change, Change::Drifted(_))));
+            shifted += usize::from(reported.iter().any(|change| matches!(change, Change::Shifted(_))));
+        }
+        found(
+            &format!(
+                "1,000 series of 90 flat nights of {} with a spread of 0.5 %, each night judged",
+                of(values)
+            ),
+            &format!("{drifted} fail, {shifted} show a smaller change"),
+        );
+        assert!(drifted <= 1 && shifted <= 30, "{values} values: {drifted}, {shifted}");
+    }
+}
+
+/// A change among the runs of a learned baseline is a change of the cluster; the first runs define the healthy state.
+#[test]
+fn a_change_among_the_runs_of_a_learned_baseline_is_reported() {
+    let levels = |at: usize| [vec![0.0; at], vec![0.01; 4]].concat();
+    let after = |at| change(&levels(at), DEFINING);
+    assert!(matches!(after(10), Some(Change::Drifted(LevelChange { runs: 4, .. }))), "{:?}", after(10));
+    assert_eq!(after(4), None, "the first five runs define the healthy state");
+    assert_eq!(change(&levels(10), 14), None, "a person chose all these runs");
+    let faster: Vec<f64> = levels(10).iter().map(|level| -level).collect();
+    assert!(matches!(change(&faster, DEFINING), Some(Change::Shifted(LevelChange { runs: 4, .. }))));
 }
 
 proptest! {

@@ -156,6 +156,71 @@ fn bounds_hold_for_every_subject() {
     assert_eq!((unequal.verdict, codes(&unequal)), (Verdict::Fail, vec!["NOT_EQUAL"]));
 }
 
+/// Without a direction no distance is worse: such rules would pass any value.
+#[test]
+fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
+    let undirected = |mut reading: Reading| {
+        reading.metrics.iter_mut().for_each(|metric| metric.better = Better::None);
+        reading
+    };
+    let (good, sick) =
+        (undirected(healthy()), undirected(eight([100.0, 100.4, 99.8, 46.0, 99.9, 100.2, 100.0, 99.7])));
+    let reference = MetricReference { value: 100.0, within: 0.05, source: "a datasheet".to_owned() };
+    let rules = [
+        MetricCriterion { reference: Some(reference), ..criterion() },
+        MetricCriterion { peers: Some(Peers::default()), ..criterion() },
+        MetricCriterion { past: Some(PastTolerance::default()), floor: Some(1.0), ..criterion() },
+    ];
+    for rule in &rules {
+        for reading in [&good, &sick] {
+            let judgement = by(reading, rule.clone());
+            assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NO_DIRECTION"]));
+        }
+    }
+    for rule in &rules[..2] {
+        let stated = MetricCriterion { better: Some(Better::Higher), ..rule.clone() };
+        assert_eq!(by(&good, stated.clone()).verdict, Verdict::Pass);
+        let fails = by(&sick, stated);
+        assert_eq!((fails.verdict, fails.suspects[0].gpu), (Verdict::Fail, Some(3)));
+    }
+    // A floor needs no direction.
+    assert_eq!(by(&sick, MetricCriterion { floor: Some(95.0), ..criterion() }).verdict, Verdict::Fail);
+}
+
+/// No program on a node lists a GPU that the node has lost.
+#[test]
+fn a_gpu_that_only_one_node_lacks_is_missing() {
+    let mut reading =
+        Reading { ended: LogEnd::Complete, format: Some("test".to_owned()), ..Reading::default() };
+    for node in ["n1", "n2", "n3"] {
+        let mut eight = healthy();
+        eight.name_node(node);
+        reading.metrics.append(&mut eight.metrics);
+        reading.gpus.append(&mut eight.gpus);
+    }
+    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
+    assert_eq!(by(&reading, floor()).verdict, Verdict::Pass);
+    let lost = |subject: &Subject| subject.node.as_deref() == Some("n2") && subject.gpu == Some(7);
+    reading.metrics.retain(|metric| !lost(&metric.subject));
+    reading.gpus.retain(|gpu| !lost(&gpu.subject));
+    let judgement = by(&reading, floor());
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
+    assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
+    let stated = MetricCriterion { subjects: Some(23), ..floor() };
+    assert_eq!(by(&reading, stated).verdict, Verdict::Pass, "the number is stated");
+}
+
+/// A criterion without a bound does not replace the program's own result.
+#[test]
+fn a_failed_statement_of_the_program_fails_with_a_criterion_that_bounds_nothing() {
+    let mut reading = eight([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+    for metric in &mut reading.metrics {
+        (metric.better, metric.unit) = (Better::Exact, "1".into());
+    }
+    let judgement = by(&reading, MetricCriterion { subjects: Some(8), ..criterion() });
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Fail, vec!["TEST_FAILED"]));
+}
+
 #[test]
 fn a_slow_node_is_not_hidden_by_its_own_slowness() {
     // A mean and a standard deviation would accept GPU 3: it widens both.
