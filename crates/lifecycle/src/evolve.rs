@@ -1,7 +1,8 @@
 //! Applies records to the state of a run.
 
 use model::{
-    Attempt, Class, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Step, Timestamp, planted,
+    Attempt, Class, Drained, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Step, Timestamp,
+    planted,
 };
 
 use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};
@@ -57,6 +58,7 @@ fn begin(record: &Record) -> Result<RunState, UnreadableLedger> {
         cancelled_by: None,
         over_budget: None,
         stages: Default::default(),
+        drained: Default::default(),
         leases: Default::default(),
         soak: None,
         settled: None,
@@ -101,6 +103,7 @@ impl RunState {
     fn accept(&mut self, event: &EventKey, attempt: Attempt, fact: &Fact, at: Timestamp) {
         self.seen.insert(event.clone());
         self.learn_lease(attempt, fact, at);
+        self.learn_drains(fact);
         match fact {
             // The first record holds the request; a second request cannot change it.
             Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) | Fact::ClusterDeleted(_) => {}
@@ -140,6 +143,15 @@ impl RunState {
             }
             _ => {}
         }
+    }
+
+    /// A drained node counts toward the run's maximum even if its search is reported as timed out.
+    fn learn_drains(&mut self, fact: &Fact) {
+        let Fact::NodesLocated(suspects) = fact else { return };
+        let cluster = self.attempt(Stage::Cluster);
+        let drained =
+            suspects.nodes.iter().filter(|suspect| matches!(suspect.drained, Drained::Applied { .. }));
+        self.drained.extend(drained.map(|suspect| (cluster, suspect.node.clone())));
     }
 
     /// Ends the run for budget reasons; clusters are released as usual.

@@ -178,6 +178,13 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let benchmark = state.workflow.benchmark_of(check)?;
     let retest = state.workflow.retest.clone();
     let metrics = benchmark.criteria.metrics.iter().filter(|_| benchmark.program.command().is_some());
+    let locate = state.workflow.locate.or_else(|| retest.as_ref().map(|_| Locate::default()))?;
+    let cluster = state.attempt(Stage::Cluster);
+    let drained = match planted("earlier_drains_are_ignored") {
+        true => Default::default(),
+        false => state.drained.clone(),
+    };
+    let before = u32::try_from(drained.len()).unwrap_or(u32::MAX);
     Some(NodeSearch {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
@@ -185,7 +192,9 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
         metrics: metrics.map(|criterion| criterion.metric.clone()).collect(),
         environment: benchmark.environment.clone(),
         job_attempt: state.attempt(Stage::Job.of(check)),
-        locate: state.workflow.locate.or_else(|| retest.as_ref().map(|_| Locate::default()))?,
+        locate,
+        drains_left: (before > 0).then(|| locate.drain_at_most.saturating_sub(before)),
+        drained: drained.into_iter().filter(|(at, _)| *at == cluster).map(|(_, node)| node).collect(),
         ends_at: lease.map_or(limit, |lease| lease.min(limit)),
         retest,
     })

@@ -129,8 +129,10 @@ impl RunState {
         }
         let needed = Span(progress.longest.0 + self.workflow.limits.grace.0);
         let held = self.leases.values().find(|lease| lease.state == LeaseState::Held);
-        if held.is_some_and(|lease| at + needed > lease.expires_at) {
-            return Some(SoakEnd::Lease);
+        if let Some(lease) = held.filter(|lease| at + needed > lease.expires_at) {
+            // The budget shortens a lease that it does not pay for in full.
+            let is_shortened = lease.expires_at.since(lease.asked_at) < self.workflow.limits.lease;
+            return Some(if is_shortened { SoakEnd::Budget } else { SoakEnd::Lease });
         }
         let paid = held.and_then(|_| self.paid_for(at));
         paid.is_some_and(|paid| paid < needed).then_some(SoakEnd::Budget)

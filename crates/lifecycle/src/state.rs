@@ -30,6 +30,10 @@ pub struct RunState {
     pub over_budget: Option<(Step, Failure)>,
     /// Known stages of all checks, in order of execution.
     pub stages: BTreeMap<Step, StageState>,
+    /// Nodes that the run's searches drained, each with the attempt of its cluster: another cluster may have a different
+    /// node of the same name.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub drained: BTreeSet<(Attempt, String)>,
     /// One lease per requested cluster.
     pub leases: BTreeMap<Attempt, Lease>,
     /// Progress of the soak, once its first job has begun.

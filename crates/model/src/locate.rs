@@ -20,7 +20,7 @@ pub struct Locate {
     pub tolerance: f64,
     /// Action on suspected nodes.
     pub drain: Drain,
-    /// Maximum number of nodes to drain. More suspects than this point to a shared cause.
+    /// Maximum number of nodes that all searches of a run drain. More suspects than this point to a shared cause.
     #[schemars(range(min = 1, max = 4096))]
     pub drain_at_most: u32,
 }
@@ -93,6 +93,13 @@ pub struct NodeSearch {
     pub job_attempt: Attempt,
     /// Limits of the search.
     pub locate: Locate,
+    /// Maximum number of further nodes to drain, 0 for none; absent: `locate.drain_at_most`, because earlier searches of
+    /// the run drained no node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drains_left: Option<u32>,
+    /// Nodes of this cluster that earlier searches of the run drained. They do not count again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drained: Vec<String>,
     /// Deadline of the search; it then reports its findings so far.
     pub ends_at: Timestamp,
     /// A re-test that has passed: no pair is run, and its nodes return to service.
@@ -142,6 +149,9 @@ pub enum Drained {
     Proposed {
         /// Command that drains the node.
         command: String,
+        /// Reason why the search did not drain the node; absent if the workflow only proposes drains.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// The node was drained.
     Applied {

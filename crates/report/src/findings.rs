@@ -208,7 +208,10 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
         tone: Tone::Bad,
         head: format!("bad node: {node}, confidence {:.0} %", (100.0 * confidence).floor()),
         text: match drained {
-            Drained::Proposed { command } => format!("Drain it with: {command}"),
+            Drained::Proposed { command, why: None } => format!("Drain it with: {command}"),
+            Drained::Proposed { command, why: Some(why) } => {
+                format!("Not drained: {why}. Drain it with: {command}")
+            }
             Drained::Applied { reason } => format!("Drained: {reason}"),
             Drained::Left { why } => format!("Not drained: {why}"),
         },

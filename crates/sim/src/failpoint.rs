@@ -54,6 +54,7 @@ pub const ALL: &[Planted] = &[
     bug("yielded_jobs_are_repeated", "a job that yielded to others is submitted again"),
     bug("returned_without_a_pass", "re-tested nodes are returned although a check did not pass"),
     bug("a_good_node_is_named", "a search names the partner of the bad node"),
+    bug("earlier_drains_are_ignored", "each search of a run drains the run's maximum of nodes"),
     bug("second_cluster_at_once", "a cluster is requested before the previous one is deleted"),
     bug("close_without_the_lease", "a run closes while its cluster exists"),
     bug("close_while_something_runs", "a run closes while its build or job is running"),

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use model::{
-    AfterPass, Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec,
-    Limits, Locate, Program, Retest, RunRequested, Soak, Span, System, Trigger, Workflow, Workload,
+    AfterPass, Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Drain, Fact, Floor, Image,
+    ImageSpec, Limits, Locate, Program, Retest, RunRequested, Soak, Span, System, Trigger, Workflow,
+    Workload,
 };
 
 use crate::Dice;
@@ -104,7 +105,7 @@ pub fn any(dice: &mut Dice) -> Workflow {
             workflow.limits.locate = Span::from_secs(20 + dice.below(200));
         }
         benchmark.criteria.floors.push(Floor::everywhere(64, SLOW));
-        workflow.locate = Some(Locate::default());
+        workflow.locate = Some(Locate { drain: Drain::Apply, ..Locate::default() });
     }
     if dice.once_in(3) {
         split(&mut workflow, dice);

@@ -17,8 +17,8 @@ use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
     AfterPass, Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, NodeSearch, Program,
-    Retest, RetestedNode, Returned, Span, SuspectNode, Suspects, Timestamp, Workload, measurement::Reading,
-    planted,
+    Retest, RetestedNode, Returned, Span, SuspectNode, Suspects, Timestamp, Workload, count,
+    measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{PollResult, PortError};
@@ -249,10 +249,12 @@ impl Locator {
             located.suspects.iter_mut().for_each(|bad| bad.host = bad.host.as_deref().and_then(other));
         }
         let mut named = Vec::new();
+        let mut left = search.drains_left.unwrap_or(search.locate.drain_at_most);
         for suspect in &located.suspects {
             let Some(node) = suspect.host.clone() else { continue };
-            let may = named.len() < search.locate.drain_at_most as usize;
-            let drained = self.drain(id, search, &node, may).await?;
+            let counted = search.drained.contains(&node);
+            let drained = self.drain(id, search, &node, counted || left > 0).await?;
+            left = if counted { left } else { left.saturating_sub(1) };
             named.push(SuspectNode { node, confidence: suspect.confidence, drained });
         }
         let undecided = match (nodes.len() < LEAST_NODES, &located.undecided) {
@@ -293,8 +295,11 @@ impl Locator {
             let why = "nodes of this kind of cluster cannot be drained".to_owned();
             return Ok(Drained::Left { why });
         };
-        if search.locate.drain == Drain::Propose || !may {
-            return Ok(Drained::Proposed { command });
+        if search.locate.drain == Drain::Propose {
+            return Ok(Drained::Proposed { command, why: None });
+        }
+        if !may {
+            return Ok(Drained::Proposed { command, why: Some(none_left(search)) });
         }
         match self.scheduler.drain(cluster, node, &reason).await {
             Ok(()) => Ok(Drained::Applied { reason }),
@@ -422,6 +427,15 @@ impl NodePair<'_> {
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         }
     }
+}
+
+/// Reason why a search that drains nodes does not drain a further one.
+fn none_left(search: &NodeSearch) -> String {
+    let maximum = search.locate.drain_at_most;
+    let earlier = search.drains_left.map_or_else(String::new, |left| {
+        format!(", and its earlier searches drained {}", maximum.saturating_sub(left))
+    });
+    format!("the run may drain at most {} (locate.drain_at_most){earlier}", count(maximum, "node"))
 }
 
 fn stopped(over: Option<&Over>) -> Fact {

@@ -361,8 +361,10 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
         let confidence = format!("confidence {:.0} %", 100.0 * suspect.confidence);
         let (result, detail) = match &suspect.drained {
             Drained::Applied { reason } => (NodeResultKind::Drained, reason.clone()),
-            Drained::Proposed { .. } => (NodeResultKind::Suspected, confidence),
-            Drained::Left { why } => (NodeResultKind::Suspected, format!("{confidence}; not drained: {why}")),
+            Drained::Proposed { why: None, .. } => (NodeResultKind::Suspected, confidence),
+            Drained::Proposed { why: Some(why), .. } | Drained::Left { why } => {
+                (NodeResultKind::Suspected, format!("{confidence}; not drained: {why}"))
+            }
         };
         NodeResult { node: suspect.node.clone(), result, detail }
     });

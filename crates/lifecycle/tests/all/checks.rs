@@ -218,6 +218,80 @@ fn the_search_after_a_failed_check_precedes_the_next_check() {
     assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
 }
 
+/// The pending search after this check.
+fn search(book: &Book) -> NodeSearch {
+    let mut searches = owed(&book.state, book.now).into_iter().filter_map(|owed| match owed.command.body {
+        Body::NodesLocate { search } => Some(*search),
+        _ => None,
+    });
+    searches.next().expect("a search is owed")
+}
+
+/// Measures a check whose verdict is a fail. Returns its search.
+fn failed_check(book: &mut Book, check: CheckIndex) -> NodeSearch {
+    feed(book, check, measured());
+    feed(book, check, [verdict(Verdict::Fail)]);
+    search(book)
+}
+
+fn draining(drain_at_most: u32) -> Workflow {
+    let locate = Locate { drain: Drain::Apply, drain_at_most, ..Locate::default() };
+    Workflow { locate: Some(locate), ..with_checks(&["", "", ""]) }
+}
+
+#[test]
+fn all_searches_of_a_run_share_its_maximum_of_drained_nodes() {
+    let mut book = ready(draining(1));
+    let first = failed_check(&mut book, A);
+    assert_eq!((first.drains_left, first.locate.drain_at_most), (None, 1));
+    let command = serde_json::to_value(&first).unwrap();
+    assert!(command.get("drains_left").is_none() && command.get("drained").is_none(), "{command}");
+    feed(&mut book, A, [drained(&["n1"])]);
+    let second = failed_check(&mut book, B);
+    assert_eq!((second.drains_left, &*second.drained), (Some(0), &["n1".to_owned()][..]));
+    assert_eq!(second.locate, first.locate, "the reason names the maximum of the workflow");
+    // The second search names the drained node and another one, whose drain it only proposes.
+    let Fact::NodesLocated(again) = drained(&["n1"]) else { panic!() };
+    let Fact::NodesLocated(mut proposed) = located() else { panic!() };
+    proposed.nodes[0].node = "n2".into();
+    let nodes = [again.nodes, proposed.nodes.clone()].concat();
+    feed(&mut book, B, [Fact::NodesLocated(Suspects { nodes, ..proposed })]);
+    let third = failed_check(&mut book, C);
+    assert_eq!((third.drains_left, third.drained), (Some(0), vec!["n1".to_owned()]));
+    assert_eq!(lifecycle::fold(&book.records).unwrap(), book.state);
+}
+
+#[test]
+fn a_node_that_two_searches_drain_counts_once() {
+    let mut book = ready(draining(3));
+    failed_check(&mut book, A);
+    feed(&mut book, A, [drained(&["n1"])]);
+    assert_eq!(failed_check(&mut book, B).drains_left, Some(2));
+    feed(&mut book, B, [drained(&["n1", "n2"])]);
+    let third = failed_check(&mut book, C);
+    assert_eq!((third.drains_left, &*third.drained), (Some(1), &["n1".to_owned(), "n2".to_owned()][..]));
+}
+
+/// The nodes of another cluster may have the same names.
+#[test]
+fn nodes_drained_on_a_lost_cluster_count_toward_the_maximum() {
+    let mut book = ready(draining(2));
+    failed_check(&mut book, A);
+    feed(&mut book, A, [drained(&["n1"])]);
+    feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::ClusterLost))]);
+    book.feed(1, deleted(book.now));
+    book.feed(2, Fact::ClusterReady(cluster()));
+    let again = Attempt { check: B, number: 2 };
+    for fact in [Fact::JobAccepted(handle()), job_done()] {
+        assert_eq!(book.feed_at(again, fact), None);
+    }
+    feed(&mut book, B, [logs(), verdict(Verdict::Fail)]);
+    let second = search(&book);
+    assert_eq!((second.drains_left, &*second.drained), (Some(1), &[][..]));
+    feed(&mut book, B, [drained(&["n1"])]);
+    assert_eq!(failed_check(&mut book, C).drains_left, Some(0));
+}
+
 #[test]
 fn nodes_are_returned_after_the_last_check_only_if_every_check_passed() {
     let retest = Retest { nodes: vec!["n3".into()], after_pass: AfterPass::Return };
@@ -232,11 +306,7 @@ fn nodes_are_returned_after_the_last_check_only_if_every_check_passed() {
     };
     let mut book = after(Verdict::Pass, Verdict::Pass);
     assert_eq!(book.owes(), ["locate.c2a1.start"], "the cluster is kept until the nodes are returned");
-    let search = owed(&book.state, book.now).into_iter().find_map(|owed| match owed.command.body {
-        Body::NodesLocate { search } => Some(search),
-        _ => None,
-    });
-    assert_eq!(search.unwrap().retest, Some(retest));
+    assert_eq!(search(&book).retest, Some(retest));
     let node = RetestedNode { node: "n3".into(), returned: Returned::Applied };
     let Fact::NodesLocated(located) = located() else { panic!("{:?}", located()) };
     let ended = Suspects { nodes: vec![], retested: vec![node.clone()], ..located };

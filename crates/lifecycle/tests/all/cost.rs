@@ -1,8 +1,13 @@
 //! Cost of clusters, and the budget of runs.
 
-use crate::support::{Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, workflow};
+use crate::support::{
+    Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, with_checks, workflow,
+};
 use lifecycle::{Usage, most, wake};
-use model::{Attempt, Body, ClusterCost, Fact, Money, RecordEntry, Span, Verdict, Workflow};
+use model::{
+    Attempt, Body, CheckIndex, ClusterCost, Conclusion, Fact, Money, RecordEntry, Span, Stage, Verdict,
+    Workflow,
+};
 
 fn money(text: &str) -> Money {
     text.parse().unwrap()
@@ -79,6 +84,37 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     book.feed(1, deleted(book.now));
     assert_eq!(book.conclusion(), Some("failed"));
     assert!(book.state.usage(book.now).spent.unwrap() <= money("20"), "{}", spent(&book));
+}
+
+/// The second of three checks runs when the budget stops the run.
+#[test]
+fn the_budget_of_several_checks_stops_the_running_one_and_starts_no_further() {
+    for (first, expected) in [(Verdict::Pass, None), (Verdict::Fail, Some(Verdict::Fail))] {
+        let checks = with_checks(&["", "", ""]).checks;
+        let mut book = up(Workflow { checks, benchmark: None, ..priced(Some("40")) }, 60);
+        let (second, third) = (CheckIndex(1), CheckIndex(2));
+        book.tick(300);
+        for fact in [Fact::JobAccepted(handle()), job_done(), logs(), verdict(first)] {
+            assert_eq!(book.feed(1, fact), None);
+        }
+        assert_eq!(book.feed_at(Attempt::first_of(second), Fact::JobAccepted(handle())), None);
+        // A budget of 40 EUR pays for twenty minutes, of which six have passed.
+        let seconds = 1200 - book.state.workflow.limits.grace.0.as_secs() - 360;
+        book.tick(seconds - 1);
+        assert_eq!((book.owes(), book.state.settled.is_none()), (vec!["job.c2a1.observe".to_owned()], true));
+        book.tick(1);
+        assert!(matches!(book.entries().last(), Some(RecordEntry::OverBudget { .. })));
+        assert_eq!(book.owes(), ["cluster.1.delete", "job.c2a1.cancel"]);
+        let Some((Conclusion::Failed { stage: Stage::Job, check, failure }, _)) = &book.state.settled else {
+            panic!("{:?}", book.state.settled);
+        };
+        assert_eq!((*check, failure.code.as_str()), (second, "OVER_BUDGET"));
+        book.feed(1, deleted(book.now));
+        assert_eq!(book.conclusion(), Some("failed"));
+        assert!(book.state.stage(Stage::Job.of(third)).is_none(), "no further job starts");
+        assert_eq!(book.state.verdict().map(|reached| reached.verdict), expected);
+        assert!(book.state.usage(book.now).spent.unwrap() <= money("40"), "{}", spent(&book));
+    }
 }
 
 #[test]

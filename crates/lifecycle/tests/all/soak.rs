@@ -42,6 +42,11 @@ fn finish(book: &mut Book) {
     }
 }
 
+fn settled(book: &mut Book) -> Option<Conclusion> {
+    finish(book);
+    book.state.settled.clone().map(|(conclusion, _)| conclusion)
+}
+
 #[test]
 fn rounds_follow_each_other_until_the_time_has_passed() {
     let mut book = ready(soak(300));
@@ -102,6 +107,49 @@ fn a_soak_that_its_lease_cuts_short_is_not_completed() {
     let Some((Conclusion::Failed { failure, .. }, _)) = &book.state.settled else { panic!() };
     assert_eq!(failure.code, "SOAK_SHORT");
     assert!(failure.message.contains("of 1h"), "{}", failure.message);
+}
+
+#[test]
+fn a_soak_that_its_budget_cuts_short_is_not_completed() {
+    let money = |text: &str| text.parse::<Money>().unwrap();
+    // Two nodes cost 2 EUR per minute: the budget pays for 19.5 minutes, less than the lease.
+    let budget = Some(money("39"));
+    let cost = ClusterCost { node_hour: money("60"), budget, kept_hour: None, currency: "EUR".into() };
+    let mut book = ready(Workflow { cost: Some(cost), ..soak(3600) });
+    for index in 0..20 {
+        if book.state.soak.is_some_and(|progress| progress.ended.is_some()) {
+            break;
+        }
+        check(&mut book, index, Verdict::Pass);
+    }
+    let progress = book.state.soak.unwrap();
+    assert_eq!(progress.ended.unwrap().1, SoakEnd::Budget);
+    let needed = Span(progress.longest.0 + book.state.workflow.limits.grace.0);
+    assert!(progress.rounds > 1 && progress.lasted(book.now).0 + needed.0 > Span::from_secs(1170).0);
+    finish(&mut book);
+    assert_eq!(book.conclusion(), Some("failed"));
+    let Some((Conclusion::Failed { failure, .. }, _)) = &book.state.settled else { panic!() };
+    assert_eq!(failure.code, "SOAK_SHORT", "the run ends after a round, before its budget stops it");
+    assert!(failure.message.contains("raise cost.budget"), "{}", failure.message);
+    assert!(book.state.usage(book.now).spent.unwrap() <= money("39"));
+}
+
+#[test]
+fn a_soak_has_a_maximum_number_of_checks() {
+    let mut book = ready(soak(100_000));
+    let most = Soak::MAX_CHECKS / 2;
+    // The earlier rounds have no records: the maximum depends on the number of rounds only.
+    book.state.soak.as_mut().unwrap().rounds = most - 1;
+    for last in [2 * most - 4, 2 * most - 2] {
+        assert_eq!(book.state.soak.unwrap().ended, None);
+        check(&mut book, last, Verdict::Pass);
+        check(&mut book, last + 1, Verdict::Pass);
+    }
+    let progress = book.state.soak.unwrap();
+    assert_eq!((progress.rounds, progress.ended.unwrap().1), (most, SoakEnd::MaxChecks));
+    let Some(Conclusion::Failed { check, failure, .. }) = settled(&mut book) else { panic!() };
+    assert_eq!((check.0, failure.code.as_str()), (Soak::MAX_CHECKS - 1, "SOAK_SHORT"));
+    assert!(failure.message.contains("at most 5000 checks"), "{}", failure.message);
 }
 
 #[test]

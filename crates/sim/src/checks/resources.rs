@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifecycle::{AttemptEnd, RunState};
-use model::{Attempt, CheckIndex, Class, Fact, Failure, RecordEntry, RunId, Stage, Verdict};
+use model::{Attempt, CheckIndex, Class, Drain, Drained, Fact, Failure, RecordEntry, RunId, Stage, Verdict};
 
 use super::{RunFiles, Violation};
 use crate::{
     Happening,
+    cloud::SimCluster,
     history::{attempt_of, is_pair, run_of},
     workload,
 };
@@ -24,6 +25,7 @@ const FALSE_KILL: &str = "no cluster is deleted while it is needed";
 const YIELDED: &str = "a run that yielded starts no further job";
 const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
+const DRAINED: &str = "no run drains more nodes than its maximum";
 const RETURNED: &str = "no node is returned before every check has passed";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 
@@ -35,6 +37,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
     zombies(evidence, found);
     stops(evidence, found);
     named(evidence, found);
+    drained(evidence, found);
     if !quiet {
         left(evidence, found);
     }
@@ -207,11 +210,26 @@ fn named(evidence: &RunFiles, found: &mut Vec<Violation>) {
             }
             let cluster = run.state_at(place).and_then(|state| state.cluster()).map(|cluster| &cluster.name);
             let cluster = cluster.and_then(|name| evidence.clouds.clusters.get(name));
-            let sick = cluster.and_then(|cluster| cluster.sick).map(|node| format!("node-{node}"));
-            for suspect in suspects.nodes.iter().filter(|suspect| Some(&suspect.node) != sick.as_ref()) {
+            let sick = cluster.map_or_else(Vec::new, SimCluster::sick_nodes);
+            for suspect in suspects.nodes.iter().filter(|suspect| !sick.contains(&suspect.node)) {
                 let what = format!("{id}: {} is suspected, but {sick:?} is slow", suspect.node);
                 found.push(Violation::new(NAMED, what));
             }
+        }
+    }
+}
+
+/// The searches of a run drain at most the number of nodes that its workflow permits, on all its clusters together.
+fn drained(evidence: &RunFiles, found: &mut Vec<Violation>) {
+    for (id, run) in &evidence.runs {
+        let reason = Drained::reason(id);
+        let drained = evidence.clouds.drained.iter().filter(|(_, because)| **because == reason);
+        let nodes: Vec<_> = drained.map(|(node, _)| node).collect();
+        let locate = run.states.first().and_then(|state| state.workflow.locate);
+        let permitted = locate.filter(|locate| locate.drain == Drain::Apply);
+        let maximum = permitted.map_or(0, |locate| locate.drain_at_most as usize);
+        if nodes.len() > maximum {
+            found.push(Violation::new(DRAINED, format!("{id}: {nodes:?} of at most {maximum}")));
         }
     }
 }

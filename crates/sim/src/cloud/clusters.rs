@@ -39,7 +39,7 @@ impl Inner {
         }
         let nodes = order.system.nodes();
         let sick = self.strikes(Fault::SickNode).then(|| self.dice.below(u64::from(nodes)));
-        let sick = sick.and_then(|node| u32::try_from(node).ok());
+        let sick = sick.and_then(|node| u32::try_from(node).ok()).into_iter().collect();
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
         let state = SimClusterState::Coming;
         let cluster =

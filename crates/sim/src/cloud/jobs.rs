@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{
     answer::{answered, passing},
-    state::{SimClusterState, SimJob, SimJobStage},
+    state::{SimCluster, SimClusterState, SimJob, SimJobStage},
 };
 use crate::{
     Fault, Happening,
@@ -70,10 +70,9 @@ impl Inner {
             return;
         }
         let stopped = self.clouds.stopped_jobs.contains(&name);
-        let sick = self.clouds.clusters.get(&job.cluster.name).and_then(|cluster| cluster.sick);
-        let sick = sick.map(|number| format!("node-{number}"));
+        let sick = self.clouds.clusters.get(&job.cluster.name).map_or_else(Vec::new, SimCluster::sick_nodes);
         let nodes: Vec<String> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
-        let slow = sick.is_some_and(|sick| nodes.contains(&sick));
+        let slow = sick.iter().any(|sick| nodes.contains(sick));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
@@ -203,6 +202,32 @@ impl Scheduler for SimScheduler {
             Ok(())
         };
         answered(self.0.call(EffectKind::Provider, || format!("cancel job {name}"), effect).await)
+    }
+
+    fn drain_command(&self, cluster: &Cluster, node: &str, _: &str) -> Option<String> {
+        Some(format!("drain {node} of {}", cluster.name))
+    }
+
+    async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        let effect = |inner: &mut Inner| {
+            let key = (cluster.name.clone(), node.to_owned());
+            match inner.clouds.drained.get(&key) {
+                Some(because) if because == reason => return Ok(()),
+                Some(because) => {
+                    let failure =
+                        Failure::new(Class::Input, "DRAINED", format!("already drained: {because}"));
+                    return Err(PortError::Permanent(failure));
+                }
+                None => {}
+            }
+            inner.clouds.drained.insert(key, reason.to_owned());
+            // The next search of the run finds another node.
+            if let Some(known) = inner.clouds.clusters.get_mut(&cluster.name) {
+                known.sicken_another_node();
+            }
+            Ok(())
+        };
+        answered(self.0.call(EffectKind::Provider, || format!("drain {node}"), effect).await)
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {

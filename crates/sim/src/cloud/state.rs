@@ -24,6 +24,8 @@ pub struct Clouds {
     pub jobs: BTreeMap<String, Box<SimJob>>,
     /// Names of all jobs started on a cluster.
     pub jobs_on: BTreeMap<String, Vec<String>>,
+    /// Reasons of drained nodes, by cluster and node.
+    pub drained: BTreeMap<(String, String), String>,
     /// Jobs that must not start.
     pub stopped_jobs: BTreeSet<String>,
     /// Loaded rows by load.
@@ -88,8 +90,8 @@ pub struct SimCluster {
     /// Label: time at which the cluster ends without a request.
     pub expires_at: Timestamp,
     pub nodes: u32,
-    /// Number of the cluster's slow node, if any.
-    pub sick: Option<u32>,
+    /// Numbers of the cluster's slow nodes.
+    pub sick: BTreeSet<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
     pub state: SimClusterState,
@@ -97,10 +99,23 @@ pub struct SimCluster {
 
 impl SimCluster {
     /// An external cluster that always exists, possibly with a slow node.
-    pub const fn existing(sick: Option<u32>) -> Self {
+    pub fn existing(sick: Option<u32>) -> Self {
+        let sick = sick.into_iter().collect();
         let expires_at = Timestamp::from_millis(i64::MAX);
         let (run, attempt) = (None, Attempt::FIRST);
         Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: SimClusterState::Ready }
+    }
+
+    /// Names of the slow nodes.
+    pub fn sick_nodes(&self) -> Vec<String> {
+        self.sick.iter().map(|node| format!("node-{node}")).collect()
+    }
+
+    /// Makes a second node slow. At least three good nodes remain, so that pairs show which nodes are slow.
+    pub(super) fn sicken_another_node(&mut self) {
+        let enough = !self.existing && self.nodes >= 5 && self.sick.len() == 1;
+        let next = self.sick.first().map(|node| (node + 1) % self.nodes);
+        self.sick.extend(next.filter(|_| enough));
     }
 
     pub(super) fn facts(&self, name: &str) -> model::Cluster {

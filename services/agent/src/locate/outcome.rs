@@ -135,6 +135,8 @@ mod tests {
             locate: Locate::default(),
             ends_at: Timestamp::from_millis(0),
             retest: None,
+            drains_left: None,
+            drained: Vec::new(),
         }
     }
 

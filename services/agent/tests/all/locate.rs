@@ -237,6 +237,8 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
         locate,
         ends_at: Timestamp::from_millis(600_000),
         retest: None,
+        drains_left: None,
+        drained: Vec::new(),
     }
 }
 
@@ -301,7 +303,7 @@ async fn the_bad_node_is_located_with_its_drain_command() {
         let suspects = world.located(&search).await;
         assert_eq!(named(&suspects), ["n3"]);
         let command = "drain n3 'burnin lab-1: slow or wrong in pairs'".to_owned();
-        assert_eq!(suspects.nodes[0].drained, Drained::Proposed { command });
+        assert_eq!(suspects.nodes[0].drained, Drained::Proposed { command, why: None });
         assert_eq!(suspects.undecided, None);
         assert_eq!(suspects.tests as usize, world.paper.jobs.lock().unwrap().len());
         assert!(suspects.best_busbw.is_some_and(|busbw| (busbw - 83.9).abs() < 0.1), "{suspects:?}");
@@ -396,6 +398,43 @@ async fn at_most_the_allowed_number_of_nodes_is_drained() {
     assert!(matches!(suspects.nodes[0].drained, Drained::Applied { .. }));
     assert!(matches!(suspects.nodes[1].drained, Drained::Proposed { .. }));
     assert_eq!(world.paper.drained.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn earlier_searches_of_the_run_reduce_the_number_of_nodes_to_drain() {
+    let locate = Locate { drain: Drain::Apply, drain_at_most: 2, ..Locate::default() };
+    let after = async |drains_left: u32, drained: &[&str]| {
+        let world = LocatedJob::new(PairsScheduler { bad: ["n3", "n6"].into(), ..PairsScheduler::default() });
+        let drained = drained.iter().map(|node| (*node).to_owned()).collect();
+        let search = NodeSearch { drains_left: Some(drains_left), drained, ..search(12, locate) };
+        let suspects = world.located(&search).await;
+        assert_eq!(suspects.nodes.len(), 2, "the search names both nodes");
+        let mut changed = world.paper.drained.lock().unwrap().clone();
+        changed.sort_unstable();
+        (suspects, changed)
+    };
+    let (suspects, changed) = after(0, &["n1", "n2"]).await;
+    assert!(changed.is_empty(), "{changed:?}");
+    for suspect in &suspects.nodes {
+        let Drained::Proposed { command, why: Some(why) } = &suspect.drained else { panic!("{suspect:?}") };
+        assert!(command.starts_with(&format!("drain {}", suspect.node)), "{command}");
+        assert_eq!(
+            why,
+            "the run may drain at most 2 nodes (locate.drain_at_most), and its earlier searches drained 2"
+        );
+    }
+    let (suspects, changed) = after(1, &["n1"]).await;
+    assert_eq!((changed.len(), changed[0].split(':').next()), (1, Some(suspects.nodes[0].node.as_str())));
+    let reason = "burnin lab-1: slow or wrong in pairs";
+    let both = ["n3", "n6"].map(|node| format!("{node}: {reason}"));
+    for first in ["n3", "n6"] {
+        let (_, changed) = after(1, &[first]).await;
+        assert_eq!(changed, both, "{first} was drained before and does not count again");
+    }
+    let (suspects, changed) = after(0, &["n6", "n1"]).await;
+    assert_eq!(changed, both[1..], "n6 was drained before");
+    let again = suspects.nodes.iter().find(|suspect| suspect.node == "n6").unwrap();
+    assert_eq!(again.drained, Drained::Applied { reason: reason.into() });
 }
 
 #[tokio::test]

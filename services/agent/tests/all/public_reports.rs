@@ -248,6 +248,8 @@ async fn drained(reported: &Job) -> Vec<String> {
         locate: Locate { drain: Drain::Apply, drain_at_most: 6, ..Locate::default() },
         ends_at: Timestamp::from_millis(600_000),
         retest: None,
+        drains_left: None,
+        drained: Vec::new(),
     };
     let id = CommandId {
         run: "lab-1".parse().unwrap(),

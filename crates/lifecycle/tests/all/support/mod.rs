@@ -13,9 +13,20 @@ pub fn searching() -> Workflow {
 }
 
 pub fn located() -> Fact {
-    let drained = Drained::Proposed { command: "drain n1".into() };
+    let drained = Drained::Proposed { command: "drain n1".into(), why: None };
+    located_nodes(vec![SuspectNode { node: "n1".into(), confidence: 0.9, drained }])
+}
+
+/// The result of a search that drained these nodes.
+pub fn drained(nodes: &[&str]) -> Fact {
+    let drained = || Drained::Applied { reason: "slow".into() };
+    let node = |node: &&str| SuspectNode { node: (*node).into(), confidence: 0.9, drained: drained() };
+    located_nodes(nodes.iter().map(node).collect())
+}
+
+fn located_nodes(nodes: Vec<SuspectNode>) -> Fact {
     Fact::NodesLocated(Suspects {
-        nodes: vec![SuspectNode { node: "n1".into(), confidence: 0.9, drained }],
+        nodes,
         links: vec![],
         undecided: None,
         tests: 6,
